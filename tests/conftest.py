@@ -1,0 +1,124 @@
+"""Servers for every tier, and what happens where Ruby Sidekiq or Debian's Redis is missing.
+
+On a laptop such tests are skipped and the last line of the run says so; under CI=true each of them
+fails. `KIQBRIDGE_TEST_SERVER=redis` runs the tests on Debian's Redis instead of the embedded Valkey.
+Every process of pytest-xdist has servers of its own.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import redis as redis_py
+from support.ruby import has_ruby_sidekiq
+from support.servers import Server, debian_server, embedded_server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What the tests under a marker need besides Python."""
+
+    marker: str
+    name: str
+    package: str
+    is_installed: Callable[[], bool]
+
+    @property
+    def reason(self) -> str:
+        return f"{self.name} is not installed"
+
+
+NEEDS = (
+    Need(
+        marker="interop",
+        name="Ruby Sidekiq",
+        package="ruby-sidekiq",
+        is_installed=has_ruby_sidekiq,
+    ),
+    Need(
+        marker="redis_server",
+        name="redis-server",
+        package="redis-server",
+        is_installed=lambda: shutil.which("redis-server") is not None,
+    ),
+)
+INSTALL_ALL = f"apt-get install {' '.join(need.package for need in NEEDS)}"
+SERVERS = {"valkey": embedded_server, "redis": debian_server}
+
+
+def is_ci() -> bool:
+    return os.environ.get("CI", "").lower() in {"1", "true"}
+
+
+def pytest_configure(config):
+    name = os.environ.get("KIQBRIDGE_TEST_SERVER", "valkey")
+    if name not in SERVERS:
+        raise pytest.UsageError(f"KIQBRIDGE_TEST_SERVER={name}: write one of {', '.join(SERVERS)}")
+    # Nobody's own server or settings: a test must not flush what a developer works on.
+    for variable in list(os.environ):
+        if variable.startswith(("REDIS_", "KIQBRIDGE_")) and variable != "KIQBRIDGE_TEST_SERVER":
+            del os.environ[variable]
+
+
+def pytest_runtest_setup(item):
+    for need in NEEDS:
+        if item.get_closest_marker(need.marker) and not need.is_installed():
+            if is_ci():
+                pytest.fail(f"{need.reason}, and CI skips nothing: {INSTALL_ALL}", pytrace=False)
+            pytest.skip(need.reason)
+
+
+def pytest_unconfigure(config):
+    # Later than pytest's own summary, so that nothing pushes it out of sight.
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):
+        return
+    reasons = [str(report.longrepr) for report in reporter.stats.get("skipped", ())]
+    for need in NEEDS:
+        count = sum(need.reason in reason for reason in reasons)
+        if count:
+            tests = f"{count} {need.marker} test{'s' if count > 1 else ''}"
+            line = f"NOT RUN: {tests} ({need.reason}). Install: apt-get install {need.package}"
+            reporter.write_line(line, yellow=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def session_server() -> Iterator[Server]:
+    """The server that this test process uses; only `server` flushes it."""
+    with SERVERS[os.environ.get("KIQBRIDGE_TEST_SERVER", "valkey")]() as server:
+        yield server
+
+
+@pytest.fixture
+def server(session_server) -> Server:
+    """The running server, empty; whoever pauses it must resume it."""
+    session_server.flush()
+    return session_server
+
+
+@pytest.fixture
+def redis_url(server) -> str:
+    """An empty database."""
+    return server.url
+
+
+@pytest.fixture
+def redis(redis_url) -> Iterator[redis_py.Redis]:
+    """A raw client (bytes) of that database, for arranging and asserting."""
+    with redis_py.Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def session_debian_server() -> Iterator[Server]:
+    with debian_server() as server:
+        yield server
+
+
+@pytest.fixture
+def debian_redis_url(session_debian_server) -> str:
+    """An empty database of Debian's Redis, for tests marked `redis_server`."""
+    session_debian_server.flush()
+    return session_debian_server.url

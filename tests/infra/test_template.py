@@ -1,0 +1,256 @@
+"""The deployed shape of template.yaml: what SAM makes of it, and that it may do no more than it must."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from infra import check_template
+
+from kiqbridge.template import allow_list_problems, read_schedules
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = ROOT / "template.yaml"
+SOURCE = TEMPLATE.read_text(encoding="utf-8")
+# EC2 has no ARN to name before the network interface exists.
+WITHOUT_ARN = "ec2:"
+
+
+@pytest.fixture(scope="module")
+def translated():
+    return check_template.translate(SOURCE)
+
+
+def of_type(translated, kind):
+    return {
+        name: resource["Properties"]
+        for name, resource in translated["Resources"].items()
+        if resource["Type"] == kind
+    }
+
+
+def schedules_of(translated):
+    return of_type(translated, "AWS::Scheduler::Schedule")
+
+
+class TestTranslatedTemplate:
+    def test_it_lints_clean(self, translated):
+        assert check_template.lint(translated) == []
+
+    def test_whoever_hands_dead_letters_over_may_write_to_their_queue(self, translated):
+        assert check_template.dead_letter_findings(translated) == []
+
+    def test_there_are_four_schedules(self, translated):
+        assert len(schedules_of(translated)) == 4
+
+    def test_every_rule_has_a_zone_a_retry_policy_a_dead_letter_queue_and_a_group(self, translated):
+        queue = {"Fn::GetAtt": ["EnqueueDeadLetterQueue", "Arn"]}
+
+        for schedule in schedules_of(translated).values():
+            assert schedule["ScheduleExpressionTimezone"]
+            assert schedule["FlexibleTimeWindow"] == {"Mode": "OFF"}
+            assert schedule["GroupName"] == {"Ref": "ScheduleGroup"}
+            target = schedule["Target"]
+            assert target["DeadLetterConfig"] == {"Arn": queue}
+            assert 0 < target["RetryPolicy"]["MaximumRetryAttempts"] <= 185
+            assert 60 <= target["RetryPolicy"]["MaximumEventAgeInSeconds"] <= 86400
+
+    def test_two_stacks_do_not_collide(self, translated):
+        assert all("Name" not in schedule for schedule in schedules_of(translated).values())
+        assert (
+            of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
+            .keys()
+            .isdisjoint({"FunctionName"})
+        )
+
+    def test_every_input_carries_the_scheduled_time(self, translated):
+        for name, schedule in schedules_of(translated).items():
+            tick = json.loads(schedule["Target"]["Input"]["Fn::Sub"])["tick"]
+
+            assert tick["at"] == "<aws.scheduler.scheduled-time>"
+            assert name == "EnqueueFunction" + tick["schedule"].removeprefix("${AWS::StackName}/")
+
+    def test_policies_name_the_resource_wherever_it_has_an_arn(self, translated):
+        seen = 0
+        for role in of_type(translated, "AWS::IAM::Role").values():
+            for statement in check_template.statements(role["Policies"]):
+                seen += 1
+                actions = check_template.as_list(statement["Action"])
+                assert not [action for action in actions if "*" in action]
+                if "*" in check_template.as_list(statement["Resource"]):
+                    assert all(action.startswith(WITHOUT_ARN) for action in actions)
+            assert "ManagedPolicyArns" not in role
+
+        assert seen == 5
+
+    def test_only_schedules_of_the_own_group_may_use_the_role(self, translated):
+        role = of_type(translated, "AWS::IAM::Role")["ScheduleRole"]
+
+        condition = role["AssumeRolePolicyDocument"]["Statement"][0]["Condition"]["StringEquals"]
+        assert condition["aws:SourceArn"] == {"Fn::GetAtt": ["ScheduleGroup", "Arn"]}
+        assert condition["aws:SourceAccount"] == {"Ref": "AWS::AccountId"}
+
+    def test_a_failed_invocation_ends_in_the_dead_letter_queue(self, translated):
+        [config] = of_type(translated, "AWS::Lambda::EventInvokeConfig").values()
+
+        destination = config["DestinationConfig"]["OnFailure"]["Destination"]
+        role = of_type(translated, "AWS::IAM::Role")["EnqueueRole"]
+        assert destination in check_template.resources_of("sqs:SendMessage", role["Policies"])
+
+    def test_the_log_is_not_kept_for_ever(self, translated):
+        [group] = of_type(translated, "AWS::Logs::LogGroup").values()
+
+        assert group["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+        function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
+        assert function["LoggingConfig"]["LogGroup"] == {"Ref": "EnqueueLogGroup"}
+
+    def test_function_and_layer_are_built_for_the_same_architecture(self, translated):
+        function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
+        [layer] = of_type(translated, "AWS::Lambda::LayerVersion").values()
+
+        assert function["Architectures"] == layer["CompatibleArchitectures"]
+        assert [function["Runtime"]] == layer["CompatibleRuntimes"]
+        assert translated["Parameters"]["Architecture"]["Default"] == "arm64"
+
+    def test_every_parameter_and_output_is_described(self, translated):
+        for section in ("Parameters", "Outputs"):
+            assert all(entry.get("Description") for entry in translated[section].values())
+        assert translated["Parameters"]["RedisUrl"]["NoEcho"] is True
+
+
+class TestFaultsTheCheckFinds:
+    """One fault each, injected into the real template; the check must not stay silent."""
+
+    def test_a_schedule_role_without_the_right_to_send_dead_letters(self):
+        broken = check_template.translate(SOURCE)
+        [policy] = broken["Resources"]["ScheduleRole"]["Properties"]["Policies"]
+        policy["PolicyDocument"]["Statement"].pop()
+
+        findings = check_template.dead_letter_findings(broken)
+
+        assert len(findings) == 4
+        assert "may not send" in findings[0]
+
+    def test_a_rule_with_a_dead_letter_queue_given_by_arn_and_no_queue_policy(self):
+        rule = """
+        Legacy:
+          Type: Schedule
+          Properties:
+            Schedule: rate(1 hour)
+            DeadLetterConfig: {Arn: !GetAtt EnqueueDeadLetterQueue.Arn}
+        """
+        broken = check_template.translate(
+            SOURCE.replace("      Events:\n", f"      Events:{rule}\n")
+        )
+
+        [finding] = check_template.dead_letter_findings(broken)
+
+        assert "QueuePolicy" in finding
+
+        broken["Resources"]["QueuePolicy"] = {
+            "Type": "AWS::SQS::QueuePolicy",
+            "Properties": {
+                "PolicyDocument": {
+                    "Statement": [
+                        {
+                            "Effect": "Allow",
+                            "Principal": {"Service": "events.amazonaws.com"},
+                            "Action": "sqs:SendMessage",
+                            "Resource": {"Fn::GetAtt": ["EnqueueDeadLetterQueue", "Arn"]},
+                        }
+                    ]
+                }
+            },
+        }
+        assert check_template.dead_letter_findings(broken) == []
+
+    @pytest.mark.parametrize(
+        ("right", "wrong", "told"),
+        [
+            ("RoleArn: !GetAtt ScheduleRole.Arn", "RoleArn: !GetAtt Nowhere.Arn", "Nowhere"),
+            ("MaximumRetryAttempts: 20", "MaximumRetryAttempts: 200", "185"),
+            ('Mode: "OFF"', "Mode: OFF", "Mode"),
+            ("Handler: app.lambda_handler", "Handlr: app.lambda_handler", "Handlr"),
+            ("RetentionInDays: !Ref LogRetentionDays", "RetentionInDays: 31", "31"),
+        ],
+    )
+    def test_a_fault_in_the_template_ends_with_1_and_is_told(
+        self, tmp_path, capsys, right, wrong, told
+    ):
+        assert right in SOURCE
+        path = tmp_path / "template.yaml"
+        path.write_text(SOURCE.replace(right, wrong), encoding="utf-8")
+
+        code = check_template.main([str(path)])
+
+        out = capsys.readouterr().out
+        assert code == 1, out
+        assert told in out
+
+    def test_the_real_template_ends_with_0(self, capsys):
+        assert check_template.main([]) == 0
+        assert "no findings" in capsys.readouterr().out
+
+
+class TestSchedulesOfTheTemplate:
+    def test_the_reader_finds_the_same_rules_as_sam(self, translated):
+        schedules = read_schedules(TEMPLATE)
+
+        assert {
+            f"{schedule.function}{schedule.name}": schedule.expression_text
+            for schedule in schedules
+        } == {
+            name: schedule["ScheduleExpression"]
+            for name, schedule in schedules_of(translated).items()
+        }
+        assert len(schedules) == 4
+
+    def test_they_are_a_nightly_one_a_frequent_one_a_weekday_one_and_one_for_ruby(self):
+        rules = {
+            (
+                rule.expression_text,
+                rule.timezone,
+                job["class"],
+                job["queue"],
+                json.dumps(job["args"]),
+            )
+            for rule in read_schedules(TEMPLATE)
+            for job in rule.jobs
+        }
+
+        assert rules == {
+            ("cron(0 3 * * ? *)", "Europe/Paris", "NightlyReport", "low", "[1]"),
+            ("cron(0/5 * * * ? *)", "UTC", "HealthPulse", "default", "[]"),
+            ("cron(30 8 ? * MON-FRI *)", "America/New_York", "WeekdayDigest", "mailers", '["ops"]'),
+            ("cron(15 0 * * ? *)", "Europe/London", "Billing::CloseDayJob", "rails", "[]"),
+        }
+
+    def test_their_jobs_are_allowed_by_the_default_parameters(self):
+        schedules = read_schedules(TEMPLATE)
+
+        assert schedules[0].environment["KIQBRIDGE_ALLOWED_CLASSES"]
+        assert allow_list_problems(schedules) == []
+
+    def test_their_function_is_the_enqueue_function_and_keeps_the_redis_url_to_itself(self):
+        for schedule in read_schedules(TEMPLATE):
+            assert schedule.code_uri == "lambdas/enqueue"
+            assert schedule.handler == "app.lambda_handler"
+            assert "REDIS_URL" not in schedule.environment
+
+    def test_the_command_lists_them(self):
+        run = subprocess.run(
+            [sys.executable, "-m", "kiqbridge.template", "template.yaml"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "worker")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+        assert run.returncode == 0, run.stdout + run.stderr
+        assert run.stdout.count("  next ") == 4
+        assert run.stdout.splitlines()[0].startswith(
+            "EnqueueFunction.NightlyReport  cron(0 3 * * ? *)"
+        )

@@ -1,0 +1,1 @@
+"""What the test tiers share: servers, child processes, Ruby, and waiting for a condition."""

@@ -1,0 +1,95 @@
+"""Debian's Ruby Sidekiq: a script against its client and API, and its real worker process."""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from support.processes import ChildProcess
+from support.workers import find_identity
+
+PRELUDE = Path(__file__).with_name("sidekiq_client.rb")
+# Ruby reads scripts and output in the locale's encoding; ours is UTF-8 wherever the tests run.
+UTF_8 = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+
+
+@functools.cache
+def has_ruby_sidekiq() -> bool:
+    """Whether `ruby` can load Sidekiq and the `sidekiq` command is there."""
+    if not shutil.which("ruby") or not shutil.which("sidekiq"):
+        return False
+    probe = ["ruby", "-e", 'require "sidekiq"']
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def run_ruby(script: str, redis_url: str, timeout_s: float = 30, *, given: Any = None) -> Any:
+    """Run `script` in Ruby and return what it answers.
+
+    Sidekiq and its API are loaded, its client uses `redis_url`, and `GIVEN` is `given`, carried
+    over as JSON. The answer is the last line of standard output, read as JSON; `answer(value)`
+    in the script prints it.
+    """
+    result = subprocess.run(
+        ["ruby", "-r", str(PRELUDE), "-"],
+        input=script,
+        env={**os.environ, **UTF_8, "REDIS_URL": redis_url, "GIVEN": json.dumps(given)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=timeout_s,
+        check=False,
+    )
+    told = f"ruby ended with {result.returncode}\n{result.stdout}{result.stderr}"
+    assert result.returncode == 0, told
+    lines = result.stdout.rstrip("\n").split("\n")  # splitlines() would split at U+2028 as well
+    assert lines[-1], f"no answer: {told}"
+    return json.loads(lines[-1])
+
+
+class RubySidekiq(ChildProcess):
+    """Ruby's real `sidekiq` command on the server at `redis_url`.
+
+    Args:
+        jobs: Ruby source of the job classes; `REDIS_URL` is read by Sidekiq itself.
+        queues: in order of weight, as `-q` takes them ("mail" or "mail,3").
+    """
+
+    def __init__(
+        self,
+        jobs: str,
+        redis_url: str,
+        *,
+        queues: Sequence[str] = ("default",),
+        concurrency: int = 2,
+        shutdown_timeout_s: int = 5,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._redis_url = redis_url
+        self._folder = tempfile.TemporaryDirectory(prefix="ruby-sidekiq-")
+        jobs_path = Path(self._folder.name, "jobs.rb")
+        jobs_path.write_text(jobs, encoding="utf-8")
+        command = ["sidekiq", "-r", str(jobs_path)]
+        command += ["-c", str(concurrency), "-t", str(shutdown_timeout_s)]
+        command += [part for queue in queues for part in ("-q", queue)]
+        super().__init__(
+            command,
+            env={**UTF_8, "REDIS_URL": redis_url, **(env or {})},
+            cwd=Path(self._folder.name),
+        )
+
+    def wait_ready(self, timeout_s: float = 20) -> None:
+        """Wait until the process is listed in Redis."""
+        with redis.Redis.from_url(self._redis_url) as client:
+            self.wait_for(
+                lambda: find_identity(client, self.pid), timeout_s, "Sidekiq in the set `processes`"
+            )
+
+    def close(self) -> None:
+        super().close()
+        self._folder.cleanup()

@@ -1,0 +1,465 @@
+"""Schedule expressions of EventBridge: one sentence for each rule, examples with known dates."""
+
+import time
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from kiqbridge.cron import ExpressionError, Rate, parse
+from kiqbridge.errors import ConfigError
+
+
+def utc(*parts):
+    return datetime(*parts, tzinfo=UTC)
+
+
+def days_of(fields, year, month=None):
+    """(month, day) of each day of the year (or days of its month) on which noon is due."""
+    ticks = parse(f"cron(0 12 {fields})").between(utc(year, 1, 1), utc(year + 1, 1, 1))
+    return [(t.month, t.day) if month is None else t.day for t in ticks if month in {None, t.month}]
+
+
+def times_of(minutes, hours):
+    """hh:mm of one day."""
+    ticks = parse(f"cron({minutes} {hours} * * ? *)").between(
+        utc(2026, 5, 3, 23, 59), utc(2026, 5, 4, 23, 59)
+    )
+    return clock(ticks)
+
+
+def clock(ticks):
+    return " ".join(f"{t:%H:%M}" for t in ticks)
+
+
+class TestFields:
+    def test_a_list_names_single_values(self):
+        assert times_of("0,30", "10,15") == "10:00 10:30 15:00 15:30"
+
+    def test_a_step_counts_from_the_given_value_to_the_end(self):
+        assert times_of("1/10", "7") == "07:01 07:11 07:21 07:31 07:41 07:51"
+
+    def test_a_step_on_a_star_counts_from_the_lowest_value(self):
+        assert times_of("*/15", "7") == "07:00 07:15 07:30 07:45"
+
+    def test_a_step_on_a_range_stays_in_the_range(self):
+        assert times_of("10-50/10", "7") == "07:10 07:20 07:30 07:40 07:50"
+
+    def test_an_hour_range_may_wrap_around_midnight(self):
+        assert times_of("0", "20-2") == "00:00 01:00 02:00 20:00 21:00 22:00 23:00"
+
+    def test_a_step_on_a_wrapping_range_counts_across_the_wrap(self):
+        assert times_of("0", "21-4/3") == "00:00 03:00 21:00"
+
+    def test_a_weekday_range_may_wrap_around_the_week(self):
+        fridays_to_mondays = [day for day in range(1, 32) if day % 7 in {1, 2, 3, 4}]
+
+        assert days_of("? * FRI-MON *", 2026, 5) == fridays_to_mondays
+
+    def test_a_month_range_may_wrap_around_the_year(self):
+        assert days_of("1 NOV-FEB ? *", 2026) == [(1, 1), (2, 1), (11, 1), (12, 1)]
+
+    def test_weekdays_count_from_one_for_sunday(self):
+        assert days_of("? * 1 *", 2026, 5) == days_of("? * SUN *", 2026, 5) == [3, 10, 17, 24, 31]
+        assert days_of("? * 7 *", 2026, 5) == days_of("? * SAT *", 2026, 5) == [2, 9, 16, 23, 30]
+
+    def test_names_may_be_written_in_any_case(self):
+        assert days_of("? may Mon-wED *", 2026) == days_of("? MAY 2-4 *", 2026) != []
+
+    def test_years_may_be_a_list_a_range_or_a_step(self):
+        ticks = parse("cron(0 0 1 1 ? 2026,2030-2031,2190/5)").between(
+            utc(2020, 1, 1), utc(2300, 1, 1)
+        )
+
+        assert [t.year for t in ticks] == [2026, 2030, 2031, 2190, 2195]
+
+    def test_spaces_around_and_between_the_fields_do_not_matter(self):
+        schedule = parse("  cron( 5 6  * * ? * ) ")
+
+        assert schedule.next_after(utc(2026, 5, 4)) == utc(2026, 5, 4, 6, 5)
+
+
+class TestDays:
+    def test_l_is_the_last_day_of_the_month(self):
+        assert days_of("L 1-4 ? *", 2028) == [(1, 31), (2, 29), (3, 31), (4, 30)]
+
+    def test_l_alone_as_a_weekday_is_saturday(self):
+        assert days_of("? * L *", 2026) == days_of("? * SAT *", 2026)
+
+    def test_a_weekday_with_l_is_its_last_one_in_the_month(self):
+        assert days_of("? 1-3 6L *", 2026) == [(1, 30), (2, 27), (3, 27)]
+        assert days_of("? 1-3 FRIL *", 2026) == [(1, 30), (2, 27), (3, 27)]
+
+    def test_a_weekday_with_a_number_sign_is_the_nth_one_in_the_month(self):
+        assert days_of("? 1-3 6#2 *", 2026) == [(1, 9), (2, 13), (3, 13)]
+        assert days_of("? 1-3 FRI#2 *", 2026) == [(1, 9), (2, 13), (3, 13)]
+
+    def test_a_fifth_weekday_skips_months_that_have_only_four(self):
+        assert days_of("? * FRI#5 *", 2026) == [(1, 30), (5, 29), (7, 31), (10, 30)]
+
+    def test_lw_is_the_last_day_from_monday_to_friday(self):
+        assert days_of("LW 1-5 ? *", 2026) == [(1, 30), (2, 27), (3, 31), (4, 30), (5, 29)]
+
+    def test_w_moves_a_saturday_back_and_a_sunday_forward(self):
+        assert days_of("15W 2 ? *", 2026) == [(2, 16)]
+        assert days_of("15W 8 ? *", 2026) == [(8, 14)]
+
+    def test_w_never_leaves_the_month(self):
+        assert days_of("1W 8 ? *", 2026) == [(8, 3)]
+        assert days_of("31W 5 ? *", 2026) == [(5, 29)]
+
+    def test_31w_skips_months_without_a_thirty_first(self):
+        assert [month for month, _ in days_of("31W * ? *", 2026)] == [1, 3, 5, 7, 8, 10, 12]
+
+    def test_a_list_may_mix_plain_and_special_days(self):
+        assert days_of("1,15W,L 2 ? *", 2026) == [(2, 1), (2, 16), (2, 28)]
+        assert days_of("? 2 MON#1,6L,WED *", 2026, 2) == [2, 4, 11, 18, 25, 27]
+
+    def test_february_29_waits_for_a_leap_year(self):
+        assert parse("cron(0 0 29 2 ? *)").next_after(utc(2096, 3, 1)) == utc(2104, 2, 29)
+
+
+class TestWhenThereIsNoneAnyMore:
+    def test_a_date_that_never_comes_is_none_and_costs_little(self):
+        began = time.perf_counter()
+
+        schedule = parse("cron(0 0 30 2 ? *)")
+
+        assert schedule.next_after(utc(2026, 1, 1)) is None
+        assert schedule.latest_at_or_before(utc(2026, 1, 1)) is None
+        assert time.perf_counter() - began < 0.5
+
+    def test_a_far_date_is_found_without_walking_there(self):
+        began = time.perf_counter()
+
+        assert parse("cron(0 0 29 2 ? 2196)").next_after(utc(2026, 1, 1)) == utc(2196, 2, 29)
+        assert time.perf_counter() - began < 0.5
+
+    def test_a_year_that_has_passed_has_a_latest_but_no_next(self):
+        schedule = parse("cron(30 8 1 1 ? 2020)")
+
+        assert schedule.next_after(utc(2026, 1, 1)) is None
+        assert schedule.latest_at_or_before(utc(2026, 1, 1)) == utc(2020, 1, 1, 8, 30)
+
+    @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+    @pytest.mark.parametrize(
+        "text", ["cron(0 0 * * ? *)", "rate(2 days)", "at(2150-06-01T00:00:00)"]
+    )
+    def test_the_ends_of_the_calendar_may_be_asked_about(self, text, zone):
+        schedule = parse(text, zone, start=utc(2026, 1, 1))
+
+        assert schedule.latest_at_or_before(datetime.min.replace(tzinfo=UTC)) is None
+        assert schedule.next_after(datetime.max.replace(tzinfo=UTC)) is None
+        assert schedule.next_after(datetime.min.replace(tzinfo=UTC)) < utc(2151, 1, 1)
+        assert schedule.latest_at_or_before(datetime.max.replace(tzinfo=UTC)) > utc(2150, 1, 1)
+
+
+class TestInstants:
+    def test_next_is_strictly_after_and_latest_includes_the_instant(self):
+        schedule, noon = parse("cron(0 12 * * ? *)"), utc(2026, 5, 4, 12)
+
+        assert schedule.next_after(noon) == noon + timedelta(days=1)
+        assert schedule.next_after(noon - timedelta.resolution) == noon
+        assert schedule.latest_at_or_before(noon) == noon
+        assert schedule.latest_at_or_before(noon - timedelta.resolution) == noon - timedelta(days=1)
+
+    def test_between_leaves_out_its_start_and_includes_its_end(self):
+        ticks = parse("cron(0 * * * ? *)").between(utc(2026, 5, 4, 6), utc(2026, 5, 4, 8))
+
+        assert list(ticks) == [utc(2026, 5, 4, 7), utc(2026, 5, 4, 8)]
+
+    def test_instants_of_any_zone_are_taken_and_utc_comes_back(self):
+        plus_two = timezone(timedelta(hours=2))
+
+        tick = parse("cron(0 12 * * ? *)").next_after(datetime(2026, 5, 4, 13, tzinfo=plus_two))
+
+        assert (tick, tick.tzinfo) == (utc(2026, 5, 4, 12), UTC)
+
+    def test_naive_datetimes_are_refused_everywhere(self):
+        naive = datetime(2026, 5, 4)  # noqa: DTZ001 - naive on purpose
+        schedule = parse("cron(0 12 * * ? *)")
+
+        for refused in (
+            lambda: schedule.next_after(naive),
+            lambda: schedule.latest_at_or_before(naive),
+            lambda: schedule.between(naive, utc(2026, 5, 5)),
+            lambda: schedule.between(utc(2026, 5, 4), naive),
+            lambda: parse("rate(1 day)", start=naive),
+            lambda: parse("rate(1 day)", end=naive),
+        ):
+            with pytest.raises(ExpressionError, match="has no time zone; pass an aware datetime"):
+                refused()
+
+    def test_the_original_text_and_zone_are_kept(self):
+        schedule = parse(" cron(0 12 * * ? *)", "Asia/Tokyo")
+
+        assert (schedule.text, schedule.timezone) == (" cron(0 12 * * ? *)", "Asia/Tokyo")
+
+    def test_equal_declarations_are_equal_and_hashable(self):
+        assert parse("cron(0 12 L * ? *)") == parse("cron(0 12 L * ? *)")
+        assert len({parse("cron(0 12 L * ? *)"), parse("cron(0 12 L * ? *)")}) == 1
+        assert parse("cron(0 12 L * ? *)") != parse("cron(0 12 LW * ? *)")
+
+
+class TestDaylightSaving:
+    """The clocks of Paris go forward on 2026-03-29 at 02:00 and back on 2026-10-25 at 03:00."""
+
+    def test_a_wall_clock_time_keeps_its_hour_across_the_change(self):
+        ticks = parse("cron(0 9 * * ? *)", "Europe/Paris").between(
+            utc(2026, 3, 28), utc(2026, 3, 30)
+        )
+
+        assert list(ticks) == [utc(2026, 3, 28, 8), utc(2026, 3, 29, 7)]
+
+    def test_a_time_that_does_not_exist_is_skipped(self):
+        ticks = parse("cron(30 2 * * ? *)", "Europe/Paris").between(
+            utc(2026, 3, 28), utc(2026, 3, 31)
+        )
+
+        assert list(ticks) == [utc(2026, 3, 28, 1, 30), utc(2026, 3, 30, 0, 30)]
+
+    def test_a_time_that_occurs_twice_fires_at_the_first(self):
+        ticks = parse("cron(30 2 * * ? *)", "Europe/Paris").between(
+            utc(2026, 10, 24, 12), utc(2026, 10, 26)
+        )
+
+        assert list(ticks) == [utc(2026, 10, 25, 0, 30)]
+
+    def test_nothing_fires_in_the_second_pass_of_a_repeated_hour(self):
+        schedule = parse("cron(*/20 * * * ? *)", "America/New_York")
+
+        ticks = list(schedule.between(utc(2026, 11, 1, 5, 30), utc(2026, 11, 1, 7, 10)))
+
+        assert ticks == [utc(2026, 11, 1, 5, 40), utc(2026, 11, 1, 7)]
+        assert schedule.latest_at_or_before(utc(2026, 11, 1, 6, 15)) == utc(2026, 11, 1, 5, 40)
+
+    def test_spring_in_new_york_skips_two_to_three(self):
+        ticks = parse("cron(0 1-4 8 3 ? 2026)", "America/New_York").between(
+            utc(2026, 1, 1), utc(2027, 1, 1)
+        )
+
+        assert list(ticks) == [utc(2026, 3, 8, 6), utc(2026, 3, 8, 7), utc(2026, 3, 8, 8)]
+
+    def test_half_an_hour_is_skipped_and_repeated_on_lord_howe(self):
+        schedule = parse("cron(0/15 1-2 * * ? *)", "Australia/Lord_Howe")
+
+        skipped = schedule.between(utc(2026, 10, 3, 14), utc(2026, 10, 3, 17))
+        repeated = schedule.between(utc(2026, 4, 4, 13, 59), utc(2026, 4, 4, 17))
+
+        assert clock(skipped) == "14:30 14:45 15:00 15:15 15:30 15:45"
+        assert clock(repeated) == "14:00 14:15 14:30 14:45 15:30 15:45 16:00 16:15"
+
+    def test_utc_has_every_hour_once(self):
+        ticks = parse("cron(0 * * * ? *)").between(utc(2026, 3, 28), utc(2026, 3, 30))
+
+        assert len(list(ticks)) == 48
+
+
+class TestRate:
+    def test_a_rate_is_due_at_its_start_and_every_period_after(self):
+        schedule = parse("rate(90 minutes)", start=utc(2026, 5, 4, 0, 0, 30))
+
+        assert schedule.next_after(utc(2026, 1, 1)) == utc(2026, 5, 4, 0, 0, 30)
+        assert schedule.next_after(utc(2026, 5, 4, 0, 0, 30)) == utc(2026, 5, 4, 1, 30, 30)
+        assert schedule.latest_at_or_before(utc(2026, 5, 4, 3)) == utc(2026, 5, 4, 1, 30, 30)
+        assert schedule.latest_at_or_before(utc(2026, 5, 3)) is None
+
+    def test_a_day_is_24_hours_even_when_the_clocks_change(self):
+        schedule = parse("rate(1 day)", "Europe/Paris", start=utc(2026, 3, 28, 8))
+
+        assert schedule.next_after(utc(2026, 3, 28, 8)) == utc(2026, 3, 29, 8)
+
+    @pytest.mark.parametrize(
+        ("text", "period_s"),
+        [
+            ("rate(1 minute)", 60),
+            ("rate(5 minutes)", 300),
+            ("rate(1 hour)", 3600),
+            ("rate(2 days)", 172800),
+        ],
+    )
+    def test_its_period_is_known_without_a_start(self, text, period_s):
+        schedule = parse(text)
+
+        assert isinstance(schedule, Rate)
+        assert schedule.period_s == period_s
+
+    def test_without_a_start_it_cannot_tell_when_it_is_due(self):
+        schedule = parse("rate(5 minutes)", end=utc(2030, 1, 1))
+
+        for question in (
+            lambda: schedule.next_after(utc(2026, 1, 1)),
+            lambda: schedule.latest_at_or_before(utc(2026, 1, 1)),
+            lambda: schedule.between(utc(2026, 1, 1), utc(2026, 1, 2)),
+        ):
+            with pytest.raises(
+                ExpressionError, match=r"rate\(5 minutes\).*needs a StartDate.*no phase"
+            ):
+                question()
+
+    @pytest.mark.parametrize(
+        ("text", "advice"),
+        [
+            ("rate(1 minutes)", "write 1 minute"),
+            ("rate(5 minute)", "write 5 minutes"),
+            ("rate(0 days)", "a whole number above 0"),
+            ("rate(-1 days)", "a whole number above 0"),
+            ("rate(1.5 hours)", "a whole number above 0"),
+            ("rate(5 weeks)", "minutes, hours or days"),
+            ("rate(5)", "minutes, hours or days"),
+            ("rate(5minutes)", "minutes, hours or days"),
+            ("rate(99999999 days)", "take a smaller"),
+        ],
+    )
+    def test_a_wrong_rate_is_refused_with_advice(self, text, advice):
+        with pytest.raises(ExpressionError, match=advice):
+            parse(text)
+
+
+class TestAt:
+    def test_a_single_time_is_read_on_the_wall_of_its_zone(self):
+        schedule = parse("at(2027-01-31T09:00:30)", "America/New_York")
+
+        due = utc(2027, 1, 31, 14, 0, 30)
+        assert schedule.next_after(utc(2026, 1, 1)) == due
+        assert schedule.next_after(due) is None
+        assert schedule.latest_at_or_before(due) == due
+        assert schedule.latest_at_or_before(due - timedelta.resolution) is None
+        assert list(schedule.between(due - timedelta(days=1), due)) == [due]
+        assert list(schedule.between(due, due + timedelta(days=1))) == []
+
+    def test_a_single_time_that_does_not_exist_never_comes(self):
+        assert parse("at(2026-03-29T02:30:00)", "Europe/Paris").next_after(utc(2026, 1, 1)) is None
+
+    def test_a_single_time_that_occurs_twice_is_the_first(self):
+        schedule = parse("at(2026-10-25T02:30:00)", "Europe/Paris")
+
+        assert schedule.next_after(utc(2026, 1, 1)) == utc(2026, 10, 25, 0, 30)
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "2027-02-30T00:00:00",
+            "2027-02-20",
+            "2027-02-20 00:00:00",
+            "2027-02-20T00:00:00Z",
+            "1969-12-31T23:59:59",
+            "2027-02-20T24:00:00",
+        ],
+    )
+    def test_what_is_no_time_is_refused(self, body):
+        with pytest.raises(ExpressionError, match="write it as yyyy-mm-ddThh:mm:ss"):
+            parse(f"at({body})")
+
+
+class TestBounds:
+    @pytest.mark.parametrize(
+        ("text", "first", "last"),
+        [
+            ("cron(0 12 * * ? *)", utc(2026, 5, 4, 12), utc(2026, 5, 6, 12)),
+            ("rate(1 day)", utc(2026, 5, 4, 12), utc(2026, 5, 6, 12)),
+            ("at(2026-05-04T12:00:00)", utc(2026, 5, 4, 12), utc(2026, 5, 4, 12)),
+        ],
+    )
+    def test_start_and_end_are_included_and_bound_every_kind(self, text, first, last):
+        schedule = parse(text, start=first, end=last)
+
+        assert schedule.next_after(utc(2020, 1, 1)) == first
+        assert schedule.latest_at_or_before(utc(2030, 1, 1)) == last
+        assert schedule.next_after(last) is None
+        assert schedule.latest_at_or_before(first - timedelta.resolution) is None
+
+    @pytest.mark.parametrize("text", ["cron(0 12 * * ? *)", "at(2026-05-04T12:00:00)"])
+    def test_nothing_is_due_outside(self, text):
+        for start, end in (
+            (utc(2026, 5, 4, 12, 1), utc(2026, 5, 5, 11, 59)),
+            (utc(2026, 5, 3, 12, 1), utc(2026, 5, 4, 11, 59)),
+        ):
+            schedule = parse(text, start=start, end=end)
+
+            assert schedule.next_after(utc(2020, 1, 1)) is None
+            assert schedule.latest_at_or_before(utc(2030, 1, 1)) is None
+
+    def test_a_start_after_the_end_is_refused(self):
+        with pytest.raises(ExpressionError, match="lies after the end"):
+            parse("cron(0 12 * * ? *)", start=utc(2027, 1, 1), end=utc(2026, 1, 1))
+
+    def test_a_start_outside_the_calendar_is_refused(self):
+        with pytest.raises(ExpressionError, match="not in the years 1970-2199"):
+            parse("rate(1 day)", start=utc(1900, 1, 1))
+
+
+class TestErrors:
+    def test_every_error_is_a_config_error_and_quotes_the_expression(self):
+        with pytest.raises(
+            ConfigError, match=r"^schedule expression 'cron\(61 12 \* \* \? \*\)': minutes"
+        ):
+            parse("cron(61 12 * * ? *)")
+
+    def test_five_crontab_fields_are_told_from_six(self):
+        with pytest.raises(
+            ExpressionError, match=r"has 5 fields, as a crontab line has; EventBridge wants 6"
+        ):
+            parse("cron(0 12 * * MON)")
+
+    @pytest.mark.parametrize(
+        "text",
+        ["0 12 * * ? *", "Cron(0 12 * * ? *)", "cron(0 12 * * ? *", "", "cron (0 12 * * ? *)"],
+    )
+    def test_what_is_no_expression_is_refused_with_the_three_forms(self, text):
+        with pytest.raises(ExpressionError, match=r"is none of cron\(.*rate\(.*at\("):
+            parse(text)
+
+    @pytest.mark.parametrize("days", ["* * *", "1 * MON", "? * ?"])
+    def test_exactly_one_day_field_is_a_question_mark(self, days):
+        with pytest.raises(ExpressionError, match="exactly one of them has to be"):
+            parse(f"cron(0 12 {days} *)")
+
+    @pytest.mark.parametrize(
+        ("fields", "complaint"),
+        [
+            ("60 12 * * ? *", "minutes: '60' is out of range; allowed are 0-59"),
+            ("0-60 12 * * ? *", "minutes: '0-60' is out of range"),
+            ("? 12 * * ? *", "minutes: '[?]' cannot be read"),
+            ("*/0 12 * * ? *", "minutes: '[*]/0' has a step .* from 1 to 59"),
+            ("*/60 12 * * ? *", "minutes: '[*]/60' has a step"),
+            ("0/ 12 * * ? *", "minutes: '0/' has a step"),
+            ("0 24 * * ? *", "hours: '24' is out of range; allowed are 0-23"),
+            ("0 -5 * * ? *", "hours: '-5' cannot be read"),
+            ("0 5- * * ? *", "hours: '5-' cannot be read"),
+            ("0 1,,2 * * ? *", "hours: '' cannot be read"),
+            ("0 +5 * * ? *", "hours: '[+]5' cannot be read"),
+            ("0 ٣ * * ? *", "hours: '٣' cannot be read"),
+            ("0 12 0 * ? *", "day-of-month: '0' is out of range; allowed are 1-31, L, LW, 15W"),
+            ("0 12 32W * ? *", "day-of-month: '32W' is out of range"),
+            ("0 12 W * ? *", "day-of-month: 'W' cannot be read"),
+            ("0 12 L-3 * ? *", "day-of-month: 'L-3' cannot be read"),
+            ("0 12 ?,1 * ? *", "day-of-month: '[?]' cannot be read"),
+            ("0 12 * 13 ? *", "month: '13' is out of range; allowed are 1-12 or JAN-DEC"),
+            ("0 12 * MAI ? *", "month: 'MAI' cannot be read"),
+            ("0 12 ? * 0 *", "day-of-week: '0' is out of range; allowed are 1-7 or SUN-SAT"),
+            ("0 12 ? * 8 *", "day-of-week: '8' is out of range"),
+            ("0 12 ? * 8L *", "day-of-week: '8L' is out of range"),
+            ("0 12 ? * 6#6 *", "day-of-week: '6#6' asks for a week which is not 1 to 5"),
+            ("0 12 ? * 6#0 *", "day-of-week: '6#0' asks for a week"),
+            ("0 12 ? * 3#1,6#3 *", "has more than one #; make it two schedules"),
+            ("0 12 ? * 15W *", "day-of-week: '15W' cannot be read"),
+            ("0 12 * * ? 1969", "year: '1969' is out of range; allowed are 1970-2199"),
+            ("0 12 * * ? 2200", "year: '2200' is out of range"),
+            ("0 12 * * ? 2030-2020", "year: '2030-2020' runs backwards"),
+            ("0 12 * * ? * *", "has 7 fields; EventBridge wants 6"),
+        ],
+    )
+    def test_a_wrong_field_is_named_with_its_value_and_what_is_allowed(self, fields, complaint):
+        with pytest.raises(ExpressionError, match=complaint):
+            parse(f"cron({fields})")
+
+    def test_an_unknown_zone_is_refused_with_near_names(self):
+        with pytest.raises(
+            ExpressionError, match=r"time zone 'Europe/Pris' is unknown.*Europe/Paris"
+        ):
+            parse("rate(1 day)", "Europe/Pris")
+
+    @pytest.mark.parametrize("zone", ["", "Europe", "../etc/passwd", "/etc/passwd", "Mars/Olympus"])
+    def test_what_is_no_zone_name_is_refused(self, zone):
+        with pytest.raises(ExpressionError, match="is unknown; write a name of the IANA database"):
+            parse("cron(0 12 * * ? *)", zone)

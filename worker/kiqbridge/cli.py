@@ -1,0 +1,53 @@
+"""The `kiqbridge` command. Exit codes: 0 orderly, 1 boot or settings, 2 usage, 3 no Redis."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from kiqbridge import __version__
+from kiqbridge.errors import ConfigError, EventError, PayloadError, RedisUnavailable
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parser = build_parser()
+    options = parser.parse_args(argv)
+    command: Command = options.command
+    try:
+        return command(options)
+    except ConfigError as error:
+        return _complain(error, 1)
+    except (PayloadError, EventError) as error:
+        return _complain(error, 2)
+    except RedisUnavailable as error:
+        return _complain(error, 3)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; their modules are imported only when they run."""
+    parser = argparse.ArgumentParser(
+        prog="kiqbridge", description="Sidekiq-compatible background jobs for Python and AWS."
+    )
+    parser.add_argument("-V", "--version", action="version", version=f"kiqbridge {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_worker(commands)
+    return parser
+
+
+def _add_worker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from kiqbridge.worker_command import add_arguments, run  # noqa: PLC0415
+
+    worker = commands.add_parser(
+        "worker",
+        help="perform jobs",
+        description="Perform jobs: fetch, retry, poll and beat as Sidekiq does, losing none.",
+    )
+    add_arguments(worker)
+    worker.set_defaults(command=run)
+
+
+def _complain(error: Exception, code: int) -> int:
+    sys.stderr.write(f"kiqbridge: {error}\n")
+    return code

@@ -1,0 +1,352 @@
+"""The worker's settings: one table from which the loader and `--help` come.
+
+Precedence: defaults < file < environment < command line. Each value remembers where it came from,
+so that an error can name it. Frozen once made.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.payload import Profile, parse_profile
+from kiqbridge.queues import parse_queue
+
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What a worker runs with; times in seconds."""
+
+    queues: tuple[tuple[str, int], ...]
+    concurrency: int
+    timeout_s: float
+    require: tuple[str, ...]
+    environment: str
+    tag: str
+    labels: tuple[str, ...]
+    log_level: str
+    log_format: str
+    redis_url: str
+    namespace: str
+    profile: Profile
+    fetch: str
+    look_ahead: int
+    recover_after_s: float
+    beat_s: float
+    max_retries: int
+    dead_max_jobs: int
+    dead_timeout_s: int
+    sources: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table; `parse` gets the raw value and the source, for its message."""
+
+    name: str
+    parse: Callable[[Any, str], Any]
+    default: Any
+    help: str
+    env: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    file_key: str | None = None
+    metavar: str | None = None
+
+
+def _whole_number(name: str, least: int) -> Callable[[Any, str], int]:
+    def parse(value: Any, source: str) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = least - 1
+        if isinstance(value, bool) or number < least:
+            raise ConfigError(
+                f"{name}: {value!r} is not a whole number from {least} (from {source})"
+            )
+        return number
+
+    return parse
+
+
+def _seconds(name: str) -> Callable[[Any, str], float]:
+    def parse(value: Any, source: str) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = 0.0
+        if isinstance(value, bool) or not 0 < number < float("inf"):
+            raise ConfigError(
+                f"{name}: {value!r} is not a number of seconds above 0 (from {source})"
+            )
+        return number
+
+    return parse
+
+
+def _text(value: Any, _source: str) -> str:
+    return str(value)
+
+
+def _texts(value: Any, _source: str) -> tuple[str, ...]:
+    items = value if isinstance(value, list | tuple) else [value]
+    return tuple(str(item) for item in items)
+
+
+def _choice(name: str, *allowed: str) -> Callable[[Any, str], str]:
+    def parse(value: Any, source: str) -> str:
+        if str(value).lower() not in allowed:
+            raise ConfigError(
+                f"{name}: {value!r} is not one of {', '.join(allowed)} (from {source})"
+            )
+        return str(value).lower()
+
+    return parse
+
+
+def _queues(value: Any, source: str) -> tuple[tuple[str, int], ...]:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"queues: {value!r} is not a list of queue names (from {source})")
+    return tuple(_queue(item, source) for item in value)
+
+
+def _queue(item: Any, source: str) -> tuple[str, int]:
+    if isinstance(item, list | tuple) and len(item) == 2:  # noqa: PLR2004 - [name, weight]
+        item = f"{item[0]},{item[1]}"
+    return parse_queue(str(item), source=source)
+
+
+def _profile(value: Any, _source: str) -> Profile:
+    return parse_profile(str(value))
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="queues",
+        parse=_queues,
+        default=["default"],
+        flags=("-q", "--queue"),
+        metavar="NAME[,WEIGHT]",
+        help="queue to serve, with an optional weight; repeatable, replaces the file's queues",
+    ),
+    Setting(
+        name="concurrency",
+        parse=_whole_number("concurrency", 1),
+        default=10,
+        env=("KIQBRIDGE_CONCURRENCY",),
+        flags=("-c", "--concurrency"),
+        metavar="INT",
+        help="how many jobs run at once",
+    ),
+    Setting(
+        name="timeout_s",
+        parse=_seconds("timeout"),
+        default=25,
+        env=("KIQBRIDGE_TIMEOUT_S",),
+        flags=("-t", "--timeout"),
+        file_key="timeout",
+        metavar="SECONDS",
+        help="how long running jobs may go on after TERM, in seconds",
+    ),
+    Setting(
+        name="require",
+        parse=_texts,
+        default=[],
+        flags=("-r", "--require"),
+        metavar="PATH|MODULE",
+        help="code that declares jobs: a dotted module or package, a .py file, or a directory; "
+        "repeatable",
+    ),
+    Setting(
+        name="environment",
+        parse=_text,
+        default="development",
+        env=("APP_ENV",),
+        flags=("-e", "--environment"),
+        metavar="ENV",
+        help="section of the file that is merged over its top level",
+    ),
+    Setting(
+        name="tag",
+        parse=_text,
+        default="",
+        flags=("-g", "--tag"),
+        metavar="TAG",
+        help="name shown for this process; default: the working directory's",
+    ),
+    Setting(name="labels", parse=_texts, default=[], help="labels shown for this process"),
+    Setting(
+        name="log_level",
+        parse=_choice(
+            "log_level", "debug", "info", "warning", "warn", "error", "critical", "fatal"
+        ),
+        default="info",
+        env=("KIQBRIDGE_LOG_LEVEL",),
+        metavar="LEVEL",
+        help="debug, info, warning or error; -v is debug",
+    ),
+    Setting(
+        name="log_format",
+        parse=_choice("log_format", "auto", "pretty", "json", "plain"),
+        default="auto",
+        env=("KIQBRIDGE_LOG_FORMAT",),
+        help="pretty, json or plain; auto is pretty on a terminal, else json",
+    ),
+    Setting(
+        name="redis_url",
+        parse=_text,
+        default="redis://localhost:6379/0",
+        env=("REDIS_URL",),
+        help="address of Redis; REDIS_PROVIDER names another variable that holds it",
+    ),
+    Setting(
+        name="namespace",
+        parse=_text,
+        default="",
+        env=("KIQBRIDGE_NAMESPACE",),
+        help="prefix of all keys, as redis-namespace has it",
+    ),
+    Setting(
+        name="profile",
+        parse=_profile,
+        default="7",
+        env=("KIQBRIDGE_WIRE_PROFILE",),
+        help="7 = times as float seconds, 8 = integer milliseconds",
+    ),
+    Setting(
+        name="fetch",
+        parse=_choice("fetch", "reliable"),
+        default="reliable",
+        env=("KIQBRIDGE_FETCH",),
+        help="reliable: a killed worker loses no job",
+    ),
+    Setting(
+        name="look_ahead",
+        parse=_whole_number("look_ahead", 1),
+        default=100,
+        env=("KIQBRIDGE_LOOK_AHEAD",),
+        help="most short jobs that a thread claims at once; 1 = one at a time",
+    ),
+    Setting(
+        name="recover_after_s",
+        parse=_seconds("recover_after_s"),
+        default=30,
+        env=("KIQBRIDGE_RECOVER_AFTER_S",),
+        help="bound within which the jobs of a killed worker are given back, in seconds",
+    ),
+    Setting(
+        name="beat_s",
+        parse=_seconds("beat_s"),
+        default=10,
+        env=("KIQBRIDGE_BEAT_S",),
+        help="seconds between heartbeats; buttons of the Web UI act at the next one",
+    ),
+    Setting(
+        name="max_retries",
+        parse=_whole_number("max_retries", 0),
+        default=25,
+        help="retries of a job with retry: true",
+    ),
+    Setting(
+        name="dead_max_jobs",
+        parse=_whole_number("dead_max_jobs", 1),
+        default=10_000,
+        help="size of the dead set",
+    ),
+    Setting(
+        name="dead_timeout_s",
+        parse=_whole_number("dead_timeout_in_seconds", 1),
+        default=15_552_000,
+        file_key="dead_timeout_in_seconds",
+        help="seconds that a dead job is kept",
+    ),
+)
+
+_FOREIGN_FILE_KEYS = frozenset({"verbose", "strict", "scheduler", "logfile", "pidfile"})
+
+
+def merge(
+    *,
+    file: Mapping[str, Any] | None = None,
+    file_name: str = "file",
+    environ: Mapping[str, str],
+    flags: Mapping[str, Any],
+    warn: Warn = lambda _message: None,
+) -> Config:
+    """Make the configuration out of its layers.
+
+    Args:
+        file: the parsed file, any keys as Sidekiq has them (symbols or texts).
+        file_name: how to name the file in messages.
+        environ: environment variables.
+        flags: setting name → value, only those that were given.
+        warn: gets a sentence for each key that is not known.
+
+    Raises:
+        ConfigError: names setting, value and source.
+    """
+    environment = str(flags.get("environment") or environ.get("APP_ENV") or "development")
+    known_file = file_layer(file or {}, environment, file_name, warn)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for setting in SETTINGS:
+        raw, source = _pick(setting, known_file, file_name, environ, flags)
+        values[setting.name] = setting.parse(raw, source)
+        sources[setting.name] = source
+    return Config(**values, sources=sources)
+
+
+def file_layer(
+    content: Mapping[str, Any], environment: str, file_name: str, warn: Warn
+) -> Mapping[str, Any]:
+    """The file's settings by their own names, its environment section merged over the top level.
+
+    Raises:
+        ConfigError: the file holds something that is not built yet and must not be ignored.
+    """
+    plain = {_plain_key(key): value for key, value in content.items()}
+    section = plain.pop(environment, None)
+    if isinstance(section, Mapping):
+        plain |= {_plain_key(key): value for key, value in section.items()}
+    if plain.get("capsules"):
+        raise ConfigError(
+            f"capsules: this version runs one capsule per process (from {file_name}); start one "
+            "worker per capsule with its own -q and -c"
+        )
+    if plain.get("verbose"):
+        plain.setdefault("log_level", "debug")
+    names = {setting.file_key or setting.name: setting.name for setting in SETTINGS}
+    for key, value in plain.items():
+        if key not in names and key not in _FOREIGN_FILE_KEYS and not isinstance(value, Mapping):
+            near = difflib.get_close_matches(key, names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            warn(f"{file_name}: {key!r} is not a setting of the worker{hint}")
+    return {names[key]: value for key, value in plain.items() if key in names}
+
+
+def _pick(
+    setting: Setting,
+    file: Mapping[str, Any],
+    file_name: str,
+    environ: Mapping[str, str],
+    flags: Mapping[str, Any],
+) -> tuple[Any, str]:
+    if flags.get(setting.name) is not None:
+        return flags[setting.name], setting.flags[0] if setting.flags else "command line"
+    for variable in setting.env:
+        if environ.get(variable):
+            return environ[variable], variable
+    if file.get(setting.name) is not None:
+        return file[setting.name], file_name
+    return setting.default, "default"
+
+
+def _plain_key(key: Any) -> str:
+    return str(key).removeprefix(":")
+
+
+def queue_names(queues: Sequence[tuple[str, int]]) -> list[str]:
+    """Distinct names in their order."""
+    return list(dict.fromkeys(name for name, _ in queues))

@@ -1,0 +1,61 @@
+"""What can go wrong, as one small tree.
+
+Every message says what happened with the value at hand, where it came from, and what to do next.
+Foreign exceptions are translated at the border only (`raise ... from`), and no message carries a
+password or a secret.
+"""
+
+
+class KiqbridgeError(Exception):
+    """Root of all errors raised by Kiqbridge: catch this to catch us."""
+
+
+class ConfigError(KiqbridgeError):
+    """A setting or declaration is wrong; the message names it, its source and allowed values."""
+
+
+class PayloadError(KiqbridgeError, ValueError):
+    """This cannot be a job; the message names the field and shows the value, shortened."""
+
+
+class JobNotFound(KiqbridgeError):  # noqa: N818 - a name that users already rely on
+    """No job class is registered under this name; the message lists the near names."""
+
+
+class RedisUnavailable(KiqbridgeError):  # noqa: N818 - a name that users already rely on
+    """Redis cannot be reached; the message holds the address without the password.
+
+    Nothing was written: the command never reached a server, or the server refused it.
+    """
+
+
+class PushOutcomeUnknown(KiqbridgeError):  # noqa: N818 - a name that users already rely on
+    """A push was sent but its reply was lost: the job may or may not be in Redis.
+
+    Attributes:
+        jid: the id of the job in doubt. Push again with the same jid if running twice is better
+            than not at all, or use a guarded push (`dedupe_key`), which can be repeated safely.
+    """
+
+    def __init__(self, message: str, jid: str) -> None:
+        super().__init__(message)
+        self.jid = jid
+
+
+class EventError(KiqbridgeError):
+    """An AWS event that cannot be turned into a job; the message names the missing part."""
+
+
+class NotAllowed(EventError):  # noqa: N818 - a name that users already rely on
+    """A class or queue outside the allow-list; the message says how to allow it."""
+
+
+class RedisRefused(KiqbridgeError):  # noqa: N818 - reads as what happened, beside RedisUnavailable
+    """Redis answered a command with an error (wrong type, no permission); the message quotes it."""
+
+
+class Shutdown(BaseException):
+    """Raised in a running job at the hard shutdown, after it was given back (protocol §14.4).
+
+    A BaseException, so that `except Exception` in a job cannot swallow it.
+    """

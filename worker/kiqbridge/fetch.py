@@ -1,0 +1,86 @@
+"""Getting the next jobs for one processor thread: claim, or wait until there is something (§6)."""
+
+import logging
+import threading
+
+from kiqbridge.claims import Chunk, Claimer
+from kiqbridge.clock import lease_now
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.queues import QueueOrder
+from kiqbridge.wakeup import IdleGate
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""Seconds between tries while Redis is away."""
+
+
+class Outage:
+    """Tells once that Redis is away, and once for how long it was; shared by all threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since: float | None = None
+
+    def report(self, error: KiqbridgeError) -> None:
+        """A call failed."""
+        with self._lock:
+            if self._since is None:
+                self._since = lease_now()
+                logger.error("%s; trying again every second, running jobs go on", error)
+
+    def over(self) -> None:
+        """A call succeeded."""
+        if self._since is None:
+            return
+        with self._lock:
+            since, self._since = self._since, None
+        if since is not None:
+            logger.info("Redis is back after %.1f s", lease_now() - since)
+
+
+class Fetcher:
+    """Chunks for one thread, in the order of its capsule's queues."""
+
+    def __init__(self, claimer: Claimer, order: QueueOrder, gate: IdleGate, outage: Outage) -> None:
+        self.claimer = claimer
+        self._order = order
+        self._gate = gate
+        self._outage = outage
+        self._woken = False
+
+    def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
+        """Up to `most` jobs of one queue; blocks while idle. None: look whether to go on.
+
+        Acknowledges the chunk before.
+        """
+        try:
+            chunk = self.claimer.claim(self._order(), most)
+        except KiqbridgeError as error:
+            self._outage.report(error)
+            self._looked(found=False)
+            give_up.wait(RETRY_S)
+            return None
+        self._outage.over()
+        self._looked(found=chunk is not None)
+        if chunk is None:
+            self._gate.wait_for_work()
+            self._woken = True
+        return chunk
+
+    def acknowledge(self, give_up: threading.Event) -> None:
+        """Acknowledge the last chunk without taking another, as soon as Redis lets us."""
+        while True:
+            try:
+                self.claimer.claim((), 0)
+            except KiqbridgeError as error:
+                self._outage.report(error)
+                if give_up.wait(RETRY_S):
+                    return
+            else:
+                return
+
+    def _looked(self, *, found: bool) -> None:
+        if self._woken:
+            self._woken = False
+            self._gate.looked(found=found)

@@ -1,0 +1,205 @@
+"""How the fleet, and Ruby's Web UI and API, see this process (protocol §10).
+
+Each beat: flush the counters; publish the running jobs under both names that readers look for;
+measure a round trip; write the process hash; take one signal that somebody sent us.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.keys import Keys
+from kiqbridge.processor import Processor
+from kiqbridge.queues import mode_of
+from kiqbridge.redis_connection import Command, RedisConnection
+from kiqbridge.stats import Stats
+
+logger = logging.getLogger(__name__)
+
+TTL_S = 60
+"""Seconds after which a process that does not beat is gone for every reader."""
+
+_SLOW_RTT_US = 50_000
+_SLOW_READINGS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInfo:
+    """What does not change while a process lives (§10.2); `started_at` in epoch seconds."""
+
+    identity: str
+    hostname: str
+    pid: int
+    tag: str
+    labels: Sequence[str]
+    concurrency: int
+    queues: Mapping[str, int]
+    version: str
+    started_at: float
+
+    def text(self) -> str:
+        """The `info` field, in the forms that readers from 5 to 8.1 look for."""
+        weights = dict(self.queues)
+        capsule = {
+            "concurrency": self.concurrency,
+            "mode": mode_of(weights.values()).value,
+            "weights": weights,
+        }
+        return json.dumps(
+            {
+                "hostname": self.hostname,
+                "started_at": self.started_at,
+                "pid": self.pid,
+                "tag": self.tag,
+                "concurrency": self.concurrency,
+                "capsules": {"default": capsule},
+                "queues": list(weights),
+                "weights": [weights],
+                "labels": list(self.labels),
+                "identity": self.identity,
+                "version": self.version,
+                "embedded": False,
+            }
+        )
+
+
+class Heartbeat:
+    """The thread that beats."""
+
+    def __init__(
+        self,
+        *,
+        info: ProcessInfo,
+        keys: Keys,
+        connection: RedisConnection,
+        processors: Sequence[Processor],
+        is_quiet: Callable[[], bool],
+        on_signal: Callable[[str], None],
+        beat_s: float,
+    ) -> None:
+        self._info = info
+        self._info_text = info.text()
+        self._keys = keys
+        self._connection = connection
+        self._processors = processors
+        self._is_quiet = is_quiet
+        self._on_signal = on_signal
+        self._beat_s = beat_s
+        self._stats = Stats(processors, keys)
+        self._rtt_us = 0
+        self._slow_readings = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kiqbridge-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Beat now and every `beat_s` seconds."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the beats, flush the counters and take this process off the lists (§10.6)."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        identity = self._info.identity
+        try:
+            self._stats.flush(self._connection, time.time())
+            self._connection.run(
+                ("SREM", self._keys.processes, identity),
+                ("UNLINK", self._keys.work(identity), self._keys.workers(identity)),
+            )
+        except KiqbridgeError as error:
+            logger.warning("could not sign off; this process disappears in %d s: %s", TTL_S, error)
+
+    def beat(self) -> None:
+        """One beat.
+
+        Raises:
+            KiqbridgeError: Redis did not take it; the next beat makes up for it.
+        """
+        now = time.time()
+        self._stats.flush(self._connection, now)
+        self._connection.run(*self._work_commands())
+        sent = time.perf_counter()
+        self._connection.call("PING")
+        self._note_rtt(int((time.perf_counter() - sent) * 1_000_000))
+        replies = self._connection.run(*self._process_commands(now))
+        signal = replies[-1][-1]
+        if isinstance(signal, bytes):
+            self._on_signal(signal.decode(errors="replace"))
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.beat()
+            except KiqbridgeError as error:
+                logger.debug("no heartbeat: %s", error)
+            except Exception:
+                logger.exception("the heartbeat failed; the next one tries again")
+            if self._stopping.wait(self._beat_s):
+                return
+
+    def _work_commands(self) -> list[Command]:
+        running = [(processor.tid, processor.current) for processor in self._processors]
+        fields: list[str] = []
+        for tid, unit in running:
+            if unit is not None:
+                work = {
+                    "queue": unit.queue,
+                    "payload": unit.text.decode("utf-8", "replace"),
+                    "run_at": int(unit.run_at),
+                }
+                fields += [tid, json.dumps(work, ensure_ascii=False)]
+        commands: list[Command] = [("MULTI",)]
+        identity = self._info.identity
+        for key in (self._keys.work(identity), self._keys.workers(identity)):
+            commands.append(("UNLINK", key))
+            if fields:
+                commands += [("HSET", key, *fields), ("EXPIRE", key, TTL_S)]
+        return [*commands, ("EXEC",)]
+
+    def _process_commands(self, now: float) -> list[Command]:
+        key = self._keys.process(self._info.identity)
+        busy = sum(processor.current is not None for processor in self._processors)
+        fields: dict[str, Any] = {
+            "info": self._info_text,
+            "concurrency": self._info.concurrency,
+            "busy": busy,
+            "beat": now,
+            "rtt_us": self._rtt_us,
+            "quiet": "true" if self._is_quiet() else "false",
+            "rss": _rss_kb(),
+        }
+        return [
+            ("MULTI",),
+            ("SADD", self._keys.processes, self._info.identity),
+            ("HSET", key, *(part for pair in fields.items() for part in pair)),
+            ("EXPIRE", key, TTL_S),
+            ("RPOP", self._keys.signals(self._info.identity)),
+            ("EXEC",),
+        ]
+
+    def _note_rtt(self, rtt_us: int) -> None:
+        self._rtt_us = rtt_us
+        self._slow_readings = self._slow_readings + 1 if rtt_us > _SLOW_RTT_US else 0
+        if self._slow_readings == _SLOW_READINGS:
+            self._slow_readings = 0
+            logger.warning(
+                "Redis answers slowly: %d µs for a PING five times in a row; is it far away, or busy, "
+                "or this process starved of CPU?",
+                rtt_us,
+            )
+
+
+def _rss_kb() -> int:
+    """Resident memory in kilobytes, 0 where /proc is missing."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - read at each beat
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+    except OSError:
+        return 0

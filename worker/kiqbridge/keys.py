@@ -1,0 +1,72 @@
+"""Names of all Redis keys, and nowhere else.
+
+The first half is Sidekiq's (protocol §2); keys with `kb:` are ours. A namespace `myapp` gives
+redis-namespace's layout (`myapp:queue:default`, §19); a hash-tagged one such as `{myapp}` keeps
+every key in one cluster slot.
+"""
+
+LAYOUT = "v1"
+"""Version of the in-flight layout; part of every incarnation's name, so that two layouts can meet."""
+
+
+class Keys:
+    """All key names under one namespace (`""`, `myapp` or `myapp:`)."""
+
+    def __init__(self, namespace: str = "") -> None:
+        self.prefix = prefix = f"{namespace.rstrip(':')}:" if namespace.rstrip(":") else ""
+        self.queues = f"{prefix}queues"
+        self.schedule = f"{prefix}schedule"
+        self.retry = f"{prefix}retry"
+        self.dead = f"{prefix}dead"
+        self.processes = f"{prefix}processes"
+        self.process_cleanup = f"{prefix}process_cleanup"
+        self.paused = f"{prefix}paused"
+        self.inflight = f"{prefix}kb:inflight"
+        self.poller = f"{prefix}kb:poller"
+
+    def __repr__(self) -> str:
+        return f"Keys({self.prefix!r})"
+
+    def queue(self, name: str) -> str:
+        """List of job texts, oldest at the tail."""
+        return f"{self.prefix}queue:{name}"
+
+    def process(self, identity: str) -> str:
+        """Hash of one process, as Sidekiq's UI reads it (§10.2)."""
+        return f"{self.prefix}{identity}"
+
+    def work(self, identity: str) -> str:
+        """Hash of running jobs for readers from 6.5 (§10.4)."""
+        return f"{self.prefix}{identity}:work"
+
+    def workers(self, identity: str) -> str:
+        """Hash of running jobs for readers up to 6.4 (§10.4)."""
+        return f"{self.prefix}{identity}:workers"
+
+    def signals(self, identity: str) -> str:
+        """List of signal names sent to one process (§10.5)."""
+        return f"{self.prefix}{identity}-signals"
+
+    def stat(self, name: str, day: str | None = None) -> str:
+        """Counter `processed` or `failed`, in total or of one UTC day `YYYY-MM-DD` (§11)."""
+        return f"{self.prefix}stat:{name}:{day}" if day else f"{self.prefix}stat:{name}"
+
+    def inflight_list(self, incarnation: str, tid: str, sequence: int) -> str:
+        """List that holds claim number `sequence` of one claimer until it is acknowledged."""
+        return f"{self.prefix}kb:inflight:{incarnation}:{tid}:{sequence % 2}"
+
+    def claims(self, incarnation: str) -> str:
+        """Hash claimer → `SEQUENCE QUEUE` of its last claim."""
+        return f"{self.prefix}kb:claims:{incarnation}"
+
+    def alive(self, incarnation: str) -> str:
+        """String with a TTL: the owner of the incarnation is alive."""
+        return f"{self.prefix}kb:alive:{incarnation}"
+
+    def seen(self, dedupe_key: str) -> str:
+        """String with a TTL: the event was enqueued already; its value is the jid."""
+        return f"{self.prefix}kb:seen:{dedupe_key}"
+
+    def ticks(self, schedule: str) -> str:
+        """Zset, the ledger of one schedule: score = instant (epoch seconds), member = what ran."""
+        return f"{self.prefix}kb:ticks:{schedule}"

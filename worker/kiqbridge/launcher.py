@@ -1,0 +1,219 @@
+"""Putting the engine together, starting and stopping it (protocol §14): the one place that composes."""
+
+import logging
+import os
+import random
+import secrets
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from redis.connection import AbstractConnection
+
+from kiqbridge import __version__
+from kiqbridge.capsule import Capsule
+from kiqbridge.claims import Claimer
+from kiqbridge.client import Client
+from kiqbridge.config import Config
+from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.execution import JobRunner
+from kiqbridge.fetch import Fetcher, Outage
+from kiqbridge.heartbeat import Heartbeat, ProcessInfo
+from kiqbridge.keys import Keys
+from kiqbridge.lease import LeaseKeeper, LeaseTimes
+from kiqbridge.look_ahead import Guardian
+from kiqbridge.manager import Manager
+from kiqbridge.middleware import Chain, ServerMiddleware
+from kiqbridge.poller import Poller
+from kiqbridge.processor import Processor, Tools
+from kiqbridge.redis_connection import RedisPool
+from kiqbridge.registry import Registry, default_registry
+from kiqbridge.retry import RetryPolicy
+from kiqbridge.wakeup import IdleGate, Waker
+
+logger = logging.getLogger(__name__)
+
+LABEL = "kiqbridge"
+"""Our processes carry it, so that Ruby's UI and version detection can tell them apart."""
+
+FIRST_RETRY_S = 0.5
+LONGEST_RETRY_S = 5.0
+
+
+class Launcher:
+    """One worker process: all its parts, made from a configuration.
+
+    Attributes:
+        identity: HOST:PID:NONCE, as Sidekiq names a process.
+        server_middleware: functions around each job; add to it before `start`.
+        client: what the poller pushes through; its middleware runs for moved jobs too.
+    """
+
+    def __init__(self, config: Config, registry: Registry = default_registry) -> None:
+        self._config = config
+        self.identity = f"{_hostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+        self.server_middleware: Chain[ServerMiddleware] = Chain()
+        self._keys = Keys(config.namespace)
+        self._pool = RedisPool(config.redis_url)
+        self.client = Client(namespace=config.namespace, profile=config.profile, pool=self._pool)
+        self._capsule = Capsule(
+            name="default", queues=config.queues, concurrency=config.concurrency
+        )
+        self._gate = IdleGate()
+        self._keeper = LeaseKeeper(
+            identity=self.identity,
+            keys=self._keys,
+            connect=self._pool.connection,
+            times=LeaseTimes(config.recover_after_s),
+        )
+        self._guardian = Guardian(self._pool.connection(), self._keys)
+        self._waker = Waker(self._gate, list(self._capsule.weights), self._keys, self._track)
+        self._poller = Poller(
+            identity=self.identity,
+            keys=self._keys,
+            client=self.client,
+            connection=self._pool.connection(),
+            track=self._track,
+            dead_bounds=self._dead_bounds,
+        )
+        self._registry = registry
+        self._manager: Manager | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._quiet = threading.Event()
+
+    def __repr__(self) -> str:
+        return f"<Launcher {self.identity} {self._manager or 'not started'}>"
+
+    def start(self, on_signal: Callable[[str], None]) -> None:
+        """Register and start all threads; waits for Redis with growing pauses.
+
+        Args:
+            on_signal: gets the name (TSTP, TERM, TTIN) of a signal sent through Redis (§10.5).
+        """
+        self._register_patiently()
+        processors = self._processors()
+        self._manager = Manager(processors, self._gate, self._pool.connection(), self._keys)
+        self._heartbeat = Heartbeat(
+            info=self._process_info(),
+            keys=self._keys,
+            connection=self._pool.connection(),
+            processors=processors,
+            is_quiet=self._quiet.is_set,
+            on_signal=on_signal,
+            beat_s=self._config.beat_s,
+        )
+        self._heartbeat.start()
+        self._guardian.start(processors)
+        self._waker.start()
+        self._poller.start()
+        self._manager.start()
+        logger.info("%s", self._banner())
+
+    def quiet(self) -> None:
+        """Take no new jobs (TSTP); cannot be undone."""
+        if not self._quiet.is_set():
+            self._quiet.set()
+            logger.info("quiet: no new jobs are taken, running ones go on")
+        self._poller.quiet()
+        self._waker.stop()
+        if self._manager is not None:
+            self._manager.quiet()
+
+    def stop(self) -> None:
+        """Finish what finishes within the timeout, give the rest back, sign off (§14.3)."""
+        deadline = time.monotonic() + self._config.timeout_s
+        self.quiet()
+        if self._manager is None or self._heartbeat is None:
+            return
+        self._manager.stop(deadline)
+        self._guardian.stop()
+        self._poller.stop()
+        try:
+            returned = self._keeper.stop()
+            if returned:
+                logger.info("%d jobs went back to their queues", returned)
+        except KiqbridgeError as error:
+            logger.warning("the lease stays: another process gives back what it holds: %s", error)
+        self._heartbeat.stop()
+
+    def dump_threads(self) -> None:
+        """Log where each thread is (TTIN)."""
+        frames = sys._current_frames()  # noqa: SLF001 - the only way to see other threads' stacks
+        for thread in threading.enumerate():
+            frame = frames.get(thread.ident or 0)
+            if frame is not None:
+                stack = "".join(traceback.format_stack(frame))
+                logger.warning("thread %s %s\n%s", thread.ident, thread.name, stack)
+
+    def _register_patiently(self) -> None:
+        pause = FIRST_RETRY_S
+        while not self._quiet.is_set():
+            try:
+                self._keeper.start()
+            except RedisUnavailable as error:
+                logger.error("%s; trying again in %.1f s", error, pause)  # noqa: TRY400 - one line
+                self._quiet.wait(pause)
+                pause = min(pause * 2, LONGEST_RETRY_S)
+            else:
+                return
+
+    def _processors(self) -> list[Processor]:
+        outage = Outage()
+        config = self._config
+        tools = Tools(
+            keeper=self._keeper,
+            runner=JobRunner(
+                registry=self._registry,
+                middleware=self.server_middleware,
+                policy=RetryPolicy(max_retries=config.max_retries, profile=config.profile),
+                rng=random.Random(),  # noqa: S311 - jitter
+            ),
+            guardian=self._guardian,
+            outage=outage,
+            keys=self._keys,
+            dead_bounds=self._dead_bounds,
+            look_ahead=config.look_ahead,
+        )
+        processors = []
+        for _ in range(self._capsule.concurrency):
+            tid = secrets.token_hex(3)
+            claimer = Claimer(tid, self._keeper, self._pool.connection(), self._keys)
+            order = self._capsule.order(random.Random())  # noqa: S311 - spreads load over queues
+            processors.append(Processor(tid, Fetcher(claimer, order, self._gate, outage), tools))
+        return processors
+
+    def _process_info(self) -> ProcessInfo:
+        return ProcessInfo(
+            identity=self.identity,
+            hostname=_hostname(),
+            pid=os.getpid(),
+            tag=self._config.tag or Path.cwd().name,
+            labels=[LABEL, *(label for label in self._config.labels if label != LABEL)],
+            concurrency=self._capsule.concurrency,
+            queues=self._capsule.weights,
+            version=f"kiqbridge-{__version__}",
+            started_at=time.time(),
+        )
+
+    def _dead_bounds(self, now: float) -> tuple[float, int]:
+        return now - self._config.dead_timeout_s, self._config.dead_max_jobs
+
+    def _track(self) -> AbstractConnection:
+        return self._pool.raw_connection(protocol=3)
+
+    def _banner(self) -> str:
+        queues = ", ".join(
+            f"{name},{weight}" if weight else name for name, weight in self._config.queues
+        )
+        return (
+            f"kiqbridge {__version__} is ready: {self._capsule.concurrency} threads, queues {queues} "
+            f"({self._capsule.mode}), {len(self._registry)} job classes, Redis {self._pool.address}"
+        )
+
+
+def _hostname() -> str:
+    return os.environ.get("DYNO") or socket.gethostname()

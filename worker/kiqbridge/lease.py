@@ -1,0 +1,195 @@
+"""A process' right to its in-flight jobs, and the watch over that of others.
+
+A process registers under a name of its own, the incarnation, and says every few seconds that it is
+alive. Each claim checks the registration. Who falls silent is reaped by the others: its jobs go
+back to the queues and its registration ends, so that a machine which was only frozen finds itself
+fenced off when it wakes: it drops what it has not begun and registers as a new incarnation.
+"""
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+
+from kiqbridge import scripts
+from kiqbridge.clock import lease_now
+from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.keys import LAYOUT, Keys
+from kiqbridge.recovery import Reaper
+from kiqbridge.redis_connection import RedisConnection
+
+logger = logging.getLogger(__name__)
+
+_REGISTER = scripts.load("register")
+_RENEW = scripts.load("renew")
+
+
+class Lease:
+    """One incarnation.
+
+    Attributes:
+        incarnation: its name, drawn after fork and never used again.
+        lost: it was taken away; nothing that was claimed under it may be begun.
+        valid_until: on `lease_now`; later than this nothing may be begun unless confirmed.
+    """
+
+    def __init__(self, incarnation: str) -> None:
+        self.incarnation = incarnation
+        self.lost = False
+        self.valid_until = 0.0
+
+    def __repr__(self) -> str:
+        state = "lost" if self.lost else f"{self.valid_until - lease_now():.1f} s left"
+        return f"Lease({self.incarnation}, {state})"
+
+    def in_doubt(self) -> bool:
+        """Whether a job must not be begun before `LeaseKeeper.confirm` agrees."""
+        return self.lost or lease_now() > self.valid_until
+
+
+class LeaseTimes:
+    """The lease's durations in seconds, all derived from the bound promised for recovery."""
+
+    def __init__(self, recover_after_s: float) -> None:
+        self.silent_after = recover_after_s / 3
+        self.beat_every = recover_after_s / 10
+        self.watch_for = recover_after_s * 8 / 30
+        self.look_again_after = recover_after_s / 30
+        # A reaper acts no sooner than silent_after + watch_for after the last beat; half of the
+        # watch is kept as margin.
+        self.safe_for = self.silent_after + self.watch_for / 2
+
+
+class LeaseKeeper:
+    """Holds the current lease of this process, in a thread of its own."""
+
+    def __init__(
+        self,
+        *,
+        identity: str,
+        keys: Keys,
+        connect: Callable[[], RedisConnection],
+        times: LeaseTimes,
+    ) -> None:
+        self._identity = identity
+        self._keys = keys
+        self._times = times
+        self._connection = connect()
+        self._confirm_connection = connect()
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._reaper = Reaper(connect(), keys, watch_for_s=times.watch_for)
+        self._thread = threading.Thread(target=self._run, name="kiqbridge-lease", daemon=True)
+        self.current = Lease("")
+        self.current.lost = True
+
+    def start(self) -> None:
+        """Register, which needs Redis, and begin to beat.
+
+        Raises:
+            RedisUnavailable: not registered.
+        """
+        self._register(self._connection)
+        self._thread.start()
+
+    def confirm(self, lease: Lease) -> bool:
+        """Ask Redis whether a lease in doubt still holds; waits while Redis is away.
+
+        False: it was taken away, or the process stops; nothing may be begun under it.
+        """
+        while not lease.lost and lease.in_doubt():
+            try:
+                with self._lock:
+                    self._renew(self._confirm_connection, lease)
+            except KiqbridgeError:
+                if self._stopping.wait(self._times.look_again_after):
+                    return False
+        return not lease.lost
+
+    def renounce(self, lease: Lease, why: str) -> None:
+        """Give a lease up after a claim was refused under it, and register anew.
+
+        What its lists still hold is given back by a reaper once it has been silent long enough.
+        """
+        with self._lock:
+            if lease is not self.current or lease.lost:
+                return
+            lease.lost = True
+            logger.warning(
+                "lease %s is gone (%s): jobs not begun are dropped here, others run them; registering anew",
+                lease.incarnation,
+                why,
+            )
+            self._register(self._confirm_connection)
+
+    def stop(self) -> int:
+        """End the lease; what is still in its lists goes back to the queues. Returns how many.
+
+        Raises:
+            RedisUnavailable: the reapers of other processes will do it.
+        """
+        self._stopping.set()
+        if not self._thread.is_alive():
+            return 0
+        self._thread.join()  # the reaper's connection is the thread's until then
+        lease, self.current.lost = self.current, True
+        return max(self._reaper.reap(lease.incarnation, by_owner=True), 0)
+
+    def _register(self, connection: RedisConnection) -> None:
+        lease = Lease(f"{LAYOUT}:{self._identity}:{next(self._numbers)}")
+        asked_at = lease_now()
+        connection.script(
+            _REGISTER,
+            [self._keys.inflight, self._keys.alive(lease.incarnation)],
+            [lease.incarnation, self._silent_after_ms()],
+        )
+        lease.valid_until = asked_at + self._times.safe_for
+        self.current = lease
+
+    def _renew(self, connection: RedisConnection, lease: Lease) -> None:
+        asked_at = lease_now()
+        held = connection.script(
+            _RENEW,
+            [self._keys.inflight, self._keys.alive(lease.incarnation)],
+            [lease.incarnation, self._silent_after_ms()],
+        )
+        if held:
+            lease.valid_until = asked_at + self._times.safe_for
+        else:
+            lease.lost = True
+
+    def _silent_after_ms(self) -> int:
+        return int(self._times.silent_after * 1000)
+
+    def _run(self) -> None:
+        pause = self._times.beat_every
+        while not self._stopping.wait(pause):
+            try:
+                pause = self._beat()
+            except RedisUnavailable as error:
+                self._reaper.forget_suspects()
+                logger.debug("no lease beat: %s", error)
+                pause = self._times.look_again_after
+            except Exception:
+                logger.exception("the lease's beat failed; it is repeated")
+                pause = self._times.beat_every
+
+    def _beat(self) -> float:
+        lease = self.current
+        if not lease.lost:
+            self._renew(self._connection, lease)
+        if lease.lost and not self._stopping.is_set():
+            self._replace(lease)
+        suspects = self._reaper.look(own=self.current.incarnation)
+        return self._times.look_again_after if suspects else self._times.beat_every
+
+    def _replace(self, lease: Lease) -> None:
+        with self._lock:
+            if self.current is lease:
+                logger.warning(
+                    "lease %s was taken away while this process was silent: jobs not begun are "
+                    "dropped here, others run them; registering anew",
+                    lease.incarnation,
+                )
+                self._register(self._connection)

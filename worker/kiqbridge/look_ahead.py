@@ -1,0 +1,123 @@
+"""How many short jobs a thread may hold in advance, and who takes them away when one turns out long.
+
+A round trip and a thread wake-up cost ten times the bookkeeping of a job, so short jobs are claimed
+in chunks. The bound is enforced, not predicted: as soon as a job has run for 20 ms, the guardian
+gives what waits behind it back to the queue, where any idle thread of the fleet finds it. A C call
+that holds the interpreter lock defeats the guardian.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from kiqbridge.claims import Chunk, give_back
+from kiqbridge.clock import lease_now
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.keys import Keys
+from kiqbridge.redis_connection import RedisConnection
+
+logger = logging.getLogger(__name__)
+
+SHORT_S = 0.020
+"""A job is short up to here; also how long a whole chunk may take before claims stop growing."""
+
+TICK_S = 0.020
+RETRY_S = 0.5
+
+
+def next_size(size: int, *, chunk_s: float, longest_s: float, full: bool, limit: int) -> int:
+    """How many jobs to claim next, given how the last chunk went (seconds).
+
+    Doubles while whole chunks stay short, halves when they do not, and starts over at 1 after a
+    job that was not short.
+    """
+    if longest_s > SHORT_S:
+        return 1
+    if chunk_s > 2 * SHORT_S:
+        return max(size // 2, 1)
+    if full and chunk_s < SHORT_S:
+        return min(size * 2, limit)
+    return size
+
+
+class Busy(Protocol):
+    """What the guardian sees of a processor."""
+
+    chunk: Chunk | None
+    began_at: float
+    """On `lease_now`, when the running job began."""
+
+
+class Guardian:
+    """Gives back jobs that wait behind a long one; awake only while chunks are out."""
+
+    def __init__(self, connection: RedisConnection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._processors: Sequence[Busy] = ()
+        self._chunks_out = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kiqbridge-guardian", daemon=True)
+
+    def start(self, processors: Sequence[Busy]) -> None:
+        """Begin to watch these."""
+        self._processors = processors
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._stopping.set()
+        self._chunks_out.set()
+
+    def watch(self) -> None:
+        """Called by a processor that took more than one job."""
+        if not self._chunks_out.is_set():
+            self._chunks_out.set()
+
+    def _run(self) -> None:
+        while True:
+            self._chunks_out.wait()
+            if self._stopping.wait(TICK_S):
+                return
+            self._chunks_out.clear()
+            try:
+                waiting = [self._look_at(processor) for processor in self._processors]
+            except RedisUnavailable as error:
+                logger.debug("giving back waits for Redis: %s", error)
+                waiting = [not self._stopping.wait(RETRY_S)]
+            except Exception:
+                logger.exception("giving back jobs that wait behind a long one failed; repeated")
+                waiting = [True]
+            if any(waiting):
+                self._chunks_out.set()
+
+    def _look_at(self, processor: Busy) -> bool:
+        """Take the waiting jobs away if the running one is long; whether some still wait."""
+        chunk = processor.chunk
+        if chunk is None or not chunk.jobs:
+            return False
+        if lease_now() - processor.began_at > SHORT_S:
+            self._take_away(chunk)
+        return bool(chunk.jobs)
+
+    def _take_away(self, chunk: Chunk) -> None:
+        # The owner waits for this lock before its next claim, which would delete the list; so what
+        # could not be given back must be in the chunk again by then.
+        with chunk.lock:
+            taken = take_unbegun(chunk)
+            try:
+                give_back(self._connection, self._keys, chunk, taken)
+            except BaseException:
+                chunk.jobs.extendleft(reversed(taken))
+                raise
+
+
+def take_unbegun(chunk: Chunk) -> list[bytes]:
+    """Take all waiting jobs out of a chunk, newest first; the owner may take some meanwhile."""
+    taken = []
+    while True:
+        try:
+            taken.append(chunk.jobs.popleft())
+        except IndexError:
+            return taken

@@ -1,0 +1,203 @@
+"""Moving due jobs from `retry` and `schedule` to their queues, to the millisecond (protocol §9).
+
+One process of the fleet leads at a time, so the cost does not grow with the number of processes.
+The leader knows when the next job is due and is told when somebody schedules an earlier one.
+Losing the lead costs at worst that middleware runs twice for a job, never the job: each move is one
+script that checks the score again. Ruby's pollers may move the same sets.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import redis
+from redis.connection import AbstractConnection
+
+from kiqbridge import json_text, scripts
+from kiqbridge.client import Client
+from kiqbridge.errors import KiqbridgeError, PayloadError
+from kiqbridge.keys import Keys
+from kiqbridge.payload import Profile
+from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.retry import failed_payload
+from kiqbridge.wakeup import TrackingConnection
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+"""Members moved per script."""
+
+LEAD_S = 6.0
+"""How long a leader that died blocks the others, at most."""
+
+RENEW_S = 2.0
+CLEANUP_S = 60
+RETRY_S = 1.0
+
+_LEAD = scripts.load("lead")
+_PROMOTE = scripts.load("promote")
+_BURY = scripts.load("bury")
+
+_FAILURES = (KiqbridgeError, redis.exceptions.RedisError, OSError)
+
+
+class Poller:
+    """The thread that moves due jobs while this process leads."""
+
+    def __init__(
+        self,
+        *,
+        identity: str,
+        keys: Keys,
+        client: Client,
+        connection: RedisConnection,
+        track: Callable[[], AbstractConnection],
+        dead_bounds: Callable[[float], tuple[float, int]],
+    ) -> None:
+        self._identity = identity
+        self._keys = keys
+        self._client = client
+        self._connection = connection
+        self._tracking = TrackingConnection(track)
+        self._dead_bounds = dead_bounds
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self._thread.start()
+
+    def quiet(self) -> None:
+        """Move nothing any more; another process takes the lead."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """End, and hand over the lead at once."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(RENEW_S + RETRY_S)
+
+    def move_due(self, source: str, now: float) -> int:
+        """Move all jobs of one set that are due at `now` (epoch seconds); returns how many.
+
+        Raises:
+            RedisUnavailable: what was not moved is still in the set.
+        """
+        moved = 0
+        while not self._stopping.is_set():
+            due = self._connection.call(
+                "ZRANGE", source, "-inf", repr(now), "BYSCORE", "LIMIT", 0, BATCH
+            )
+            if not due:
+                return moved
+            done = self._move(source, due, now)
+            moved += done
+            if not done:  # all of them were moved by somebody else, or their queues are unusable
+                return moved
+        return moved
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                if self._lead():
+                    self._move_all_due()
+                    self._wait_as_leader()
+                else:
+                    self._stopping.wait(RENEW_S)
+            except _FAILURES as error:
+                logger.debug("polling waits for Redis: %s", error)
+                self._stopping.wait(RETRY_S)
+            except Exception:
+                logger.exception("moving due jobs failed; it is tried again")
+                self._stopping.wait(RETRY_S)
+        self._hand_over()
+
+    def _lead(self) -> bool:
+        answer = self._connection.script(
+            _LEAD, [self._keys.poller], [self._identity, int(LEAD_S * 1000)]
+        )
+        if answer:
+            self._clean_up_processes()
+        return bool(answer)
+
+    def _hand_over(self) -> None:
+        try:
+            self._connection.script(_LEAD, [self._keys.poller], [self._identity, 0])
+        except KiqbridgeError as error:
+            logger.debug("the lead ends by itself in %.0f s: %s", LEAD_S, error)
+
+    def _move_all_due(self) -> None:
+        for source in (self._keys.retry, self._keys.schedule):
+            self.move_due(source, time.time())
+
+    def _wait_as_leader(self) -> None:
+        """Until the next job is due, an earlier one is scheduled, or the lead must be renewed."""
+        until = time.monotonic() + RENEW_S
+        while not self._stopping.is_set():
+            pause = min(self._seconds_to_next(), until - time.monotonic())
+            if pause <= 0 or not self._tracking.wait(pause):
+                return
+
+    def _seconds_to_next(self) -> float:
+        """Reading the heads also arms them: a change ends the wait."""
+        heads = self._tracking.read(
+            *(
+                ("ZRANGE", key, 0, 0, "WITHSCORES")
+                for key in (self._keys.retry, self._keys.schedule)
+            )
+        )
+        scores = [float(head[0][1]) for head in heads if head]
+        return min(scores, default=float("inf")) - time.time()
+
+    def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
+        keys, args = [source, self._keys.queues], [repr(now)]
+        buried: list[bytes] = []
+        for member in due:
+            try:
+                payload = json_text.loads(member)
+                pushed = self._client.prepare_moved(payload, now, member)
+            except (json_text.MalformedJSON, PayloadError) as error:
+                buried += [member, self._with_reason(member, error, self._client.profile, now)]
+                continue
+            queue, text = pushed or (str(payload["queue"]), b"")
+            keys.append(self._keys.queue(queue))
+            args += [member, text, queue]  # type: ignore[list-item] # texts and bytes
+        moved = int(self._connection.script(_PROMOTE, keys, args)) if len(keys) > 2 else 0  # noqa: PLR2004
+        if buried:
+            cutoff, most = self._dead_bounds(now)
+            moved += int(
+                self._connection.script(
+                    _BURY, [source, self._keys.dead], [repr(now), repr(cutoff), most, *buried]
+                )
+            )
+        return moved
+
+    def _with_reason(self, member: bytes, error: Exception, profile: Profile, now: float) -> bytes:
+        """The bytes for the dead set: the original ones, with the reason if they are an object."""
+        logger.error(
+            "a scheduled member cannot become a job (%s); it is kept in the dead set", error
+        )
+        try:
+            payload = json_text.loads(member)
+        except json_text.MalformedJSON:
+            return member
+        if not isinstance(payload, dict):
+            return member
+        queue = str(payload.get("queue") or "default")
+        failed = failed_payload(payload, error, queue=queue, profile=profile, now=now)
+        return json_text.dumps_moved(failed, member)
+
+    def _clean_up_processes(self) -> None:
+        """Take processes off the list whose hash is gone, at most once a minute (§9.3)."""
+        if not self._connection.call("SET", self._keys.process_cleanup, "1", "NX", "EX", CLEANUP_S):
+            return
+        names = [name.decode() for name in self._connection.call("SMEMBERS", self._keys.processes)]
+        if not names:
+            return
+        infos = self._connection.run(
+            *(("HGET", self._keys.process(name), "info") for name in names)
+        )
+        gone = [name for name, info in zip(names, infos, strict=True) if info is None]
+        if gone:
+            self._connection.call("SREM", self._keys.processes, *gone)

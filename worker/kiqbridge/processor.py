@@ -1,0 +1,204 @@
+"""One thread that performs jobs: fetch a chunk, run it job by job, settle what failed.
+
+The promise is kept in three lines: a claim acknowledges only the chunk before it; `_work` begins
+nothing under a lease in doubt; and what a chunk still holds when the thread leaves it is given back.
+"""
+
+import contextlib
+import ctypes
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kiqbridge.claims import Chunk
+from kiqbridge.clock import lease_now, wall_now
+from kiqbridge.errors import KiqbridgeError, RedisUnavailable, Shutdown
+from kiqbridge.execution import JobRunner, Settlement
+from kiqbridge.fetch import RETRY_S, Fetcher, Outage
+from kiqbridge.job_logger import TID
+from kiqbridge.keys import Keys
+from kiqbridge.lease import LeaseKeeper
+from kiqbridge.look_ahead import Guardian, next_size, take_unbegun
+from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.retry import Verdict
+
+logger = logging.getLogger(__name__)
+
+
+class UnitOfWork(NamedTuple):
+    """A running job: its queue, its text as fetched, and when it began (epoch seconds)."""
+
+    queue: str
+    text: bytes
+    run_at: float
+
+
+class Tools(NamedTuple):
+    """What all processors of a process share."""
+
+    keeper: LeaseKeeper
+    runner: JobRunner
+    guardian: Guardian
+    outage: Outage
+    keys: Keys
+    dead_bounds: Callable[[float], tuple[float, int]]
+    look_ahead: int
+
+
+class Processor:
+    """A processor thread.
+
+    Attributes:
+        current: the running job, read by heartbeat and manager.
+        chunk: the jobs that wait here.
+        processed, failed: how many so far; only ever counted up, and only by this thread.
+        performing: user code is running now.
+    """
+
+    def __init__(self, tid: str, fetcher: Fetcher, tools: Tools) -> None:
+        self.tid = tid
+        self.current: UnitOfWork | None = None
+        self.chunk: Chunk | None = None
+        self.began_at = 0.0
+        self.processed = 0
+        self.failed = 0
+        self.performing = False
+        self._fetcher = fetcher
+        self._tools = tools
+        self._size = 1
+        self._quiet = False
+        self._abandoned = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"kiqbridge-{tid}", daemon=True)
+
+    def __repr__(self) -> str:
+        state = "busy" if self.current else "idle"
+        return f"<Processor {self.tid} {state}, {self.processed} processed, {self.failed} failed>"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread's end."""
+        self._thread.join(timeout_s)
+
+    def quiet(self) -> None:
+        """Begin no further job; the running one may finish. The idle gate is opened by the manager."""
+        self._quiet = True
+
+    def unfinished(self) -> list[bytes]:
+        """Texts of the waiting jobs and the running one, newest first; the waiting are taken out."""
+        chunk, current = self.chunk, self.current
+        waiting = take_unbegun(chunk) if chunk else []
+        return [*waiting, current.text] if current else waiting
+
+    def interrupt(self) -> None:
+        """Raise `Shutdown` in the running job; to be called after it was given back."""
+        self._abandoned.set()
+        if self.performing and self._thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self._thread.ident), ctypes.py_object(Shutdown)
+            )
+
+    def acknowledge(self, connection: RedisConnection) -> None:
+        """Acknowledge what this thread finished, from another one, after `unfinished` went back."""
+        self._fetcher.claimer.acknowledge_for(connection)
+
+    def _run(self) -> None:
+        TID.set(self.tid)
+        with contextlib.suppress(Shutdown):
+            while not self._quiet:
+                chunk = self._fetcher.fetch(self._size, self._abandoned)
+                if chunk is not None:
+                    self._work_safely(chunk)
+            self._fetcher.acknowledge(self._abandoned)
+
+    def _work_safely(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        try:
+            self._work(chunk)
+        except Exception:
+            # Ours, not the job's: jobs' errors are settled. Nothing here may be acknowledged.
+            logger.exception("internal error; the jobs of this thread are given back")
+            self._abandoned.wait(RETRY_S)
+            self._give_back(chunk)
+        finally:
+            self.current = None
+            self.chunk = None
+
+    def _work(self, chunk: Chunk) -> None:
+        lease, jobs, tools = chunk.lease, chunk.jobs, self._tools
+        if chunk.size > 1:
+            tools.guardian.watch()
+        longest = 0.0
+        first = now = lease_now()
+        while not self._quiet:
+            if (lease.lost or now > lease.valid_until) and not tools.keeper.confirm(lease):
+                jobs.clear()
+                return
+            try:
+                text = jobs.pop()
+            except IndexError:
+                break
+            self.began_at = now
+            self.current = UnitOfWork(chunk.queue, text, wall_now())
+            settlement = tools.runner.run(text, chunk.queue, self)
+            self.processed += 1
+            if settlement is not None:
+                self._settle(chunk, text, settlement)
+            self.current = None
+            began, now = now, lease_now()
+            longest = max(longest, now - began)
+        if self._quiet:
+            self._give_back(chunk)
+        with chunk.lock:  # a guardian may be giving back: the next claim deletes the list
+            pass
+        self._size = next_size(
+            self._size,
+            chunk_s=now - first,
+            longest_s=longest,
+            full=chunk.size == self._size,
+            limit=tools.look_ahead,
+        )
+
+    def _settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> None:
+        if settlement.counted:
+            self.failed += 1
+        else:
+            self.processed -= 1
+        if settlement.verdict is Verdict.DROP:
+            return
+        keys = self._tools.keys
+        target: str = keys.retry
+        trim: tuple[float, ...] = ()
+        if settlement.verdict is Verdict.DEAD:
+            target, trim = keys.dead, self._tools.dead_bounds(settlement.score)
+        if not self._insist(
+            lambda: self._fetcher.claimer.settle(
+                chunk, text, target, settlement.score, settlement.text, *trim
+            )
+        ):
+            logger.warning("a failed job was not ours any more; whoever has it decides about it")
+
+    def _give_back(self, chunk: Chunk) -> None:
+        with chunk.lock:
+            jobs = self.unfinished()
+            self._insist(lambda: self._fetcher.claimer.give_back(chunk, jobs))
+
+    def _insist(self, write: Callable[[], object]) -> object:
+        """Repeat a write until Redis has taken it: before that nothing may be acknowledged."""
+        while True:
+            try:
+                return write()
+            except RedisUnavailable as error:
+                self._tools.outage.report(error)
+            except KiqbridgeError:
+                logger.exception("Redis refuses to take a job; trying again, it stays in-flight")
+            if self._abandoned.wait(RETRY_S):
+                raise Shutdown

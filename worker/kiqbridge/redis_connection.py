@@ -1,0 +1,349 @@
+"""How we talk to Redis: connections, what happens when one fails, and nothing about jobs.
+
+redis-py repeats commands by itself, which duplicates a push whose reply was lost; here nothing is
+repeated unless the caller says that it may be. Three things can happen to a call:
+
+1. it never reached a server (refused, no route): tried once more, then `RedisUnavailable`;
+2. a server refused it because it is a replica or was failing over: once more on a new connection
+   (protocol §1, failover rule);
+3. it was sent and the reply was lost: repeated if `repeatable`, else `ReplyLost`.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection
+from redis.retry import Retry
+
+from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.scripts import Script
+
+Command = Sequence[str | bytes | int | float]
+
+DEFAULT_URL = "redis://localhost:6379/0"
+CONNECT_TIMEOUT_S = 3.0
+READ_TIMEOUT_S = 3.0
+PROBE_AFTER_IDLE_S = 5.0
+"""A connection unused for longer is probed before a call that must not be repeated: a frozen
+Lambda or a NAT gateway may have lost it without telling."""
+
+_FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED")
+_AWAY = (
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "OOM",
+    "MISCONF",
+    "TRYAGAIN",
+    "NOAUTH",
+    "WRONGPASS",
+)
+
+_ANSWERS = (
+    redis.exceptions.ResponseError,
+    redis.exceptions.BusyLoadingError,
+    redis.exceptions.MasterDownError,
+    redis.exceptions.AuthenticationError,
+)
+"""Errors that a server answered with; the call was not carried out."""
+
+
+class ReplyLost(KiqbridgeError):  # noqa: N818 - says what happened; callers translate it
+    """The call was sent, and no reply came: it may or may not have been carried out."""
+
+
+def url_from_environment(environ: Mapping[str, str]) -> str:
+    """The address as Sidekiq reads it: the variable named by REDIS_PROVIDER, else REDIS_URL (§1).
+
+    Raises:
+        ConfigError: REDIS_PROVIDER holds an address instead of a variable's name, or names a
+            variable that is not set.
+    """
+    provider = environ.get("REDIS_PROVIDER")
+    if not provider:
+        return environ.get("REDIS_URL") or DEFAULT_URL
+    if ":" in provider:
+        raise ConfigError(
+            "REDIS_PROVIDER must be the name of a variable that holds the address, not the address; "
+            "set REDIS_URL to the address instead"
+        )
+    if not environ.get(provider):
+        raise ConfigError(
+            f"REDIS_PROVIDER names {provider}, which is not set; set it or remove REDIS_PROVIDER"
+        )
+    return environ[provider]
+
+
+def without_password(url: str) -> str:
+    """The address as it may be shown."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    credentials, _, host = parts.netloc.rpartition("@")
+    user = credentials.partition(":")[0]
+    return urlunsplit(parts._replace(netloc=f"{user}:***@{host}"))
+
+
+class RedisConnection:
+    """One connection, used by one thread at a time, opened when first needed."""
+
+    def __init__(self, connection: AbstractConnection, address: str) -> None:
+        self._connection = connection
+        self._address = address
+        self._used_at = time.monotonic()
+
+    def __repr__(self) -> str:
+        return f"RedisConnection({self._address})"
+
+    def run(self, *commands: Command, repeatable: bool = True) -> list[Any]:
+        """Send commands in one go and return their replies, bytes as bytes.
+
+        Raises:
+            RedisUnavailable: no server carried it out.
+            ReplyLost: sent, but no reply, and not `repeatable`.
+            RedisRefused: a command was answered with an error.
+        """
+        replies = self._attempt(commands, repeatable=repeatable)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise self._translate(reply) from reply
+        return replies
+
+    def call(self, *command: str | bytes | float) -> Any:
+        """One repeatable command and its reply; raises as `run`."""
+        return self.run(command)[0]
+
+    def script(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | float],
+        *,
+        repeatable: bool = True,
+    ) -> Any:
+        """Run a script by its hash, loading it where the server does not know it; raises as `run`."""
+        evalsha = ("EVALSHA", script.sha, len(keys), *keys, *args)
+        reply = self._attempt([evalsha], repeatable=repeatable)[0]
+        if isinstance(reply, redis.exceptions.NoScriptError):
+            evaluate = ("EVAL", script.text, len(keys), *keys, *args)
+            reply = self._attempt([evaluate], repeatable=repeatable)[0]
+        if isinstance(reply, Exception):
+            raise self._translate(reply) from reply
+        return reply
+
+    def close(self) -> None:
+        """Drop the connection; the next call opens a new one."""
+        with contextlib.suppress(Exception):  # it is being thrown away whatever it says
+            self._connection.disconnect()  # type: ignore[no-untyped-call]
+
+    def _attempt(self, commands: Sequence[Command], *, repeatable: bool) -> list[Any]:
+        packed = self._connection.pack_commands(commands)  # type: ignore[no-untyped-call]
+        if not repeatable:
+            self._probe()
+        replies: list[Any] = []
+        for last in (False, True):
+            self._connect(last=last)
+            try:
+                replies = self._round_trip(packed, len(commands))
+            except (
+                redis.exceptions.ConnectionError,
+                redis.exceptions.TimeoutError,
+                OSError,
+            ) as error:
+                self.close()
+                if not repeatable:
+                    raise ReplyLost(f"no reply from {self._address}: {error}") from error
+                if last:
+                    raise self._unavailable(error) from error
+                continue
+            except BaseException:
+                self.close()  # a half-read reply must never be taken for the next one
+                raise
+            if not any(_is_failover(reply) for reply in replies):
+                return replies
+            self.close()
+        return replies
+
+    def _round_trip(self, packed: Any, count: int) -> list[Any]:
+        connection = self._connection
+        connection.send_packed_command(packed, check_health=False)  # type: ignore[no-untyped-call]
+        replies = []
+        for _ in range(count):
+            try:
+                replies.append(connection.read_response(disconnect_on_error=False))
+            except _ANSWERS as error:
+                replies.append(error)
+        self._used_at = time.monotonic()
+        return replies
+
+    def _connect(self, *, last: bool) -> None:
+        for final in (last, True):
+            try:
+                self._connection.connect()  # type: ignore[no-untyped-call]
+            except (redis.exceptions.RedisError, OSError) as error:
+                self.close()
+                if final:
+                    raise self._unavailable(error) from error
+            else:
+                return
+
+    def _probe(self) -> None:
+        if time.monotonic() - self._used_at < PROBE_AFTER_IDLE_S:
+            return
+        try:
+            self._connect(last=True)
+            self._round_trip(self._connection.pack_commands([("PING",)]), 1)  # type: ignore[no-untyped-call]
+        except (redis.exceptions.RedisError, OSError, RedisUnavailable):
+            self.close()
+
+    def _unavailable(self, error: Exception) -> RedisUnavailable:
+        return RedisUnavailable(
+            f"Redis at {self._address} cannot be reached: {error}; "
+            "check REDIS_URL, that the server runs, and its security group or password"
+        )
+
+    def _translate(self, error: Exception) -> KiqbridgeError:
+        text = _error_text(error)
+        if text.startswith((*_FAILOVER, *_AWAY)):
+            return RedisUnavailable(f"Redis at {self._address} refused the call: {text}")
+        return RedisRefused(f"Redis at {self._address} answered with an error: {text}")
+
+
+class RedisPool:
+    """Connections to one server, made when needed, handed out to one thread at a time.
+
+    Safe to carry over a fork: the child starts with no connection.
+
+    Args:
+        url: redis://, rediss:// (TLS) or unix:// address.
+        client: an existing redis-py client whose address and credentials are used instead.
+        size: how many connections may be out at once; further callers wait.
+        read_timeout_s: seconds until a silent server counts as lost.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: redis.Redis | None = None,
+        size: int = 16,
+        read_timeout_s: float = READ_TIMEOUT_S,
+    ) -> None:
+        self._factory = _factory(url, client, read_timeout_s)
+        self.address = _shown_address(url, self._factory)
+        self._size = size
+        self._reset()
+
+    def __repr__(self) -> str:
+        return f"RedisPool({self.address}, {len(self._idle)} idle)"
+
+    def connection(self, *, protocol: int = 2) -> RedisConnection:
+        """A new connection that belongs to the caller and is not counted."""
+        return RedisConnection(self.raw_connection(protocol=protocol), self.address)
+
+    def raw_connection(self, *, protocol: int = 2) -> AbstractConnection:
+        """A redis-py connection without any retries, for readers of pushed messages."""
+        kwargs = {**self._factory.connection_kwargs, "protocol": protocol}
+        made: AbstractConnection = self._factory.connection_class(**kwargs)
+        return made
+
+    def run(self, *commands: Command, repeatable: bool = True) -> list[Any]:
+        """As `RedisConnection.run`, on a connection of the pool."""
+        with self._lent() as connection:
+            return connection.run(*commands, repeatable=repeatable)
+
+    def call(self, *command: str | bytes | float) -> Any:
+        """As `RedisConnection.call`, on a connection of the pool."""
+        with self._lent() as connection:
+            return connection.call(*command)
+
+    def script(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | float],
+        *,
+        repeatable: bool = True,
+    ) -> Any:
+        """As `RedisConnection.script`, on a connection of the pool."""
+        with self._lent() as connection:
+            return connection.script(script, keys, args, repeatable=repeatable)
+
+    def close(self) -> None:
+        """Close the idle connections; the pool can be used again."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextlib.contextmanager
+    def _lent(self) -> Iterator[RedisConnection]:
+        if self._pid != os.getpid():
+            self._reset()
+        with self._slots:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self.connection()
+            try:
+                yield connection
+            finally:
+                self._idle.append(connection)
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._idle: deque[RedisConnection] = deque()
+        self._slots = threading.BoundedSemaphore(self._size)
+
+
+def _factory(
+    url: str | None, client: redis.Redis | None, read_timeout_s: float
+) -> redis.ConnectionPool:
+    options: dict[str, Any] = {
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": read_timeout_s,
+        "socket_keepalive": True,
+        "health_check_interval": 0,
+        "retry": Retry(NoBackoff(), 0),
+        "decode_responses": False,
+    }
+    if client is not None:
+        pool = client.connection_pool
+        known = {**pool.connection_kwargs, **options}
+        known.pop("maint_notifications_pool_handler", None)
+        return redis.ConnectionPool(
+            connection_class=pool.connection_class, **{**known, "protocol": 2}
+        )
+    try:
+        return redis.ConnectionPool.from_url(url or DEFAULT_URL, protocol=2, **options)
+    except ValueError as error:
+        raise ConfigError(
+            f"REDIS_URL: {without_password(url or '')!r} is no address ({error}); "
+            "write redis://host:6379/0, rediss://… for TLS, or unix:///path"
+        ) from error
+
+
+def _shown_address(url: str | None, factory: redis.ConnectionPool) -> str:
+    if url:
+        return without_password(url)
+    known = factory.connection_kwargs
+    if "path" in known:
+        return f"unix://{known['path']}"
+    return f"{known.get('host', 'localhost')}:{known.get('port', 6379)}/{known.get('db') or 0}"
+
+
+def _is_failover(reply: object) -> bool:
+    return isinstance(reply, Exception) and any(word in _error_text(reply) for word in _FAILOVER)
+
+
+def _error_text(error: Exception) -> str:
+    """The server's own words; redis-py cuts the code off those that it has a class for."""
+    code = getattr(error, "status_code", None)
+    text = str(error)
+    return f"{code} {text}" if code and not text.startswith(str(code)) else text

@@ -1,0 +1,141 @@
+"""The declared job classes: the only code that a payload can reach (design, invariant 6)."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
+
+MARK = "__kiqbridge_job__"
+"""Attribute of a declared function or class that holds its definition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDefinition:
+    """What a declaration says, independent of its style.
+
+    Attributes:
+        name: wire name, a Ruby constant path where Ruby shares it.
+        options: wire options in their order: retry, queue, then the others.
+        instantiate: makes what middleware sees, anew for each execution.
+        perform_of: the function to call with the arguments, given that instance.
+        signature: of the function without `self`.
+        origin: where it was declared, for messages.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    instantiate: Callable[[str], Any]
+    perform_of: Callable[[Any], Callable[..., Any]]
+    signature: inspect.Signature
+    origin: str
+
+    def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Bind a call to the signature and return the arguments as they go on the wire.
+
+        Raises:
+            PayloadError: the function could not be called like this, or a keyword-only argument
+                is given, which has no place in a list.
+        """
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise PayloadError(f"args: {self.name} cannot be called like this: {error}") from error
+        if not kwargs:
+            return list(args)
+        if bound.kwargs:
+            names = ", ".join(bound.kwargs)
+            raise PayloadError(
+                f"args: {names} of {self.name} can only be given by keyword, and a job's arguments "
+                "are a list; make it positional or leave it at its default"
+            )
+        last = max(
+            index for index, name in enumerate(self.signature.parameters) if name in bound.arguments
+        )
+        bound.apply_defaults()
+        positional = list(bound.args)
+        return positional[: max(last + 1, len(args))]
+
+
+class Registry:
+    """Wire name → definition."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, JobDefinition] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._definitions
+
+    def __iter__(self) -> Iterator[JobDefinition]:
+        return iter(self._definitions.values())
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    def register(self, definition: JobDefinition) -> None:
+        """Add a definition.
+
+        Raises:
+            ConfigError: the name is taken.
+        """
+        taken = self._definitions.get(definition.name)
+        if taken is not None:
+            raise ConfigError(
+                f"job {definition.name!r} is declared twice: in {taken.origin} and in "
+                f"{definition.origin}; give one of them another name"
+            )
+        self._definitions[definition.name] = definition
+
+    def find(self, name: str) -> JobDefinition | None:
+        """The definition of this name, if there is one."""
+        return self._definitions.get(name)
+
+    def require(self, name: str) -> JobDefinition:
+        """The definition of this name.
+
+        Raises:
+            JobNotFound: none; the message begins as Ruby's and names what is near.
+        """
+        definition = self._definitions.get(name)
+        if definition is not None:
+            return definition
+        near = difflib.get_close_matches(name, self._definitions, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "is its module loaded with -r?"
+        raise JobNotFound(f"uninitialized constant {self._unresolved(name)}; {hint}")
+
+    def _unresolved(self, name: str) -> str:
+        """The path up to its first part that leads nowhere, as Ruby names it (§7.4)."""
+        parts = name.split("::")
+        for count in range(1, len(parts)):
+            prefix = "::".join(parts[:count])
+            if not any(
+                known == prefix or known.startswith(f"{prefix}::") for known in self._definitions
+            ):
+                return prefix
+        return name
+
+
+default_registry = Registry()
+"""Where `@job` and `Job` register when not told otherwise."""
+
+
+def definition_of(declared: object) -> JobDefinition | None:
+    """The definition behind a declared function or class, if it is one."""
+    definition = getattr(declared, MARK, None)
+    return definition if isinstance(definition, JobDefinition) else None
+
+
+def check_signature(name: str, signature: inspect.Signature) -> None:
+    """Refuse what can never be called with a list of arguments.
+
+    Raises:
+        ConfigError: a keyword-only parameter has no default.
+    """
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise ConfigError(
+                f"job {name!r}: parameter {parameter.name!r} can only be given by keyword and has no "
+                "default, but a job's arguments are a list; make it positional or give it a default"
+            )

@@ -1,0 +1,198 @@
+"""Waking idle threads within a millisecond of a push, at next to no cost while nothing happens.
+
+One connection per process asks Redis to tell it when a queue changes (client-side caching, RESP3):
+`EXISTS queue:a …` both looks and arms; the invalidation that a push causes wakes one idle thread.
+Nothing that could be lost travels here: a job is moved only by a claim. A look every few seconds
+makes up for anything that was missed, and where a server refuses tracking, looks come often.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+from redis.connection import AbstractConnection
+
+from kiqbridge.keys import Keys
+
+logger = logging.getLogger(__name__)
+
+SAFETY_LOOK_S = 5.0
+LOOK_WITHOUT_TRACKING_S = 0.1
+RETRY_S = 1.0
+FUTILE_WAKES = 3
+"""After so many wakes in a row that brought nothing, pause before the next."""
+
+_FAILURES = (redis.exceptions.RedisError, OSError)
+
+
+class TrackingConnection:
+    """A RESP3 connection that is told when keys it has read are changed."""
+
+    def __init__(self, connect: Callable[[], AbstractConnection]) -> None:
+        self._connect = connect
+        self._connection: AbstractConnection | None = None
+        self.tracks = True
+
+    def read(self, *commands: Sequence[str | int]) -> list[Any]:
+        """Send reading commands, which arms their keys, and return the replies.
+
+        Raises:
+            RedisError, OSError: closed; the next call opens a new connection.
+        """
+        try:
+            connection = self._open()
+            packed = connection.pack_commands(commands)  # type: ignore[no-untyped-call]
+            connection.send_packed_command(packed, check_health=False)  # type: ignore[no-untyped-call]
+            return [connection.read_response(disconnect_on_error=False) for _ in commands]
+        except BaseException:
+            self.close()
+            raise
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until a key that was read has changed; False when the time is over.
+
+        Raises:
+            RedisError, OSError: closed; the next call opens a new connection.
+        """
+        if not self.tracks:
+            time.sleep(min(timeout_s, LOOK_WITHOUT_TRACKING_S))
+            return False
+        try:
+            connection = self._open()
+            if not connection.can_read(timeout=timeout_s):
+                return False
+            connection.read_response(disconnect_on_error=False, push_request=True)
+        except BaseException:
+            self.close()
+            raise
+        return True
+
+    def close(self) -> None:
+        """Drop the connection; also wakes a thread that waits on it."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()  # type: ignore[no-untyped-call]
+
+    def _open(self) -> AbstractConnection:
+        if self._connection is None:
+            connection = self._connect()
+            connection.connect()  # type: ignore[no-untyped-call]
+            try:
+                connection.send_command("CLIENT", "TRACKING", "ON")  # type: ignore[no-untyped-call]
+                connection.read_response(disconnect_on_error=False)
+                self.tracks = True
+            except redis.exceptions.ResponseError as error:
+                if self.tracks:
+                    logger.warning(
+                        "this Redis refuses CLIENT TRACKING (%s): looking for jobs every %.1f s instead",
+                        error,
+                        LOOK_WITHOUT_TRACKING_S,
+                    )
+                self.tracks = False
+            self._connection = connection
+        return self._connection
+
+
+class IdleGate:
+    """Where threads without work wait, and where they are woken one at a time."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._idle = 0
+        self._tickets = 0
+        self._waking = 0
+        self._open = False
+        self.futile_wakes = 0
+
+    def wait_for_work(self) -> None:
+        """Called by an idle thread: block until woken or opened for good.
+
+        After a wake the thread must say `looked` when its claim is done.
+        """
+        with self._changed:
+            self._idle += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._tickets or self._open)
+            self._idle -= 1
+            if self._tickets:
+                self._tickets -= 1
+
+    def looked(self, *, found: bool) -> None:
+        """Called by a woken thread after its claim: whether it found jobs."""
+        with self._changed:
+            self.futile_wakes = 0 if found else self.futile_wakes + 1
+            if self._waking:
+                self._waking -= 1
+                self._changed.notify_all()
+
+    def wake_one(self) -> None:
+        """Let one idle thread look."""
+        with self._changed:
+            if self._idle > self._tickets:
+                self._tickets += 1
+                self._waking += 1
+                self._changed.notify_all()
+
+    def wait_for_idle(self) -> bool:
+        """Called by the waker: block until a thread is idle and none is looking; False = opened."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._open or (self._idle and not self._waking))
+            return not self._open
+
+    def open(self) -> None:
+        """Let everybody through from now on: the process stops."""
+        with self._changed:
+            self._open = True
+            self._changed.notify_all()
+
+
+class Waker:
+    """The thread that watches the queues while somebody is idle."""
+
+    def __init__(
+        self,
+        gate: IdleGate,
+        queues: Sequence[str],
+        keys: Keys,
+        connect: Callable[[], AbstractConnection],
+    ) -> None:
+        self._gate = gate
+        self._queues = queues
+        self._keys = keys
+        self._tracking = TrackingConnection(connect)
+        self._thread = threading.Thread(target=self._run, name="kiqbridge-waker", daemon=True)
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; the gate must be opened by the caller."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while self._gate.wait_for_idle() and not self._stopping.is_set():
+            try:
+                if self._look():
+                    futile = self._gate.futile_wakes - FUTILE_WAKES
+                    if futile > 0:
+                        self._stopping.wait(0.001 * 2 ** min(futile, 8))
+                    self._gate.wake_one()
+                else:
+                    self._tracking.wait(SAFETY_LOOK_S)
+            except _FAILURES as error:
+                logger.debug("watching the queues failed: %s", error)
+                self._gate.wake_one()  # its claim reports the outage and waits it out
+                self._stopping.wait(RETRY_S)
+
+    def _look(self) -> bool:
+        """Whether any queue that is not paused has jobs; arms all of them."""
+        paused = {name.decode() for name in self._tracking.read(("SMEMBERS", self._keys.paused))[0]}
+        watched = [self._keys.queue(name) for name in self._queues if name not in paused]
+        if not watched:
+            return False
+        return bool(self._tracking.read(("EXISTS", *watched))[0])
