@@ -84,6 +84,7 @@ class Launcher:
         self._manager: Manager | None = None
         self._heartbeat: Heartbeat | None = None
         self._quiet = threading.Event()
+        self._stopping = threading.Event()
 
     def __repr__(self) -> str:
         return f"<Launcher {self.identity} {self._manager or 'not started'}>"
@@ -94,7 +95,8 @@ class Launcher:
         Args:
             on_signal: gets the name (TSTP, TERM, TTIN) of a signal sent through Redis (§10.5).
         """
-        self._register_patiently()
+        if not self._register_patiently():
+            return
         processors = self._processors()
         self._manager = Manager(processors, self._gate, self._pool.connection(), self._keys)
         self._heartbeat = Heartbeat(
@@ -111,6 +113,8 @@ class Launcher:
         self._waker.start()
         self._poller.start()
         self._manager.start()
+        if self._quiet.is_set():  # asked for while Redis was still awaited
+            self._manager.quiet()
         logger.info("%s", self._banner())
 
     def quiet(self) -> None:
@@ -126,6 +130,7 @@ class Launcher:
     def stop(self) -> None:
         """Finish what finishes within the timeout, give the rest back, sign off (§14.3)."""
         deadline = time.monotonic() + self._config.timeout_s
+        self._stopping.set()
         self.quiet()
         if self._manager is None or self._heartbeat is None:
             return
@@ -149,17 +154,18 @@ class Launcher:
                 stack = "".join(traceback.format_stack(frame))
                 logger.warning("thread %s %s\n%s", thread.ident, thread.name, stack)
 
-    def _register_patiently(self) -> None:
+    def _register_patiently(self) -> bool:
         pause = FIRST_RETRY_S
-        while not self._quiet.is_set():
+        while not self._stopping.is_set():
             try:
                 self._keeper.start()
             except RedisUnavailable as error:
                 logger.error("%s; trying again in %.1f s", error, pause)  # noqa: TRY400 - one line
-                self._quiet.wait(pause)
+                self._stopping.wait(pause)
                 pause = min(pause * 2, LONGEST_RETRY_S)
             else:
-                return
+                return True
+        return False
 
     def _processors(self) -> list[Processor]:
         outage = Outage()

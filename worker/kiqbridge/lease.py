@@ -112,16 +112,18 @@ class LeaseKeeper:
 
         What its lists still hold is given back by a reaper once it has been silent long enough.
         """
+        lease.lost = True
         with self._lock:
-            if lease is not self.current or lease.lost:
+            if lease is not self.current:
                 return
-            lease.lost = True
-            logger.warning(
-                "lease %s is gone (%s): jobs not begun are dropped here, others run them; registering anew",
-                lease.incarnation,
-                why,
-            )
             self._register(self._confirm_connection)
+        logger.warning(
+            "lease %s is gone (%s): jobs not begun are dropped here, others run them; "
+            "registered anew as %s",
+            lease.incarnation,
+            why,
+            self.current.incarnation,
+        )
 
     def stop(self) -> int:
         """End the lease; what is still in its lists goes back to the queues. Returns how many.
@@ -155,7 +157,7 @@ class LeaseKeeper:
             [lease.incarnation, self._silent_after_ms()],
         )
         if held:
-            lease.valid_until = asked_at + self._times.safe_for
+            lease.valid_until = max(lease.valid_until, asked_at + self._times.safe_for)
         else:
             lease.lost = True
 
@@ -180,16 +182,6 @@ class LeaseKeeper:
         if not lease.lost:
             self._renew(self._connection, lease)
         if lease.lost and not self._stopping.is_set():
-            self._replace(lease)
+            self.renounce(lease, "taken away while this process was silent")
         suspects = self._reaper.look(own=self.current.incarnation)
         return self._times.look_again_after if suspects else self._times.beat_every
-
-    def _replace(self, lease: Lease) -> None:
-        with self._lock:
-            if self.current is lease:
-                logger.warning(
-                    "lease %s was taken away while this process was silent: jobs not begun are "
-                    "dropped here, others run them; registering anew",
-                    lease.incarnation,
-                )
-                self._register(self._connection)

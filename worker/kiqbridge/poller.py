@@ -61,6 +61,7 @@ class Poller:
         self._connection = connection
         self._tracking = TrackingConnection(track)
         self._dead_bounds = dead_bounds
+        self._stuck = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
 
@@ -75,6 +76,7 @@ class Poller:
     def stop(self) -> None:
         """End, and hand over the lead at once."""
         self._stopping.set()
+        self._tracking.close()  # ends its wait
         if self._thread.is_alive():
             self._thread.join(RENEW_S + RETRY_S)
 
@@ -94,6 +96,7 @@ class Poller:
             done = self._move(source, due, now)
             moved += done
             if not done:  # all of them were moved by somebody else, or their queues are unusable
+                self._stuck = True
                 return moved
         return moved
 
@@ -101,6 +104,7 @@ class Poller:
         while not self._stopping.is_set():
             try:
                 if self._lead():
+                    self._stuck = False
                     self._move_all_due()
                     self._wait_as_leader()
                 else:
@@ -109,7 +113,8 @@ class Poller:
                 logger.debug("polling waits for Redis: %s", error)
                 self._stopping.wait(RETRY_S)
             except Exception:
-                logger.exception("moving due jobs failed; it is tried again")
+                if not self._stopping.is_set():
+                    logger.exception("moving due jobs failed; it is tried again")
                 self._stopping.wait(RETRY_S)
         self._hand_over()
 
@@ -133,6 +138,8 @@ class Poller:
 
     def _wait_as_leader(self) -> None:
         """Until the next job is due, an earlier one is scheduled, or the lead must be renewed."""
+        if self._stuck:  # looking again at once would find the same
+            self._stopping.wait(RETRY_S)
         until = time.monotonic() + RENEW_S
         while not self._stopping.is_set():
             pause = min(self._seconds_to_next(), until - time.monotonic())
@@ -160,7 +167,7 @@ class Poller:
             except (json_text.MalformedJSON, PayloadError) as error:
                 buried += [member, self._with_reason(member, error, self._client.profile, now)]
                 continue
-            queue, text = pushed or (str(payload["queue"]), b"")
+            queue, text = pushed or (str(payload.get("queue")), b"")
             keys.append(self._keys.queue(queue))
             args += [member, text, queue]  # type: ignore[list-item] # texts and bytes
         moved = int(self._connection.script(_PROMOTE, keys, args)) if len(keys) > 2 else 0  # noqa: PLR2004

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from kiqbridge.retry import Verdict
 
 logger = logging.getLogger(__name__)
 
+TAKING_S = 0.001
+
 
 class UnitOfWork(NamedTuple):
     """A running job: its queue, its text as fetched, and when it began (epoch seconds)."""
@@ -32,6 +35,10 @@ class UnitOfWork(NamedTuple):
     queue: str
     text: bytes
     run_at: float
+
+
+_TAKING = UnitOfWork("", b"", 0.0)
+"""Stands for the job that a thread is about to take: it is in no one's hands for an instant."""
 
 
 class Tools(NamedTuple):
@@ -50,7 +57,6 @@ class Processor:
     """A processor thread.
 
     Attributes:
-        current: the running job, read by heartbeat and manager.
         chunk: the jobs that wait here.
         processed, failed: how many so far; only ever counted up, and only by this thread.
         performing: user code is running now.
@@ -58,7 +64,7 @@ class Processor:
 
     def __init__(self, tid: str, fetcher: Fetcher, tools: Tools) -> None:
         self.tid = tid
-        self.current: UnitOfWork | None = None
+        self._current: UnitOfWork | None = None
         self.chunk: Chunk | None = None
         self.began_at = 0.0
         self.processed = 0
@@ -72,8 +78,14 @@ class Processor:
         self._thread = threading.Thread(target=self._run, name=f"kiqbridge-{tid}", daemon=True)
 
     def __repr__(self) -> str:
-        state = "busy" if self.current else "idle"
+        state = "busy" if self._current else "idle"
         return f"<Processor {self.tid} {state}, {self.processed} processed, {self.failed} failed>"
+
+    @property
+    def current(self) -> UnitOfWork | None:
+        """The running job."""
+        current = self._current
+        return None if current is _TAKING else current
 
     @property
     def alive(self) -> bool:
@@ -94,8 +106,10 @@ class Processor:
 
     def unfinished(self) -> list[bytes]:
         """Texts of the waiting jobs and the running one, newest first; the waiting are taken out."""
-        chunk, current = self.chunk, self.current
+        chunk = self.chunk
         waiting = take_unbegun(chunk) if chunk else []
+        while (current := self._current) is _TAKING:
+            time.sleep(TAKING_S)  # the thread is between two lines; it will have the job, or none
         return [*waiting, current.text] if current else waiting
 
     def interrupt(self) -> None:
@@ -129,7 +143,7 @@ class Processor:
             self._abandoned.wait(RETRY_S)
             self._give_back(chunk)
         finally:
-            self.current = None
+            self._current = None
             self.chunk = None
 
     def _work(self, chunk: Chunk) -> None:
@@ -138,27 +152,22 @@ class Processor:
             tools.guardian.watch()
         longest = 0.0
         first = now = lease_now()
-        while not self._quiet:
+        while not self._all_done(chunk):
             if (lease.lost or now > lease.valid_until) and not tools.keeper.confirm(lease):
                 jobs.clear()
                 return
+            self._current = _TAKING
             try:
                 text = jobs.pop()
             except IndexError:
-                break
+                self._current = None
+                continue
             self.began_at = now
-            self.current = UnitOfWork(chunk.queue, text, wall_now())
-            settlement = tools.runner.run(text, chunk.queue, self)
-            self.processed += 1
-            if settlement is not None:
-                self._settle(chunk, text, settlement)
-            self.current = None
+            self._current = UnitOfWork(chunk.queue, text, wall_now())
+            self._perform(chunk, text)
+            self._current = None
             began, now = now, lease_now()
             longest = max(longest, now - began)
-        if self._quiet:
-            self._give_back(chunk)
-        with chunk.lock:  # a guardian may be giving back: the next claim deletes the list
-            pass
         self._size = next_size(
             self._size,
             chunk_s=now - first,
@@ -167,11 +176,33 @@ class Processor:
             limit=tools.look_ahead,
         )
 
-    def _settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> None:
-        if settlement.counted:
+    def _all_done(self, chunk: Chunk) -> bool:
+        """Whether nothing of a chunk is left to run here; when quiet it is given back first."""
+        if self._quiet:
+            self._give_back(chunk)
+        if chunk.jobs:
+            return False
+        # A guardian may hold jobs that it is giving back, or puts back because Redis is away; the
+        # next claim deletes the list, so it must not come before the guardian is done.
+        with chunk.lock:
+            return not chunk.jobs
+
+    def _perform(self, chunk: Chunk, text: bytes) -> None:
+        try:
+            settlement = self._tools.runner.run(text, chunk.queue, self)
+        except Shutdown:
+            self.processed += 1
             self.failed += 1
-        else:
-            self.processed -= 1
+            raise
+        if settlement is None:
+            self.processed += 1
+            return
+        if settlement.counted:
+            self.processed += 1
+            self.failed += 1
+        self._settle(chunk, text, settlement)
+
+    def _settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> None:
         if settlement.verdict is Verdict.DROP:
             return
         keys = self._tools.keys

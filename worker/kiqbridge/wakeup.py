@@ -6,6 +6,7 @@ Nothing that could be lost travels here: a job is moved only by a claim. A look 
 makes up for anything that was missed, and where a server refuses tracking, looks come often.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -74,7 +75,8 @@ class TrackingConnection:
         """Drop the connection; also wakes a thread that waits on it."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.disconnect()  # type: ignore[no-untyped-call]
+            with contextlib.suppress(*_FAILURES):  # it is being thrown away whatever it says
+                connection.disconnect()  # type: ignore[no-untyped-call]
 
     def _open(self) -> AbstractConnection:
         if self._connection is None:
