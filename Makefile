@@ -74,3 +74,18 @@ bench: .venv/.up ## Measure jobs per second, beside Ruby Sidekiq if it is instal
 	@sh .make/venv.sh .venv-sam
 	@.venv-sam/bin/python $(PIP_INSTALL) -c constraints-sam.txt aws-sam-cli
 	@touch $@
+
+# `sam build` calls this with ARTIFACTS_DIR: the package and what it needs, for Lambda's own Python.
+# SAM does not say for which architecture: give LAMBDA_ARCHITECTURE together with the parameter.
+LAMBDA_ARCHITECTURE ?= arm64
+LAMBDA_PYTHON ?= 3.13
+LAMBDA_PLATFORM = manylinux2014_$(if $(filter arm64,$(LAMBDA_ARCHITECTURE)),aarch64,x86_64)
+LAYER_PIP ?= python3 -m pip
+
+.PHONY: build-KiqbridgeLayer
+build-KiqbridgeLayer:
+	@test -n "$(ARTIFACTS_DIR)" || { echo "sam build runs this target and says where to" >&2; exit 2; }
+	$(LAYER_PIP) install --quiet --disable-pip-version-check --no-compile \
+		--target "$(ARTIFACTS_DIR)/python" --platform $(LAMBDA_PLATFORM) --implementation cp \
+		--python-version $(LAMBDA_PYTHON) --only-binary=:all: --constraint constraints.txt \
+		'.[lambda,schedule]'

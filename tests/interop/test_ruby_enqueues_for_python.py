@@ -1,0 +1,185 @@
+"""Ruby's client enqueues, our worker performs: the Python job says what it got."""
+
+import time
+
+import pytest
+from support.evidence import Evidence
+from support.ruby import run_ruby
+from support.values import BY_NAME, VALUES
+from support.workers import WorkerProcess
+
+pytestmark = pytest.mark.interop
+
+JOBS = """
+from kiqbridge import Job
+from support.evidence import testify
+
+
+class Witness(Job):
+    def perform(self, *args):
+        testify(self.jid, args)
+
+
+class NestedWitness(Witness):
+    class_name = "Reports::Nightly"
+"""
+RUBY = """
+class Witness
+  include Sidekiq::Worker
+end
+"""
+POLLER_BOUND_S = 5
+"""Our poller is precise; the rest is a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def url(server, evidence, python_worker) -> str:
+    """The server of this module, served by one worker of ours."""
+    with python_worker(JOBS, "-c", "2", "-q", "default", "-q", "mail"):
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def jids_of_values(url) -> dict[str, str]:
+    """Ruby pushes each value as the only argument of a job."""
+    pushes = "\n".join(
+        f"jids[{value.name!r}] = Witness.perform_async({value.ruby})" for value in VALUES
+    )
+    return run_ruby(f"{RUBY}\njids = {{}}\n{pushes}\nanswer jids", url)
+
+
+def said(evidence: Evidence, jid: str) -> str:
+    return evidence.wait(jid).said
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_value_that_ruby_enqueues_reaches_a_python_job_unchanged(name, jids_of_values, evidence):
+    assert said(evidence, jids_of_values[name]) == ascii((BY_NAME[name].python,))
+
+
+def test_perform_async_brings_all_arguments_in_order(url, evidence):
+    jid = run_ruby(f'{RUBY} answer Witness.perform_async(1, "two", [3.0], nil)', url)
+
+    assert said(evidence, jid) == "(1, 'two', [3.0], None)"
+
+
+def test_perform_async_without_arguments_calls_perform_without_any(url, evidence):
+    jid = run_ruby(f"{RUBY} answer Witness.perform_async", url)
+
+    assert said(evidence, jid) == "()"
+
+
+def test_a_class_in_a_ruby_module_is_found_by_its_constant_path(url, evidence):
+    script = """
+    module Reports
+      class Nightly
+        include Sidekiq::Worker
+      end
+    end
+    answer Reports::Nightly.perform_async("2026-01-31")
+    """
+
+    jid = run_ruby(script, url)
+
+    assert said(evidence, jid) == "('2026-01-31',)"
+
+
+def test_set_of_another_queue_is_served_from_that_queue(url, evidence):
+    jid = run_ruby(f'{RUBY} answer Witness.set(queue: "mail").perform_async("by mail")', url)
+
+    assert said(evidence, jid) == "('by mail',)"
+
+
+def test_a_class_without_ruby_code_is_enqueued_by_its_name(url, evidence):
+    script = """
+    answer Sidekiq::Client.push("class" => "Witness", "args" => [2**70], "tenant" => "acme")
+    """
+
+    jid = run_ruby(script, url)
+
+    assert said(evidence, jid) == "(1180591620717411303424,)"
+
+
+def test_a_jid_chosen_in_ruby_is_the_jid_of_the_python_job(url, evidence):
+    script = """
+    answer Sidekiq::Client.push("class" => "Witness", "args" => [], "jid" => "chosen-in-ruby")
+    """
+
+    assert run_ruby(script, url) == "chosen-in-ruby"
+    assert said(evidence, "chosen-in-ruby") == "()"
+
+
+def test_perform_in_runs_when_it_is_due_and_hardly_later(url, evidence):
+    script = f'{RUBY} due = Time.now.to_f + 0.7; answer [due, Witness.perform_in(0.7, "later", -0.0)]'
+
+    due, jid = run_ruby(script, url)
+
+    testimony = evidence.wait(jid)
+    assert testimony.said == "('later', -0.0)"
+    assert due <= testimony.at <= due + POLLER_BOUND_S
+
+
+def test_perform_at_runs_when_it_is_due_and_hardly_later(url, evidence):
+    script = f'{RUBY} due = Time.now + 0.7; answer [due.to_f, Witness.perform_at(due, "at", 2**70)]'
+
+    due, jid = run_ruby(script, url)
+
+    testimony = evidence.wait(jid)
+    assert testimony.said == "('at', 1180591620717411303424)"
+    assert due <= testimony.at + 0.001 and testimony.at <= due + POLLER_BOUND_S
+
+
+def test_enqueue_to_in_goes_through_our_poller_to_the_named_queue(url, evidence):
+    script = f'{RUBY} answer Sidekiq::Client.enqueue_to_in("mail", 0.3, Witness, "in the mail")'
+
+    jid = run_ruby(script, url)
+
+    assert said(evidence, jid) == "('in the mail',)"
+
+
+def test_an_interval_below_zero_runs_now(url, evidence):
+    jid = run_ruby(f'{RUBY} answer Witness.perform_in(-1, "now")', url)
+
+    assert said(evidence, jid) == "('now',)"
+
+
+def test_perform_bulk_runs_one_job_per_list_of_arguments(url, evidence):
+    jids = run_ruby(f"{RUBY} answer Witness.perform_bulk((1..50).map {{ |n| [n, n.to_f] }})", url)
+
+    assert [said(evidence, jid) for jid in jids] == [f"({n}, {n}.0)" for n in range(1, 51)]
+
+
+def test_push_bulk_runs_one_job_per_list_of_arguments(url, evidence):
+    script = f"""{RUBY}
+    args = [[1.0], [-0.0], [2**70], [nil], [[]], []]
+    answer Sidekiq::Client.push_bulk("class" => Witness, "queue" => "mail", "args" => args)
+    """
+
+    jids = run_ruby(script, url)
+
+    expected = ["(1.0,)", "(-0.0,)", "(1180591620717411303424,)", "(None,)", "([],)", "()"]
+    assert [said(evidence, jid) for jid in jids] == expected
+
+
+def test_push_bulk_with_a_time_for_each_job_runs_each_when_it_is_due(url, evidence):
+    script = f"""{RUBY}
+    now = Time.now.to_f
+    times = [now + 0.3, now + 0.9]
+    answer [times, Sidekiq::Client.push_bulk("class" => Witness, "args" => [[1], [2]], "at" => times)]
+    """
+
+    times, jids = run_ruby(script, url)
+
+    for due, jid, expected in zip(times, jids, ["(1,)", "(2,)"], strict=True):
+        testimony = evidence.wait(jid)
+        assert testimony.said == expected
+        assert due <= testimony.at <= due + POLLER_BOUND_S
+
+
+def test_each_of_rubys_jobs_is_performed_once(url, evidence):
+    jids = run_ruby(f"{RUBY} answer Witness.perform_bulk((1..300).map {{ |n| [n] }})", url)
+
+    for jid in jids:
+        evidence.wait(jid)
+    assert [len(evidence.of(jid)) for jid in jids] == [1] * 300
+    assert all(testimony.at <= time.time() for jid in jids for testimony in evidence.of(jid))
