@@ -27,7 +27,11 @@ LAYERS = {
         capsule fetch lease claims look_ahead wakeup retry stats processor manager
         poller heartbeat launcher job_logger execution
     """,
-    "edge": "cli worker_command require signals dev web testing template cloudformation yaml_nodes embedded_server __main__",
+    "edge": """
+        cli worker_command require signals dev web testing template cloudformation yaml_nodes __main__
+        child_process dev_command dev_console embedded_server firing lambda_runtime local_data local_function
+        tick_delivery worker_child
+    """,
     "aws": "aws",
 }
 # What each layer may import besides itself. `aws` stands beside the engine.

@@ -49,6 +49,9 @@ def python_worker(
         ) as worker:
             worker.wait_ready()
             yield worker
+            # In order, so that the next worker leads the polling at once.
+            if worker.is_running:
+                assert worker.stop() == 0
 
     return start
 

@@ -20,7 +20,7 @@ end
 
 def testify(jid: str, said: object) -> None:
     """Called by a job: say `said`, of which ascii() is kept: exact, and always one line."""
-    line = f"{time.time()!r} {ascii(said)}\n".encode()
+    line = f"{time.time()!r} {said!a}\n".encode()
     target = os.open(
         os.path.join(os.environ["EVIDENCE"], jid),  # noqa: PTH118 - beside os.open
         os.O_WRONLY | os.O_CREAT | os.O_APPEND,
@@ -51,7 +51,8 @@ class Evidence:
             text = (self.folder / jid).read_text(encoding="utf-8")
         except FileNotFoundError:
             return []
-        parts = [line.split(" ", 1) for line in text.removesuffix("\n").split("\n")]
+        # What stands behind the last line break is not written yet.
+        parts = [line.split(" ", 1) for line in text.split("\n")[:-1]]
         return [Testimony(float(at), said) for at, said in parts]
 
     def wait(self, jid: str, count: int = 1, timeout_s: float = 15) -> Testimony:

@@ -27,6 +27,11 @@ class Chunk:
     """Jobs of one claim that wait in this process, newest on the left; all are still in Redis.
 
     The owner takes from the right; others may take from the left, under `lock`.
+
+    Attributes:
+        leaving: taken out under `lock` to be given back, newest first, and not yet confirmed by
+            Redis. They may be anybody's already, so nobody here begins them, and the chunk must not
+            be acknowledged before they are confirmed.
     """
 
     lease: Lease
@@ -35,6 +40,7 @@ class Chunk:
     jobs: deque[bytes]
     size: int
     lock: threading.Lock = field(default_factory=threading.Lock)
+    leaving: list[bytes] = field(default_factory=list)
 
 
 class Claimer:
@@ -138,17 +144,21 @@ class Claimer:
 def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Sequence[bytes]) -> int:
     """Put claimed jobs back to the consuming end of their queue, newest first in `jobs`.
 
+    Those whose giving back was not confirmed before go along. To be called under the chunk's lock.
     Returns how many were still ours; below 0 when the lease is gone.
 
     Raises:
-        RedisUnavailable: repeat it; a second time does nothing.
+        RedisUnavailable: repeat it without jobs: they wait in `leaving`; a second time does nothing.
     """
-    if not jobs:
+    chunk.leaving += jobs
+    if not chunk.leaving:
         return 0
-    return int(
+    moved = int(
         connection.script(
             _GIVE_BACK,
             [keys.inflight, chunk.list_key, keys.queue(chunk.queue)],
-            [chunk.lease.incarnation, *jobs],
+            [chunk.lease.incarnation, *chunk.leaving],
         )
     )
+    chunk.leaving.clear()
+    return moved

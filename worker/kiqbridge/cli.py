@@ -33,6 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("-V", "--version", action="version", version=f"kiqbridge {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_worker(commands)
+    _add_dev(commands)
     return parser
 
 
@@ -46,6 +47,19 @@ def _add_worker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     add_arguments(worker)
     worker.set_defaults(command=run)
+
+
+def _add_dev(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from kiqbridge.dev_command import add_arguments, run  # noqa: PLC0415
+
+    dev = commands.add_parser(
+        "dev",
+        help="run server, cron rules and worker on this machine",
+        description="Run an embedded Valkey, fire the rules of the template at their true times "
+        "through the real function, and perform the jobs; REDIS_URL uses another server.",
+    )
+    add_arguments(dev)
+    dev.set_defaults(command=run)
 
 
 def _complain(error: Exception, code: int) -> int:

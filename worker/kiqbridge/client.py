@@ -24,6 +24,7 @@ from kiqbridge.middleware import Chain, ClientMiddleware
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
     check_payload,
+    check_queue,
     epoch_seconds,
     normalize,
     parse_profile,
@@ -125,7 +126,11 @@ class Client:
             pool = RedisPool(address, client=redis)
         self._redis = pool
         self.keys = Keys(environ.get("KIQBRIDGE_NAMESPACE", "") if namespace is None else namespace)
-        self.profile = parse_profile(profile or environ.get("KIQBRIDGE_WIRE_PROFILE") or "7")
+        self.profile = (
+            parse_profile(profile, source="the argument profile")
+            if profile
+            else parse_profile(environ.get("KIQBRIDGE_WIRE_PROFILE") or "7")
+        )
         self.middleware: Chain[ClientMiddleware] = Chain()
 
     def __repr__(self) -> str:
@@ -169,6 +174,10 @@ class Client:
             As `push`; batches before the failing one are enqueued, and after a lost reply the
             jid raised is the first of its batch.
         """
+        if not isinstance(item, Mapping):
+            raise PayloadError(
+                f"job: {shorten(item)} is not an object with the keys class and args"
+            )
         bulk = dict(item)
         batch_size = _batch_size(bulk.pop("batch_size", BATCH_SIZE))
         argument_lists = _argument_lists(bulk)
@@ -179,7 +188,6 @@ class Client:
             raise PayloadError(
                 f"jid: {shorten(jid)} cannot be that of {len(argument_lists)} jobs; leave it out"
             )
-        bulk.setdefault("created_at", timestamp(now, self.profile))
         jids: list[str | None] = []
         prepared = [
             self._prepare(bulk | {"args": args} | ({} if at is None else {"at": at}), now)
@@ -286,7 +294,9 @@ class Client:
         Raises:
             PayloadError: it cannot be a job.
         """
-        prepared = self._prepare({**payload}, now, trusted=True)
+        # As it is: JSON that is no object must be refused here, not fail as a mapping and keep every
+        # other due job waiting.
+        prepared = self._prepare(payload, now, trusted=True)
         if prepared is None:
             return None
         prepared.payload["enqueued_at"] = timestamp(now, self.profile)
@@ -302,14 +312,15 @@ class Client:
         payload = normalize(
             validate(item), definition.options if definition else DEFAULT_OPTIONS, now, self.profile
         )
-        at = payload.pop("at", None)
         if len(self.middleware):
             stopped_or_payload = self.middleware.invoke(
                 (declared, payload, payload["queue"]), lambda: payload
             )
             if not stopped_or_payload:
                 return None
-            payload = stopped_or_payload
+            payload = dict(validate(stopped_or_payload))
+            check_queue(payload.get("queue"))
+        at = payload.pop("at", None)
         if not trusted:
             check_payload(payload)
         return _Prepared(payload=payload, at=at, own_jid="jid" not in item)
@@ -319,7 +330,7 @@ class Client:
             return
         now = time.time()
         commands: list[list[str | bytes]] = []
-        scheduled = [job for job in jobs if job.at is not None]
+        scheduled = [(job.at, job) for job in jobs if job.at is not None]
         by_queue: dict[str, list[bytes]] = {}
         for job in jobs:
             if job.at is None:
@@ -328,7 +339,7 @@ class Client:
             commands.append(["SADD", self.keys.queues, *by_queue])
         commands += [["LPUSH", self.keys.queue(name), *texts] for name, texts in by_queue.items()]
         if scheduled:
-            members = [part for job in scheduled for part in (_score(job.at), self._text(job, now))]
+            members = [part for at, job in scheduled for part in (_score(at), self._text(job, now))]
             commands.append(["ZADD", self.keys.schedule, *members])
         try:
             self._redis.run(*commands, repeatable=False)
@@ -430,8 +441,9 @@ def _check_script_size(count: int) -> None:
         )
 
 
-def _score(at: float | None) -> str:
-    return repr(at)
+def _score(at: float) -> str:
+    """The number's own text; that of a sub-class, such as numpy's, could be anything."""
+    return repr(int(at) if isinstance(at, int) else float(at))
 
 
 def _unknown(job: _Prepared, error: ReplyLost) -> PushOutcomeUnknown:

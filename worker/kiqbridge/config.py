@@ -29,7 +29,7 @@ class Config:
     labels: tuple[str, ...]
     log_level: str
     log_format: str
-    redis_url: str
+    redis_url: str = field(repr=False)
     namespace: str
     profile: Profile
     fetch: str
@@ -118,8 +118,8 @@ def _queue(item: Any, source: str) -> tuple[str, int]:
     return parse_queue(str(item), source=source)
 
 
-def _profile(value: Any, _source: str) -> Profile:
-    return parse_profile(str(value))
+def _profile(value: Any, source: str) -> Profile:
+    return parse_profile(str(value), source=source)
 
 
 SETTINGS: tuple[Setting, ...] = (

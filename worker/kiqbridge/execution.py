@@ -4,6 +4,7 @@ Nothing here touches Redis: a failure is answered with a `Settlement` that the p
 """
 
 import asyncio
+import contextvars
 import inspect
 import logging
 import random
@@ -140,7 +141,8 @@ class JobRunner:
         loop = getattr(self._loops, "runner", None)
         if loop is None:
             loop = self._loops.runner = asyncio.Runner()
-        return loop.run(coroutine)
+        # The loop would run everything in the context of its first job, and log it under that jid.
+        return loop.run(coroutine, context=contextvars.copy_context())
 
     def _failed(
         self,

@@ -15,14 +15,20 @@ NightlyReport.set(queue="high").perform_in(60, "2026-01-01")
 import functools
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast, overload
 
 from kiqbridge.client import BATCH_SIZE, default_client
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.payload import check_json, run_time
-from kiqbridge.registry import MARK, JobDefinition, check_signature, default_registry
+from kiqbridge.payload import check_json, run_time, shorten
+from kiqbridge.registry import (
+    MARK,
+    JobDefinition,
+    check_signature,
+    default_registry,
+    definition_of,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,17 +63,17 @@ class FunctionJob(Generic[P, R]):
 
     def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Enqueue now; returns the jid, or None when middleware stopped it. Raises as `Client.push`."""
-        return _Enqueuer(self._definition).perform_async(*args, **kwargs)
+        return _Enqueuer(self).perform_async(*args, **kwargs)
 
     def perform_in(self, seconds: float, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Enqueue in so many seconds (§5.6); zero and negative mean now. Else as `perform_async`."""
-        return _Enqueuer(self._definition).perform_at(seconds, *args, **kwargs)
+        return _Enqueuer(self).perform_at(seconds, *args, **kwargs)
 
     def perform_at(
         self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
     ) -> str | None:
         """Enqueue for a time: epoch seconds or aware datetime. Else as `perform_async`."""
-        return _Enqueuer(self._definition).perform_at(when, *args, **kwargs)
+        return _Enqueuer(self).perform_at(when, *args, **kwargs)
 
     def perform_bulk(
         self,
@@ -78,82 +84,94 @@ class FunctionJob(Generic[P, R]):
         spread_interval: float | None = None,
     ) -> list[str | None]:
         """Enqueue one job per element of `args`; see `Client.push_bulk`."""
-        return _Enqueuer(self._definition).perform_bulk(
+        return _Enqueuer(self).perform_bulk(
             args, batch_size=batch_size, at=at, spread_interval=spread_interval
         )
 
     def set(self, **options: Any) -> "Setter[P]":
         """The same job with other options for the next push, such as `queue` or `wait` (seconds)."""
-        return Setter(self._definition, options)
+        return Setter(self, options)
 
 
 class _Enqueuer:
-    """Builds items for the default client out of calls."""
+    """Builds items for the default client out of calls; their keys stand in Ruby's order (§3.4)."""
 
-    def __init__(self, definition: JobDefinition, options: Mapping[str, Any] | None = None) -> None:
-        self._definition = definition
+    def __init__(self, declared: object, options: Mapping[str, Any] | None = None) -> None:
+        self._definition = _require_definition(declared)
+        self._class = {"class": declared}
         self._options = dict(options or {})
 
     def perform_async(self, *args: Any, **kwargs: Any) -> str | None:
-        item = {**self._options, "args": self._definition.positional(args, kwargs), **self._class()}
-        return default_client().push(item)
+        return default_client().push(self._args_first(args, kwargs))
 
     def perform_at(self, when: float | datetime, *args: Any, **kwargs: Any) -> str | None:
-        item = {**self._options, **self._class(), "args": self._definition.positional(args, kwargs)}
-        at = run_time(when, time.time())
-        return default_client().push(item if at is None else item | {"at": at})
+        """As called on the class itself."""
+        arguments = self._definition.positional(args, kwargs)
+        return self._push_at(when, {**self._options, **self._class, "args": arguments})
+
+    def perform_set_at(self, when: float | datetime, *args: Any, **kwargs: Any) -> str | None:
+        """As called after `set`, where Ruby writes the arguments first."""
+        return self._push_at(when, self._args_first(args, kwargs))
 
     def perform_bulk(self, args: Sequence[Sequence[Any]], **options: Any) -> list[str | None]:
-        lists = [list(element) for element in args]
+        if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
+            raise PayloadError(
+                f"args: {shorten(args)} is not a list of lists, one list of arguments per job"
+            )
+        lists = [self._argument_list(element) for element in args]
         given = {name: value for name, value in options.items() if value is not None}
-        return default_client().push_bulk(
-            {**self._options, **self._class(), "args": lists, **given}
-        )
+        return default_client().push_bulk({**self._options, **self._class, "args": lists, **given})
 
-    def _class(self) -> dict[str, Any]:
-        return {"class": _Declared(self._definition)}
+    def _argument_list(self, element: object) -> Any:
+        """One job's arguments; what is no list is left for the client to refuse."""
+        if not isinstance(element, list | tuple):
+            return element
+        return self._definition.positional(tuple(element), {})
 
+    def _args_first(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        arguments = self._definition.positional(args, kwargs)
+        return {**self._options, "args": arguments, **self._class}
 
-class _Declared:
-    """Stands for a declared job in an item."""
-
-    def __init__(self, definition: JobDefinition) -> None:
-        setattr(self, MARK, definition)
+    def _push_at(self, when: float | datetime, item: dict[str, Any]) -> str | None:
+        at = run_time(when, time.time())
+        return default_client().push(item if at is None else item | {"at": at})
 
 
 class Setter(Generic[P]):
     """A job with options for one push, made by `set`."""
 
-    def __init__(self, definition: JobDefinition, options: Mapping[str, Any]) -> None:
+    def __init__(self, declared: object, options: Mapping[str, Any]) -> None:
         chosen = dict(options)
         waits = [chosen.pop(name) for name in ("wait", "wait_until") if name in chosen]
         if len(waits) > 1:
             raise PayloadError("set: give wait (seconds) or wait_until (a time), not both")
         self._when: float | datetime | None = waits[0] if waits else None
-        self._definition = definition
+        self._declared = declared
         self._options = chosen
-        self._enqueuer = _Enqueuer(definition, chosen)
+        self._enqueuer = _Enqueuer(declared, chosen)
 
     def set(self, **options: Any) -> "Setter[P]":
         """Further options over these."""
-        waiting = {} if self._when is None else {"wait_until": self._when}
-        return Setter(self._definition, {**self._options, **waiting, **options})
+        chosen = {**self._options, **options}
+        if self._when is not None and not options.keys() & {"wait", "wait_until"}:
+            chosen["wait_until"] = self._when
+        return Setter(self._declared, chosen)
 
     def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Enqueue with these options; see `FunctionJob.perform_async`."""
         if self._when is not None:
-            return self._enqueuer.perform_at(self._when, *args, **kwargs)
+            return self._enqueuer.perform_set_at(self._when, *args, **kwargs)
         return self._enqueuer.perform_async(*args, **kwargs)
 
     def perform_in(self, seconds: float, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Enqueue in so many seconds; see `FunctionJob.perform_in`."""
-        return self._enqueuer.perform_at(seconds, *args, **kwargs)
+        return self._enqueuer.perform_set_at(seconds, *args, **kwargs)
 
     def perform_at(
         self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
     ) -> str | None:
         """Enqueue for a time; see `FunctionJob.perform_at`."""
-        return self._enqueuer.perform_at(when, *args, **kwargs)
+        return self._enqueuer.perform_set_at(when, *args, **kwargs)
 
     def perform_bulk(
         self,
@@ -241,13 +259,14 @@ class Job:
         options = {name: getattr(cls, name) for name in _CLASS_OPTIONS if hasattr(cls, name)}
         signature = inspect.signature(perform)
         parameters = list(signature.parameters.values())
+        is_method = inspect.isfunction(inspect.getattr_static(cls, "perform"))
         definition = _define(
             cls.__dict__.get("class_name", cls.__name__),
             {**options, **cls.sidekiq_options},
             cls,
             instantiate=functools.partial(_instantiate, cls),
             perform_of=lambda instance: cast("Callable[..., Any]", instance.perform),
-            signature=signature.replace(parameters=parameters[1:]),
+            signature=signature.replace(parameters=parameters[1:] if is_method else parameters),
         )
         setattr(cls, MARK, definition)
         default_registry.register(definition)
@@ -255,17 +274,17 @@ class Job:
     @classmethod
     def perform_async(cls, *args: Any, **kwargs: Any) -> str | None:
         """Enqueue now; see `FunctionJob.perform_async`."""
-        return _Enqueuer(_declared(cls)).perform_async(*args, **kwargs)
+        return _Enqueuer(cls).perform_async(*args, **kwargs)
 
     @classmethod
     def perform_in(cls, seconds: float, /, *args: Any, **kwargs: Any) -> str | None:
         """Enqueue in so many seconds; see `FunctionJob.perform_in`."""
-        return _Enqueuer(_declared(cls)).perform_at(seconds, *args, **kwargs)
+        return _Enqueuer(cls).perform_at(seconds, *args, **kwargs)
 
     @classmethod
     def perform_at(cls, when: float | datetime, /, *args: Any, **kwargs: Any) -> str | None:
         """Enqueue for a time; see `FunctionJob.perform_at`."""
-        return _Enqueuer(_declared(cls)).perform_at(when, *args, **kwargs)
+        return _Enqueuer(cls).perform_at(when, *args, **kwargs)
 
     @classmethod
     def perform_bulk(
@@ -277,14 +296,14 @@ class Job:
         spread_interval: float | None = None,
     ) -> list[str | None]:
         """Enqueue one job per element of `args`; see `Client.push_bulk`."""
-        return _Enqueuer(_declared(cls)).perform_bulk(
+        return _Enqueuer(cls).perform_bulk(
             args, batch_size=batch_size, at=at, spread_interval=spread_interval
         )
 
     @classmethod
     def set(cls, **options: Any) -> Setter[...]:
         """The same job with other options for the next push; see `FunctionJob.set`."""
-        return Setter(_declared(cls), options)
+        return Setter(cls, options)
 
 
 def _define(
@@ -320,10 +339,9 @@ def _instantiate(declared: type[Job], jid: str) -> Job:
     return instance
 
 
-def _declared(cls: type[Job]) -> JobDefinition:
-    definition = cls.__dict__.get(MARK)
-    if not isinstance(definition, JobDefinition):
-        raise ConfigError(
-            f"{cls.__qualname__} defines no perform, so it is no job; define perform in it"
-        )
+def _require_definition(declared: object) -> JobDefinition:
+    definition = definition_of(declared)
+    if definition is None:
+        name = getattr(declared, "__qualname__", repr(declared))
+        raise ConfigError(f"{name} defines no perform, so it is no job; define perform in it")
     return definition

@@ -4,6 +4,7 @@
 put on every record that is logged while it runs, by whatever logger.
 """
 
+import io
 import json
 import logging
 import os
@@ -37,6 +38,8 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None) -> No
     formatter: logging.Formatter = (
         JSONFormatter() if form == "json" else LineFormatter(colour=form == "pretty")
     )
+    if isinstance(stream, io.TextIOWrapper):  # a message that UTF-8 cannot carry is still a line
+        stream.reconfigure(errors="backslashreplace")
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter)
     root = logging.getLogger()

@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 import orjson
 
 _NEEDS_CARE = re.compile(rb"\d{17}|[eE]\+?\d{3}")
+_MAX_DEPTH = 100
+"""Ruby's parser refuses deeper nesting (§4)."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _REFUSE_FOREIGN_TYPES = (
     orjson.OPT_PASSTHROUGH_DATACLASS
@@ -31,12 +33,10 @@ def loads(text: bytes) -> Any:
     Raises:
         MalformedJSON: not UTF-8, not JSON, NaN/Infinity literals, lone surrogates, too deep.
     """
-    if _NEEDS_CARE.search(text) is None:
-        try:
-            return orjson.loads(text)
-        except orjson.JSONDecodeError:
-            pass
-    return _loads_with_care(text)
+    value = _loads(text)
+    if text.count(b"[") + text.count(b"{") > _MAX_DEPTH and _is_too_deep(value):
+        raise MalformedJSON(f"nested deeper than {_MAX_DEPTH} levels")
+    return value
 
 
 def dumps(value: Any) -> bytes:
@@ -60,6 +60,29 @@ def dumps_moved(value: Any, original: bytes) -> bytes:
     if _NEEDS_CARE.search(original) is None:
         return dumps(value)
     return _dumps_with_care(value)
+
+
+def _loads(text: bytes) -> Any:
+    if _NEEDS_CARE.search(text) is None:
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass
+    return _loads_with_care(text)
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_MAX_DEPTH + 1):
+        containers = [item for item in level if isinstance(item, list | dict)]
+        if not containers:
+            return False
+        level = [
+            child
+            for container in containers
+            for child in (container.values() if isinstance(container, dict) else container)
+        ]
+    return True
 
 
 def _loads_with_care(text: bytes) -> Any:

@@ -151,10 +151,11 @@ class LeaseKeeper:
 
     def _renew(self, connection: RedisConnection, lease: Lease) -> None:
         asked_at = lease_now()
-        held = connection.script(
-            _RENEW,
-            [self._keys.inflight, self._keys.alive(lease.incarnation)],
-            [lease.incarnation, self._silent_after_ms()],
+        alive, silent_after = self._keys.alive(lease.incarnation), self._silent_after_ms()
+        # While the key is there nobody has reaped us: who does removes it in the same script.
+        # Not SET … XX, which a server whose memory is full refuses: the whole fleet would fall silent.
+        held = connection.call("PEXPIRE", alive, silent_after) or connection.script(
+            _RENEW, [self._keys.inflight, alive], [lease.incarnation, silent_after]
         )
         if held:
             lease.valid_until = max(lease.valid_until, asked_at + self._times.safe_for)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from kiqbridge.claims import Chunk, give_back
 from kiqbridge.clock import lease_now
-from kiqbridge.errors import RedisUnavailable
+from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.redis_connection import RedisConnection
 
@@ -88,28 +88,28 @@ class Guardian:
                 waiting = [not self._stopping.wait(RETRY_S)]
             except Exception:
                 logger.exception("giving back jobs that wait behind a long one failed; repeated")
-                waiting = [True]
+                waiting = [not self._stopping.wait(RETRY_S)]
             if any(waiting):
                 self._chunks_out.set()
 
     def _look_at(self, processor: Busy) -> bool:
         """Take the waiting jobs away if the running one is long; whether some still wait."""
         chunk = processor.chunk
-        if chunk is None or not chunk.jobs:
+        if chunk is None or not (chunk.jobs or chunk.leaving):
             return False
-        if lease_now() - processor.began_at > SHORT_S:
+        if chunk.leaving or lease_now() - processor.began_at > SHORT_S:
             self._take_away(chunk)
         return bool(chunk.jobs)
 
     def _take_away(self, chunk: Chunk) -> None:
-        # The owner waits for this lock before its next claim, which would delete the list; so what
-        # could not be given back must be in the chunk again by then.
+        # The owner waits for this lock before its next claim, which would delete the list. Jobs whose
+        # reply was lost stay in `leaving`: they may be in the queue, so they must not be begun here.
         with chunk.lock:
-            taken = take_unbegun(chunk)
             try:
-                give_back(self._connection, self._keys, chunk, taken)
-            except BaseException:
-                chunk.jobs.extendleft(reversed(taken))
+                give_back(self._connection, self._keys, chunk, take_unbegun(chunk))
+            except RedisRefused:  # answered: nothing was moved, so they are ours to run
+                chunk.jobs.extendleft(reversed(chunk.leaving))
+                chunk.leaving.clear()
                 raise
 
 

@@ -98,38 +98,39 @@ def read_timestamp(value: object) -> float | None:
             value = float(value) if "." in value else int(value)
         except ValueError:
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not isinstance(value, int | float) or not _is_number(value):
         return None
     if isinstance(value, int) and value >= MILLISECONDS_FROM:
         return value / 1000
-    return float(value) if math.isfinite(value) else None
+    return float(value)
 
 
-def parse_profile(text: str) -> Profile:
-    """Read the wire profile.
+def parse_profile(text: str, *, source: str = "KIQBRIDGE_WIRE_PROFILE") -> Profile:
+    """Read the wire profile; `source` says in the message where it came from.
 
     Raises:
         ConfigError: neither 7 nor 8.
     """
     if text not in ("7", "8"):
         raise ConfigError(
-            f"KIQBRIDGE_WIRE_PROFILE: {text!r} is not a wire profile; write 7 (float seconds, read by "
-            "every Sidekiq) or 8 (integer milliseconds, when every reader is Sidekiq 8)"
+            f"profile: {text!r} is not a wire profile (from {source}); write 7 (float seconds, read "
+            "by every Sidekiq) or 8 (integer milliseconds, when every reader is Sidekiq 8)"
         )
     return cast("Profile", text)
 
 
-def run_time(when: float | datetime, now: float, *, field: str = "at") -> float | int | None:
+def run_time(when: float | datetime, now: float, *, field: str = "at") -> float | None:
     """When to run a job given an interval or a point in time (§5.6), None = at once.
 
-    Below 1,000,000,000 it is an interval in seconds, otherwise epoch seconds; what lies in the
-    past runs at once.
+    A number below 1,000,000,000 is an interval in seconds, otherwise epoch seconds; what lies in
+    the past runs at once.
 
     Raises:
         PayloadError: not a number and no datetime with a zone.
     """
-    moment = epoch_seconds(when, field=field)
-    at = now + moment if moment < INTERVAL_LIMIT else moment
+    moment = float(epoch_seconds(when, field=field))
+    is_interval = moment < INTERVAL_LIMIT and not isinstance(when, datetime)
+    at = now + moment if is_interval else moment
     return at if at > now else None
 
 
@@ -191,11 +192,7 @@ def normalize(
         PayloadError: the resulting queue is no text or empty.
     """
     payload = {**defaults, **item}
-    queue = payload.get("queue")
-    if not isinstance(queue, str) or not queue:
-        raise PayloadError(
-            f"queue: {shorten(queue)} is not a queue name; write a text such as default"
-        )
+    check_queue(payload.get("queue"))
     if "jid" not in payload:
         payload["jid"] = new_jid()
     if payload.get("retry_for") is not None:
@@ -203,6 +200,18 @@ def normalize(
     if "created_at" not in payload:
         payload["created_at"] = timestamp(now, profile)
     return payload
+
+
+def check_queue(queue: object) -> None:
+    """Refuse what is no queue name (§5.1, rule 8).
+
+    Raises:
+        PayloadError: it is no text, or empty.
+    """
+    if not isinstance(queue, str) or not queue:
+        raise PayloadError(
+            f"queue: {shorten(queue)} is not a queue name; write a text such as default"
+        )
 
 
 def check_json(value: object, field: str, depth: int = 2) -> None:
@@ -257,7 +266,10 @@ def check_payload(payload: Mapping[str, Any]) -> None:
 
 def shorten(value: object) -> str:
     """The repr of a value, cut so that it fits into one line of an error."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as unreadable:  # noqa: BLE001 - the refusal matters more than what it shows
+        text = f"({type(value).__qualname__} that cannot be shown: {type(unreadable).__name__})"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -271,4 +283,9 @@ def _check_encodable(text: str, field: str) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no double, and so no score, can hold
+        return False

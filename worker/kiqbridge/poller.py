@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 BATCH = 500
 """Members moved per script."""
 
-LEAD_S = 6.0
+LEAD_S = 8.0
 """How long a leader that died blocks the others, at most."""
 
-RENEW_S = 2.0
+RENEW_S = 3.0
 CLEANUP_S = 60
 RETRY_S = 1.0
 
@@ -61,6 +61,8 @@ class Poller:
         self._connection = connection
         self._tracking = TrackingConnection(track)
         self._dead_bounds = dead_bounds
+        self._leads = False
+        self._clean_up_at = 0.0
         self._stuck = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
@@ -104,9 +106,7 @@ class Poller:
         while not self._stopping.is_set():
             try:
                 if self._lead():
-                    self._stuck = False
-                    self._move_all_due()
-                    self._wait_as_leader()
+                    self._serve()
                 else:
                     self._stopping.wait(RENEW_S)
             except _FAILURES as error:
@@ -119,12 +119,17 @@ class Poller:
         self._hand_over()
 
     def _lead(self) -> bool:
-        answer = self._connection.script(
-            _LEAD, [self._keys.poller], [self._identity, int(LEAD_S * 1000)]
-        )
-        if answer:
+        lead_ms = int(LEAD_S * 1000)
+        # Looking first is what most processes do, most of the time; not SET … NX, which a server whose
+        # memory is full refuses: due jobs would wait for a leader until there is room again.
+        if self._leads or not self._connection.call("EXISTS", self._keys.poller):
+            self._leads = bool(
+                self._connection.script(_LEAD, [self._keys.poller], [self._identity, lead_ms])
+            )
+        if self._leads and time.monotonic() >= self._clean_up_at:
+            self._clean_up_at = time.monotonic() + CLEANUP_S
             self._clean_up_processes()
-        return bool(answer)
+        return self._leads
 
     def _hand_over(self) -> None:
         try:
@@ -133,18 +138,25 @@ class Poller:
             logger.debug("the lead ends by itself in %.0f s: %s", LEAD_S, error)
 
     def _move_all_due(self) -> None:
+        self._stuck = False
         for source in (self._keys.retry, self._keys.schedule):
             self.move_due(source, time.time())
 
-    def _wait_as_leader(self) -> None:
-        """Until the next job is due, an earlier one is scheduled, or the lead must be renewed."""
-        if self._stuck:  # looking again at once would find the same
-            self._stopping.wait(RETRY_S)
+    def _serve(self) -> None:
+        """Move what is due, and wait for what comes, until the lead must be renewed."""
         until = time.monotonic() + RENEW_S
         while not self._stopping.is_set():
-            pause = min(self._seconds_to_next(), until - time.monotonic())
-            if pause <= 0 or not self._tracking.wait(pause):
+            seconds = self._seconds_to_next()
+            if seconds <= 0:
+                self._move_all_due()
+                if self._stuck:  # looking again at once would find the same
+                    self._stopping.wait(RETRY_S)
+                    return
+            left = until - time.monotonic()
+            if left <= 0:
                 return
+            if seconds > 0:
+                self._tracking.wait(min(seconds, left))
 
     def _seconds_to_next(self) -> float:
         """Reading the heads also arms them: a change ends the wait."""

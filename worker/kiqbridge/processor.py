@@ -154,6 +154,10 @@ class Processor:
         first = now = lease_now()
         while not self._all_done(chunk):
             if (lease.lost or now > lease.valid_until) and not tools.keeper.confirm(lease):
+                if not lease.lost:
+                    # The process ends while Redis is away: what waits here is still ours, and an
+                    # acknowledgement that reaches Redis after all would lose it.
+                    raise Shutdown
                 jobs.clear()
                 return
             self._current = _TAKING
@@ -182,9 +186,11 @@ class Processor:
             self._give_back(chunk)
         if chunk.jobs:
             return False
-        # A guardian may hold jobs that it is giving back, or puts back because Redis is away; the
-        # next claim deletes the list, so it must not come before the guardian is done.
+        # A guardian or the manager may hold jobs that it is giving back, or could not because Redis is
+        # away; the next claim deletes the list, so it must not come before that is done.
         with chunk.lock:
+            if chunk.leaving:
+                self._insist(lambda: self._fetcher.claimer.give_back(chunk, ()))
             return not chunk.jobs
 
     def _perform(self, chunk: Chunk, text: bytes) -> None:
@@ -219,8 +225,8 @@ class Processor:
 
     def _give_back(self, chunk: Chunk) -> None:
         with chunk.lock:
-            jobs = self.unfinished()
-            self._insist(lambda: self._fetcher.claimer.give_back(chunk, jobs))
+            chunk.leaving += self.unfinished()
+            self._insist(lambda: self._fetcher.claimer.give_back(chunk, ()))
 
     def _insist(self, write: Callable[[], object]) -> object:
         """Repeat a write until Redis has taken it: before that nothing may be acknowledged."""

@@ -114,5 +114,5 @@ class Reaper:
         others = [name for name in registered if name != own]
         if not others:
             return []
-        alive = self._connection.run(*(("EXISTS", self._keys.alive(name)) for name in others))
-        return [name for name, found in zip(others, alive, strict=True) if not found]
+        alive = self._connection.call("MGET", *(self._keys.alive(name) for name in others))
+        return [name for name, found in zip(others, alive, strict=True) if found is None]

@@ -11,12 +11,12 @@ repeated unless the caller says that it may be. Three things can happen to a cal
 
 import contextlib
 import os
+import re
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -34,6 +34,10 @@ READ_TIMEOUT_S = 3.0
 PROBE_AFTER_IDLE_S = 5.0
 """A connection unused for longer is probed before a call that must not be repeated: a frozen
 Lambda or a NAT gateway may have lost it without telling."""
+
+_QUERY_PASSWORD = re.compile(r"([?&]password=)[^&]*")
+_NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
+"""Of a given client's settings: a managed service's notices, which need RESP 3, and their state."""
 
 _FAILOVER = ("READONLY", "NOREPLICAS", "UNBLOCKED")
 _AWAY = (
@@ -84,12 +88,15 @@ def url_from_environment(environ: Mapping[str, str]) -> str:
 
 def without_password(url: str) -> str:
     """The address as it may be shown."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
+    # Not urlsplit: a password with a slash or bracket in it, which should have been quoted, would
+    # be taken for the path, or refused; just such an address ends up in an error message.
+    url = _QUERY_PASSWORD.sub(r"\1***", url)
+    scheme, separator, rest = url.partition("://")
+    credentials, at, host = rest.rpartition("@")
+    if not at:
         return url
-    credentials, _, host = parts.netloc.rpartition("@")
-    user = credentials.partition(":")[0]
-    return urlunsplit(parts._replace(netloc=f"{user}:***@{host}"))
+    user, colon, _ = credentials.partition(":")
+    return f"{scheme}{separator}{user if colon else ''}:***@{host}"
 
 
 class RedisConnection:
@@ -197,11 +204,23 @@ class RedisConnection:
 
     def _probe(self) -> None:
         if time.monotonic() - self._used_at < PROBE_AFTER_IDLE_S:
+            self._drop_if_ended()
             return
         try:
             self._connect(last=True)
             self._round_trip(self._connection.pack_commands([("PING",)]), 1)  # type: ignore[no-untyped-call]
         except (redis.exceptions.RedisError, OSError, RedisUnavailable):
+            self.close()
+
+    def _drop_if_ended(self) -> None:
+        """Let go of a connection that the server has ended meanwhile, without a round trip."""
+        if not self._connection.is_connected:
+            return
+        try:
+            ended = self._connection.can_read(0)  # nothing was asked, so nothing may come
+        except (redis.exceptions.RedisError, OSError):
+            ended = True
+        if ended:
             self.close()
 
     def _unavailable(self, error: Exception) -> RedisUnavailable:
@@ -315,18 +334,21 @@ def _factory(
     }
     if client is not None:
         pool = client.connection_pool
-        known = {**pool.connection_kwargs, **options}
-        known.pop("maint_notifications_pool_handler", None)
+        known = {
+            name: value
+            for name, value in pool.connection_kwargs.items()
+            if not name.startswith(_NOT_TAKEN_OVER)
+        }
         return redis.ConnectionPool(
-            connection_class=pool.connection_class, **{**known, "protocol": 2}
+            connection_class=pool.connection_class, **{**known, **options, "protocol": 2}
         )
     try:
         return redis.ConnectionPool.from_url(url or DEFAULT_URL, protocol=2, **options)
-    except ValueError as error:
+    except ValueError:
         raise ConfigError(
-            f"REDIS_URL: {without_password(url or '')!r} is no address ({error}); "
-            "write redis://host:6379/0, rediss://… for TLS, or unix:///path"
-        ) from error
+            f"REDIS_URL: {without_password(url or '')!r} is no address; write redis://host:6379/0, "
+            "rediss://… for TLS, or unix:///path, and quote special characters of a password"
+        ) from None  # the original quotes what it takes for the port: it may be the password
 
 
 def _shown_address(url: str | None, factory: redis.ConnectionPool) -> str:

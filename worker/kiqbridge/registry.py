@@ -45,8 +45,14 @@ class JobDefinition:
             raise PayloadError(f"args: {self.name} cannot be called like this: {error}") from error
         if not kwargs:
             return list(args)
-        if bound.kwargs:
-            names = ", ".join(bound.kwargs)
+        # Not bound.kwargs: it also holds all that follows a positional parameter left out.
+        takes_position = {
+            name
+            for name, parameter in self.signature.parameters.items()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        }
+        if not takes_position.issuperset(kwargs):
+            names = ", ".join(name for name in kwargs if name not in takes_position)
             raise PayloadError(
                 f"args: {names} of {self.name} can only be given by keyword, and a job's arguments "
                 "are a list; make it positional or leave it at its default"

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import itertools
 import pkgutil
 import sys
 from pathlib import Path
@@ -83,13 +84,16 @@ def _load_file(path: Path) -> ModuleType:
     """A file under its own name, with its folder on the path so that siblings import each other."""
     path = path.resolve()
     name = path.stem
-    loaded = sys.modules.get(name)
-    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
-        return loaded
+    # When another module has this name, this one is not put in its place.
+    for number in itertools.count(2):
+        loaded = sys.modules.get(name)
+        if loaded is None:
+            break
+        if getattr(loaded, "__file__", None) == str(path):
+            return loaded
+        name = f"{path.stem}_{number}"
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
-    if loaded is not None:  # another module has this name: do not put this one in its place
-        name = f"kiqbridge_required_{name}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"-r {path}: cannot be loaded as Python")

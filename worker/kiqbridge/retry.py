@@ -8,6 +8,7 @@ where the Web UI can revive it. `retry: N` changes the number, `retry: 0` means 
 
 import base64
 import json
+import os
 import random
 import re
 import traceback
@@ -26,7 +27,7 @@ MESSAGE_LIMIT = 10_000
 """Characters of an error message that are kept (§8.6)."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_ENGINE = str(Path(__file__).parent)
+_ENGINE = f"{Path(__file__).parent}{os.sep}"
 
 
 class Verdict(StrEnum):
@@ -76,10 +77,11 @@ def decide(
         now: epoch seconds.
         rng: for the jitter.
     """
-    failed = failed_payload(payload, error, queue=queue, profile=policy.profile, now=now)
     retry = payload.get("retry")
-    if retry is None:
+    if retry is None and class_retry is not None:
         retry = class_retry
+        payload = {**payload, "retry": retry}  # kept with the job, as Ruby does
+    failed = failed_payload(payload, error, queue=queue, profile=policy.profile, now=now)
     if retry is None or retry is False:
         return RetryDecision(verdict=Verdict.DROP, payload=failed)
     limit = retry if isinstance(retry, int) and retry is not True else policy.max_retries
@@ -136,7 +138,8 @@ def _exhausted(failed: Mapping[str, Any], count: int, limit: int, now: float) ->
     window = failed.get("retry_for")
     if window:
         since = read_timestamp(failed.get("failed_at"))
-        return since is not None and since + _whole(window) < now
+        if since is not None:  # without a first failure the window has no start: the count ends it
+            return since + _whole(window) < now
     return count >= limit
 
 

@@ -3,8 +3,11 @@
 A handler only notes the signal; the loop speaks and acts.
 """
 
+import contextlib
+import contextlib
 import queue
 import signal
+import socket
 from types import FrameType
 
 NAMES = ("TERM", "INT", "TSTP", "TTIN")
@@ -15,19 +18,56 @@ class SignalInbox:
 
     def __init__(self) -> None:
         self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._bell, self._rope = socket.socketpair()
+        self._rope.setblocking(False)
 
     def trap(self) -> None:
         """Take over TERM, INT, TSTP and TTIN of this process."""
+        # Python runs handlers between two instructions of the main thread: for a signal that comes
+        # while it is just falling asleep, not before something else wakes it. This rings at once.
+        signal.set_wakeup_fd(self._rope.fileno(), warn_on_full_buffer=False)
         for name in NAMES:
             signal.signal(getattr(signal, f"SIG{name}"), self._note)
 
     def put(self, name: str) -> None:
         """Note a signal that came by another way."""
         self._names.put(name)
+        with contextlib.suppress(BlockingIOError):  # full: it rings already
+            self._rope.send(b"\0")
 
     def wait(self) -> str:
         """The next signal's name, without SIG."""
-        return self._names.get()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._names.get_nowait()
+            self._bell.recv(4096)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self._names.put(signal.Signals(number).name.removeprefix("SIG"))
+
+
+class EndInbox:
+    """What wakes a loop that runs until it is asked to end: signals, and calls of other threads."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.ending = False
+
+    def trap(self) -> None:
+        """Take over what ends a program: Ctrl-C, TERM, the terminal's end."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda _number, _frame: self.end())
+
+    def end(self) -> None:
+        """Ask for the end."""
+        self.ending = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the loop look around."""
+        self._calls.put(None)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for a call."""
+        with contextlib.suppress(queue.Empty):
+            self._calls.get(timeout=max(0.0, timeout_s))

@@ -193,8 +193,10 @@ class Waker:
 
     def _look(self) -> bool:
         """Whether any queue that is not paused has jobs; arms all of them."""
-        paused = {name.decode() for name in self._tracking.read(("SMEMBERS", self._keys.paused))[0]}
-        watched = [self._keys.queue(name) for name in self._queues if name not in paused]
-        if not watched:
-            return False
-        return bool(self._tracking.read(("EXISTS", *watched))[0])
+        lists = [self._keys.queue(name) for name in self._queues]
+        paused, found = self._tracking.read(("SMEMBERS", self._keys.paused), ("EXISTS", *lists))
+        if not found or not paused:
+            return bool(found)
+        names = {name.decode() for name in paused}
+        served = [self._keys.queue(name) for name in self._queues if name not in names]
+        return bool(served and self._tracking.read(("EXISTS", *served))[0])

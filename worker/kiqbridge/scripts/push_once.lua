@@ -6,12 +6,20 @@
 --      score ('' = at once), text
 -- Answers for each job '' when pushed, else the jid under which it was enqueued before.
 local jobs = (#KEYS - 1) / 2
-for i = 1, jobs do
-  local wanted = ARGV[5 * i] == '' and 'list' or 'zset'
-  local found = redis.call('TYPE', KEYS[2 * i + 1]).ok
+local function refusal(key, wanted)
+  local found = redis.call('TYPE', key).ok
   if found ~= 'none' and found ~= wanted then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[2 * i + 1] .. ' is a ' .. found .. ', not a ' .. wanted)
+    return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. found .. ', not a ' .. wanted)
   end
+end
+local refused = refusal(KEYS[1], 'set')
+for i = 1, jobs do
+  refused = refused
+    or (ARGV[5 * i - 3] == '1' and refusal(KEYS[2 * i], 'string'))
+    or refusal(KEYS[2 * i + 1], ARGV[5 * i] == '' and 'list' or 'zset')
+end
+if refused then
+  return refused
 end
 local answers = {}
 for i = 1, jobs do

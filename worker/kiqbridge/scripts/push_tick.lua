@@ -16,12 +16,18 @@ local known = redis.call('ZRANGEBYSCORE', KEYS[2], ARGV[1], ARGV[1], 'LIMIT', 0,
 if known[1] then
   return {'duplicate', known[1]}
 end
-for i = 1, #KEYS - 2 do
-  local wanted = ARGV[3 * i + 2] == '' and 'list' or 'zset'
-  local found = redis.call('TYPE', KEYS[i + 2]).ok
+local function refusal(key, wanted)
+  local found = redis.call('TYPE', key).ok
   if found ~= 'none' and found ~= wanted then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[i + 2] .. ' is a ' .. found .. ', not a ' .. wanted)
+    return redis.error_reply('WRONGTYPE ' .. key .. ' is a ' .. found .. ', not a ' .. wanted)
   end
+end
+local refused = refusal(KEYS[1], 'set')
+for i = 1, #KEYS - 2 do
+  refused = refused or refusal(KEYS[i + 2], ARGV[3 * i + 2] == '' and 'list' or 'zset')
+end
+if refused then
+  return refused
 end
 for i = 1, #KEYS - 2 do
   if ARGV[3 * i + 2] == '' then

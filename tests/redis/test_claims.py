@@ -1,0 +1,570 @@
+"""The contract of claims and of every way out of the in-flight lists, on a real server."""
+
+import pytest
+from support.engine import EngineProcess, UnreliableConnection
+from support.servers import debian_server, embedded_server
+from support.waiting import wait_until
+
+from kiqbridge import scripts
+from kiqbridge.claims import give_back
+from kiqbridge.client import Client
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.keys import Keys
+from kiqbridge.poller import Poller
+from kiqbridge.recovery import Reaper
+from kiqbridge.redis_connection import RedisPool
+
+JOBS = [b"job %d" % number for number in range(1, 21)]
+
+
+@pytest.fixture
+def process(redis_url):
+    with EngineProcess(redis_url) as process:
+        yield process
+
+
+@pytest.fixture
+def claimer(process):
+    return process.claimer()
+
+
+def enqueue(redis, *jobs, queue="default"):
+    redis.lpush(f"queue:{queue}", *jobs)
+
+
+def waiting(redis, queue="default"):
+    """Jobs of a queue, the next to run first."""
+    return redis.lrange(f"queue:{queue}", 0, -1)[::-1]
+
+
+def in_flight(redis):
+    return sorted(job for key in redis.keys("kb:inflight:*") for job in redis.lrange(key, 0, -1))
+
+
+def run_order(chunk):
+    return list(chunk.jobs)[::-1]
+
+
+class TestClaiming:
+    def test_the_oldest_jobs_come_first(self, redis, claimer):
+        enqueue(redis, *JOBS)
+
+        chunk = claimer.claim(["default"], 3)
+
+        assert chunk.queue == "default"
+        assert run_order(chunk) == JOBS[:3]
+        assert [chunk.jobs.pop(), chunk.jobs.pop()] == JOBS[:2]
+        assert waiting(redis) == JOBS[3:]
+
+    def test_claimed_jobs_stay_in_redis_until_the_next_claim_acknowledges_them(
+        self, redis, process, claimer
+    ):
+        enqueue(redis, *JOBS)
+        even, odd = process.lists()
+
+        claimer.claim(["default"], 2)
+        assert redis.lrange(odd, 0, -1)[::-1] == JOBS[:2]
+        claimer.claim(["default"], 2)
+
+        assert redis.lrange(even, 0, -1)[::-1] == JOBS[2:4]
+        assert not redis.exists(odd)
+        assert redis.hget(process.keys.claims(process.incarnation), "t1") == b"2 default"
+
+    def test_a_claim_takes_from_one_queue_the_first_that_has_jobs(self, redis, claimer):
+        enqueue(redis, b"low", queue="low")
+        enqueue(redis, b"mid", queue="mid")
+
+        chunk = claimer.claim(["high", "mid", "low"], 10)
+
+        assert (chunk.queue, run_order(chunk)) == ("mid", [b"mid"])
+        assert waiting(redis, "low") == [b"low"]
+
+    def test_a_paused_queue_is_passed_over(self, redis, claimer):
+        enqueue(redis, b"high", queue="high")
+        enqueue(redis, b"low", queue="low")
+        redis.sadd("paused", "high")
+
+        assert claimer.claim(["high", "low"], 5).queue == "low"
+        assert claimer.claim(["high", "low"], 5) is None
+        redis.srem("paused", "high")
+
+        assert claimer.claim(["high", "low"], 5).queue == "high"
+
+    def test_a_queue_key_of_a_foreign_type_does_not_block_the_others(self, redis, claimer):
+        redis.set("queue:broken", "not a list")
+        enqueue(redis, b"job")
+
+        chunk = claimer.claim(["broken", "default"], 5)
+
+        assert run_order(chunk) == [b"job"]
+        assert redis.get("queue:broken") == b"not a list"
+
+    def test_nothing_to_claim_is_none_and_still_acknowledges(self, redis, claimer):
+        enqueue(redis, b"job")
+        claimer.claim(["default"], 5)
+
+        assert claimer.claim(["default"], 5) is None
+        assert in_flight(redis) == []
+
+    def test_a_claim_without_queues_only_acknowledges(self, redis, claimer):
+        enqueue(redis, *JOBS[:2])
+        claimer.claim(["default"], 1)
+
+        assert claimer.claim((), 0) is None
+        assert in_flight(redis) == []
+        assert waiting(redis) == [JOBS[1]]
+
+    def test_claimers_of_one_process_do_not_touch_each_other(self, redis, process):
+        enqueue(redis, *JOBS[:4])
+        first, second = process.claimer("t1"), process.claimer("t2")
+
+        mine, theirs = first.claim(["default"], 2), second.claim(["default"], 2)
+        first.claim((), 0)
+
+        assert run_order(mine) + run_order(theirs) == JOBS[:4]
+        assert in_flight(redis) == JOBS[2:4]
+
+    def test_another_thread_can_acknowledge_and_the_owners_own_claim_then_repeats_it(
+        self, redis, process, claimer
+    ):
+        enqueue(redis, *JOBS[:3])
+        claimer.claim(["default"], 1)
+
+        claimer.acknowledge_for(process.connect())
+
+        assert in_flight(redis) == []
+        assert claimer.claim(["default"], 1) is None  # bears the number of the acknowledgement
+        assert run_order(claimer.claim(["default"], 1)) == [JOBS[1]]
+
+    def test_an_acknowledgement_by_another_thread_loses_nothing_that_the_owner_claimed(
+        self, redis, process
+    ):
+        enqueue(redis, *JOBS[:2])
+        claimer = process.claimer()
+        claimer.claim(["default"], 1)
+        late = process.claimer()  # the same number as the owner's next claim
+        late._sequence = 1
+        claimer.claim(["default"], 1)
+
+        late.acknowledge_for(process.connect())
+
+        assert in_flight(redis) == [JOBS[1]]
+
+
+class TestLostReplies:
+    def claim_all(self, process, lose):
+        """Everything that a claimer gets to run while the given claims' replies are lost."""
+        connection = process.connect()
+        connection.lose = lose
+        claimer = process.claimer(connection=connection)
+        got = []
+        while connection.scripts < 60:
+            try:
+                chunk = claimer.claim(["default"], 5)
+            except RedisUnavailable:
+                continue
+            if chunk is None:
+                return got
+            got.append(run_order(chunk))
+        raise AssertionError("the queue never ended")
+
+    def test_the_same_number_answers_the_same_chunk(self, redis, process):
+        enqueue(redis, *JOBS)
+        connection = process.connect()
+        connection.lose = {1}
+        claimer = process.claimer(connection=connection)
+
+        with pytest.raises(RedisUnavailable):
+            claimer.claim(["default"], 5)
+        chunk = claimer.claim(["default"], 5)
+
+        assert run_order(chunk) == JOBS[:5]
+        assert waiting(redis) == JOBS[5:]
+
+    @pytest.mark.parametrize("step", range(1, 6))
+    def test_a_reply_lost_at_any_step_costs_no_job_and_doubles_none(self, redis, process, step):
+        enqueue(redis, *JOBS)
+
+        got = self.claim_all(process, {step})
+
+        assert got == [JOBS[start : start + 5] for start in range(0, 20, 5)]
+        assert waiting(redis) == in_flight(redis) == []
+
+    def test_every_reply_lost_twice_costs_no_job_and_doubles_none(self, redis, process):
+        enqueue(redis, *JOBS)
+
+        got = self.claim_all(process, {call for call in range(1, 60) if call % 3})
+
+        assert [job for chunk in got for job in chunk] == JOBS
+        assert waiting(redis) == in_flight(redis) == []
+
+    def test_a_lost_empty_reply_is_repeated_as_empty_even_if_jobs_came_meanwhile(
+        self, redis, process
+    ):
+        connection = process.connect()
+        connection.lose = {1}
+        claimer = process.claimer(connection=connection)
+        with pytest.raises(RedisUnavailable):
+            claimer.claim(["default"], 5)
+        enqueue(redis, b"job")
+
+        assert claimer.claim(["default"], 5) is None
+        assert run_order(claimer.claim(["default"], 5)) == [b"job"]
+
+
+class TestFencing:
+    def test_without_its_registration_a_claim_takes_nothing_and_registers_anew(
+        self, redis, process, claimer
+    ):
+        enqueue(redis, b"job")
+        old = process.incarnation
+        redis.srem("kb:inflight", old)
+
+        assert claimer.claim(["default"], 5) is None
+
+        assert process.incarnation != old
+        assert redis.smembers("kb:inflight") == {process.incarnation.encode()}
+        assert waiting(redis) == [b"job"]
+        assert run_order(claimer.claim(["default"], 5)) == [b"job"]
+
+    def test_a_fenced_claimer_does_not_acknowledge_what_was_given_to_others(
+        self, redis, process, claimer
+    ):
+        enqueue(redis, b"job")
+        chunk = claimer.claim(["default"], 5)
+        redis.srem("kb:inflight", chunk.lease.incarnation)
+
+        claimer.claim(["default"], 5)
+
+        assert redis.lrange(chunk.list_key, 0, -1) == [b"job"]
+        assert chunk.lease.lost
+
+    def test_a_number_out_of_sequence_is_refused_and_the_lease_renounced(self, redis, process):
+        enqueue(redis, *JOBS[:3])
+        claimer, twin = process.claimer(), process.claimer()
+        claimer.claim(["default"], 1)
+        claimer.claim(["default"], 1)
+        old = process.incarnation
+
+        assert twin.claim(["default"], 1) is None  # claim 1, where 2 is stored
+
+        assert process.incarnation != old
+        assert waiting(redis) == [JOBS[2]]
+        assert in_flight(redis) == [JOBS[1]]  # for the reaper
+
+    def test_a_number_from_the_future_is_refused(self, redis, process, claimer):
+        enqueue(redis, b"job")
+        claimer._sequence = 5
+        old = process.incarnation
+
+        assert claimer.claim(["default"], 1) is None
+        assert process.incarnation != old
+        assert waiting(redis) == [b"job"]
+
+
+class TestSettling:
+    def test_a_failed_job_moves_to_the_set_and_is_acknowledged_in_one_step(self, redis, claimer):
+        enqueue(redis, *JOBS[:2])
+        chunk = claimer.claim(["default"], 2)
+
+        assert claimer.settle(chunk, JOBS[0], "retry", 1700000000.25, b"with its error")
+
+        assert redis.zrange("retry", 0, -1, withscores=True) == [(b"with its error", 1700000000.25)]
+        assert in_flight(redis) == [JOBS[1]]
+
+    def test_settling_twice_gives_one_life(self, redis, claimer):
+        enqueue(redis, b"job")
+        chunk = claimer.claim(["default"], 1)
+
+        assert claimer.settle(chunk, b"job", "retry", 1.0, b"first")
+        assert not claimer.settle(chunk, b"job", "retry", 2.0, b"second")
+
+        assert redis.zrange("retry", 0, -1) == [b"first"]
+
+    def test_equal_texts_in_one_chunk_are_settled_one_by_one(self, redis, claimer):
+        enqueue(redis, b"same", b"same")
+        chunk = claimer.claim(["default"], 2)
+
+        claimer.settle(chunk, b"same", "retry", 1.0, b"failed")
+
+        assert in_flight(redis) == [b"same"]
+
+    def test_after_fencing_it_does_nothing(self, redis, claimer):
+        enqueue(redis, b"job")
+        chunk = claimer.claim(["default"], 1)
+        redis.srem("kb:inflight", chunk.lease.incarnation)
+
+        assert not claimer.settle(chunk, b"job", "retry", 1.0, b"failed")
+
+        assert not redis.exists("retry")
+        assert redis.lrange(chunk.list_key, 0, -1) == [b"job"]
+
+    def test_after_a_reap_it_does_nothing_and_the_job_has_one_life(self, redis, process, claimer):
+        enqueue(redis, b"job")
+        chunk = claimer.claim(["default"], 1)
+        redis.delete(process.keys.alive(process.incarnation))
+        assert Reaper(process.connect(), process.keys).reap(process.incarnation) == 1
+
+        assert not claimer.settle(chunk, b"job", "retry", 1.0, b"failed")
+
+        assert waiting(redis) == [b"job"]
+        assert not redis.exists("retry")
+
+    def test_the_dead_set_is_trimmed_to_one_below_its_size_and_by_age(self, redis, claimer):
+        now = 1_700_000_000.0
+        redis.zadd("dead", {f"old {number}": now - 10_050 + number for number in range(10_050)})
+        redis.zadd("dead", {"from last year": 1.0})
+        enqueue(redis, b"job")
+        chunk = claimer.claim(["default"], 1)
+
+        claimer.settle(chunk, b"job", "dead", now, b"with its error", now - 15_552_000, 10_000)
+
+        assert redis.zcard("dead") == 9_999
+        assert redis.zrange("dead", -1, -1) == [b"with its error"]
+        assert redis.zscore("dead", "from last year") is None
+        assert redis.zrange("dead", 0, 0) == [b"old 52"]
+
+    def test_a_set_of_a_foreign_type_costs_no_job(self, redis, claimer):
+        redis.set("retry", "not a set")
+        enqueue(redis, b"job")
+        chunk = claimer.claim(["default"], 1)
+
+        with pytest.raises(Exception, match="WRONGTYPE"):
+            claimer.settle(chunk, b"job", "retry", 1.0, b"failed")
+
+        assert in_flight(redis) == [b"job"]
+
+
+class TestGivingBack:
+    def test_the_oldest_runs_next_and_bytes_are_untouched(self, redis, claimer):
+        enqueue(redis, *JOBS[:6])
+        chunk = claimer.claim(["default"], 4)
+        chunk.jobs.pop()  # the first is running
+
+        assert claimer.give_back(chunk, list(chunk.jobs)) == 3
+
+        assert waiting(redis) == JOBS[1:6]
+        assert in_flight(redis) == JOBS[:1]
+
+    def test_repeated_it_has_no_second_effect(self, redis, process, claimer):
+        enqueue(redis, *JOBS[:3])
+        chunk = claimer.claim(["default"], 3)
+        jobs = list(chunk.jobs)
+
+        claimer.give_back(chunk, jobs)
+        assert give_back(process.connect(), process.keys, chunk, jobs) == 0
+
+        assert waiting(redis) == JOBS[:3]
+
+    def test_after_fencing_it_does_nothing(self, redis, claimer):
+        enqueue(redis, *JOBS[:3])
+        chunk = claimer.claim(["default"], 3)
+        redis.srem("kb:inflight", chunk.lease.incarnation)
+
+        assert claimer.give_back(chunk, list(chunk.jobs)) < 0
+        assert waiting(redis) == []
+
+    def test_nothing_to_give_back_asks_nobody(self, redis, process, claimer):
+        enqueue(redis, b"job")
+        chunk = claimer.claim(["default"], 1)
+        connection = process.connect()
+
+        assert give_back(connection, process.keys, chunk, []) == 0
+        assert connection.scripts == 0
+
+
+class TestReaping:
+    def die(self, redis, process):
+        redis.delete(process.keys.alive(process.incarnation))
+
+    def reap(self, process, **options):
+        return Reaper(process.connect(), process.keys).reap(process.incarnation, **options)
+
+    def test_everything_goes_back_in_order_and_nothing_is_left(self, redis, process):
+        enqueue(redis, *JOBS)
+        enqueue(redis, b"mail 1", b"mail 2", b"mail 3", queue="mail")
+        process.claimer("t1").claim(["default"], 5)
+        process.claimer("t2").claim(["mail"], 2)
+        self.die(redis, process)
+
+        assert self.reap(process) == 7
+
+        assert waiting(redis) == JOBS
+        assert waiting(redis, "mail") == [b"mail 1", b"mail 2", b"mail 3"]
+        assert not redis.keys("kb:*")
+
+    def test_an_unacknowledged_last_chunk_goes_back_whatever_its_number(self, redis, process):
+        enqueue(redis, *JOBS[:6])
+        claimer = process.claimer()
+        for _ in range(3):
+            claimer.claim(["default"], 2)
+        self.die(redis, process)
+
+        assert self.reap(process) == 2
+        assert waiting(redis) == JOBS[4:6]
+
+    def test_the_living_are_left_alone(self, redis, process, claimer):
+        enqueue(redis, b"job")
+        claimer.claim(["default"], 1)
+
+        assert self.reap(process) == -2
+        assert in_flight(redis) == [b"job"]
+
+    def test_the_owner_may_end_its_own_lease_while_alive(self, redis, process, claimer):
+        enqueue(redis, *JOBS[:2])
+        claimer.claim(["default"], 2)
+
+        assert self.reap(process, by_owner=True) == 2
+        assert waiting(redis) == JOBS[:2]
+
+    def test_twice_is_once(self, redis, process, claimer):
+        enqueue(redis, b"job")
+        claimer.claim(["default"], 1)
+        self.die(redis, process)
+
+        assert self.reap(process) == 1
+        assert self.reap(process) == -1
+        assert waiting(redis) == [b"job"]
+
+    def test_a_claim_in_between_makes_it_look_again(self, redis, process, claimer):
+        enqueue(redis, *JOBS[:4])
+        self.die(redis, process)
+        connection = process.connect()
+        in_between = iter([lambda: claimer.claim(["default"], 2)])
+        connection.before_script = lambda: next(in_between, lambda: None)()
+
+        assert Reaper(connection, process.keys).reap(process.incarnation) == 2
+
+        assert connection.scripts == 2
+        assert waiting(redis) == JOBS[:4]
+
+    def test_one_that_claims_without_end_is_left_for_the_next_look(self, redis, process, claimer):
+        enqueue(redis, *JOBS)
+        self.die(redis, process)
+        connection = process.connect()
+        connection.before_script = lambda: claimer.claim(["default"], 1)
+
+        assert Reaper(connection, process.keys).reap(process.incarnation) == -3
+        assert redis.sismember("kb:inflight", process.incarnation)
+
+    def test_a_frozen_claimer_that_wakes_up_after_it_is_fenced(self, redis, process, claimer):
+        enqueue(redis, *JOBS[:2])
+        chunk = claimer.claim(["default"], 1)
+        self.die(redis, process)
+        self.reap(process)
+
+        assert claimer.claim(["default"], 1) is None
+        assert chunk.lease.lost
+        assert waiting(redis) == JOBS[:2]
+
+
+class TestFullMemory:
+    @pytest.fixture
+    def fill_memory(self, redis):
+        """No byte is free from the call on; the scripts are not loaded yet."""
+
+        def fill():
+            redis.script_flush()
+            redis.config_set("maxmemory", 1)
+
+        yield fill
+        redis.config_set("maxmemory", 0)
+
+    def test_claims_settling_giving_back_and_reaping_go_on(
+        self, redis, process, claimer, fill_memory
+    ):
+        enqueue(redis, *JOBS[:6])
+        fill_memory()
+
+        chunk = claimer.claim(["default"], 3)
+        assert claimer.settle(chunk, chunk.jobs.pop(), "retry", 1.0, b"failed")
+        assert claimer.give_back(chunk, list(chunk.jobs)) == 2
+        claimer.claim(["default"], 2)
+        assert Reaper(process.connect(), process.keys).reap(process.incarnation, by_owner=True) == 2
+
+        assert waiting(redis) == JOBS[1:6]
+        assert redis.zrange("retry", 0, -1) == [b"failed"]
+
+    def test_a_process_can_register_and_renew(self, redis, redis_url, fill_memory):
+        fill_memory()
+
+        with EngineProcess(redis_url, identity="host:2:bbb") as late:
+            late.keeper.current.valid_until = 0.0
+            assert late.keeper.confirm(late.keeper.current)
+            assert redis.sismember("kb:inflight", late.incarnation)
+
+    def test_pushes_are_refused_as_a_whole(self, redis, redis_url, fill_memory):
+        client = Client(redis_url)
+        item = {"class": "Nop", "args": []}
+        fill_memory()
+
+        with pytest.raises(RedisUnavailable, match="OOM"):
+            client.push(item)
+        with pytest.raises(RedisUnavailable, match="OOM"):
+            client.push_once([item], ["event#0"])
+        with pytest.raises(RedisUnavailable, match="OOM"):
+            client.push_tick("stack/Nightly", 4_000_000_000, [item], by="test")
+
+        assert not redis.keys("*")
+
+
+class TestCluster:
+    """A single node that owns all slots refuses scripts whose keys lie in different ones."""
+
+    @pytest.fixture
+    def cluster_url(self, session_server):
+        make = {"valkey": embedded_server, "redis": debian_server}[session_server.name]
+        with make(cluster_enabled="yes") as server:
+            pool = RedisPool(server.url)
+            pool.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            wait_until(lambda: b"cluster_state:ok" in pool.call("CLUSTER", "INFO"))
+            yield server.url
+            pool.close()
+
+    def test_every_script_runs_under_a_hash_tagged_namespace(self, cluster_url):
+        pool, keys = RedisPool(cluster_url), Keys("{app}")
+        client = Client(namespace="{app}", pool=pool)
+        item = {"class": "Nop", "args": [1], "queue": "default"}
+        poller = Poller(
+            identity="host:1:aaa",
+            keys=keys,
+            client=client,
+            connection=pool.connection(),
+            track=lambda: pool.raw_connection(protocol=3),
+            dead_bounds=lambda now: (now - 60, 10),
+        )
+
+        assert client.push_tick("s", 4_000_000_000, [item], by="test").kind == "enqueued"
+        assert not client.push_once([item], ["event#0"])[0].duplicate
+        pool.call("ZADD", keys.schedule, 1, '{"class":"Nop","args":[],"queue":"mail"}', 2, "junk")
+        assert poller.move_due(keys.schedule, 10.0) == 2
+        assert poller._lead()
+        with EngineProcess(cluster_url, namespace="{app}") as process:
+            process.keeper.current.valid_until = 0.0
+            assert process.keeper.confirm(process.keeper.current)
+            claimer = process.claimer()
+            chunk = claimer.claim(["default", "mail"], 5)
+            assert len(chunk.jobs) == 2
+            assert claimer.settle(chunk, chunk.jobs.pop(), keys.dead, 1.0, b"dead", 0.0, 10_000)
+            assert claimer.give_back(chunk, list(chunk.jobs)) == 1
+            claimer.claim(["default", "mail"], 5)
+        assert pool.call("LLEN", keys.queue("default")) == 1
+        assert all(key.startswith(b"{app}:") for key in pool.call("KEYS", "*"))
+        poller._hand_over()
+        pool.close()
+
+    def test_the_files_are_all_that_there_are(self):
+        names = sorted(path.stem for path in scripts._FOLDER.glob("*.lua"))
+
+        assert names == sorted(
+            ["bury", "claim", "give_back", "lead", "promote", "push_once", "push_tick"]
+            + ["reap", "register", "renew", "settle"]
+        ), "a new script must also run in the test above"
+
+
+def test_an_unreliable_connection_is_one(process):
+    connection = UnreliableConnection(process.pool.connection())
+    connection.down = True
+
+    with pytest.raises(RedisUnavailable):
+        connection.call("PING")

@@ -1,0 +1,429 @@
+"""Pushing jobs: what is in Redis afterwards."""
+
+import datetime as dt
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support.jobs import own_declarations
+from support.strategies import ARGUMENTS
+
+from kiqbridge import Client, Job, configure, job
+from kiqbridge.errors import PayloadError, RedisRefused
+from kiqbridge.json_text import loads
+
+SOON = 1_900_000_000
+
+
+@pytest.fixture
+def client(redis_url):
+    made = Client(redis_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def echo(redis_url):
+    with own_declarations():
+        made = configure(redis_url)
+
+        @job(name="EchoJob", queue="mailers")
+        def declared(*args):
+            return args
+
+        yield declared
+        made.close()
+
+
+def queued(redis, name="default"):
+    """Payloads of a queue, the next to run first."""
+    return [loads(text) for text in reversed(redis.lrange(f"queue:{name}", 0, -1))]
+
+
+def scheduled(redis):
+    return [
+        (score, loads(text)) for text, score in redis.zrange("schedule", 0, -1, withscores=True)
+    ]
+
+
+def keys(redis):
+    return {key.decode() for key in redis.scan_iter()}
+
+
+def now():
+    return pytest.approx(time.time(), abs=5)
+
+
+class TestOneJob:
+    def test_it_is_in_its_queue_and_the_queue_is_named(self, client, redis):
+        jid = client.push({"class": "EchoJob", "args": [1, "two"], "queue": "low"})
+
+        [payload] = queued(redis, "low")
+        assert payload == {
+            "retry": True,
+            "queue": "low",
+            "class": "EchoJob",
+            "args": [1, "two"],
+            "jid": jid,
+            "created_at": now(),
+            "enqueued_at": now(),
+        }
+        assert redis.smembers("queues") == {b"low"}
+        assert keys(redis) == {"queues", "queue:low"}
+
+    def test_the_first_pushed_runs_first(self, client, redis):
+        jids = [client.push({"class": "EchoJob", "args": [n]}) for n in range(3)]
+
+        assert [payload["jid"] for payload in queued(redis)] == jids
+
+    def test_enqueued_at_is_always_that_of_the_push_and_created_at_the_first(self, client, redis):
+        client.push({"class": "EchoJob", "args": [], "created_at": 1.5, "enqueued_at": 2.5})
+
+        [payload] = queued(redis)
+        assert payload["created_at"] == 1.5
+        assert payload["enqueued_at"] == now()
+
+    def test_a_given_jid_and_unknown_attributes_stay(self, client, redis):
+        jid = client.push({"class": "EchoJob", "args": [], "jid": "mine", "x": {"y": [None]}})
+
+        [payload] = queued(redis)
+        assert (jid, payload["jid"], payload["x"]) == ("mine", "mine", {"y": [None]})
+
+    def test_profile_8_writes_milliseconds(self, redis_url, redis):
+        Client(redis_url, profile="8").push({"class": "EchoJob", "args": []})
+
+        [payload] = queued(redis)
+        assert type(payload["created_at"]) is type(payload["enqueued_at"]) is int
+        assert payload["enqueued_at"] / 1000 == now()
+
+    def test_a_namespace_is_before_every_key(self, redis_url, redis):
+        client = Client(redis_url, namespace="myapp")
+
+        client.push({"class": "EchoJob", "args": []})
+        client.push({"class": "EchoJob", "args": [], "at": SOON})
+
+        assert keys(redis) == {"myapp:queues", "myapp:queue:default", "myapp:schedule"}
+
+    def test_an_existing_redis_client_may_be_given(self, redis, redis_url):
+        Client(redis=redis).push({"class": "EchoJob", "args": []})
+
+        assert len(queued(redis)) == 1
+
+    @settings(
+        max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(ARGUMENTS)
+    def test_whatever_json_can_carry_arrives(self, client, redis, args):
+        jid = client.push({"class": "EchoJob", "args": args})
+
+        payload = loads(redis.lpop("queue:default"))
+        assert (payload["jid"], payload["args"]) == (jid, args)
+
+    def test_a_queue_of_the_wrong_type_is_told_with_the_servers_words(self, client, redis):
+        redis.set("queue:default", "not a list")
+
+        with pytest.raises(RedisRefused, match="WRONGTYPE"):
+            client.push({"class": "EchoJob", "args": []})
+
+
+class TestScheduled:
+    def test_it_is_in_the_schedule_without_at_and_enqueued_at(self, client, redis):
+        jid = client.push({"class": "EchoJob", "args": [], "at": SOON + 0.5, "enqueued_at": 1.5})
+
+        assert scheduled(redis) == [
+            (
+                SOON + 0.5,
+                {
+                    "retry": True,
+                    "queue": "default",
+                    "class": "EchoJob",
+                    "args": [],
+                    "jid": jid,
+                    "created_at": now(),
+                },
+            )
+        ]
+        assert keys(redis) == {"schedule"}
+
+    @pytest.mark.parametrize("at", [60, 0, -5.5, 1_500_000_000.25])
+    def test_a_raw_at_is_taken_as_it_is_however_small_or_past(self, client, redis, at):
+        client.push({"class": "EchoJob", "args": [], "at": at})
+
+        assert [score for score, _ in scheduled(redis)] == [at]
+
+    def test_a_subclass_of_a_number_is_written_as_a_number(self, client, redis):
+        class Float64(float):
+            def __repr__(self):
+                return f"np.float64({float(self)})"
+
+        client.push({"class": "EchoJob", "args": [], "at": Float64(SOON + 0.5)})
+
+        assert [score for score, _ in scheduled(redis)] == [SOON + 0.5]
+
+    def test_perform_in_and_perform_at(self, echo, redis):
+        echo.perform_in(60, "in")
+        echo.perform_at(dt.datetime.fromtimestamp(SOON, dt.UTC), "at")
+
+        (first, in_), (second, at) = scheduled(redis)
+        assert (first, in_["args"]) == (pytest.approx(time.time() + 60, abs=5), ["in"])
+        assert (second, at["args"]) == (SOON, ["at"])
+
+    @pytest.mark.parametrize("seconds", [0, -5, 1_000_000_000])
+    def test_what_is_past_runs_now(self, echo, redis, seconds):
+        echo.perform_in(seconds, 1)
+
+        assert len(queued(redis, "mailers")) == 1
+        assert keys(redis) == {"queues", "queue:mailers"}
+
+
+class TestDeclared:
+    def test_perform_async_uses_the_options_of_the_declaration(self, echo, redis):
+        jid = echo.perform_async(1, [2])
+
+        [payload] = queued(redis, "mailers")
+        assert (payload["jid"], payload["class"], payload["args"]) == (jid, "EchoJob", [1, [2]])
+
+    def test_set_applies_to_one_push(self, echo, redis):
+        echo.set(queue="high", retry=0).perform_async()
+
+        [payload] = queued(redis, "high")
+        assert payload["retry"] == 0
+
+    def test_a_class_is_pushed_alike(self, echo, redis):
+        class Nightly(Job):
+            class_name = "Reports::Nightly"
+            queue = "reports"
+
+            def perform(self, day, copy=False):
+                return day, copy
+
+        Nightly.perform_async(day="mon", copy=True)
+        Nightly.perform_bulk([["tue"], ("wed", True)])
+
+        assert [payload["args"] for payload in queued(redis, "reports")] == [
+            ["mon", True],
+            ["tue"],
+            ["wed", True],
+        ]
+
+
+class TestBulk:
+    def test_jobs_run_in_the_order_of_their_arguments(self, client, redis):
+        jids = client.push_bulk({"class": "EchoJob", "args": [[n] for n in range(2500)]})
+
+        payloads = queued(redis)
+        assert [payload["args"] for payload in payloads] == [[n] for n in range(2500)]
+        assert [payload["jid"] for payload in payloads] == jids
+        assert len(set(jids)) == 2500
+        assert len({payload["created_at"] for payload in payloads}) == 1
+        assert redis.smembers("queues") == {b"default"}
+
+    @pytest.mark.parametrize(("batch_size", "round_trips"), [(1, 5), (2, 3), (5, 1), (1000, 1)])
+    def test_a_batch_is_one_round_trip(self, client, redis, batch_size, round_trips):
+        redis.config_resetstat()
+
+        client.push_bulk(
+            {"class": "EchoJob", "args": [[n] for n in range(5)], "batch_size": batch_size}
+        )
+
+        calls = redis.info("commandstats")
+        assert calls["cmdstat_lpush"]["calls"] == round_trips
+        assert calls["cmdstat_sadd"]["calls"] == round_trips
+        assert "batch_size" not in queued(redis)[0]
+        assert [payload["args"] for payload in queued(redis)] == [[n] for n in range(5)]
+
+    def test_nothing_to_do_writes_nothing(self, client, redis):
+        assert client.push_bulk({"class": "EchoJob", "args": []}) == []
+        assert keys(redis) == set()
+
+    def test_one_time_is_for_all_and_a_list_has_one_for_each(self, client, redis):
+        client.push_bulk({"class": "EchoJob", "args": [[1], [2]], "at": SOON})
+        client.push_bulk({"class": "EchoJob", "args": [[3], [4]], "at": [SOON + 1, SOON + 2.5]})
+
+        assert sorted((score, payload["args"]) for score, payload in scheduled(redis)) == [
+            (SOON, [1]),
+            (SOON, [2]),
+            (SOON + 1, [3]),
+            (SOON + 2.5, [4]),
+        ]
+        assert keys(redis) == {"schedule"}
+        assert all({"at", "enqueued_at"}.isdisjoint(payload) for _, payload in scheduled(redis))
+
+    @pytest.mark.parametrize(("interval", "width"), [(60, 60), (1, 5)])
+    def test_spreading_gives_each_job_a_time_within_the_interval(
+        self, client, redis, interval, width
+    ):
+        before = time.time()
+
+        client.push_bulk(
+            {"class": "EchoJob", "args": [[n] for n in range(50)], "spread_interval": interval}
+        )
+
+        times = [score for score, _ in scheduled(redis)]
+        assert len(set(times)) == 50
+        assert min(times) >= before
+        assert max(times) <= time.time() + width
+        assert max(times) - min(times) > width / 2
+        assert "spread_interval" not in scheduled(redis)[0][1]
+
+    def test_a_single_jobs_jid_is_drawn_anew(self, client, redis):
+        [jid] = client.push_bulk({"class": "EchoJob", "args": [[1]], "jid": "mine"})
+
+        assert jid != "mine"
+        assert queued(redis)[0]["jid"] == jid
+
+    def test_a_stopped_job_leaves_a_gap_in_the_answer(self, client, redis):
+        client.middleware.add(
+            lambda _class, payload, _queue, call_next: (
+                None if payload["args"] == [1] else call_next()
+            )
+        )
+
+        jids = client.push_bulk({"class": "EchoJob", "args": [[0], [1], [2]]})
+
+        assert jids[1] is None
+        assert [payload["jid"] for payload in queued(redis)] == [jids[0], jids[2]]
+
+
+class TestMiddleware:
+    def test_it_sees_class_payload_and_queue_and_may_change_the_payload(self, client, redis):
+        seen = []
+
+        def tenant(declared, payload, queue, call_next):
+            seen.append((declared, payload["class"], queue))
+            payload["tenant"] = "acme"
+            return call_next()
+
+        client.middleware.add(tenant)
+        client.push({"class": "EchoJob", "args": []})
+
+        assert seen == [("EchoJob", "EchoJob", "default")]
+        [payload] = queued(redis)
+        assert payload["tenant"] == "acme"
+        assert list(payload)[-2:] == ["tenant", "enqueued_at"]
+
+    def test_it_may_send_a_job_to_another_queue_or_time(self, client, redis):
+        def later(_declared, payload, _queue, call_next):
+            return call_next() | {"queue": "slow", "at": SOON}
+
+        client.middleware.add(later)
+        client.push({"class": "EchoJob", "args": []})
+
+        [(score, payload)] = scheduled(redis)
+        assert (score, payload["queue"]) == (SOON, "slow")
+        assert "at" not in payload
+
+    def test_it_sees_the_time_of_a_scheduled_job(self, client, redis):
+        seen = []
+        client.middleware.add(
+            lambda _class, payload, _queue, call_next: seen.append(payload["at"]) or call_next()
+        )
+
+        client.push({"class": "EchoJob", "args": [], "at": SOON})
+
+        assert seen == [SOON]
+
+    def test_stopping_a_push_writes_nothing_and_answers_none(self, client, redis):
+        client.middleware.add(lambda *_: None)
+
+        assert client.push({"class": "EchoJob", "args": []}) is None
+        assert keys(redis) == set()
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"queue": ""}, {"queue": None}, {"args": "x"}, {"jid": None}, {"at": "soon"}, {"x": {1}}],
+    )
+    def test_what_it_makes_of_a_job_is_checked_too(self, client, redis, change):
+        client.middleware.add(lambda _class, _payload, _queue, call_next: call_next() | change)
+
+        with pytest.raises(PayloadError):
+            client.push({"class": "EchoJob", "args": []})
+        assert keys(redis) == set()
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        "item",
+        [
+            {"class": "EchoJob", "args": "x"},
+            {"class": "EchoJob", "args": [object()]},
+            {"class": "EchoJob", "args": [float("nan")]},
+            {"class": "EchoJob", "args": ["\ud800"]},
+            {"class": "EchoJob", "args": [10**5000]},
+            {"class": "EchoJob", "args": [], "tags": [dt.date(2030, 1, 1)]},
+            {"class": "", "args": []},
+            {"class": "EchoJob", "args": [], "queue": ""},
+            {"class": "EchoJob", "args": [], "at": "soon"},
+            {"class": "EchoJob", "args": [], "at": 10**400},
+            {"args": []},
+            None,
+        ],
+    )
+    def test_a_refused_job_leaves_redis_empty(self, client, redis, item):
+        with pytest.raises(PayloadError):
+            client.push(item)
+
+        assert keys(redis) == set()
+
+    @pytest.mark.parametrize(
+        "bulk",
+        [
+            {"args": [[1], "x"]},
+            {"args": [[1]] * 3 + [[object()]], "batch_size": 1},
+            {"args": [[1], [2]], "at": [SOON]},
+            {"args": [[1], [2]], "at": []},
+            {"args": [[1]], "at": ["x"]},
+            {"args": [[1], [2]], "jid": "abc"},
+            {"args": [[1]], "batch_size": 0},
+            {"args": [[1]], "batch_size": True},
+            {"args": [[1]], "spread_interval": 0},
+            {"args": [[1]], "spread_interval": "x"},
+            {"args": [[1]], "spread_interval": 10, "at": SOON},
+            {"args": [[1]], "queue": ""},
+            {"args": {"a": 1}},
+        ],
+    )
+    def test_one_wrong_job_of_many_leaves_redis_empty(self, client, redis, bulk):
+        with pytest.raises(PayloadError):
+            client.push_bulk({"class": "EchoJob", **bulk})
+
+        assert keys(redis) == set()
+
+    @pytest.mark.parametrize("item", [None, [], "EchoJob", 5])
+    def test_a_bulk_that_is_no_object_is_refused(self, client, redis, item):
+        with pytest.raises(PayloadError):
+            client.push_bulk(item)
+
+    def test_a_wrong_call_of_a_declared_job_leaves_redis_empty(self, echo, redis):
+        with pytest.raises(PayloadError):
+            echo.perform_async(keyword="x")
+        with pytest.raises(PayloadError):
+            echo.perform_bulk([[1], "x"])
+
+        assert keys(redis) == set()
+
+
+class TestSettings:
+    def test_address_namespace_and_profile_come_from_the_environment(self, redis_url, monkeypatch):
+        monkeypatch.setenv("MY_REDIS", redis_url)
+        monkeypatch.setenv("REDIS_PROVIDER", "MY_REDIS")
+        monkeypatch.setenv("KIQBRIDGE_NAMESPACE", "env")
+        monkeypatch.setenv("KIQBRIDGE_WIRE_PROFILE", "8")
+
+        client = Client()
+
+        assert repr(client) == f"Client({redis_url}, namespace='env:', profile='8')"
+
+    def test_arguments_win_over_the_environment(self, redis_url, monkeypatch):
+        monkeypatch.setenv("REDIS_URL", "redis://elsewhere:1/0")
+        monkeypatch.setenv("KIQBRIDGE_NAMESPACE", "env")
+        monkeypatch.setenv("KIQBRIDGE_WIRE_PROFILE", "8")
+
+        client = Client(redis_url, namespace="", profile="7")
+
+        assert repr(client) == f"Client({redis_url}, namespace='', profile='7')"
+
+    def test_a_client_connects_when_it_first_pushes(self):
+        assert repr(Client("redis://:s3cret@nowhere.invalid:6379/0")) == (
+            "Client(redis://:***@nowhere.invalid:6379/0, namespace='', profile='7')"
+        )

@@ -1,0 +1,378 @@
+"""Our client writes what Sidekiq's writes: the recorded commands, byte for byte.
+
+Only jids, the times of the moment and the scores that derive from them are masked; the order of
+keys, the escapes and the commands themselves are compared as text. A float may be spelled with
+another exponent (`1.0e+16`, `1e16`), as Ruby's own JSON libraries differ in it.
+
+Not asserted, with the reason:
+
+- `bulk_spread` of 7.3.10: it does not know `spread_interval` yet and stores it as a foreign
+  attribute; ours spreads the jobs, as Sidekiq does from 8.0.8 (see test_client.py).
+- of the errors, `err_bulk_spread_zero` and `err_bulk_spread_and_at`: accepted by 7.3.10 for the
+  same reason, refused here as by 8.1.7, whose own recording is asserted.
+"""
+
+import datetime as dt
+import json
+import re
+from pathlib import Path
+
+import pytest
+from support.intercepting_redis import intercepting_redis
+from support.jobs import own_declarations
+
+from kiqbridge import Job, configure, job
+from kiqbridge.errors import PayloadError
+from kiqbridge.json_text import loads
+from kiqbridge.payload import DEFAULT_OPTIONS, normalize, read_timestamp, validate
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+T0 = 1_900_000_000
+GIVEN_JID = "0123456789abcdef01234567"
+NOT_ASSERTED = {"bulk_spread"}
+AJ_WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
+
+BIG_OPTS = {
+    "retry": 7,
+    "queue": "opts",
+    "backtrace": 20,
+    "dead": False,
+    "tags": ["a", "b"],
+    "custom": {"x": 1},
+    "log_level": "debug",
+}
+
+
+def operations(name):
+    recorded = json.loads((VECTORS / f"{name}.json").read_text(encoding="utf-8"))
+    return {each["operation"]: each for each in recorded["operations"]}
+
+
+CLIENT = {version: operations(f"client-{version}") for version in ("6.4.1", "7.3.10", "8.1.7")}
+ERRORS = {version: operations(f"client-errors-{version}") for version in ("7.3.10", "8.1.7")}
+
+
+class Functions:
+    """The job classes of the recording, declared with the decorator."""
+
+    def __init__(self):
+        def perform(*args):
+            return args
+
+        self.echo = job(name="EchoJob")(perform)
+        self.nested = job(name="Deep::NestedJob")(perform)
+        self.big = job(name="BigOpts", **BIG_OPTS)(perform)
+        self.no_retry = job(name="NoRetryJob", retry=False)(perform)
+        self.zero_retry = job(name="ZeroRetryJob", retry=0)(perform)
+        self.retry_for = job(name="RfJob", retry_for=3600)(perform)
+
+
+class Classes:
+    """The same, declared as classes."""
+
+    def __init__(self):
+        class EchoJob(Job):
+            def perform(self, *args):
+                return args
+
+        class NestedJob(EchoJob):
+            class_name = "Deep::NestedJob"
+
+        class BigOpts(EchoJob):
+            sidekiq_options = BIG_OPTS
+
+        class NoRetryJob(EchoJob):
+            retry = False
+
+        class ZeroRetryJob(EchoJob):
+            retry = 0
+
+        class RfJob(EchoJob):
+            retry_for = 3600
+
+        self.echo, self.nested, self.big = EchoJob, NestedJob, BigOpts
+        self.no_retry, self.zero_retry, self.retry_for = NoRetryJob, ZeroRetryJob, RfJob
+
+
+FLOATS = [
+    1.0, 0.1, -0.0, 100.0, 1e14, 1e15, 1e16, 1e20, 1e21, 1e100, 0.0001, 0.00001, 1.5e-7, 5e-324,
+    1.7976931348623157e308, 0.1 + 0.2, 123456789012345680.0, 1234567890.123456,
+]  # fmt: skip
+STRINGS = [
+    "", "plain", "caf\u00e9", "\U0001f600", "\u65e5\u672c\u8a9e", "</script>", "a/b",
+    "<b>&amp;'\"", "back\\slash", "tab\tnl\ncr\rff\fbs\b", "\0\x1f\x7f", "\u2028\u2029", "\u0085",
+    "\ufeff", "e\u0301",
+]  # fmt: skip
+CONTAINERS = [
+    None, True, False, [], {}, [[]], [{}], {"a": {"b": [1, {"c": None}]}},
+    {"": 1, "k e y": 2, "\u00e9": 3}, [[[[[1]]]]],
+]  # fmt: skip
+ACTIVE_JOB = {
+    "job_class": "MyMailJob",
+    "job_id": "1b4e28ba-2fa1-11d2-883f-0016d3cca427",
+    "provider_job_id": None,
+    "queue_name": "mailers",
+    "priority": None,
+    "arguments": [1, "two", {"_aj_symbol_keys": ["k"], "k": "v"}],
+    "executions": 0,
+    "exception_executions": {},
+    "locale": "en",
+    "timezone": "UTC",
+    "enqueued_at": "2026-01-01T00:00:00Z",
+}
+
+CALLS = {
+    "async_no_args": lambda c, j: j.echo.perform_async(),
+    "async_integers": lambda c, j: j.echo.perform_async(
+        0, -1, 2**31, 2**53, 2**53 + 1, 2**64, -(2**70)
+    ),
+    "async_floats": lambda c, j: j.echo.perform_async(*FLOATS),
+    "async_strings": lambda c, j: j.echo.perform_async(*STRINGS),
+    "async_containers": lambda c, j: j.echo.perform_async(*CONTAINERS),
+    "async_nested_class": lambda c, j: j.nested.perform_async(1),
+    "async_class_options": lambda c, j: j.big.perform_async(1),
+    "async_retry_false": lambda c, j: j.no_retry.perform_async(),
+    "async_retry_zero": lambda c, j: j.zero_retry.perform_async(),
+    "set_queue": lambda c, j: j.echo.set(queue="low").perform_async(1),
+    "set_many": lambda c, j: j.echo.set(
+        queue="high", retry=3, tags=["x", "y"], backtrace=True, dead=False, foo="bar"
+    ).perform_async(1),
+    "set_retry_false": lambda c, j: j.echo.set(retry=False).perform_async(1),
+    "set_on_options": lambda c, j: j.big.set(queue="other", retry=1).perform_async("z"),
+    "set_wait": lambda c, j: j.echo.set(wait=60).perform_async(1),
+    "retry_for_option": lambda c, j: j.retry_for.perform_async(1),
+    "in_60": lambda c, j: j.echo.perform_in(60, "in"),
+    "in_float": lambda c, j: j.echo.perform_in(0.5, "in"),
+    "in_zero": lambda c, j: j.echo.perform_in(0, "now"),
+    "in_negative": lambda c, j: j.echo.perform_in(-5, "now"),
+    "in_999999999": lambda c, j: j.echo.perform_in(999_999_999, "interval"),
+    "at_1000000000": lambda c, j: j.echo.perform_at(1_000_000_000, "past: now"),
+    "at_integer": lambda c, j: j.echo.perform_at(T0, "at"),
+    "at_float": lambda c, j: j.echo.perform_at(T0 + 0.123456, "at"),
+    "at_time": lambda c, j: j.echo.perform_at(
+        dt.datetime.fromtimestamp(T0, dt.UTC) + dt.timedelta(milliseconds=500), "at"
+    ),
+    "push_string_class": lambda c, j: c.push({"class": "Some::Ruby::Class", "args": ["x"]}),
+    "push_reordered": lambda c, j: c.push(
+        {"jid": GIVEN_JID, "args": [1], "class": "EchoJob", "queue": "q1", "retry": 5}
+    ),
+    "push_extra": lambda c, j: c.push(
+        {
+            "class": "EchoJob",
+            "args": [],
+            "zeta": 1,
+            "alpha": {"n": None},
+            "created_at": 1234567890.5,
+        }
+    ),
+    "push_retry_nil": lambda c, j: c.push({"class": "EchoJob", "args": [], "retry": None}),
+    "push_at_integer": lambda c, j: c.push({"class": "EchoJob", "args": [], "at": T0}),
+    "push_at_small": lambda c, j: c.push({"class": "EchoJob", "args": [], "at": 60}),
+    "push_at_past": lambda c, j: c.push({"class": "EchoJob", "args": [], "at": 1_500_000_000.25}),
+    "push_at_with_enqueued_at": lambda c, j: c.push(
+        {"class": "EchoJob", "args": [], "at": T0 + 0.5, "enqueued_at": 1.5}
+    ),
+    "push_symbol_queue": lambda c, j: c.push({"class": "EchoJob", "args": [], "queue": "sym"}),
+    "push_symbol_arg_values": lambda c, j: c.push({"class": "EchoJob", "args": [{"a": "b"}]}),
+    "bulk": lambda c, j: c.push_bulk({"class": j.echo, "args": [[1], [2, "b"], [None]]}),
+    "bulk_empty": lambda c, j: c.push_bulk({"class": j.echo, "args": []}),
+    "bulk_at_one": lambda c, j: c.push_bulk({"class": j.echo, "args": [[1], [2]], "at": T0 + 0.5}),
+    "bulk_at_array": lambda c, j: c.push_bulk(
+        {"class": j.echo, "args": [[1], [2]], "at": [T0 + 1, T0 + 2.5]}
+    ),
+    "bulk_batch_size": lambda c, j: c.push_bulk(
+        {"class": j.echo, "args": [[1], [2], [3]], "batch_size": 2}
+    ),
+    "bulk_perform_bulk": lambda c, j: j.echo.perform_bulk([[1], [2], [3]]),
+    "bulk_at_small": lambda c, j: c.push_bulk({"class": j.echo, "args": [[1]], "at": 60}),
+    "active_job_like": lambda c, j: c.push(
+        {"class": AJ_WRAPPER, "wrapped": "MyMailJob", "queue": "mailers", "args": [ACTIVE_JOB]}
+    ),
+}
+INTERVALS = {"set_wait": 60, "in_60": 60, "in_float": 0.5, "in_999999999": 999_999_999}
+
+
+class NotOurs:
+    """Stands for a Ruby symbol: nothing that JSON knows."""
+
+
+WRONG_CALLS = {
+    "err_not_hash": lambda c, j: c.push([]),
+    "err_no_args": lambda c, j: c.push({"class": "EchoJob"}),
+    "err_no_class": lambda c, j: c.push({"args": []}),
+    "err_args_not_array": lambda c, j: c.push({"class": "EchoJob", "args": "x"}),
+    "err_args_hash": lambda c, j: c.push({"class": "EchoJob", "args": {"a": 1}}),
+    "err_class_symbol": lambda c, j: c.push({"class": NotOurs(), "args": []}),
+    "err_class_plain": lambda c, j: c.push({"class": str, "args": []}),
+    "err_at_string": lambda c, j: c.push({"class": "EchoJob", "args": [], "at": "soon"}),
+    "err_at_nil": lambda c, j: c.push({"class": "EchoJob", "args": [], "at": None}),
+    "err_tags": lambda c, j: c.push({"class": "EchoJob", "args": [], "tags": "x"}),
+    "err_queue_nil": lambda c, j: c.push({"class": "EchoJob", "args": [], "queue": None}),
+    "err_queue_empty": lambda c, j: c.push({"class": "EchoJob", "args": [], "queue": ""}),
+    "err_retry_for_absolute": lambda c, j: c.push(
+        {"class": "EchoJob", "args": [], "retry_for": 1_900_000_000}
+    ),
+    "err_symbol_arg": lambda c, j: j.echo.perform_async(NotOurs()),
+    "err_symbol_key": lambda c, j: j.echo.perform_async({NotOurs(): 1}),
+    "err_date_arg": lambda c, j: j.echo.perform_async(dt.datetime.fromtimestamp(0, dt.UTC)),
+    "err_integer_key": lambda c, j: j.echo.perform_async({1: 2}),
+    "err_nan": lambda c, j: j.echo.perform_async(float("nan")),
+    "err_infinity": lambda c, j: j.echo.perform_async(float("inf")),
+    "err_bad_utf8": lambda c, j: j.echo.perform_async(b"\xff".decode(errors="surrogateescape")),
+    "err_bulk_flat": lambda c, j: c.push_bulk({"class": j.echo, "args": [1, 2]}),
+    "err_bulk_at_size": lambda c, j: c.push_bulk(
+        {"class": j.echo, "args": [[1], [2]], "at": [1.0]}
+    ),
+    "err_bulk_at_type": lambda c, j: c.push_bulk({"class": j.echo, "args": [[1]], "at": ["x"]}),
+    "err_bulk_at_empty": lambda c, j: c.push_bulk({"class": j.echo, "args": [[1]], "at": []}),
+    "err_bulk_jid": lambda c, j: c.push_bulk({"class": j.echo, "args": [[1], [2]], "jid": "abc"}),
+    "err_bulk_spread_zero": lambda c, j: c.push_bulk(
+        {"class": j.echo, "args": [[1]], "spread_interval": 0}
+    ),
+    "err_bulk_spread_and_at": lambda c, j: c.push_bulk(
+        {"class": j.echo, "args": [[1]], "spread_interval": 10, "at": T0}
+    ),
+}
+
+
+@pytest.fixture(params=[Functions, Classes], ids=["functions", "classes"])
+def jobs(request):
+    with own_declarations():
+        yield request.param()
+
+
+@pytest.fixture(scope="session")
+def session_proxy(session_server):
+    with intercepting_redis(session_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxy(session_proxy, server):
+    session_proxy.commands.clear()
+    return session_proxy
+
+
+def push(profile, operation, jobs, proxy):
+    client = configure(proxy.url, profile=profile)
+    try:
+        returned = CALLS[operation](client, jobs)
+    finally:
+        client.close()
+    return returned, [[part.decode() for part in command] for command in proxy.commands]
+
+
+def masked(text):
+    """A payload's text without jid and times of the moment, its floats spelled alike."""
+    text = re.sub(rf'"jid":"(?!{GIVEN_JID})[0-9a-f]{{24}}"', '"jid":"J"', text)
+    text = re.sub(r'"(created|enqueued)_at":1[78]\d{8}\.\d+', r'"\1_at":SECONDS', text)
+    text = re.sub(r'"(created|enqueued)_at":1[78]\d{11}(?=[,}])', r'"\1_at":MILLISECONDS', text)
+    return re.sub(
+        r"-?\d+(\.\d+([eE][+-]?\d+)?|[eE][+-]?\d+)", lambda found: repr(float(found[0])), text
+    )
+
+
+def comparable(operation, command):
+    name, key, *rest = command
+    if name.lower() == "zadd" and operation in INTERVALS:
+        score, text = rest
+        created = loads(text.encode())["created_at"]
+        seconds = created if isinstance(created, float) else created / 1000
+        assert float(score) - seconds == pytest.approx(INTERVALS[operation], abs=2)
+        rest = ["SCORE", text]
+    return [name.lower(), key, *map(masked, rest)]
+
+
+class TestWhatIsWritten:
+    @pytest.mark.parametrize("operation", CALLS)
+    @pytest.mark.parametrize(("profile", "version"), [("7", "7.3.10"), ("8", "8.1.7")])
+    def test_a_push_sends_the_recorded_commands(self, operation, profile, version, jobs, proxy):
+        recorded = CLIENT[version][operation]
+
+        returned, commands = push(profile, operation, jobs, proxy)
+
+        assert [comparable(operation, each) for each in commands] == [
+            comparable(operation, each) for each in recorded["commands"]
+        ]
+        jids = [
+            loads(part.encode())["jid"]
+            for command in commands
+            for part in command[2:]
+            if part.startswith("{")
+        ]
+        assert (returned if isinstance(returned, list) else [returned]) == jids
+
+    def test_every_recorded_push_is_asserted_or_has_a_reason(self):
+        for version in ("7.3.10", "8.1.7"):
+            assert CALLS.keys() | NOT_ASSERTED == CLIENT[version].keys()
+
+    @pytest.mark.parametrize("operation", ["async_integers", "async_strings", "async_containers"])
+    def test_without_floats_the_arguments_are_the_same_bytes(self, operation, jobs, proxy):
+        _, [_, [*_, text]] = push("7", operation, jobs, proxy)
+
+        theirs = CLIENT["7.3.10"][operation]["commands"][1][2]
+
+        def arguments(payload):
+            return payload[payload.index('"args":') : payload.index(',"class"')]
+
+        assert arguments(text) == arguments(theirs)
+
+    def test_one_batch_shares_its_times(self, jobs, proxy):
+        _, commands = push("7", "bulk", jobs, proxy)
+
+        payloads = [loads(text.encode()) for text in commands[1][2:]]
+
+        assert len({payload["created_at"] for payload in payloads}) == 1
+        assert len({payload["enqueued_at"] for payload in payloads}) == 1
+
+
+class TestWhatIsRefused:
+    @pytest.mark.parametrize("operation", WRONG_CALLS)
+    def test_what_sidekiq_refuses_is_refused_before_redis(self, operation, jobs, proxy):
+        client = configure(proxy.url)
+
+        with pytest.raises(PayloadError):
+            WRONG_CALLS[operation](client, jobs)
+
+        assert proxy.commands == []
+
+    def test_every_recorded_refusal_is_asserted(self):
+        refused = {
+            name
+            for version in ERRORS.values()
+            for name, each in version.items()
+            if "error" in each["result"]
+        }
+
+        assert refused <= WRONG_CALLS.keys()
+        assert {
+            name for name in WRONG_CALLS if "error" not in ERRORS["7.3.10"][name]["result"]
+        } == {
+            "err_bulk_spread_zero",
+            "err_bulk_spread_and_at",
+        }
+
+
+def recorded_payloads(version):
+    for name, operation in CLIENT[version].items():
+        for command in operation["commands"]:
+            for part in command[1:]:
+                if part.startswith("{"):
+                    yield name, operation["wall_clock"], part
+
+
+class TestWhatIsRead:
+    @pytest.mark.parametrize("version", CLIENT)
+    def test_a_payload_of_any_version_is_a_job_here_and_keeps_its_values(self, version):
+        payloads = list(recorded_payloads(version))
+
+        assert len(payloads) > 40
+        for name, wall_clock, text in payloads:
+            payload = loads(text.encode())
+
+            assert payload == json.loads(text), name
+            validate(payload)
+            moved = normalize(payload, DEFAULT_OPTIONS, wall_clock, "7")
+            assert moved == payload, name
+            if name != "push_extra":
+                assert read_timestamp(payload["created_at"]) == pytest.approx(wall_clock, abs=1)

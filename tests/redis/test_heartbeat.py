@@ -1,0 +1,303 @@
+"""What the fleet and Ruby's readers see of a process (protocol §10, §11, §24)."""
+
+import json
+import logging
+import os
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.engine import UnreliableConnection
+from support.waiting import wait_until
+
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.heartbeat import Heartbeat, ProcessInfo
+from kiqbridge.keys import Keys
+from kiqbridge.processor import UnitOfWork
+from kiqbridge.redis_connection import RedisPool
+
+IDENTITY = "host:1:0123456789ab"
+INFO = ProcessInfo(
+    identity=IDENTITY,
+    hostname="host",
+    pid=1,
+    tag="shop",
+    labels=["kiqbridge", "blue"],
+    concurrency=3,
+    queues={"mail": 3, "default": 1},
+    version="kiqbridge-0.1.0",
+    started_at=1_700_000_000.25,
+)
+TEXT = b'{"class":"Nop","args":["\xc3\xa9"],"jid":"a"}'
+
+
+class Process:
+    """A heartbeat over three idle threads that a test sets to work."""
+
+    def __init__(self, url, **options):
+        self.connection = UnreliableConnection(RedisPool(url).connection())
+        self.threads = [
+            SimpleNamespace(tid=f"t{number}", current=None, processed=0, failed=0)
+            for number in range(3)
+        ]
+        self.signals = []
+        self.quiet = False
+        self.heartbeat = Heartbeat(
+            **{
+                "info": INFO,
+                "keys": Keys(),
+                "connection": self.connection,
+                "processors": self.threads,
+                "is_quiet": lambda: self.quiet,
+                "on_signal": self.signals.append,
+                "beat_s": 0.05,
+                **options,
+            }
+        )
+
+    def beat(self):
+        self.heartbeat.beat()
+
+
+@pytest.fixture
+def process(redis_url):
+    return Process(redis_url)
+
+
+def fields(redis):
+    return {name.decode(): text.decode() for name, text in redis.hgetall(IDENTITY).items()}
+
+
+class TestProcessHash:
+    def test_a_beat_lists_the_process_for_a_minute(self, redis, process):
+        process.beat()
+
+        assert redis.smembers("processes") == {IDENTITY.encode()}
+        assert 50 < redis.ttl(IDENTITY) <= 60
+
+    def test_its_fields_are_plain_decimal_texts(self, redis, process):
+        before = time.time()
+        process.beat()
+
+        found = fields(redis)
+        assert set(found) == {"info", "concurrency", "busy", "beat", "rtt_us", "quiet", "rss"}
+        assert (found["concurrency"], found["busy"], found["quiet"]) == ("3", "0", "false")
+        assert before <= float(found["beat"]) <= time.time()
+        assert re.fullmatch(r"\d+\.\d+", found["beat"])
+        assert re.fullmatch(r"\d+", found["rtt_us"])
+        assert 0 < int(found["rtt_us"]) < 5_000_000
+        assert re.fullmatch(r"\d+", found["rss"])
+        assert 1_000 < int(found["rss"]) < 10_000_000  # kilobytes
+
+    def test_info_serves_readers_of_every_version(self, redis, process):
+        process.beat()
+
+        assert json.loads(fields(redis)["info"]) == {
+            "hostname": "host",
+            "started_at": 1_700_000_000.25,
+            "pid": 1,
+            "tag": "shop",
+            "concurrency": 3,
+            "capsules": {
+                "default": {
+                    "concurrency": 3,
+                    "mode": "weighted",
+                    "weights": {"mail": 3, "default": 1},
+                }
+            },
+            "queues": ["mail", "default"],
+            "weights": [{"mail": 3, "default": 1}],
+            "labels": ["kiqbridge", "blue"],
+            "identity": IDENTITY,
+            "version": "kiqbridge-0.1.0",
+            "embedded": False,
+        }
+
+    def test_quiet_is_true_once_quieted(self, redis, process):
+        process.quiet = True
+        process.beat()
+
+        assert fields(redis)["quiet"] == "true"
+
+    def test_it_reappears_after_it_was_pruned(self, redis, process):
+        process.beat()
+        redis.delete("processes", IDENTITY)
+
+        process.beat()
+
+        assert redis.sismember("processes", IDENTITY)
+        assert "info" in fields(redis)
+
+
+class TestWork:
+    def test_running_jobs_stand_under_both_names_for_a_minute(self, redis, process):
+        process.threads[0].current = UnitOfWork("mail", TEXT, 1_700_000_001.75)
+        process.threads[2].current = UnitOfWork("default", TEXT, 1_700_000_002.25)
+
+        process.beat()
+
+        for key in (f"{IDENTITY}:work", f"{IDENTITY}:workers"):
+            work = {tid: json.loads(text) for tid, text in redis.hgetall(key).items()}
+            assert work == {
+                b"t0": {"queue": "mail", "payload": TEXT.decode(), "run_at": 1_700_000_001},
+                b"t2": {"queue": "default", "payload": TEXT.decode(), "run_at": 1_700_000_002},
+            }
+            assert all(type(unit["run_at"]) is int for unit in work.values())
+            assert 50 < redis.ttl(key) <= 60
+        assert fields(redis)["busy"] == "2"
+
+    def test_finished_jobs_are_gone_at_the_next_beat(self, redis, process):
+        process.threads[0].current = UnitOfWork("mail", TEXT, 1.0)
+        process.threads[1].current = UnitOfWork("mail", TEXT, 1.0)
+        process.beat()
+        process.threads[0].current = None
+        process.beat()
+        assert redis.hkeys(f"{IDENTITY}:work") == redis.hkeys(f"{IDENTITY}:workers") == [b"t1"]
+
+        process.threads[1].current = None
+        process.beat()
+
+        assert not redis.exists(f"{IDENTITY}:work", f"{IDENTITY}:workers")
+
+    def test_a_text_that_is_no_utf_8_does_not_break_the_page(self, redis, process):
+        process.threads[0].current = UnitOfWork("mail", b'{"args":["\xff"]}', 1.0)
+
+        process.beat()
+
+        (text,) = redis.hvals(f"{IDENTITY}:work")
+        assert json.loads(text)["payload"] == '{"args":["�"]}'
+
+
+class TestSignals:
+    def test_one_is_taken_per_beat_first_in_first_out(self, redis, process):
+        for name in ("TSTP", "TTIN", "TERM"):
+            redis.lpush(f"{IDENTITY}-signals", name)
+
+        process.beat()
+        assert process.signals == ["TSTP"]
+        process.beat()
+        assert process.signals == ["TSTP", "TTIN"]
+        process.beat()
+        process.beat()
+
+        assert process.signals == ["TSTP", "TTIN", "TERM"]
+
+    def test_those_of_another_process_are_left(self, redis, process):
+        redis.lpush("host:2:bbb-signals", "TERM")
+
+        process.beat()
+
+        assert process.signals == []
+
+
+class TestStats:
+    @pytest.fixture
+    def day(self):
+        return time.strftime("%Y-%m-%d", time.gmtime())
+
+    def test_counts_are_flushed_in_total_and_per_utc_day_for_five_years(self, redis, process, day):
+        process.threads[0].processed, process.threads[0].failed = 5, 1
+        process.threads[1].processed = 2
+
+        process.beat()
+
+        assert (redis.get("stat:processed"), redis.get("stat:failed")) == (b"7", b"1")
+        assert redis.get(f"stat:processed:{day}") == b"7"
+        assert redis.get(f"stat:failed:{day}") == b"1"
+        for name in ("processed", "failed"):
+            assert 157_680_000 - 10 < redis.ttl(f"stat:{name}:{day}") <= 157_680_000
+            assert redis.ttl(f"stat:{name}") == -1
+
+    def test_only_what_is_new_is_added(self, redis, process):
+        redis.set("stat:processed", 100)
+        process.threads[0].processed = 5
+        process.beat()
+        process.threads[0].processed = 6
+        process.beat()
+        process.beat()
+
+        assert redis.get("stat:processed") == b"106"
+        assert not redis.exists("stat:failed")
+
+    def test_what_redis_did_not_take_is_kept_for_the_next_beat(self, redis, process):
+        process.threads[0].processed = 5
+        process.connection.down = True
+        with pytest.raises(RedisUnavailable):
+            process.beat()
+        process.connection.down = False
+
+        process.beat()
+
+        assert redis.get("stat:processed") == b"5"
+
+    def test_a_reset_in_the_ui_is_respected(self, redis, process):
+        process.threads[0].processed = 5
+        process.beat()
+        redis.mset({"stat:processed": 0, "stat:failed": 0})
+        process.threads[0].processed = 7
+
+        process.beat()
+
+        assert redis.get("stat:processed") == b"2"
+
+
+class TestThread:
+    def test_it_beats_at_once_and_again(self, redis, redis_url):
+        process = Process(redis_url)
+        process.heartbeat.start()
+        wait_until(lambda: redis.exists(IDENTITY))
+        first = fields(redis)["beat"]
+        wait_until(lambda: fields(redis)["beat"] != first)
+        process.heartbeat.stop()
+
+    def test_it_signs_off_with_its_last_counts(self, redis, redis_url):
+        process = Process(redis_url, beat_s=60)
+        process.threads[0].current = UnitOfWork("mail", TEXT, 1.0)
+        process.heartbeat.start()
+        wait_until(lambda: redis.exists(IDENTITY, f"{IDENTITY}:work") == 2)
+        process.threads[0].processed = 3
+
+        process.heartbeat.stop()
+
+        assert redis.get("stat:processed") == b"3"
+        assert not redis.exists("processes", f"{IDENTITY}:work", f"{IDENTITY}:workers")
+        assert 0 < redis.ttl(IDENTITY) <= 60  # left to expire, as Sidekiq does
+
+    def test_an_outage_is_survived(self, redis, redis_url, caplog):
+        caplog.set_level(logging.DEBUG, "kiqbridge.heartbeat")
+        process = Process(redis_url)
+        process.connection.down = True
+        process.heartbeat.start()
+        wait_until(lambda: "no heartbeat" in caplog.text)
+
+        process.connection.down = False
+
+        wait_until(lambda: redis.exists(IDENTITY))
+        process.heartbeat.stop()
+
+    def test_signing_off_without_redis_says_when_it_disappears(self, process, caplog):
+        process.connection.down = True
+
+        process.heartbeat.stop()
+
+        assert "this process disappears in 60 s" in caplog.text
+
+    def test_five_slow_round_trips_in_a_row_are_a_warning(self, process, caplog):
+        for rtt_us in (60_000, 60_000, 60_000, 60_000, 40_000, 60_000, 60_000, 60_000, 60_000):
+            process.heartbeat._note_rtt(rtt_us)
+        assert not caplog.records
+
+        process.heartbeat._note_rtt(70_000)
+
+        (message,) = caplog.messages
+        assert "70000 µs" in message
+
+
+def test_the_resident_memory_is_this_process_own(redis, process):
+    process.beat()
+
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    here = pages * os.sysconf("SC_PAGE_SIZE") // 1024
+    assert abs(int(fields(redis)["rss"]) - here) < here / 2

@@ -1,0 +1,201 @@
+"""The lease of a process: taken out, renewed, doubted, lost and given up."""
+
+import threading
+
+import pytest
+from support.engine import EngineProcess
+from support.waiting import wait_until
+
+from kiqbridge.clock import lease_now
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.lease import LeaseTimes
+from kiqbridge.recovery import Reaper
+
+
+def take_away(process):
+    """What a reaper does to a process that was frozen."""
+    reaper = Reaper(process.pool.connection(), process.keys)
+    assert reaper.reap(process.incarnation, by_owner=True) >= 0
+
+
+@pytest.fixture
+def process(redis_url):
+    with EngineProcess(redis_url) as process:
+        yield process
+
+
+def test_the_bound_of_thirty_seconds_gives_the_durations_of_the_design():
+    times = LeaseTimes(30)
+
+    assert (times.silent_after, times.beat_every, times.watch_for) == (10, 3, 8)
+    assert times.safe_for < times.silent_after + times.watch_for
+
+
+def test_starting_registers_a_name_with_the_layouts_version(redis, process):
+    assert redis.smembers("kb:inflight") == {process.incarnation.encode()}
+    assert process.incarnation == "v1:host:1:aaa:1"
+    assert 0 < redis.pttl(f"kb:alive:{process.incarnation}") <= 10_000
+    assert not process.keeper.current.in_doubt()
+
+
+def test_without_redis_starting_raises_and_can_be_repeated(redis, redis_url):
+    process = EngineProcess(redis_url)
+    for connection in process.connections:
+        connection.down = True
+    with pytest.raises(RedisUnavailable):
+        process.keeper.start()
+    for connection in process.connections:
+        connection.down = False
+
+    with process:
+        assert redis.sismember("kb:inflight", process.incarnation)
+
+
+def test_a_lease_in_doubt_is_confirmed_by_redis(redis, process):
+    lease = process.keeper.current
+    redis.delete(f"kb:alive:{lease.incarnation}")
+    lease.valid_until = 0.0
+    assert lease.in_doubt()
+
+    assert process.keeper.confirm(lease)
+
+    assert not lease.in_doubt()
+    assert redis.exists(f"kb:alive:{lease.incarnation}")
+
+
+def test_a_lease_not_in_doubt_asks_nobody(process):
+    before = [connection.scripts for connection in process.connections]
+
+    assert process.keeper.confirm(process.keeper.current)
+    assert [connection.scripts for connection in process.connections] == before
+
+
+def test_a_lease_that_was_taken_away_is_never_added_again(redis, process):
+    lease = process.keeper.current
+    take_away(process)
+    lease.valid_until = 0.0
+
+    assert not process.keeper.confirm(lease)
+
+    assert lease.lost
+    assert not redis.keys("kb:*")
+
+
+def test_confirming_waits_while_redis_is_away(redis_url):
+    with EngineProcess(redis_url, recover_after_s=1) as process:
+        lease = process.keeper.current
+        for connection in process.connections:
+            connection.down = True
+        wait_until(lease.in_doubt, what="the lease to run out")
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(process.keeper.confirm(lease)))
+        thread.start()
+        asked_at = lease_now()
+        wait_until(lambda: lease_now() > asked_at + 0.1)
+        assert not answers
+        for connection in process.connections:
+            connection.down = False
+
+        thread.join(10)
+
+    assert answers == [True]
+
+
+def test_stopping_ends_the_wait_without_leave_to_begin(redis_url):
+    with EngineProcess(redis_url, recover_after_s=1) as process:
+        lease = process.keeper.current
+        for connection in process.connections:
+            connection.down = True
+        wait_until(lease.in_doubt, what="the lease to run out")
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(process.keeper.confirm(lease)))
+        thread.start()
+
+        with pytest.raises(RedisUnavailable):
+            process.keeper.stop()
+        thread.join(10)
+
+    assert answers == [False]
+
+
+def test_renouncing_registers_a_new_incarnation_and_leaves_the_old_for_the_reaper(redis, process):
+    old = process.keeper.current
+
+    process.keeper.renounce(old, "its claims are unknown")
+
+    new = process.keeper.current
+    assert old.lost
+    assert not new.lost
+    assert new.incarnation == "v1:host:1:aaa:2"
+    assert redis.smembers("kb:inflight") == {old.incarnation.encode(), new.incarnation.encode()}
+
+
+def test_renouncing_the_same_lease_from_many_threads_registers_once(process):
+    old = process.keeper.current
+    threads = [
+        threading.Thread(target=process.keeper.renounce, args=(old, "fenced")) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+
+    assert process.incarnation == "v1:host:1:aaa:2"
+
+
+def test_the_beat_keeps_the_process_alive(redis, redis_url):
+    with EngineProcess(redis_url, recover_after_s=1) as process:
+        lease = process.keeper.current
+        first = lease.valid_until
+
+        wait_until(lambda: lease.valid_until > first + 0.2, what="two beats")
+
+        assert redis.exists(f"kb:alive:{lease.incarnation}")
+        assert process.keeper.current is lease
+
+
+def test_the_beat_notices_that_the_lease_was_taken_away(redis, redis_url):
+    with EngineProcess(redis_url, recover_after_s=1) as process:
+        old = process.keeper.current
+        take_away(process)
+
+        wait_until(lambda: process.keeper.current is not old, what="a new lease")
+
+        assert old.lost
+        assert redis.sismember("kb:inflight", process.incarnation)
+        assert not redis.sismember("kb:inflight", old.incarnation)
+
+
+def test_a_renounced_incarnation_is_reaped_by_its_own_process(redis, redis_url):
+    with EngineProcess(redis_url, recover_after_s=1) as process:
+        redis.lpush("queue:default", "job")
+        process.claimer().claim(["default"], 1)
+        process.keeper.renounce(process.keeper.current, "its claims are unknown")
+
+        wait_until(lambda: redis.llen("queue:default"), what="the job in its queue")
+
+        assert redis.smembers("kb:inflight") == {process.incarnation.encode()}
+
+
+def test_stopping_gives_everything_back_and_ends_the_registration(redis, process):
+    redis.lpush("queue:default", "one", "two", "three")
+    process.claimer().claim(["default"], 2)
+
+    assert process.keeper.stop() == 2
+
+    assert redis.lrange("queue:default", 0, -1) == [b"three", b"two", b"one"]
+    assert not redis.keys("kb:*")
+    assert process.keeper.current.lost
+
+
+def test_stopping_what_never_started_does_nothing(redis, redis_url):
+    assert EngineProcess(redis_url).keeper.stop() == 0
+    assert not redis.keys("*")
+
+
+def test_its_repr_tells_operators_how_it_stands(process):
+    lease = process.keeper.current
+    assert repr(lease).startswith("Lease(v1:host:1:aaa:1, 1")
+    assert repr(lease).endswith(" s left)")
+    lease.lost = True
+    assert repr(lease) == "Lease(v1:host:1:aaa:1, lost)"

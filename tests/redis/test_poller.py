@@ -1,0 +1,428 @@
+"""Moving due jobs from `retry` and `schedule` to their queues, on a real server."""
+
+import json
+import logging
+import time
+from contextlib import ExitStack
+
+import pytest
+from support.engine import UnreliableConnection
+from support.waiting import wait_until
+
+from kiqbridge.client import Client
+from kiqbridge.keys import Keys
+from kiqbridge.poller import BATCH, Poller
+from kiqbridge.redis_connection import RedisPool
+
+NOW = 1_700_000_000.5
+KEYS = Keys()
+
+
+def make_poller(url, identity="host:1:aaa", connection=None):
+    pool = RedisPool(url)
+    poller = Poller(
+        identity=identity,
+        keys=KEYS,
+        client=Client(namespace="", pool=pool, profile="7"),
+        connection=connection or pool.connection(),
+        track=lambda: pool.raw_connection(protocol=3),
+        dead_bounds=lambda now: (now - 15_552_000, 10_000),
+    )
+    poller.client = poller._client
+    return poller
+
+
+@pytest.fixture
+def poller(redis_url):
+    return make_poller(redis_url)
+
+
+@pytest.fixture
+def start(redis_url):
+    """Starts pollers, and ends them after the test."""
+    with ExitStack() as stack:
+
+        def start(poller):
+            poller.start()
+            stack.callback(poller.stop)
+            return poller
+
+        yield start
+
+
+def job(jid="a" * 24, **attributes):
+    payload = {"class": "Nop", "args": [1], "jid": jid, "queue": "default", "retry": True}
+    return json.dumps({**payload, "created_at": 1_699_999_000.25, **attributes})
+
+
+def queued(redis, queue="default"):
+    """Payloads of a queue, the next to run first."""
+    return [json.loads(text) for text in redis.lrange(f"queue:{queue}", 0, -1)[::-1]]
+
+
+class TestMoving:
+    def test_a_due_job_goes_to_the_queue_in_its_payload(self, redis, poller):
+        redis.zadd("schedule", {job(queue="mail"): NOW})
+
+        assert poller.move_due("schedule", NOW) == 1
+
+        assert [payload["jid"] for payload in queued(redis, "mail")] == ["a" * 24]
+        assert redis.smembers("queues") == {b"mail"}
+        assert not redis.exists("schedule")
+
+    def test_what_is_not_due_stays(self, redis, poller):
+        redis.zadd("schedule", {job(): NOW + 0.001})
+
+        assert poller.move_due("schedule", NOW) == 0
+
+        assert redis.zcard("schedule") == 1
+        assert not redis.exists("queue:default")
+
+    def test_the_earliest_runs_first(self, redis, poller):
+        redis.zadd("schedule", {job(jid=f"{n:024}"): NOW - 10 + n for n in range(5)})
+
+        poller.move_due("schedule", NOW)
+
+        assert [payload["jid"] for payload in queued(redis)] == [f"{n:024}" for n in range(5)]
+
+    def test_enqueued_at_is_new_and_all_else_is_kept(self, redis, poller):
+        text = job(jid="b" * 24, enqueued_at=1.5, retry_count=3, error_class="ValueError", x=None)
+        redis.zadd("retry", {text: NOW - 1})
+
+        poller.move_due("retry", NOW)
+
+        moved = queued(redis)[0]
+        assert moved == json.loads(text) | {"enqueued_at": NOW}
+        assert isinstance(moved["enqueued_at"], float)
+
+    def test_a_sparse_payload_gets_its_defaults(self, redis, poller):
+        redis.zadd("schedule", {'{"class":"Nop","args":[]}': NOW, '{"class":"B","args":[2]}': NOW})
+
+        assert poller.move_due("schedule", NOW) == 2
+
+        for payload in queued(redis):
+            assert payload["queue"] == "default"
+            assert payload["retry"] is True
+            assert len(payload["jid"]) == 24
+            assert payload["created_at"] == payload["enqueued_at"] == NOW
+
+    def test_values_unknown_attributes_and_their_order_survive(self, redis, poller):
+        text = (
+            '{"retry":5,"queue":"default","z":{"b":1,"a":[1.0,-0.0,1e400]},"class":"Nop",'
+            '"args":[1180591620717411303424,18446744073709551616,"\\u2028 é 🎈",{},[]],'
+            '"jid":"cccccccccccccccccccccccc","created_at":1.5,"cattr":{"tenant":7}}'
+        )
+        redis.zadd("schedule", {text: NOW})
+
+        poller.move_due("schedule", NOW)
+
+        (moved,) = redis.lrange("queue:default", 0, -1)
+        pairs = json.loads(moved, object_pairs_hook=list)
+        assert repr(pairs[:-1]) == repr(json.loads(text, object_pairs_hook=list))
+        assert pairs[-1] == ("enqueued_at", NOW)
+
+    def test_more_than_one_batch_is_moved_in_one_go(self, redis, poller):
+        count = 2 * BATCH + 7
+        redis.zadd("schedule", {job(jid=f"{n:024}"): NOW - count + n for n in range(count)})
+
+        assert poller.move_due("schedule", NOW) == count
+
+        assert [p["jid"] for p in queued(redis)] == [f"{n:024}" for n in range(count)]
+        assert not redis.exists("schedule")
+
+    def test_a_lost_reply_moves_nothing_twice(self, redis, redis_url):
+        connection = UnreliableConnection(RedisPool(redis_url).connection())
+        connection.lose = {1}
+        poller = make_poller(redis_url, connection=connection)
+        redis.zadd("schedule", {job(): NOW})
+
+        with pytest.raises(Exception, match="lost"):
+            poller.move_due("schedule", NOW)
+        assert poller.move_due("schedule", NOW) == 0
+
+        assert len(queued(redis)) == 1
+
+    def test_with_memory_full_due_jobs_are_moved_and_a_leader_is_found(self, redis, poller):
+        redis.zadd("schedule", {job(): NOW})
+        redis.config_set("maxmemory", 1)
+        poller._clean_up_at = float("inf")  # its lock is an ordinary write
+        try:
+            assert poller.move_due("schedule", NOW) == 1
+            assert poller._lead()
+        finally:
+            redis.config_set("maxmemory", 0)
+
+        assert len(queued(redis)) == 1
+
+
+class TestWhatCannotBecomeAJob:
+    @pytest.mark.parametrize("text", [b"{no json", b'{"class":"Nop","args":[\xff]}', b"NaN", b""])
+    def test_a_malformed_member_goes_to_dead_with_its_original_bytes(self, redis, poller, text):
+        redis.zadd("schedule", {text: NOW - 5})
+        redis.zadd("schedule", {job(): NOW})
+
+        assert poller.move_due("schedule", NOW) == 2
+
+        assert redis.zrange("dead", 0, -1, withscores=True) == [(text, NOW)]
+        assert len(queued(redis)) == 1
+        assert not redis.exists("schedule")
+
+    @pytest.mark.parametrize("text", [b"[1,2]", b'"text"', b"5", b"null"])
+    def test_json_that_is_no_object_goes_to_dead_with_its_original_bytes(self, redis, poller, text):
+        redis.zadd("retry", {text: NOW - 5})
+        redis.zadd("retry", {job(): NOW})
+
+        assert poller.move_due("retry", NOW) == 2
+
+        assert redis.zrange("dead", 0, -1, withscores=True) == [(text, NOW)]
+        assert len(queued(redis)) == 1
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"args": "none"}, "args: 'none' is not a list"),
+            ({"class": ""}, "class: '' is not the name of a job class"),
+            ({"queue": ""}, "queue: '' is not a queue name"),
+            ({"tags": "one"}, "tags: 'one' is not a list"),
+        ],
+    )
+    def test_an_object_that_is_no_job_goes_to_dead_with_the_reason(
+        self, redis, poller, changes, reason, caplog
+    ):
+        redis.zadd("schedule", {job(**changes): NOW})
+
+        assert poller.move_due("schedule", NOW) == 1
+
+        (dead,) = redis.zrange("dead", 0, -1)
+        kept = json.loads(dead)
+        assert kept["error_message"].startswith(reason)
+        assert kept["error_class"] == "kiqbridge.errors.PayloadError"
+        assert kept["jid"] == "a" * 24
+        assert reason in caplog.text
+        assert not redis.keys("queue:*")
+
+    def test_the_dead_set_is_trimmed(self, redis, poller):
+        redis.zadd("dead", {"ancient": 1.0})
+        redis.zadd("schedule", {b"{no json": NOW})
+
+        poller.move_due("schedule", NOW)
+
+        assert redis.zrange("dead", 0, -1) == [b"{no json"]
+
+    def test_a_queue_key_of_a_foreign_type_keeps_its_job_and_no_other(self, redis, poller):
+        redis.set("queue:broken", "not a list")
+        redis.zadd("schedule", {job(queue="broken"): NOW - 1, job(): NOW})
+
+        assert poller.move_due("schedule", NOW) == 1
+
+        assert len(queued(redis)) == 1
+        assert redis.zrange("schedule", 0, -1) == [job(queue="broken").encode()]
+
+    def test_a_job_that_cannot_be_moved_does_not_make_the_poller_race(
+        self, redis, redis_url, start
+    ):
+        redis.set("queue:broken", "not a list")
+        redis.zadd("schedule", {job(queue="broken"): 1.0})
+        start(make_poller(redis_url))
+        commands = _calls(redis, "evalsha")
+        wait_until(lambda: commands() >= 3, what="three looks")
+        looks, began = commands(), time.monotonic()
+
+        wait_until(lambda: time.monotonic() - began > 0.5)
+
+        assert commands() - looks <= 3
+
+
+def _calls(redis, command):
+    def read():
+        stats = redis.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})
+        return stats["calls"]
+
+    redis.config_resetstat()
+    return read
+
+
+class TestMiddleware:
+    def test_it_sees_the_payload_and_may_change_it(self, redis, poller):
+        seen = []
+
+        def stamp(job_class, payload, queue, call_next):
+            seen.append((job_class, queue))
+            return call_next() | {"stamp": 1}
+
+        poller.client.middleware.add(stamp)
+        redis.zadd("schedule", {job(): NOW})
+
+        poller.move_due("schedule", NOW)
+
+        assert seen == [("Nop", "default")]
+        assert queued(redis)[0]["stamp"] == 1
+
+    def test_one_that_stops_the_job_removes_it(self, redis, poller):
+        poller.client.middleware.add(lambda *_args: None)
+        redis.zadd("schedule", {job(): NOW, '{"class":"Nop","args":[]}': NOW})
+
+        assert poller.move_due("schedule", NOW) == 2
+
+        assert not redis.exists("schedule", "dead", "queue:default", "queues")
+
+    def test_a_job_rescheduled_meanwhile_is_left_where_it_is(self, redis, poller):
+        def reschedule(_class, _payload, _queue, call_next):
+            redis.zadd("schedule", {job(): NOW + 3600})
+            return call_next()
+
+        poller.client.middleware.add(reschedule)
+        redis.zadd("schedule", {job(): NOW})
+
+        assert poller.move_due("schedule", NOW) == 0
+
+        assert redis.zscore("schedule", job()) == NOW + 3600
+        assert not redis.exists("queue:default")
+
+    def test_a_job_taken_meanwhile_is_not_pushed_again(self, redis, poller):
+        def take(_class, _payload, _queue, call_next):
+            redis.zrem("schedule", job())
+            return call_next()
+
+        poller.client.middleware.add(take)
+        redis.zadd("schedule", {job(): NOW})
+
+        assert poller.move_due("schedule", NOW) == 0
+        assert not redis.exists("queue:default")
+
+    def test_one_that_raises_is_logged_and_tried_again(self, redis, redis_url, start, caplog):
+        poller = make_poller(redis_url)
+        failures = iter([RuntimeError("not yet")])
+
+        def fail_once(_class, _payload, _queue, call_next):
+            for failure in failures:
+                raise failure
+            return call_next()
+
+        poller.client.middleware.add(fail_once)
+        redis.zadd("schedule", {job(): 1.0})
+
+        start(poller)
+
+        wait_until(lambda: queued(redis), what="the second try")
+        assert "moving due jobs failed; it is tried again" in caplog.messages
+
+
+class TestLeading:
+    def test_retries_are_moved_before_scheduled_jobs(self, redis, redis_url, start):
+        poller, order = make_poller(redis_url), []
+
+        def note(_class, payload, _queue, call_next):
+            order.append(payload["jid"])
+            return call_next()
+
+        poller.client.middleware.add(note)
+        redis.zadd("schedule", {job(jid="scheduled"): 1.0})
+        redis.zadd("retry", {job(jid="retried"): 2.0})
+
+        start(poller)
+
+        wait_until(lambda: len(order) == 2)
+        assert order == ["retried", "scheduled"]
+
+    def test_one_of_two_leads_and_the_other_takes_over_at_once_when_it_stops(
+        self, redis, redis_url, start
+    ):
+        first = start(make_poller(redis_url, "host:1:aaa"))
+        wait_until(lambda: redis.get("kb:poller") == b"host:1:aaa")
+        start(make_poller(redis_url, "host:2:bbb"))
+        redis.zadd("schedule", {job(jid="one"): 1.0})
+        wait_until(lambda: len(queued(redis)) == 1)
+        assert redis.get("kb:poller") == b"host:1:aaa"
+
+        first.stop()
+        assert redis.get("kb:poller") != b"host:1:aaa"
+
+        wait_until(lambda: redis.get("kb:poller") == b"host:2:bbb", what="the other leading")
+        redis.zadd("schedule", {job(jid="two"): 1.0})
+        wait_until(lambda: len(queued(redis)) == 2)
+
+    def test_one_that_does_not_lead_moves_nothing(self, redis, redis_url, start):
+        redis.set("kb:poller", "host:9:zzz")
+        redis.zadd("schedule", {job(): 1.0})
+        commands = _calls(redis, "exists")
+        start(make_poller(redis_url))
+
+        wait_until(commands, what="its asking for the lead")
+
+        assert redis.zcard("schedule") == 1
+        redis.delete("kb:poller")
+        wait_until(lambda: queued(redis), what="its taking the lead")
+
+    def test_one_that_lost_the_lead_stops_moving(self, redis, poller):
+        assert poller._lead()
+        redis.set("kb:poller", "host:9:zzz")
+
+        assert not poller._lead()
+        poller._hand_over()
+        assert redis.get("kb:poller") == b"host:9:zzz"
+
+    def test_a_job_that_a_foreign_client_schedules_is_on_time(self, redis, redis_url, start):
+        start(make_poller(redis_url))
+        commands = _calls(redis, "zrange")
+        wait_until(commands, what="its waiting for jobs")
+
+        due = time.time() + 0.3
+        redis.zadd("schedule", {job(): due})
+        wait_until(lambda: queued(redis), interval_s=0.001)
+        lateness = queued(redis)[0]["enqueued_at"] - due
+
+        print(f"moved {lateness * 1000:.1f} ms after its time")
+        assert 0 <= lateness < 2
+
+    def test_a_retry_is_seen_as_well(self, redis, redis_url, start):
+        start(make_poller(redis_url))
+        commands = _calls(redis, "zrange")
+        wait_until(commands, what="its waiting for jobs")
+
+        redis.zadd("retry", {job(): time.time() - 1})
+
+        wait_until(lambda: queued(redis))
+
+    def test_quieted_it_moves_nothing_more(self, redis, redis_url, start):
+        poller = start(make_poller(redis_url))
+        wait_until(lambda: redis.exists("kb:poller"))
+        poller.quiet()
+        redis.zadd("schedule", {job(): 1.0})
+
+        wait_until(lambda: not redis.exists("kb:poller"), what="its handing over the lead")
+
+        assert redis.zcard("schedule") == 1
+
+    def test_without_redis_it_goes_on_when_redis_is_back(self, redis, redis_url, start, caplog):
+        caplog.set_level(logging.DEBUG, "kiqbridge.poller")
+        connection = UnreliableConnection(RedisPool(redis_url).connection())
+        connection.down = True
+        redis.zadd("schedule", {job(): 1.0})
+        start(make_poller(redis_url, connection=connection))
+        wait_until(lambda: "polling waits for Redis" in caplog.text)
+
+        connection.down = False
+
+        wait_until(lambda: queued(redis))
+
+
+class TestProcessCleanup:
+    def test_processes_without_their_hash_leave_the_list(self, redis, redis_url, start):
+        redis.sadd("processes", "gone:1:aaa", "here:2:bbb")
+        redis.hset("here:2:bbb", "info", "{}")
+
+        start(make_poller(redis_url))
+
+        wait_until(lambda: redis.smembers("processes") == {b"here:2:bbb"})
+        assert 0 < redis.ttl("process_cleanup") <= 60
+
+    def test_it_happens_at_most_once_a_minute_in_the_whole_fleet(self, redis, redis_url, start):
+        redis.set("process_cleanup", 1)
+        redis.sadd("processes", "gone:1:aaa")
+        redis.zadd("schedule", {job(): 1.0})
+
+        start(make_poller(redis_url))
+
+        wait_until(lambda: queued(redis))
+        assert redis.smembers("processes") == {b"gone:1:aaa"}

@@ -1,0 +1,417 @@
+"""Connections to Redis, and what happens when one fails."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+import redis as redis_py
+from support.intercepting_redis import Answer, Lose, Refuse, intercepting_redis
+from support.servers import embedded_server, find_free_port
+from support.waiting import wait_until
+
+from kiqbridge import Client
+from kiqbridge.errors import ConfigError, PushOutcomeUnknown, RedisRefused, RedisUnavailable
+from kiqbridge.redis_connection import (
+    RedisPool,
+    ReplyLost,
+    url_from_environment,
+    without_password,
+)
+from kiqbridge.scripts import load
+
+JOB = {"class": "EchoJob", "args": []}
+READONLY = b"-READONLY You can't write against a read only replica.\r\n"
+NOREPLICAS = b"-NOREPLICAS Not enough good replicas to write.\r\n"
+
+
+@pytest.fixture
+def proxy(server, redis):
+    redis.script_flush()
+    with intercepting_redis(server.port) as made:
+        yield made
+
+
+def answer_once(proxy, name, decision):
+    left = [decision]
+    proxy.decide = lambda command: left.pop() if command[0] == name and left else None
+
+
+def count(proxy, name):
+    return sum(command[0] == name for command in proxy.commands)
+
+
+class TestFailover:
+    @pytest.mark.parametrize("refusal", [READONLY, NOREPLICAS, b"-UNBLOCKED role changed\r\n"])
+    def test_a_refusal_by_a_replica_is_repeated_once_on_a_new_connection(
+        self, proxy, redis, refusal
+    ):
+        answer_once(proxy, b"LPUSH", Answer(refusal))
+
+        jid = Client(proxy.url).push(JOB)
+
+        assert jid.encode() in redis.lindex("queue:default", 0)
+        assert redis.llen("queue:default") == 1
+        assert proxy.connections == 2
+        assert count(proxy, b"LPUSH") == 2
+
+    def test_a_second_refusal_is_raised(self, proxy, redis):
+        proxy.decide = lambda command: Answer(READONLY) if command[0] == b"LPUSH" else None
+
+        with pytest.raises(RedisUnavailable, match="READONLY"):
+            Client(proxy.url).push(JOB)
+
+        assert proxy.connections == 2
+        assert redis.llen("queue:default") == 0
+
+    def test_a_guarded_push_follows_the_same_rule(self, proxy, redis):
+        answer_once(proxy, b"EVAL", Answer(READONLY))
+
+        Client(proxy.url).push_once([JOB], ["event"])
+
+        assert redis.llen("queue:default") == 1
+        assert proxy.connections == 2
+
+    def test_a_real_replica_refuses_and_nothing_is_written(self):
+        with embedded_server() as server, redis_py.Redis.from_url(server.url) as raw:
+            client = Client(server.url)
+            client.push(JOB)
+            raw.replicaof("127.0.0.1", find_free_port())
+
+            with pytest.raises(RedisUnavailable, match="READONLY"):
+                client.push(JOB)
+            with pytest.raises(RedisUnavailable, match="READONLY"):
+                client.push_once([JOB], ["event"])
+
+            raw.replicaof("NO", "ONE")
+            client.push(JOB)
+            assert raw.llen("queue:default") == 2
+            assert not raw.exists("kb:seen:event")
+            client.close()
+
+    def test_another_error_is_not_repeated(self, proxy, redis):
+        answer_once(proxy, b"LPUSH", Answer(b"-ERR something else\r\n"))
+
+        with pytest.raises(RedisRefused, match="something else"):
+            Client(proxy.url).push(JOB)
+
+        assert count(proxy, b"LPUSH") == 1
+
+    @pytest.mark.parametrize("code", ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "OOM", "MISCONF"])
+    def test_a_server_that_cannot_serve_now_is_unavailable(self, proxy, redis, code):
+        proxy.decide = lambda command: (
+            Answer(f"-{code} not now\r\n".encode()) if command[0] == b"LPUSH" else None
+        )
+
+        with pytest.raises(RedisUnavailable, match=code):
+            Client(proxy.url).push(JOB)
+
+
+class TestUnreachable:
+    def test_it_is_told_with_the_address_and_without_the_password(self):
+        port = find_free_port()
+        client = Client(f"redis://user:s3cret@127.0.0.1:{port}/0")
+
+        with pytest.raises(RedisUnavailable) as told:
+            client.push(JOB)
+
+        assert f"user:***@127.0.0.1:{port}" in str(told.value)
+        assert "REDIS_URL" in str(told.value)
+        assert "s3cret" not in str(told.value)
+        assert "s3cret" not in repr(client)
+
+    def test_a_wrong_password_is_told_without_it(self, proxy):
+        proxy.decide = lambda command: (
+            Answer(b"-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+            if command[0] == b"AUTH"
+            else None
+        )
+        url = proxy.url.replace("redis://", "redis://user:s3cret@")
+
+        with pytest.raises(RedisUnavailable) as told:
+            Client(url).push(JOB)
+
+        assert "s3cret" not in str(told.value)
+
+    def test_a_server_that_comes_back_at_once_is_found(self, proxy, redis):
+        client = Client(proxy.url)
+        client.push(JOB)
+        with redis_py.Redis.from_url(proxy.url) as killer:
+            killer.client_kill_filter(_type="normal", skipme=True)
+
+        client.push_once([JOB], ["event"])
+
+        assert redis.llen("queue:default") == 2
+
+
+class TestLostReply:
+    def test_a_plain_push_is_in_doubt_names_its_jid_and_is_not_repeated(self, proxy, redis):
+        proxy.decide = lambda command: Lose() if command[0] == b"LPUSH" else None
+
+        with pytest.raises(PushOutcomeUnknown) as doubt:
+            Client(proxy.url).push(JOB | {"jid": "mine"})
+
+        assert doubt.value.jid == "mine"
+        assert "mine" in str(doubt.value)
+        assert count(proxy, b"LPUSH") == 1
+        assert redis.llen("queue:default") == 1
+
+    def test_so_it_is_when_the_command_never_arrived(self, proxy, redis):
+        proxy.decide = lambda command: Refuse() if command[0] == b"LPUSH" else None
+
+        with pytest.raises(PushOutcomeUnknown):
+            Client(proxy.url).push(JOB)
+
+        assert count(proxy, b"LPUSH") == 1
+        assert redis.llen("queue:default") == 0
+
+    def test_a_bulk_push_names_the_first_of_the_lost_batch(self, proxy, redis):
+        proxy.decide = lambda command: (
+            Lose() if command[0] == b"LPUSH" and b"[2]" in command[2] else None
+        )
+
+        with pytest.raises(PushOutcomeUnknown) as doubt:
+            Client(proxy.url).push_bulk(
+                {"class": "EchoJob", "args": [[n] for n in range(6)], "batch_size": 2}
+            )
+
+        assert redis.llen("queue:default") == 4
+        assert doubt.value.jid.encode() in redis.lindex("queue:default", 1)
+
+    def test_a_silent_server_counts_as_lost_after_the_timeout(self, server, redis):
+        pool = RedisPool(server.url, read_timeout_s=0.2)
+        pool.call("PING")
+        server.pause()
+        try:
+            with pytest.raises(ReplyLost):
+                pool.run(("INCR", "counter"), repeatable=False)
+        finally:
+            server.resume()
+        pool.call("PING")
+        pool.close()
+
+    def test_a_late_reply_is_never_taken_for_the_next_one(self, server, redis):
+        pool = RedisPool(server.url, read_timeout_s=0.2, size=1)
+        redis.set("a", "1")
+        redis.set("b", "2")
+        pool.call("PING")
+        server.pause()
+        try:
+            with pytest.raises(ReplyLost):
+                pool.run(("GET", "a"), repeatable=False)
+        finally:
+            server.resume()
+
+        assert pool.call("GET", "b") == b"2"
+        pool.close()
+
+    def test_what_may_be_repeated_is_repeated_once(self, proxy, redis):
+        answer_once(proxy, b"INCR", Lose())
+
+        assert RedisPool(proxy.url).call("INCR", "counter") == 2
+        assert count(proxy, b"INCR") == 2
+
+
+class TestIdleConnection:
+    def test_one_that_the_server_ended_does_not_break_a_push(self, redis_url, redis):
+        client = Client(redis_url)
+        client.push(JOB)
+        redis.client_kill_filter(_type="normal", skipme=True)
+        wait_until(lambda: len(redis.client_list()) == 1, what="the end of the connection")
+
+        for _ in range(3):
+            client.push(JOB)
+
+        assert redis.llen("queue:default") == 4
+        client.close()
+
+    def test_one_that_was_long_unused_is_probed_before_a_push(self, proxy, redis, monkeypatch):
+        client = Client(proxy.url)
+        client.push(JOB)
+        monkeypatch.setattr("kiqbridge.redis_connection.PROBE_AFTER_IDLE_S", 0.0)
+        answer_once(proxy, b"PING", Refuse())
+
+        client.push(JOB)
+
+        assert redis.llen("queue:default") == 2
+        assert count(proxy, b"PING") == 1
+        assert proxy.connections == 2
+
+    def test_a_connection_is_used_again(self, proxy, redis):
+        client = Client(proxy.url)
+
+        for _ in range(5):
+            client.push(JOB)
+
+        assert proxy.connections == 1
+
+
+class TestScripts:
+    def test_one_that_the_server_does_not_know_is_sent_once(self, proxy, redis):
+        script = load("push_once")
+        arguments = (["queues"], ["60"])
+        pool = RedisPool(proxy.url)
+
+        for _ in range(3):
+            pool.script(script, *arguments)
+
+        assert [command[0] for command in proxy.commands] == [
+            b"EVALSHA", b"EVAL", b"EVALSHA", b"EVALSHA",
+        ]  # fmt: skip
+
+    def test_it_works_again_after_a_flush(self, redis_url, redis):
+        pool = RedisPool(redis_url)
+        script = load("push_once")
+        pool.script(script, ["queues"], ["60"])
+
+        redis.script_flush()
+
+        assert pool.script(script, ["queues"], ["60"]) == []
+        pool.close()
+
+
+class TestPool:
+    def test_no_more_connections_are_out_than_its_size(self, proxy, redis):
+        pool = RedisPool(proxy.url, size=2)
+        threads = [
+            threading.Thread(target=lambda: [pool.call("INCR", "counter") for _ in range(20)])
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert redis.get("counter") == b"120"
+        assert proxy.connections <= 2
+        assert "idle)" in repr(pool)
+        pool.close()
+
+    def test_a_forked_child_does_not_share_the_parents_connections(self, redis_url, redis):
+        script = """
+            import os, sys
+            from kiqbridge import Client
+
+            client = Client(sys.argv[1])
+            client.push({"class": "EchoJob", "args": ["before"]})
+            children = []
+            for number in range(3):
+                child = os.fork()
+                if child == 0:
+                    for step in range(100):
+                        client.push({"class": "EchoJob", "args": [number, step]})
+                    os._exit(0)
+                children.append(child)
+            for step in range(100):
+                client.push({"class": "EchoJob", "args": ["parent", step]})
+            codes = [os.waitpid(child, 0)[1] for child in children]
+            client.push({"class": "EchoJob", "args": ["after"]})
+            sys.exit(max(codes))
+        """
+
+        outcome = subprocess.run(
+            [sys.executable, "-W", "error", "-c", textwrap.dedent(script), redis_url],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+            env=dict(os.environ),
+        )
+
+        assert outcome.returncode == 0, outcome.stderr
+        assert redis.llen("queue:default") == 402
+
+    def test_replies_are_bytes_and_errors_are_translated(self, redis_url, redis):
+        pool = RedisPool(redis_url)
+
+        assert pool.run(("SET", "a", "é"), ("GET", "a")) == [b"OK", "é".encode()]
+        with pytest.raises(RedisRefused, match="WRONGTYPE") as refusal:
+            pool.run(("LPUSH", "a", "x"), ("GET", "a"))
+        assert isinstance(refusal.value.__cause__, redis_py.exceptions.ResponseError)
+        assert pool.call("GET", "a") == "é".encode()
+        pool.close()
+
+    def test_a_client_that_decodes_is_used_with_bytes(self, redis_url, redis):
+        with redis_py.Redis.from_url(redis_url, decode_responses=True) as given:
+            pool = RedisPool(client=given)
+
+            assert pool.run(("SET", "a", b"\xff"), ("GET", "a")) == [b"OK", b"\xff"]
+            pool.close()
+
+    def test_waiting_for_a_free_connection_ends_when_one_is_given_back(self, redis_url, redis):
+        pool = RedisPool(redis_url, size=1)
+        started = time.monotonic()
+
+        threads = [threading.Thread(target=pool.call, args=("PING",)) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert time.monotonic() - started < 5
+        pool.close()
+
+
+class TestAddress:
+    @pytest.mark.parametrize(
+        ("environ", "url"),
+        [
+            ({}, "redis://localhost:6379/0"),
+            ({"REDIS_URL": "redis://a/1"}, "redis://a/1"),
+            ({"REDIS_URL": ""}, "redis://localhost:6379/0"),
+            (
+                {"REDIS_URL": "redis://a", "REDIS_PROVIDER": "MINE", "MINE": "redis://b"},
+                "redis://b",
+            ),
+        ],
+    )
+    def test_it_is_read_as_sidekiq_reads_it(self, environ, url):
+        assert url_from_environment(environ) == url
+
+    @pytest.mark.parametrize(
+        ("provider", "message"),
+        [
+            ("redis://:s3cret@host", "must be the name of a variable"),
+            ("NOT_SET", "names NOT_SET, which is not set"),
+        ],
+    )
+    def test_a_provider_must_be_the_name_of_a_variable(self, provider, message):
+        with pytest.raises(ConfigError, match=message) as refusal:
+            url_from_environment({"REDIS_PROVIDER": provider})
+
+        assert "s3cret" not in str(refusal.value)
+
+    @pytest.mark.parametrize(
+        ("url", "shown"),
+        [
+            ("redis://host:6379/0", "redis://host:6379/0"),
+            ("redis://:s3cret@host:6379/0", "redis://:***@host:6379/0"),
+            ("rediss://user:s3cret@host/2?x=1", "rediss://user:***@host/2?x=1"),
+            ("redis://s3cret@host", "redis://:***@host"),
+            ("redis://:s3/cr@et@host:1/0", "redis://:***@host:1/0"),
+            ("redis://host:1/0?password=s3cret&db=2", "redis://host:1/0?password=***&db=2"),
+            ("unix://:s3cret@/run/redis.sock", "unix://:***@/run/redis.sock"),
+        ],
+    )
+    def test_it_is_shown_without_the_password(self, url, shown):
+        assert without_password(url) == shown
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "localhost:6379",
+            "http://:s3cret@host",
+            "redis://:s3cret@host:port/0",
+            "redis://:s3cret/x@host:6379",
+            "redis://:s3cret@[host",
+        ],
+    )
+    def test_what_is_no_address_is_refused_without_the_password(self, url):
+        with pytest.raises(ConfigError, match=r"^REDIS_URL: .* is no address") as refusal:
+            Client(url)
+
+        text = "".join(map(str, [refusal.value, refusal.value.__cause__ or ""]))
+        assert "s3cret" not in text

@@ -1,0 +1,394 @@
+"""Waking idle threads: the gate, the connection that is told of changes, and the thread between them."""
+
+import logging
+import threading
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from support.waiting import wait_until
+
+from kiqbridge.keys import Keys
+from kiqbridge.redis_connection import RedisPool
+from kiqbridge.wakeup import IdleGate, TrackingConnection, Waker
+
+KEYS = Keys()
+
+
+def connector(url):
+    pool = RedisPool(url)
+    return lambda: pool.raw_connection(protocol=3)
+
+
+@pytest.fixture
+def gate():
+    gate = IdleGate()
+    yield gate
+    gate.open()
+
+
+class IdleThreads:
+    """Threads that wait at a gate; a woken one takes a job, unless `hands_tied`, and waits again."""
+
+    def __init__(self, gate, redis, count):
+        self.wakes = 0
+        self.taken = []
+        self.hands_tied = False
+        self._gate = gate
+        self._redis = redis
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+        wait_until(lambda: gate._idle == count, what="everybody idle")
+
+    def _run(self):
+        while True:
+            self._gate.wait_for_work()
+            if self._gate._open:
+                return
+            with self._lock:
+                self.wakes += 1
+                job = None if self.hands_tied else self._redis.rpop("queue:default")
+                if job:
+                    self.taken.append(job)
+            self._gate.looked(found=job is not None)
+
+    def join(self):
+        self._gate.open()
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def idle(gate, redis):
+    with ExitStack() as stack:
+
+        def make(count):
+            threads = IdleThreads(gate, redis, count)
+            stack.callback(threads.join)
+            return threads
+
+        yield make
+
+
+@pytest.fixture
+def watch(gate, redis, redis_url):
+    """Starts a waker on queues."""
+    with ExitStack() as stack:
+
+        def watch(*queues, url=redis_url):
+            waker = Waker(gate, queues, KEYS, connector(url))
+            waker.start()
+
+            def end():
+                waker.stop()
+                gate.open()
+                redis.lpush(f"queue:{queues[0]}", "the end of its wait")
+                waker._thread.join(10)
+                assert not waker._thread.is_alive()
+
+            stack.callback(end)
+            return waker
+
+        yield watch
+
+
+def looks(redis):
+    """How often a waker has looked at its queues."""
+    return redis.info("commandstats").get("cmdstat_exists", {"calls": 0})["calls"]
+
+
+def settled(redis, at_least=1):
+    """Wait until the waker has looked and waits; returns the number of its looks."""
+    wait_until(lambda: looks(redis) >= at_least, what="the waker's look")
+    return looks(redis)
+
+
+class TestGate:
+    def test_one_wake_lets_one_thread_through(self, gate):
+        through = []
+        threads = [
+            threading.Thread(target=lambda: through.append(gate.wait_for_work()), daemon=True)
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: gate._idle == 3)
+
+        gate.wake_one()
+        wait_until(lambda: len(through) == 1)
+        assert gate._idle == 2
+
+        gate.open()
+        for thread in threads:
+            thread.join(10)
+        assert len(through) == 3
+
+    def test_a_wake_without_an_idle_thread_is_not_kept_for_later(self, gate):
+        gate.wake_one()
+
+        assert gate._tickets == 0
+
+    def test_the_waker_waits_while_a_woken_thread_still_looks(self, gate):
+        idle = [threading.Thread(target=gate.wait_for_work, daemon=True) for _ in range(2)]
+        for thread in idle:
+            thread.start()
+        wait_until(lambda: gate._idle == 2)
+        gate.wake_one()
+        wait_until(lambda: gate._idle == 1)
+        answers = []
+        waker = threading.Thread(target=lambda: answers.append(gate.wait_for_idle()))
+        waker.start()
+        assert not answers
+
+        gate.looked(found=True)
+        waker.join(10)
+        gate.open()
+        for thread in idle:
+            thread.join(10)
+
+        assert answers == [True]
+
+    def test_an_open_gate_holds_nobody(self, gate):
+        gate.open()
+
+        gate.wait_for_work()
+        assert not gate.wait_for_idle()
+
+    def test_it_counts_the_wakes_that_brought_nothing(self, gate):
+        for _ in range(3):
+            gate.looked(found=False)
+        assert gate.futile_wakes == 3
+
+        gate.looked(found=True)
+        assert gate.futile_wakes == 0
+
+
+class TestTrackingConnection:
+    @pytest.fixture
+    def tracking(self, redis_url):
+        tracking = TrackingConnection(connector(redis_url))
+        yield tracking
+        tracking.close()
+
+    @pytest.mark.parametrize(
+        ("read", "change"),
+        [
+            (("EXISTS", "queue:a", "queue:b"), ("LPUSH", "queue:b", "job")),
+            (("EXISTS", "queue:a"), ("EVAL", "redis.call('LPUSH', KEYS[1], 'job')", 1, "queue:a")),
+            (("ZRANGE", "schedule", 0, 0), ("ZADD", "schedule", 1, "job")),
+            (("SMEMBERS", "paused"), ("SADD", "paused", "a")),
+        ],
+    )
+    def test_a_foreign_write_to_a_key_that_was_read_ends_the_wait(
+        self, redis, tracking, read, change
+    ):
+        tracking.read(read)
+
+        redis.execute_command(*change)
+
+        assert tracking.wait(10)
+
+    def test_without_a_change_the_wait_ends_with_the_time(self, tracking):
+        tracking.read(("EXISTS", "queue:a"))
+
+        assert not tracking.wait(0.01)
+
+    def test_a_change_before_the_wait_is_not_missed(self, redis, tracking):
+        tracking.read(("EXISTS", "queue:a"))
+        redis.lpush("queue:a", "job")
+        tracking.read(("PING",))  # the message is already on the connection
+
+        tracking.read(("EXISTS", "queue:a"))
+        assert not tracking.wait(0.01)  # read anew, so nothing is due
+        redis.lpush("queue:a", "job")
+        assert tracking.wait(10)
+
+    def test_replies_and_messages_do_not_mix(self, redis, tracking):
+        tracking.read(("EXISTS", "queue:a"))
+        redis.lpush("queue:a", "job")
+
+        assert tracking.read(("EXISTS", "queue:a"), ("LLEN", "queue:a")) == [1, 1]
+
+    def test_a_cut_connection_raises_once_and_is_opened_anew(self, redis, tracking):
+        tracking.read(("EXISTS", "queue:a"))
+        redis.client_kill_filter(_type="normal", skipme=True)
+
+        with pytest.raises((ConnectionError, OSError, Exception), match=r"(?i)closed|reset|pipe"):
+            tracking.wait(10)
+        assert tracking.read(("EXISTS", "queue:a")) == [0]
+        redis.lpush("queue:a", "job")
+        assert tracking.wait(10)
+
+    def test_closing_it_wakes_a_thread_that_waits(self, tracking):
+        tracking.read(("EXISTS", "queue:a"))
+        ended = threading.Event()
+
+        def wait():
+            try:
+                tracking.wait(60)
+            except Exception:  # noqa: BLE001 - whatever it raises, the wait is over
+                pass
+            finally:
+                ended.set()
+
+        threading.Thread(target=wait, daemon=True).start()
+        tracking.close()
+
+        assert ended.wait(10)
+
+
+class TestWaker:
+    def test_a_push_from_a_foreign_client_wakes_one_thread(self, redis, idle, watch):
+        redis.config_resetstat()
+        threads = idle(3)
+        watch("default")
+        before = settled(redis)
+
+        redis.lpush("queue:default", "one")
+        wait_until(lambda: threads.taken == [b"one"])
+        settled(redis, before + 2)  # it has looked again and found nothing more
+        assert threads.wakes == 1
+
+        redis.lpush("queue:default", "two")
+        wait_until(lambda: threads.taken == [b"one", b"two"])
+        assert threads.wakes == 2
+
+    def test_jobs_that_wait_already_are_found(self, redis, idle, watch):
+        redis.lpush("queue:default", "one", "two", "three")
+        threads = idle(2)
+
+        watch("low", "default")
+
+        wait_until(lambda: sorted(threads.taken) == [b"one", b"three", b"two"])
+
+    def test_a_flood_wakes_everybody_one_after_the_other(self, redis, idle, watch):
+        threads = idle(4)
+        watch("default")
+
+        redis.lpush("queue:default", *(f"job {number}" for number in range(100)))
+
+        wait_until(lambda: len(threads.taken) == 100)
+
+    def test_nothing_happens_while_nothing_is_pushed(self, redis, idle, watch):
+        redis.config_resetstat()
+        threads = idle(2)
+        watch("default")
+        before = settled(redis)
+
+        redis.lpush("queue:foreign", "job")
+        redis.set("anything", 1)
+        redis.lpush("queue:default", "job")
+        wait_until(lambda: threads.taken)
+
+        assert looks(redis) - before <= 2
+        assert threads.wakes == 1
+
+    def test_a_paused_queue_wakes_nobody_until_it_is_resumed(self, redis, idle, watch):
+        redis.sadd("paused", "default")
+        redis.config_resetstat()
+        threads = idle(2)
+        watch("default")
+        before = settled(redis)
+
+        for number in range(50):
+            redis.lpush("queue:default", f"job {number}")
+        redis.lpush("queue:default", "last")
+        assert threads.wakes == 0
+        redis.srem("paused", "default")
+
+        wait_until(lambda: len(threads.taken) == 51)
+        assert before < looks(redis)
+
+    def test_a_paused_queue_with_jobs_is_not_looked_at_over_and_over(self, redis, idle, watch):
+        redis.sadd("paused", "default")
+        redis.lpush("queue:default", *(f"job {number}" for number in range(50)))
+        redis.config_resetstat()
+        threads = idle(2)
+        watch("default", "mail")
+        settled(redis)
+
+        waited = threading.Event()
+        assert not waited.wait(0.3)  # a busy loop would look thousands of times
+
+        assert looks(redis) <= 4
+        assert threads.wakes == 0
+
+    def test_a_key_that_can_never_be_claimed_does_not_make_it_race(self, redis, idle, watch):
+        redis.lpush("queue:default", "job")
+        redis.config_resetstat()
+        threads = idle(2)
+        threads.hands_tied = True
+        watch("default")
+        wait_until(lambda: threads.wakes >= 8)
+
+        waited = threading.Event()
+        assert not waited.wait(0.3)
+
+        assert threads.wakes < 20
+        threads.hands_tied = False
+        wait_until(lambda: threads.taken == [b"job"])
+
+    def test_a_cut_connection_is_opened_anew(self, redis, idle, watch):
+        redis.config_resetstat()
+        threads = idle(1)
+        watch("default")
+        settled(redis)
+        redis.client_kill_filter(_type="normal", skipme=True)
+        redis.lpush("queue:default", "job")
+
+        wait_until(lambda: threads.taken == [b"job"])
+
+    def test_stopped_and_with_the_gate_open_it_ends(self, gate, redis, idle, watch):
+        redis.config_resetstat()
+        idle(1)
+        waker = watch("default")
+        settled(redis)
+
+        waker.stop()
+        gate.open()
+        redis.lpush("queue:default", "the end of its wait")
+
+        waker._thread.join(10)
+        assert not waker._thread.is_alive()
+
+
+@contextmanager
+def forbidden(redis, server, command):
+    """The address of a user who may do everything but that."""
+    redis.execute_command(
+        "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all", f"-{command}"
+    )
+    try:
+        yield server.url.replace("redis://", "redis://poor:pw@")
+    finally:
+        redis.execute_command("ACL", "DELUSER", "poor")
+
+
+class TestWithoutTracking:
+    def test_jobs_are_still_found_and_a_warning_says_why_it_costs_more(
+        self, redis, server, idle, watch, caplog
+    ):
+        caplog.set_level(logging.WARNING, "kiqbridge.wakeup")
+        threads = idle(2)
+        with forbidden(redis, server, "client|tracking") as url:
+            watch("default", url=url)
+            wait_until(lambda: caplog.messages)
+            redis.lpush("queue:default", "one")
+            wait_until(lambda: threads.taken == [b"one"])
+            redis.lpush("queue:default", "two")
+            wait_until(lambda: threads.taken == [b"one", b"two"])
+
+            (message,) = caplog.messages
+            assert message.startswith("this Redis refuses CLIENT TRACKING")
+            assert message.endswith("looking for jobs every 0.1 s instead")
+
+    def test_waiting_takes_a_look_several_times_a_second(self, redis, server):
+        with forbidden(redis, server, "client|tracking") as url:
+            tracking = TrackingConnection(connector(url))
+            tracking.read(("EXISTS", "queue:a"))
+
+            assert not tracking.wait(60)
+            assert not tracking.tracks
+            tracking.close()

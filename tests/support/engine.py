@@ -1,0 +1,98 @@
+"""One worker process as Redis sees it, without threads of its own but the lease's: for engine tests."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Self
+
+from kiqbridge.claims import Claimer
+from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.keys import Keys
+from kiqbridge.lease import LeaseKeeper, LeaseTimes
+from kiqbridge.redis_connection import RedisConnection, RedisPool
+
+
+class UnreliableConnection:
+    """A real connection that a test cuts off.
+
+    Attributes:
+        down: nothing reaches the server.
+        lose: numbers of the script calls (from 1) that are carried out, but whose reply is lost.
+        before_script: called before each script, as something that happens in between.
+    """
+
+    def __init__(self, real: RedisConnection) -> None:
+        self.down = False
+        self.lose: set[int] = set()
+        self.before_script: Callable[[], object] = lambda: None
+        self.scripts = 0
+        self._real = real
+
+    def call(self, *command: Any) -> Any:
+        self._check()
+        return self._real.call(*command)
+
+    def run(self, *commands: Any, repeatable: bool = True) -> list[Any]:
+        self._check()
+        return self._real.run(*commands, repeatable=repeatable)
+
+    def script(self, *args: Any, **options: Any) -> Any:
+        self._check()
+        self.before_script()
+        self.scripts += 1
+        reply = self._real.script(*args, **options)
+        if self.scripts in self.lose:
+            raise RedisUnavailable("the reply was lost, by the test's will")
+        return reply
+
+    def close(self) -> None:
+        self._real.close()
+
+    def _check(self) -> None:
+        if self.down:
+            raise RedisUnavailable("cut off, by the test's will")
+
+
+class EngineProcess:
+    """A lease, and claimers under it; as a context manager it registers and signs off."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        identity: str = "host:1:aaa",
+        namespace: str = "",
+        recover_after_s: float = 30,
+    ) -> None:
+        self.keys = Keys(namespace)
+        self.pool = RedisPool(url)
+        self.connections: list[UnreliableConnection] = []
+        self.keeper = LeaseKeeper(
+            identity=identity,
+            keys=self.keys,
+            connect=self.connect,
+            times=LeaseTimes(recover_after_s),
+        )
+
+    def __enter__(self) -> Self:
+        self.keeper.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        with suppress(KiqbridgeError):
+            self.keeper.stop()
+
+    @property
+    def incarnation(self) -> str:
+        return self.keeper.current.incarnation
+
+    def connect(self) -> Any:
+        connection = UnreliableConnection(self.pool.connection())
+        self.connections.append(connection)
+        return connection
+
+    def claimer(self, tid: str = "t1", connection: Any = None) -> Claimer:
+        return Claimer(tid, self.keeper, connection or self.connect(), self.keys)
+
+    def lists(self, tid: str = "t1") -> list[str]:
+        """Names of the two in-flight lists of a claimer, that of even claims first."""
+        return [self.keys.inflight_list(self.incarnation, tid, parity) for parity in (0, 1)]

@@ -1,0 +1,45 @@
+"""Declaring jobs in a test without leaving them behind, and looking at what would be pushed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kiqbridge import client as client_module
+from kiqbridge.client import Client, configure
+from kiqbridge.registry import default_registry
+
+
+@contextmanager
+def own_declarations() -> Iterator[None]:
+    """Forget at the end what was declared inside, and which client was configured."""
+    declared = dict(default_registry._definitions)
+    configured = client_module._default
+    try:
+        yield
+    finally:
+        default_registry._definitions.clear()
+        default_registry._definitions.update(declared)
+        client_module._default = configured
+
+
+class Pushes:
+    """Jobs that declared classes pushed: (class as middleware sees it, payload); none is written."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, dict[str, Any]]] = []
+
+    def __call__(self, declared, payload, queue, call_next):
+        assert queue == payload["queue"]
+        self.calls.append((declared, dict(payload)))
+
+    @property
+    def last(self) -> dict[str, Any]:
+        return self.calls[-1][1]
+
+
+def configure_capture() -> Pushes:
+    """Make the default client one that stops each push at its middleware, before Redis."""
+    pushes = Pushes()
+    client: Client = configure("redis://nowhere.invalid:1/0")
+    client.middleware.add(pushes)
+    return pushes

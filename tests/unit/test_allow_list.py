@@ -1,0 +1,120 @@
+"""The allow-list: what is not listed is refused, and the refusal says how to allow it."""
+
+import pytest
+
+from kiqbridge import NotAllowed
+from kiqbridge.aws.allow_list import CLASSES, QUEUES, AllowList
+
+WRAPPERS = [
+    "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
+    "Sidekiq::ActiveJob::Wrapper",
+]
+
+
+def allow(classes="*", queues="*"):
+    return AllowList.from_environment({CLASSES: classes, QUEUES: queues})
+
+
+def job(name="Mail", **others):
+    return {"class": name, "args": []} | others
+
+
+@pytest.mark.parametrize(
+    ("globs", "name"),
+    [
+        ("Mail", "Mail"),
+        ("Report, Mail ,", "Mail"),
+        ("Billing::*", "Billing::Close::Day"),
+        ("*Job", "MailJob"),
+        ("Mail?", "Mail2"),
+        ("Mail[AB]", "MailB"),
+        ("*", "anything at all"),
+    ],
+)
+def test_a_class_that_matches_a_glob_passes(globs, name):
+    allow(classes=globs).check(job(name))
+
+
+@pytest.mark.parametrize(
+    ("globs", "name"),
+    [
+        ("Mail", "mail"),
+        ("Mail", "Mailer"),
+        ("Mail", "Mail\n"),
+        ("Mail", " Mail"),
+        ("Billing::*", "Billing"),
+        ("Billing::*", "Other::Billing::Close"),
+        ("Mail,Report", "Mail,Report"),
+    ],
+)
+def test_any_other_class_is_refused(globs, name):
+    with pytest.raises(NotAllowed, match=r"class: .* is not among the classes in"):
+        allow(classes=globs).check(job(name))
+
+
+@pytest.mark.parametrize("environ", [{}, {CLASSES: "", QUEUES: ""}, {CLASSES: " ", QUEUES: ",,"}])
+def test_nothing_is_allowed_unless_listed(environ):
+    with pytest.raises(NotAllowed) as raised:
+        AllowList.from_environment(environ).check(job())
+
+    assert str(raised.value) == (
+        "class: 'Mail' is refused: KIQBRIDGE_ALLOWED_CLASSES is unset or empty; to allow it add its "
+        "name, or a glob such as Billing::*, to that comma-separated list (parameter AllowedClasses "
+        "of template.yaml)"
+    )
+
+
+def test_the_queue_is_checked_also_when_the_job_names_none():
+    with pytest.raises(
+        NotAllowed, match=r"queue: 'default' is not among .*KIQBRIDGE_ALLOWED_QUEUES"
+    ):
+        allow(queues="mailers").check(job())
+
+    allow(queues="default").check(job())
+
+
+def test_a_queue_that_retries_go_to_is_checked():
+    allow(queues="default").check(job(retry_queue=None))
+    with pytest.raises(NotAllowed, match="retry_queue: 'admin' is not among"):
+        allow(queues="default").check(job(retry_queue="admin"))
+    with pytest.raises(NotAllowed, match="retry_queue: 5 is not among"):
+        allow().check(job(retry_queue=5))
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_an_active_job_is_matched_by_the_class_it_wraps(wrapper):
+    allow(classes="Mail").check(job(wrapper, args=[{"job_class": "Mail"}]))
+    allow(classes="Mail").check(job(wrapper, wrapped="Mail", args=[{"job_class": "Mail"}]))
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize(
+    ("others", "field"),
+    [
+        ({"args": [{"job_class": "Kernel"}]}, "args[0].job_class: 'Kernel'"),
+        ({"args": [{"job_class": "Kernel"}], "wrapped": "Mail"}, "args[0].job_class: 'Kernel'"),
+        ({"args": [{"job_class": "Mail"}], "wrapped": "Kernel"}, "wrapped: 'Kernel'"),
+        ({"args": [], "wrapped": "Mail"}, "args[0].job_class: None"),
+        ({"args": ["Mail"], "wrapped": "Mail"}, "args[0].job_class: None"),
+        ({"args": [{"job_class": ["Mail"]}]}, "args[0].job_class: ['Mail']"),
+    ],
+)
+def test_a_wrapper_opens_no_way_around_the_list(wrapper, others, field):
+    with pytest.raises(NotAllowed) as raised:
+        allow(classes=f"Mail,{wrapper}").check(job(wrapper, **others))
+
+    assert str(raised.value).startswith(field)
+
+
+def test_the_queue_to_which_active_job_retries_is_checked():
+    inner = {"job_class": "Mail", "queue_name": "admin"}
+
+    with pytest.raises(NotAllowed, match=r"args\[0\].queue_name: 'admin' is not among the queues"):
+        allow(queues="default").check(job(WRAPPERS[0], args=[inner]))
+
+
+def test_a_class_that_is_no_wrapper_cannot_borrow_another_name():
+    with pytest.raises(NotAllowed, match="class: 'Kernel'"):
+        allow(classes="Mail").check(job("Kernel", wrapped="Mail", args=[{"job_class": "Mail"}]))
+    with pytest.raises(NotAllowed, match="wrapped: 'Kernel'"):
+        allow(classes="Mail").check(job("Mail", wrapped="Kernel"))

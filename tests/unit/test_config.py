@@ -1,0 +1,230 @@
+"""The worker's settings and where they come from."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kiqbridge.config import SETTINGS, merge, queue_names
+from kiqbridge.errors import ConfigError
+
+
+def merged(file=None, environ=None, warn=lambda _message: None, **flags):
+    return merge(file=file, file_name="worker.yml", environ=environ or {}, flags=flags, warn=warn)
+
+
+def from_yaml(text, **more):
+    return merged(yaml.safe_load(text), **more)
+
+
+class TestPrecedence:
+    @pytest.mark.parametrize(
+        ("layers", "value", "source"),
+        [
+            ({}, 10, "default"),
+            ({"file": {"concurrency": 2}}, 2, "worker.yml"),
+            (
+                {"file": {"concurrency": 2}, "environ": {"KIQBRIDGE_CONCURRENCY": "3"}},
+                3,
+                "KIQBRIDGE_CONCURRENCY",
+            ),
+            (
+                {
+                    "file": {"concurrency": 2},
+                    "environ": {"KIQBRIDGE_CONCURRENCY": "3"},
+                    "concurrency": 4,
+                },
+                4,
+                "-c",
+            ),
+        ],
+    )
+    def test_a_later_layer_wins_and_is_remembered(self, layers, value, source):
+        config = merged(**layers)
+
+        assert config.concurrency == value
+        assert config.sources["concurrency"] == source
+
+    def test_an_empty_variable_or_file_value_says_nothing(self):
+        config = merged({"concurrency": None}, {"KIQBRIDGE_CONCURRENCY": ""})
+
+        assert config.concurrency == 10
+
+    def test_queues_given_as_flags_replace_those_of_the_file(self):
+        assert merged({"queues": ["a", "b"]}, queues=["c,2"]).queues == (("c", 2),)
+
+    @given(*[st.one_of(st.none(), st.integers(1, 99)) for _ in range(3)])
+    def test_the_value_is_always_that_of_the_strongest_layer_that_has_one(self, file, env, flag):
+        config = merged(
+            {"concurrency": file} if file else {},
+            {"KIQBRIDGE_CONCURRENCY": str(env)} if env else {},
+            **({"concurrency": flag} if flag else {}),
+        )
+
+        assert config.concurrency == (flag or env or file or 10)
+
+    def test_every_setting_has_a_default_that_is_valid(self):
+        config = merged()
+
+        assert set(config.sources) == {setting.name for setting in SETTINGS}
+        assert set(config.sources.values()) == {"default"}
+        assert config.queues == (("default", 0),)
+        assert (config.timeout_s, config.recover_after_s, config.max_retries) == (25, 30, 25)
+        assert (config.dead_max_jobs, config.dead_timeout_s) == (10_000, 15_552_000)
+
+    def test_no_two_settings_share_a_variable_or_a_flag(self):
+        names = [name for setting in SETTINGS for name in (*setting.env, *setting.flags)]
+
+        assert len(set(names)) == len(names)
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("layers", "message"),
+        [
+            (
+                {"file": {"concurrency": 0}},
+                "concurrency: 0 is not a whole number from 1 (from worker.yml)",
+            ),
+            (
+                {"environ": {"KIQBRIDGE_CONCURRENCY": "many"}},
+                "concurrency: 'many' is not a whole number from 1 (from KIQBRIDGE_CONCURRENCY)",
+            ),
+            ({"concurrency": "-1"}, "concurrency: '-1' is not a whole number from 1 (from -c)"),
+            (
+                {"file": {"concurrency": True}},
+                "concurrency: True is not a whole number from 1 (from worker.yml)",
+            ),
+            ({"timeout_s": "0"}, "timeout: '0' is not a number of seconds above 0 (from -t)"),
+            (
+                {"file": {"timeout": "soon"}},
+                "timeout: 'soon' is not a number of seconds above 0 (from worker.yml)",
+            ),
+            ({"timeout_s": "nan"}, "timeout: 'nan' is not a number of seconds above 0 (from -t)"),
+            (
+                {"environ": {"KIQBRIDGE_LOG_FORMAT": "xml"}},
+                "log_format: 'xml' is not one of auto, pretty, json, plain (from KIQBRIDGE_LOG_FORMAT)",
+            ),
+            (
+                {"file": {"queues": ["mail,x"]}},
+                (
+                    "queues: weight 'x' in 'mail,x' is not a whole number (from worker.yml); "
+                    "write name,weight such as mail,3"
+                ),
+            ),
+            (
+                {"file": {"queues": "mail"}},
+                "queues: 'mail' is not a list of queue names (from worker.yml)",
+            ),
+            (
+                {"file": {"max_retries": -1}},
+                "max_retries: -1 is not a whole number from 0 (from worker.yml)",
+            ),
+        ],
+    )
+    def test_a_message_names_setting_value_and_source(self, layers, message):
+        with pytest.raises(ConfigError) as refusal:
+            merged(**layers)
+
+        assert str(refusal.value) == message
+
+    @pytest.mark.parametrize(
+        ("layers", "source"),
+        [
+            ({"file": {"profile": 9}}, "worker.yml"),
+            ({"environ": {"KIQBRIDGE_WIRE_PROFILE": "9"}}, "KIQBRIDGE_WIRE_PROFILE"),
+        ],
+    )
+    def test_a_wrong_profile_names_its_source_too(self, layers, source):
+        with pytest.raises(ConfigError, match=rf"'9' is not a wire profile \(from {source}\)"):
+            merged(**layers)
+
+    def test_capsules_are_refused_rather_than_ignored(self):
+        with pytest.raises(
+            ConfigError, match=r"^capsules: .* \(from worker.yml\); start one worker"
+        ):
+            merged({"capsules": {"single": {"concurrency": 1, "queues": ["single"]}}})
+
+    def test_a_password_does_not_show_in_the_repr_of_sources(self):
+        config = merged(environ={"REDIS_URL": "redis://:s3cret@host:6379/0"})
+
+        assert config.sources["redis_url"] == "REDIS_URL"
+        assert "sources" not in repr(config)
+        assert "s3cret" not in repr(config)
+
+
+class TestFile:
+    def test_sidekiqs_own_file_is_read(self):
+        config = from_yaml(
+            """
+            :verbose: false
+            :concurrency: 12
+            :timeout: 20
+            :tag: myapp
+            :labels: [blue]
+            :max_retries: 5
+            :queues:
+              - critical
+              - [default, 2]
+              - low,1
+            """
+        )
+
+        assert config.queues == (("critical", 0), ("default", 2), ("low", 1))
+        assert (config.concurrency, config.timeout_s, config.max_retries) == (12, 20, 5)
+        assert (config.tag, config.labels) == ("myapp", ("blue",))
+        assert queue_names(config.queues) == ["critical", "default", "low"]
+
+    def test_names_may_be_symbols_or_texts(self):
+        assert from_yaml("concurrency: 3") == from_yaml(":concurrency: 3")
+
+    @pytest.mark.parametrize(
+        "layers", [{"environment": "production"}, {"environ": {"APP_ENV": "production"}}]
+    )
+    def test_the_section_of_the_environment_is_merged_over_the_top(self, layers):
+        text = """
+        concurrency: 10
+        timeout: 5
+        production:
+          :concurrency: 25
+        staging:
+          concurrency: 2
+        """
+
+        config = from_yaml(text, **layers)
+
+        assert (config.concurrency, config.timeout_s) == (25, 5)
+        assert config.environment == "production"
+
+    def test_the_flag_names_the_environment_before_the_variable(self):
+        config = merged(
+            {"production": {"concurrency": 25}},
+            {"APP_ENV": "production"},
+            environment="development",
+        )
+
+        assert config.concurrency == 10
+
+    def test_verbose_means_debug(self):
+        assert from_yaml(":verbose: true").log_level == "debug"
+        assert merged({"verbose": True}, {"KIQBRIDGE_LOG_LEVEL": "error"}).log_level == "error"
+
+    def test_an_unknown_name_is_warned_about_with_a_suggestion(self):
+        warnings = []
+
+        merged({"concurency": 3, "wholly_other": 1}, warn=warnings.append)
+
+        assert warnings == [
+            "worker.yml: 'concurency' is not a setting of the worker; did you mean concurrency?",
+            "worker.yml: 'wholly_other' is not a setting of the worker",
+        ]
+
+    def test_what_others_keep_in_the_file_is_left_alone(self):
+        warnings = []
+
+        merged(
+            {"strict": True, "scheduler": {"a": 1}, "staging": {"concurrency": 1}},
+            warn=warnings.append,
+        )
+
+        assert warnings == []

@@ -1,0 +1,375 @@
+"""Declaring jobs, and what a call of theirs enqueues."""
+
+import datetime as dt
+import inspect
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from support.jobs import configure_capture, own_declarations
+
+from kiqbridge import Job, job
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.registry import default_registry, definition_of
+
+PACKAGE_ROOT = Path(__file__).parents[2] / "worker"
+
+
+@pytest.fixture(autouse=True)
+def _declarations():
+    with own_declarations():
+        yield
+
+
+@pytest.fixture
+def pushes():
+    return configure_capture()
+
+
+def declare():
+    @job(queue="mailers", retry=5)
+    def send_invoice(invoice_id: int, copy: bool = False) -> str:
+        """Send it."""
+        return f"invoice {invoice_id} {copy}"
+
+    return send_invoice
+
+
+class TestFunction:
+    def test_it_stays_callable(self):
+        assert declare()(42, copy=True) == "invoice 42 True"
+
+    def test_it_keeps_its_name_docstring_and_signature(self):
+        send_invoice = declare()
+
+        assert send_invoice.__name__ == "send_invoice"
+        assert send_invoice.__doc__ == "Send it."
+        assert (
+            str(inspect.signature(send_invoice)) == "(invoice_id: int, copy: bool = False) -> str"
+        )
+        assert repr(send_invoice) == "<job send_invoice>"
+
+    def test_its_wire_name_is_its_own_or_the_given_one(self):
+        @job(name="Reports::Nightly")
+        def nightly():
+            pass
+
+        assert definition_of(declare()).name == "send_invoice"
+        assert default_registry.require("Reports::Nightly") is definition_of(nightly)
+
+    def test_the_decorator_needs_no_parentheses(self):
+        @job
+        def plain(x):
+            return x * 2
+
+        assert plain(21) == 42
+        assert definition_of(plain).options == {"retry": True, "queue": "default"}
+
+    def test_its_options_are_sidekiqs_in_sidekiqs_order(self):
+        @job(queue="opts", retry=7, backtrace=20, dead=False, tags=["a"], custom={"x": 1})
+        def big():
+            pass
+
+        assert list(definition_of(big).options.items()) == [
+            ("retry", 7),
+            ("queue", "opts"),
+            ("backtrace", 20),
+            ("dead", False),
+            ("tags", ["a"]),
+            ("custom", {"x": 1}),
+        ]
+
+    def test_the_worker_calls_the_function_itself(self):
+        send_invoice = declare()
+        definition = definition_of(send_invoice)
+
+        instance = definition.instantiate("abc")
+
+        assert instance is send_invoice
+        assert definition.perform_of(instance)(1, True) == "invoice 1 True"
+
+    def test_an_async_function_is_declared_alike(self):
+        @job
+        async def crawl(url):
+            return url
+
+        definition = definition_of(crawl)
+
+        assert inspect.iscoroutinefunction(definition.perform_of(definition.instantiate("abc")))
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"queue": ""}, "queue '' is not a queue name"),
+            ({"queue": None}, "queue None is not a queue name"),
+            ({"tags": {"a"}}, "option tags: .* would not arrive as it is"),
+            (
+                {"retry_for": dt.timedelta(hours=1)},
+                "option retry_for: .* would not arrive as it is",
+            ),
+            ({"custom": float("nan")}, "option custom: nan has no JSON text"),
+        ],
+    )
+    def test_an_option_that_cannot_be_written_is_refused_at_declaration(self, options, message):
+        with pytest.raises(ConfigError, match=rf"^job 'wrong': {message}"):
+
+            @job(**options)
+            def wrong():
+                pass
+
+    def test_a_keyword_only_parameter_without_default_is_refused_at_declaration(self):
+        with pytest.raises(ConfigError, match="parameter 'dry' can only be given by keyword"):
+
+            @job
+            def wrong(*, dry):
+                pass
+
+    def test_two_jobs_of_one_name_are_refused(self):
+        declare()
+
+        with pytest.raises(ConfigError, match="'send_invoice' is declared twice"):
+            declare()
+
+
+class TestClass:
+    def test_it_is_registered_under_its_own_or_the_given_name(self):
+        class Nightly(Job):
+            class_name = "Reports::Nightly"
+            queue = "low"
+            retry = 3
+            backtrace = True
+            tags = ["x"]  # noqa: RUF012 - as users write it
+            sidekiq_options = {"custom": 1}  # noqa: RUF012 - as users write it
+
+            def perform(self, day):
+                return self.jid, day
+
+        class Weekly(Job):
+            def perform(self):
+                pass
+
+        definition = default_registry.require("Reports::Nightly")
+        assert definition is definition_of(Nightly)
+        assert definition.options == {
+            "retry": 3, "queue": "low", "backtrace": True, "tags": ["x"], "custom": 1,
+        }  # fmt: skip
+        assert list(definition.options) == ["retry", "queue", "backtrace", "tags", "custom"]
+        assert "Weekly" in default_registry
+
+    def test_each_execution_has_an_instance_of_its_own_that_knows_its_jid(self):
+        class Nightly(Job):
+            def perform(self, day):
+                return self.jid, day
+
+        definition = definition_of(Nightly)
+        first, second = definition.instantiate("one"), definition.instantiate("two")
+
+        assert definition.perform_of(first)("mon") == ("one", "mon")
+        assert definition.perform_of(second)("tue") == ("two", "tue")
+
+    def test_a_class_without_perform_is_a_base_whose_options_are_inherited(self):
+        class Reports(Job):
+            queue = "reports"
+            retry = False
+
+        class Daily(Reports):
+            def perform(self):
+                pass
+
+        class Yearly(Daily):
+            queue = "low"
+
+        assert definition_of(Reports) is None
+        assert definition_of(Daily).options == {"retry": False, "queue": "reports"}
+        assert definition_of(Yearly).options == {"retry": False, "queue": "low"}
+        assert definition_of(Yearly).name == "Yearly"
+
+    def test_a_wire_name_is_not_inherited(self):
+        class Ruby(Job):
+            class_name = "Reports::Ruby"
+
+            def perform(self):
+                pass
+
+        class Python(Ruby):
+            pass
+
+        assert definition_of(Python).name == "Python"
+
+    def test_a_class_without_perform_cannot_be_enqueued(self, pushes):
+        class Reports(Job):
+            pass
+
+        with pytest.raises(ConfigError, match="Reports defines no perform, so it is no job"):
+            Reports.perform_async()
+        with pytest.raises(ConfigError, match="defines no perform"):
+            Reports.set(queue="low")
+
+    def test_perform_may_be_static_or_of_the_class(self, pushes):
+        class Static(Job):
+            @staticmethod
+            def perform(day):
+                return day
+
+        class OfClass(Job):
+            @classmethod
+            def perform(cls, day):
+                return cls, day
+
+        Static.perform_async("mon")
+        OfClass.perform_async(day="tue")
+
+        assert [payload["args"] for _, payload in pushes.calls] == [["mon"], ["tue"]]
+
+    def test_two_classes_of_one_name_are_refused(self):
+        class Nightly(Job):
+            def perform(self):
+                pass
+
+        with pytest.raises(ConfigError, match="'Nightly' is declared twice"):
+            type("Nightly", (Job,), {"perform": lambda self: None})
+
+
+class TestEnqueuing:
+    def test_middleware_is_told_the_declared_job_itself(self, pushes):
+        class Nightly(Job):
+            def perform(self):
+                pass
+
+        send_invoice = declare()
+        send_invoice.perform_async(1)
+        send_invoice.set(queue="low").perform_async(1)
+        Nightly.perform_async()
+        Nightly.set(queue="low").perform_bulk([[]])
+
+        assert [declared for declared, _ in pushes.calls] == [send_invoice] * 2 + [Nightly] * 2
+        assert [payload["class"] for _, payload in pushes.calls] == ["send_invoice"] * 2 + [
+            "Nightly"
+        ] * 2
+
+    def test_keyword_arguments_are_written_positionally(self, pushes):
+        declare().perform_async(copy=True, invoice_id=42)
+
+        assert pushes.last["args"] == [42, True]
+
+    def test_a_call_that_does_not_fit_the_signature_is_refused(self, pushes):
+        send_invoice = declare()
+
+        for wrong in (
+            send_invoice.perform_async,
+            lambda: send_invoice.perform_in(5),
+            lambda: send_invoice.perform_at(5, 1, 2, 3),
+            lambda: send_invoice.set(queue="x").perform_async(1, unknown=2),
+            lambda: send_invoice.perform_bulk([[1], []]),
+        ):
+            with pytest.raises(
+                PayloadError, match=r"^args: send_invoice cannot be called like this"
+            ):
+                wrong()
+        assert pushes.calls == []
+
+    @pytest.mark.parametrize("args", ["ab", 5, None, {"a": 1}, ["ab"], [{"a": 1}], [5]])
+    def test_bulk_takes_nothing_but_lists_of_arguments(self, pushes, args):
+        with pytest.raises(PayloadError, match="is not a list of lists"):
+            declare().perform_bulk(args)
+        assert pushes.calls == []
+
+    def test_set_overrides_the_options_for_this_push_only(self, pushes):
+        send_invoice = declare()
+
+        send_invoice.set(queue="high", retry=0, foo="bar").perform_async(1)
+        send_invoice.perform_async(1)
+
+        (_, changed), (_, usual) = pushes.calls
+        assert (changed["queue"], changed["retry"], changed["foo"]) == ("high", 0, "bar")
+        assert (usual["queue"], usual["retry"]) == ("mailers", 5)
+        assert "foo" not in usual
+
+    def test_set_adds_to_what_was_set(self, pushes):
+        declare().set(queue="high", wait=60).set(retry=1).perform_async(1)
+
+        assert (pushes.last["queue"], pushes.last["retry"]) == ("high", 1)
+        assert pushes.last["at"] == pytest.approx(time.time() + 60, abs=5)
+
+    def test_the_last_wait_holds(self, pushes):
+        declare().set(wait=60).set(wait=600).perform_async(1)
+        assert pushes.last["at"] == pytest.approx(time.time() + 600, abs=5)
+
+    def test_wait_and_wait_until_at_once_are_refused(self, pushes):
+        with pytest.raises(PayloadError, match="not both"):
+            declare().set(wait=60, wait_until=1_900_000_000)
+
+    def test_wait_until_takes_a_time(self, pushes):
+        moment = dt.datetime(2030, 3, 17, 17, 46, 40, tzinfo=dt.UTC)
+
+        declare().set(wait_until=moment).perform_async(1)
+
+        assert pushes.last["at"] == 1_900_000_000.0
+
+    def test_an_interval_that_has_passed_means_now(self, pushes):
+        send_invoice = declare()
+
+        send_invoice.perform_in(0, 1)
+        send_invoice.perform_at(1_000_000_000, 1)
+        send_invoice.set(wait=-5).perform_async(1)
+
+        assert all("at" not in payload for _, payload in pushes.calls)
+
+    def test_a_naive_datetime_is_refused(self, pushes):
+        with pytest.raises(PayloadError, match="has no time zone"):
+            declare().perform_at(dt.datetime(2030, 1, 1), 1)  # noqa: DTZ001 - that is the point
+
+
+def test_a_type_checker_knows_the_arguments_and_what_is_returned(tmp_path):
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(
+        textwrap.dedent(
+            """\
+            from kiqbridge import job
+
+            @job(queue="mailers")
+            def send(invoice_id: int, copy: bool = False) -> str:
+                return str(invoice_id)
+
+            @job
+            def plain(day: str) -> None: ...
+
+            reveal_type(send(1))
+            reveal_type(send.perform_async(1, copy=True))
+            reveal_type(send.set(queue="low").perform_in(5, 1))
+            reveal_type(send.perform_bulk([[1], [2]]))
+            send("one")
+            send.perform_async("one")
+            send.perform_in(5)
+            send.set(queue="low").perform_async(1, unknown=2)
+            plain.perform_async(5)
+            """
+        )
+    )
+
+    outcome = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary",
+         "--follow-imports=silent", f"--cache-dir={tmp_path / 'cache'}", str(snippet)],
+        env={**os.environ, "MYPYPATH": str(PACKAGE_ROOT)},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    told = {
+        int(line.split(":")[1]): line.split(": ", 2)[2]
+        for line in outcome.stdout.splitlines()
+        if ": error: " in line or "Revealed type" in line
+    }
+
+    assert told[10] == 'Revealed type is "str"'
+    assert told[11] == 'Revealed type is "str | None"'
+    assert told[12] == 'Revealed type is "str | None"'
+    assert told[13] == 'Revealed type is "list[str | None]"'
+    assert 'incompatible type "str"; expected "int"' in told[14]
+    assert 'incompatible type "str"; expected "int"' in told[15]
+    assert "[call-arg]" in told[16]
+    assert "[call-arg]" in told[17]
+    assert 'incompatible type "int"; expected "str"' in told[18]
+    assert len(told) == 9, outcome.stdout

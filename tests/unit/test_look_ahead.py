@@ -1,0 +1,87 @@
+"""How many short jobs a thread holds, and who takes them away when one turns out long."""
+
+from collections import deque
+
+import pytest
+
+from kiqbridge.claims import Chunk
+from kiqbridge.lease import Lease
+from kiqbridge.look_ahead import SHORT_S, next_size, take_unbegun
+
+
+def chunk_of(*jobs):
+    """A chunk; its jobs are given newest first."""
+    return Chunk(
+        lease=Lease("v1:host:1:aaa:1"),
+        queue="default",
+        list_key="kb:inflight:v1:host:1:aaa:1:t1:1",
+        jobs=deque(jobs),
+        size=len(jobs),
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "chunk_s", "longest_s", "full", "expected"),
+    [
+        (1, 0.001, 0.001, True, 2),
+        (2, 0.001, 0.001, True, 4),
+        (64, 0.001, 0.0001, True, 100),
+        (100, 0.001, 0.0001, True, 100),
+        (8, 0.001, 0.001, False, 8),
+        (8, 0.025, 0.004, True, 8),
+        (8, 0.041, 0.006, True, 4),
+        (8, 0.041, 0.006, False, 4),
+        (1, 0.041, 0.015, True, 1),
+        (64, 0.030, 0.021, True, 1),
+        (100, 5.0, 5.0, False, 1),
+        (1, 0.0, 0.0, False, 1),
+    ],
+)
+def test_the_next_size_follows_from_how_the_last_chunk_went(
+    size, chunk_s, longest_s, full, expected
+):
+    assert next_size(size, chunk_s=chunk_s, longest_s=longest_s, full=full, limit=100) == expected
+
+
+def test_a_job_of_just_twenty_milliseconds_is_short():
+    assert next_size(4, chunk_s=SHORT_S, longest_s=SHORT_S, full=True, limit=100) == 4
+    assert next_size(4, chunk_s=0.021, longest_s=0.0201, full=True, limit=100) == 1
+
+
+def test_with_a_limit_of_one_it_never_grows():
+    assert next_size(1, chunk_s=0.0, longest_s=0.0, full=True, limit=1) == 1
+
+
+def test_no_op_jobs_reach_the_limit_within_seven_claims():
+    size, claims = 1, 0
+    while size < 100:
+        size = next_size(size, chunk_s=size * 0.00001, longest_s=0.00001, full=True, limit=100)
+        claims += 1
+
+    assert claims == 7
+
+
+def test_taking_unbegun_jobs_empties_the_chunk_newest_first():
+    chunk = chunk_of(b"new", b"middle", b"old")
+
+    assert take_unbegun(chunk) == [b"new", b"middle", b"old"]
+    assert not chunk.jobs
+    assert take_unbegun(chunk) == []
+
+
+def test_what_the_owner_takes_meanwhile_is_not_taken_twice():
+    class Owned(deque):
+        """Its owner takes the oldest job after the first has been taken away."""
+
+        def popleft(self):
+            taken = super().popleft()
+            if taken == b"new":
+                owned.append(self.pop())
+            return taken
+
+    owned = []
+    chunk = chunk_of()
+    chunk.jobs = Owned([b"new", b"middle", b"old"])
+
+    assert take_unbegun(chunk) == [b"new", b"middle"]
+    assert owned == [b"old"]

@@ -1,0 +1,103 @@
+"""In which order the queues are looked at."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import QUEUES
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.queues import Mode, mode_of, parse_queue, queue_order
+
+
+def first_places(queues, draws=6000):
+    order = queue_order(queues, random.Random(20_26))
+    return Counter(order()[0] for _ in range(draws))
+
+
+class TestOrder:
+    def test_without_weights_it_is_that_of_the_configuration_every_time(self):
+        order = queue_order([("critical", 0), ("default", 0), ("low", 0)], random.Random(1))
+
+        assert {tuple(order()) for _ in range(50)} == {("critical", "default", "low")}
+
+    def test_a_weight_gives_the_chance_of_being_first(self):
+        places = first_places([("critical", 3), ("default", 2), ("low", 1)])
+
+        assert places["critical"] == pytest.approx(3000, rel=0.1)
+        assert places["default"] == pytest.approx(2000, rel=0.1)
+        assert places["low"] == pytest.approx(1000, rel=0.1)
+
+    def test_weights_of_one_give_each_order_the_same_chance(self):
+        order = queue_order([("a", 1), ("b", 1), ("c", 1)], random.Random(20_26))
+
+        orders = Counter(tuple(order()) for _ in range(6000))
+
+        assert len(orders) == 6
+        assert all(count == pytest.approx(1000, rel=0.15) for count in orders.values())
+
+    def test_a_queue_without_weight_counts_once_among_weighted_ones(self):
+        places = first_places([("a", 3), ("b", 0)], draws=4000)
+
+        assert places["a"] == pytest.approx(3000, rel=0.1)
+
+    def test_a_queue_that_is_named_twice_counts_twice(self):
+        places = first_places([("a", 1), ("a", 1), ("b", 1)], draws=3000)
+
+        assert places["a"] == pytest.approx(2000, rel=0.1)
+
+    def test_a_strict_order_names_a_repeated_queue_once(self):
+        assert queue_order([("a", 0), ("b", 0), ("a", 0)], random.Random(1))() == ["a", "b"]
+
+    @given(QUEUES, st.randoms(use_true_random=False))
+    def test_each_draw_is_a_permutation_of_the_queues(self, queues, rng):
+        order = queue_order(queues, rng)
+
+        for _ in range(5):
+            assert sorted(order()) == sorted(name for name, _ in queues)
+
+    @pytest.mark.parametrize(
+        ("weights", "mode"),
+        [
+            ([0, 0], Mode.STRICT),
+            ([1, 1], Mode.RANDOM),
+            ([2, 2], Mode.WEIGHTED),
+            ([0, 1], Mode.WEIGHTED),
+            ([], Mode.STRICT),
+        ],
+    )
+    def test_the_mode_follows_from_the_weights(self, weights, mode):
+        assert mode_of(weights) is mode
+
+
+class TestReadingAQueue:
+    @pytest.mark.parametrize(
+        ("text", "queue"),
+        [
+            ("mail", ("mail", 0)),
+            ("mail,3", ("mail", 3)),
+            ("mail,0", ("mail", 0)),
+            (" mail , 3 ", ("mail", 3)),
+            ("a:b.c-d_e", ("a:b.c-d_e", 0)),
+        ],
+    )
+    def test_it_is_a_name_with_an_optional_weight(self, text, queue):
+        assert parse_queue(text) == queue
+
+    @pytest.mark.parametrize("text", ["mail,x", "mail,-1", "mail,1.5", "mail,", "mail,²"])
+    def test_a_weight_that_is_no_whole_number_is_refused(self, text):
+        with pytest.raises(ConfigError) as refusal:
+            parse_queue(text, source="KIQBRIDGE_QUEUES")
+
+        weight = text.partition(",")[2]
+        assert str(refusal.value) == (
+            f"queues: weight {weight!r} in {text!r} is not a whole number (from KIQBRIDGE_QUEUES); "
+            "write name,weight such as mail,3"
+        )
+
+    @pytest.mark.parametrize("text", ["", "  ", ",3"])
+    def test_a_queue_without_name_is_refused(self, text):
+        with pytest.raises(ConfigError, match=r"has no name \(from -q\)"):
+            parse_queue(text)

@@ -1,0 +1,152 @@
+"""Loading the code that declares jobs: what `-r` takes."""
+
+import sys
+
+import pytest
+from support.jobs import own_declarations
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.registry import default_registry
+from kiqbridge.require import load_all
+
+JOB = "from kiqbridge import job\n\n@job\ndef {name}(): ...\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """An empty current directory; what is loaded from it is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    known = set(sys.modules)
+    with own_declarations():
+        yield tmp_path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def write(path, *names, text=""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "".join(JOB.format(name=name) for name in names))
+
+
+def declared():
+    return {definition.name for definition in default_registry}
+
+
+def test_a_dotted_module_is_imported_from_the_current_directory(here):
+    write(here / "req_shop" / "__init__.py")
+    write(here / "req_shop" / "tasks.py", "task_a")
+    write(here / "req_shop" / "other.py", "task_b")
+
+    load_all(("req_shop.tasks",))
+
+    assert declared() == {"task_a"}
+
+
+def test_a_package_is_imported_with_all_that_is_in_it(here):
+    write(here / "req_app" / "__init__.py", "package_a")
+    write(here / "req_app" / "one.py", "package_b")
+    write(here / "req_app" / "deep" / "__init__.py")
+    write(here / "req_app" / "deep" / "two.py", "package_c")
+
+    load_all(("req_app",))
+
+    assert declared() == {"package_a", "package_b", "package_c"}
+
+
+@pytest.mark.parametrize("target", ["worker/req_jobs", "./worker/req_jobs", "worker/req_jobs/"])
+def test_a_directory_is_loaded_file_by_file(here, target):
+    write(here / "worker" / "req_jobs" / "one.py", "file_a")
+    write(here / "worker" / "req_jobs" / "two.py", "file_b")
+
+    load_all((target,))
+
+    assert declared() == {"file_a", "file_b"}
+
+
+def test_a_plain_directory_needs_no_slash(here):
+    write(here / "req_plain" / "one.py", "plain_a")
+
+    load_all(("req_plain",))
+
+    assert declared() == {"plain_a"}
+
+
+def test_a_directory_that_is_a_package_is_imported_as_such(here):
+    write(here / "lib" / "req_pkg" / "__init__.py")
+    write(here / "lib" / "req_pkg" / "one.py", "pkg_a", text="from . import two\n")
+    write(here / "lib" / "req_pkg" / "two.py", "pkg_b")
+
+    load_all(("lib/req_pkg",))
+
+    assert declared() == {"pkg_a", "pkg_b"}
+    assert "req_pkg.two" in sys.modules
+
+
+def test_files_of_a_directory_may_import_each_other(here):
+    write(here / "worker" / "req_a.py", "sibling_a", text="import req_b\n")
+    write(here / "worker" / "req_b.py", "sibling_b")
+
+    load_all(("worker",))
+
+    assert declared() == {"sibling_a", "sibling_b"}
+
+
+def test_a_file_is_loaded_once_however_often_it_is_named(here):
+    write(here / "req_once.py", "once_a")
+
+    load_all(("req_once.py", "./req_once.py", "req_once"))
+
+    assert declared() == {"once_a"}
+
+
+def test_files_of_one_name_in_different_directories_are_different(here):
+    for folder in ("a", "b", "c"):
+        write(here / folder / "req_same.py", f"same_{folder}")
+
+    load_all(("a/req_same.py", "b/req_same.py", "c/req_same.py", "b/req_same.py"))
+
+    assert declared() == {"same_a", "same_b", "same_c"}
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("req_missing.py", "^-r req_missing.py: there is no such file$"),
+        ("req_missing", "^-r req_missing: there is no such file or directory, and no module"),
+        ("req_missing.inner", "^-r req_missing.inner: there is no such file or directory"),
+        ("some/req_missing", "^-r some/req_missing: there is no such file or directory"),
+        ("empty", "^-r empty: there is no .py file in this directory$"),
+    ],
+)
+def test_what_is_not_there_is_told(here, target, message):
+    (here / "empty").mkdir()
+
+    with pytest.raises(ConfigError, match=message):
+        load_all((target,))
+
+
+@pytest.mark.parametrize("target", ["req_broken.py", "req_broken"])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def (", "SyntaxError"),
+        ("import no_such_module_at_all", "ModuleNotFoundError: No module named"),
+    ],
+)
+def test_code_that_fails_is_told_with_its_cause(here, target, text, told):
+    (here / "req_broken.py").write_text(text)
+
+    with pytest.raises(ConfigError) as refusal:
+        load_all((target,))
+
+    assert str(refusal.value).startswith(f"-r {target}: importing it failed: {told}")
+    assert refusal.value.__cause__ is not None
+
+
+def test_a_job_that_is_declared_twice_is_told_as_it_is(here):
+    write(here / "req_twice.py", "twice_a", "twice_a")
+
+    with pytest.raises(ConfigError, match="'twice_a' is declared twice"):
+        load_all(("req_twice.py",))

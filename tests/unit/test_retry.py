@@ -1,0 +1,408 @@
+"""What becomes of a failed job, decided without touching Redis."""
+
+import base64
+import json
+import random
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.strategies import EPOCH_SECONDS, PAYLOADS
+
+import kiqbridge
+from kiqbridge.backoff import retry_delay
+from kiqbridge.errors import JobNotFound, PayloadError
+from kiqbridge.json_text import loads
+from kiqbridge.retry import (
+    MESSAGE_LIMIT,
+    RetryPolicy,
+    Verdict,
+    decide,
+    error_class,
+    error_message,
+    failed_payload,
+)
+
+NOW = 1_700_000_000.25
+VECTORS = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "worker-7.3.10.json").read_text(encoding="utf-8")
+)["operations"]
+
+
+class Unreadable(Exception):  # noqa: N818 - named by what it does
+    def __str__(self):
+        raise RuntimeError("no message")
+
+
+def decided(payload, error=None, *, class_retry=True, max_retries=25, now=NOW, seed=1):
+    return decide(
+        payload if "class" in payload else {"class": "EchoJob", "args": [], **payload},
+        error or ValueError("boom"),
+        queue="default",
+        class_retry=class_retry,
+        policy=RetryPolicy(max_retries=max_retries, profile="7"),
+        now=now,
+        rng=random.Random(seed),
+    )
+
+
+def raised(function, *args):
+    try:
+        function(*args)
+    except Exception as error:  # noqa: BLE001 - whatever the job raises
+        return error
+    raise AssertionError("nothing was raised")
+
+
+class TestVerdict:
+    @pytest.mark.parametrize(
+        ("payload", "class_retry", "verdict"),
+        [
+            ({"retry": True}, True, "retry"),
+            ({"retry": True, "retry_count": 23}, True, "retry"),
+            ({"retry": True, "retry_count": 24}, True, "dead"),
+            ({"retry": 3}, True, "retry"),
+            ({"retry": 3, "retry_count": 1}, True, "retry"),
+            ({"retry": 3, "retry_count": 2}, True, "dead"),
+            ({"retry": 1}, True, "retry"),
+            ({"retry": 0}, True, "dead"),
+            ({"retry": False}, True, "drop"),
+            ({"retry": False, "retry_count": 1}, True, "drop"),
+            ({"retry": -1}, True, "dead"),
+            # Every value but false and null is true in Ruby.
+            ({"retry": "no"}, True, "retry"),
+            ({"retry": 0.0}, True, "retry"),
+            ({"retry": []}, True, "retry"),
+            # Nothing said: the class' own option.
+            ({}, True, "retry"),
+            ({"retry": None}, True, "retry"),
+            ({}, 0, "dead"),
+            ({}, 1, "retry"),
+            ({"retry_count": 0}, 1, "dead"),
+            ({}, False, "drop"),
+            ({"retry": None}, False, "drop"),
+            # An explicit value wins over the class.
+            ({"retry": True}, False, "retry"),
+            # The class was not found.
+            ({"retry": True}, None, "retry"),
+            ({"retry": 0}, None, "dead"),
+            ({}, None, "drop"),
+            ({"retry": None}, None, "drop"),
+            # Out of tries, but not wanted in the dead set.
+            ({"retry": 0, "dead": False}, True, "drop"),
+            ({"retry": 0, "dead": True}, True, "dead"),
+            ({"retry": 0, "dead": None}, True, "dead"),
+            ({"retry": 2, "dead": False}, True, "retry"),
+            # Revived from the dead set by hand (§8.7).
+            ({"retry": 0, "retry_count": -1}, True, "dead"),
+            ({"retry": 1, "retry_count": -1}, True, "retry"),
+        ],
+    )
+    def test_it_follows_from_retry_dead_and_the_count(self, payload, class_retry, verdict):
+        assert decided(payload, class_retry=class_retry).verdict == verdict
+
+    def test_the_workers_own_limit_holds_where_the_job_names_none(self):
+        assert decided({"retry": True, "retry_count": 1}, max_retries=2).verdict == "dead"
+        assert decided({"retry": True}, max_retries=0).verdict == "dead"
+        assert decided({"retry": 9, "retry_count": 1}, max_retries=2).verdict == "retry"
+
+    @pytest.mark.parametrize("limit", [0, 1, 3, 25])
+    def test_a_limit_of_n_means_n_retries_and_then_death(self, limit):
+        payload, runs = {"retry": limit}, 0
+        while (decision := decided(payload)).verdict is Verdict.RETRY:
+            payload, runs = decision.payload, runs + 1
+
+        assert runs == limit
+        assert decision.verdict is Verdict.DEAD
+        assert decision.payload["retry_count"] == limit
+
+    @pytest.mark.parametrize(
+        ("payload", "verdict"),
+        [
+            ({"retry_for": 60}, "retry"),
+            ({"retry_for": 60, "retry_count": 3, "failed_at": NOW - 59}, "retry"),
+            ({"retry_for": 60, "retry_count": 3, "failed_at": NOW - 61}, "dead"),
+            ({"retry_for": 60, "retry_count": 3, "failed_at": NOW - 61, "dead": False}, "drop"),
+            ({"retry_for": 60, "retry_count": 0, "failed_at": int((NOW - 61) * 1000)}, "dead"),
+            ({"retry_for": 60, "retry_count": 0, "failed_at": int(NOW - 59)}, "retry"),
+            # 8.1: the window alone decides, not the count.
+            ({"retry_for": 60, "retry_count": 99, "failed_at": NOW - 1}, "retry"),
+            # No start, so no window: the count decides, or it would go on for ever.
+            ({"retry_for": 60, "retry_count": 24}, "dead"),
+            ({"retry_for": 60, "retry_count": 24, "failed_at": "long ago"}, "dead"),
+        ],
+    )
+    def test_retry_for_is_a_window_after_the_first_failure(self, payload, verdict):
+        assert decided({"retry": True, **payload}).verdict == verdict
+
+
+class TestTime:
+    @pytest.mark.parametrize("count", range(26))
+    def test_the_delay_is_sidekiqs_formula_with_its_jitter(self, count):
+        delays = {retry_delay(count, random.Random(seed)) - count**4 - 15 for seed in range(200)}
+
+        assert delays == {step * (count + 1) for step in range(10)}
+
+    def test_the_sum_of_25_tries_is_about_20_days(self):
+        days = sum(retry_delay(count, random.Random(count)) for count in range(25)) / 86_400
+
+        assert 20 < days < 22
+
+    def test_a_job_revived_by_hand_starts_again(self):
+        assert 15 <= retry_delay(-1, random.Random(1)) <= 24
+
+    @given(st.integers(0, 24), st.randoms(use_true_random=False))
+    def test_a_retry_is_due_within_its_band(self, count, rng):
+        payload = {"retry": True} | ({"retry_count": count - 1} if count else {})
+
+        at = decided(payload, seed=rng.random()).at
+
+        assert count**4 + 15 <= at - NOW <= count**4 + 15 + 9 * (count + 1)
+
+
+class TestWhatIsKept:
+    def test_the_first_failure_appends_in_rubys_order(self):
+        payload = {"class": "A", "args": [7], "jid": "j", "backtrace": 1, "queue": "default"}
+
+        failed = failed_payload(payload, ValueError("boom"), queue="low", profile="7", now=NOW)
+
+        assert list(failed) == [
+            "class", "args", "jid", "backtrace", "queue",
+            "error_message", "error_class", "failed_at", "retry_count", "error_backtrace",
+        ]  # fmt: skip
+        assert failed["queue"] == "low"
+        assert (failed["failed_at"], failed["retry_count"]) == (NOW, 0)
+
+    def test_a_later_failure_overwrites_in_place_and_appends_retried_at(self):
+        first = failed_payload({"class": "A"}, ValueError("1"), queue="q", profile="7", now=NOW)
+
+        second = failed_payload(first, KeyError("2"), queue="q", profile="7", now=NOW + 20)
+
+        assert list(second) == [*first, "retried_at"]
+        assert second["failed_at"] == NOW
+        assert second["retried_at"] == NOW + 20
+        assert (second["error_message"], second["error_class"]) == ("'2'", "KeyError")
+        assert second["retry_count"] == 1
+
+    def test_profile_8_writes_milliseconds(self):
+        first = failed_payload({}, ValueError(), queue="q", profile="8", now=NOW)
+        second = failed_payload(first, ValueError(), queue="q", profile="8", now=NOW)
+
+        assert second["failed_at"] == second["retried_at"] == 1_700_000_000_250
+
+    def test_a_retry_queue_takes_the_place_of_the_queue(self):
+        payload = {"queue": "default", "retry_queue": "later"}
+
+        failed = failed_payload(payload, ValueError(), queue="default", profile="7", now=NOW)
+
+        assert failed["queue"] == "later"
+
+    @pytest.mark.parametrize("queue", [None, ""])
+    def test_an_empty_retry_queue_is_none(self, queue):
+        failed = failed_payload(
+            {"retry_queue": queue}, ValueError(), queue="default", profile="7", now=NOW
+        )
+
+        assert failed["queue"] == "default"
+
+    @pytest.mark.parametrize(
+        ("count", "new"), [(None, 0), (-1, 0), (0, 1), (24, 25), ("3", 4), (2.0, 3), ("x", 1)]
+    )
+    def test_the_count_goes_up_whatever_a_producer_wrote(self, count, new):
+        failed = failed_payload(
+            {"retry_count": count}, ValueError(), queue="q", profile="7", now=NOW
+        )
+
+        assert failed["retry_count"] == new
+
+    def test_the_class_option_is_kept_with_a_job_that_said_nothing(self):
+        assert decided({}, class_retry=3).payload["retry"] == 3
+        assert decided({"retry": None}, class_retry=3).payload["retry"] == 3
+        assert "retry" not in decided({}, class_retry=None).payload
+
+    @given(PAYLOADS, EPOCH_SECONDS)
+    def test_the_given_payload_is_not_changed_and_its_other_attributes_stay(self, payload, now):
+        before = json.dumps(payload)
+
+        failed = decided(payload, now=now).payload
+
+        written = {"queue", "error_message", "error_class", "failed_at", "retried_at"}
+        assert json.dumps(payload) == before
+        for name, value in payload.items():
+            if name not in written | {"retry_count"} and not (name == "retry" and value is None):
+                assert failed[name] == value
+        names = [name for name in failed if name in payload]
+        assert names == list(payload)
+
+
+class TestErrorData:
+    def test_a_message_is_cut_to_ten_thousand_characters(self):
+        assert error_message(ValueError("é" * 10_001)) == "é" * MESSAGE_LIMIT
+
+    def test_what_utf8_cannot_carry_is_replaced(self):
+        assert error_message(ValueError("a\ud800b\udfffc😀")) == "a\ufffdb\ufffdc😀"
+
+    def test_a_message_that_cannot_be_read_does_not_cost_the_job(self):
+        assert error_message(Unreadable()) == "(the message could not be read: RuntimeError)"
+
+    @pytest.mark.parametrize(
+        ("error", "name"),
+        [
+            (ValueError(), "ValueError"),
+            (KeyboardInterrupt(), "KeyboardInterrupt"),
+            (PayloadError(), "kiqbridge.errors.PayloadError"),
+            (json.JSONDecodeError("x", "y", 0), "json.decoder.JSONDecodeError"),
+            (Unreadable(), f"{__name__}.Unreadable"),
+            (JobNotFound("uninitialized constant X"), "NameError"),
+        ],
+    )
+    def test_a_class_is_named_so_that_ruby_shows_it(self, error, name):
+        assert error_class(error) == name
+
+    def test_an_unknown_class_is_told_as_ruby_tells_it(self):
+        error = JobNotFound("uninitialized constant No; is its module loaded with -r?")
+
+        failed = decided({"retry": True}, error, class_retry=None).payload
+
+        assert failed["error_class"] == "NameError"
+        assert failed["error_message"].startswith("uninitialized constant No")
+
+
+def inner(message):
+    raise ValueError(message)
+
+
+def outer(message):
+    inner(message)
+
+
+class TestBacktrace:
+    def lines(self, backtrace, error=None):
+        error = error or raised(outer, "boom")
+        failed = failed_payload({"backtrace": backtrace}, error, queue="q", profile="7", now=NOW)
+        text = failed["error_backtrace"]
+        assert "\n" not in text
+        return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+
+    def test_its_lines_are_in_rubys_form_innermost_first(self):
+        lines = self.lines(True)
+
+        assert [line.rpartition(":")[2] for line in lines[:2]] == ["in 'inner'", "in 'outer'"]
+        file, number, _ = lines[0].rsplit(":", 2)
+        assert file == __file__
+        assert int(number) == inner.__code__.co_firstlineno + 1
+
+    def test_a_number_keeps_the_first_lines(self):
+        assert len(self.lines(2)) == 2
+        assert self.lines(2) == self.lines(True)[:2]
+
+    def test_the_engines_own_lines_are_left_out(self):
+        code = compile(
+            "def engine(f): f()", f"{Path(kiqbridge.__file__).parent}/made_up.py", "exec"
+        )
+        names = {}
+        exec(code, names)
+
+        lines = self.lines(True, raised(names["engine"], lambda: inner("boom")))
+
+        assert not any("made_up" in line for line in lines)
+
+    def test_a_users_package_beside_ours_with_a_like_name_is_kept(self):
+        code = compile(
+            "def user(f): f()", f"{Path(kiqbridge.__file__).parent}_jobs/mine.py", "exec"
+        )
+        names = {}
+        exec(code, names)
+
+        lines = self.lines(True, raised(names["user"], lambda: inner("boom")))
+
+        assert any("_jobs/mine.py" in line for line in lines)
+
+    @pytest.mark.parametrize("backtrace", [False, None, 0])
+    def test_it_is_kept_only_if_asked_for(self, backtrace):
+        failed = failed_payload(
+            {"backtrace": backtrace}, raised(outer, "x"), queue="q", profile="7", now=NOW
+        )
+
+        assert "error_backtrace" not in failed
+
+    def test_an_error_that_was_never_raised_has_no_lines(self):
+        assert self.lines(True, ValueError("made, not raised")) == []
+
+
+KEPT = {
+    operation["operation"]: (key["key"], [entry["member"] for entry in key["value"]])
+    for operation in VECTORS
+    if operation["operation"].startswith(("fail_", "integer_second"))
+    for key in operation["keys"]
+    if key["key"] in {"retry", "dead"} and key["value"]
+}
+"""What Sidekiq 7.3.10 keeps of each failure."""
+
+
+class TestAgainstSidekiq:
+    """The same failure here leaves the same members in the same order."""
+
+    @pytest.mark.parametrize(
+        ("operation", "class_retry"),
+        [
+            ("fail_retry_zero", 0),
+            ("fail_retry_queue", 3),
+            ("fail_retry_for_passed", True),
+            ("fail_message_bytes", 1),
+            ("fail_unknown_class", None),
+            ("fail_no_retry_key", True),
+            ("integer_second_times", True),
+        ],
+    )
+    def test_a_pushed_job_that_fails(self, operation, class_retry):
+        pushed = next(each["pushed"] for each in VECTORS if each["operation"] == operation)
+        where, [kept] = KEPT[operation]
+        ruby = loads(kept.encode())
+
+        decision = decided(loads(pushed.encode()), RuntimeError("x"), class_retry=class_retry)
+
+        assert decision.verdict == where
+        assert list(decision.payload) == list(ruby)
+        times = {"failed_at", "retried_at"}
+        said = {"error_message", "error_class", *times}
+        assert {k: v for k, v in decision.payload.items() if k not in said} == {
+            k: v for k, v in ruby.items() if k not in said
+        }
+        assert {type(decision.payload[k]) for k in times & ruby.keys()} <= {float, int}
+
+    def test_a_job_fails_until_it_is_dead(self):
+        members = [KEPT[f"fail_{step}"] for step in ("first", "second", "exhausted")]
+        payload = {
+            name: value
+            for name, value in loads(members[0][1][0].encode()).items()
+            if not name.startswith(("error_", "failed_", "retry_count"))
+        }
+
+        for where, [kept] in members:
+            decision = decided(payload, raised(outer, "boom"))
+            payload = decision.payload
+
+            assert decision.verdict == where
+            assert list(payload) == list(loads(kept.encode()))
+            assert payload["retry_count"] == loads(kept.encode())["retry_count"]
+
+    @pytest.mark.parametrize(
+        "operation",
+        ["fail_retry_false", "fail_retry_zero_dead_false", "fail_unknown_class_no_retry_key"],
+    )
+    def test_a_job_that_leaves_nothing(self, operation):
+        pushed = next(each["pushed"] for each in VECTORS if each["operation"] == operation)
+
+        assert operation not in KEPT
+        assert decided(loads(pushed.encode()), class_retry=None).verdict is Verdict.DROP
+
+    def test_their_backtrace_reads_as_ours_does(self):
+        text = loads(KEPT["fail_first"][1][0].encode())["error_backtrace"]
+
+        lines = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+
+        assert len(lines) == 3
+        assert all(":in " in line for line in lines)

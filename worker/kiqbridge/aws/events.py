@@ -1,0 +1,274 @@
+"""Reading an event: which jobs it asks for, and what makes a repeated delivery the same one.
+
+Three forms are jobs; anything else is refused with what to send instead:
+
+1. one job: an object with `class` and `args` as Sidekiq's client takes it, besides `in` or `at`
+   (when to run) and `dedupe_key` (enqueue once, however often it is delivered);
+2. several: `{"jobs": […]}`, all or none;
+3. a tick: one or several jobs and beside them `"tick": {"schedule": …, "at": …}`, the name of the
+   rule and the time for which it was due; that pair is enqueued once. `in` counts from the
+   delivery, not from that time.
+
+What Sidekiq does not know in a job goes into the payload as it is, as with Sidekiq's own client.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.payload import (
+    DEFAULT_OPTIONS,
+    INTERVAL_LIMIT,
+    MILLISECONDS_FROM,
+    check_json,
+    check_payload,
+    check_queue,
+    epoch_seconds,
+    shorten,
+    validate,
+)
+
+JOB_KEYS: Final = ("class", "args", "jobs")
+OWN_KEYS: Final = ("in", "at", "dedupe_key")
+"""Keys of a job that are ours; they do not go into the payload as they are."""
+MINUTE: Final = 60
+
+_CONTEXT_ATTRIBUTE: Final = re.compile(r"<aws\.[^>]*>?")
+_PLACEHOLDER: Final = re.compile(r"<[^>]*>?|\$\{[^}]*\}?")
+_TICK_FORM: Final = (
+    '"tick": {"schedule": "STACK/RULE", "at": "<aws.scheduler.scheduled-time>"} beside the job'
+)
+_INPUT_FORM: Final = (
+    'give its target an Input such as {"class": "NightlyReport", "args": [], "tick": {"schedule": '
+    '"STACK/NightlyReport", "at": "<aws.scheduler.scheduled-time>"}}; a rule that is not of '
+    "EventBridge Scheduler needs an InputTransformer that fills in its ARN and $.time instead"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """One occurrence of a schedule, the same whoever delivers it.
+
+    Attributes:
+        schedule: name of the schedule, `STACK/RULE`, or an ARN taken as text.
+        instant: the time for which it was due, epoch seconds floored to the minute.
+        at: that time as it was delivered.
+    """
+
+    schedule: str
+    instant: int
+    at: str | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """One job: `item` as for `Client.push`; it is enqueued once for each `dedupe_key`."""
+
+    item: Mapping[str, Any]
+    dedupe_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueRequest:
+    """What an event asks for: all of `jobs` or none, and once only if there is a tick."""
+
+    jobs: Sequence[JobRequest]
+    tick: Tick | None = None
+
+
+def parse_event(event: object, now: float) -> EnqueueRequest:
+    """Read an event whose every job can be enqueued at `now` (epoch seconds).
+
+    Raises:
+        EventError: it asks for no job, or its tick cannot be told.
+        PayloadError: one of its jobs cannot be one; among several the message begins with jobs[N].
+    """
+    if not isinstance(event, Mapping):
+        raise EventError(
+            f"event: {shorten(event)} is not an object; send a job such as "
+            '{"class": "NightlyReport", "args": []}, or several as {"jobs": […]}'
+        )
+    if not any(key in event for key in JOB_KEYS):
+        raise EventError(_why_no_job(event))
+    _refuse_unfilled(event)
+    tick = _tick(event["tick"]) if "tick" in event else None
+    if "jobs" in event:
+        return EnqueueRequest(jobs=_several(event, now, tick), tick=tick)
+    alone = {key: value for key, value in event.items() if key != "tick"}
+    return EnqueueRequest(jobs=[_job(alone, now, tick)], tick=tick)
+
+
+def _why_no_job(event: Mapping[str, Any]) -> str:
+    source = event.get("source")
+    if "detail-type" in event and source in ("aws.events", "aws.scheduler"):
+        return f"source: {source!r} delivered a schedule that names no job; {_INPUT_FORM}"
+    if "detail-type" in event:
+        return (
+            f"source: an event of {shorten(source)} is not supported by this function yet; let the "
+            'rule build a job with an InputTransformer: {"class": …, "args": […]}'
+        )
+    records = event.get("Records")
+    if isinstance(records, list):
+        first = records[0] if records and isinstance(records[0], Mapping) else {}
+        service = first.get("eventSource") or first.get("EventSource")
+        return (
+            f"Records: records of {shorten(service)} are not supported by this function yet; "
+            "invoke it with the job itself"
+        )
+    if "requestContext" in event or "httpMethod" in event:
+        return (
+            "requestContext: HTTP requests are not supported by this function yet; invoke it "
+            "with the job itself"
+        )
+    return (
+        f"event: {shorten(event)} holds no job; it needs the keys class and args, or jobs with a list "
+        "of such objects"
+    )
+
+
+def _refuse_unfilled(event: Mapping[str, Any]) -> None:
+    """A schedule's `<aws.…>` that arrives as it was written would look the same at every firing."""
+    pending: list[tuple[str, object]] = [(str(key), value) for key, value in event.items()]
+    while pending:  # not recursive: depth is judged later, and by a clear message
+        path, value = pending.pop()
+        if isinstance(value, Mapping):
+            pending += [(f"{path}.{key}", child) for key, child in value.items()]
+            pending += [(path, key) for key in value]
+        elif isinstance(value, list):
+            pending += [(f"{path}[{index}]", child) for index, child in enumerate(value)]
+        elif isinstance(value, str) and (found := _CONTEXT_ATTRIBUTE.search(value)):
+            raise EventError(
+                f"{path}: {shorten(found[0])} was not filled in; only EventBridge Scheduler (a "
+                "ScheduleV2 event) does that, in its Input, and for the attributes schedule-arn, "
+                "scheduled-time, execution-id and attempt-number of aws.scheduler"
+            )
+
+
+def _tick(tick: object) -> Tick:
+    if not isinstance(tick, Mapping) or "schedule" not in tick or "at" not in tick:
+        raise EventError(f"tick: {shorten(tick)} needs schedule and at; write {_TICK_FORM}")
+    schedule, at = tick["schedule"], tick["at"]
+    for field, value in (("schedule", schedule), ("at", at)):
+        if isinstance(value, str) and (found := _PLACEHOLDER.search(value)):
+            raise EventError(
+                f"tick.{field}: {shorten(found[0])} was not filled in; a rule's InputTransformer "
+                "fills in what its InputPathsMap names, and !Sub what stands in ${…}"
+            )
+    if not isinstance(schedule, str) or not schedule.strip():
+        raise EventError(
+            f"tick.schedule: {shorten(schedule)} is not a name; write the text STACK/RULE"
+        )
+    try:
+        check_json(schedule, "tick.schedule")
+        instant = int(_point_in_time(at, field="tick.at")) // MINUTE * MINUTE
+    except PayloadError as error:
+        raise EventError(str(error)) from error
+    return Tick(schedule=schedule, instant=instant, at=at)
+
+
+def _several(event: Mapping[str, Any], now: float, tick: Tick | None) -> list[JobRequest]:
+    items = event["jobs"]
+    if not isinstance(items, list) or not items:
+        raise EventError(f"jobs: {shorten(items)} is not a list with at least one job")
+    others = [key for key in event if key not in ("jobs", "tick")]
+    if others:
+        raise EventError(
+            f"{others[0]}: cannot stand beside jobs, where only tick may; move it into each job"
+        )
+    jobs = []
+    for index, item in enumerate(items):
+        try:
+            jobs.append(_job(item, now, tick))
+        except (PayloadError, EventError) as error:
+            raise type(error)(f"jobs[{index}]: {error}") from error
+    return jobs
+
+
+def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
+    if not isinstance(item, Mapping):
+        raise PayloadError(f"job: {shorten(item)} is not an object with the keys class and args")
+    if "tick" in item:
+        raise EventError("tick: belongs beside jobs, once for all of them; move it there")
+    if "dedupe_key" in item and tick:
+        raise EventError("dedupe_key: a tick is enqueued once already; leave it out")
+    job = dict(validate({key: value for key, value in item.items() if key not in OWN_KEYS}))
+    check_queue(job.get("queue", DEFAULT_OPTIONS["queue"]))
+    dedupe_key = _dedupe_key(item["dedupe_key"]) if "dedupe_key" in item else None
+    at = _run_at(item, now)
+    if at is not None:
+        job["at"] = at
+    check_payload(job)
+    return JobRequest(item=job, dedupe_key=dedupe_key)
+
+
+def _dedupe_key(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise PayloadError(
+            f"dedupe_key: {shorten(value)} is not a text with at least one character"
+        )
+    check_json(value, "dedupe_key")
+    return value
+
+
+def _run_at(job: Mapping[str, Any], now: float) -> float | None:
+    """When to run (epoch seconds), None = at once, also for what lies in the past (§5.6)."""
+    if "in" in job and "at" in job:
+        raise PayloadError(
+            f"in: {shorten(job['in'])} cannot be given together with at; leave one of them out"
+        )
+    if "in" in job:
+        at = now + _interval(job["in"])
+    elif "at" in job:
+        at = _point_in_time(job["at"], field="at")
+    else:
+        return None
+    return at if at > now else None
+
+
+def _interval(value: object) -> float:
+    try:
+        seconds = float(epoch_seconds(value, field="in"))
+    except PayloadError as error:
+        raise PayloadError(
+            f"in: {shorten(value)} is not a number of seconds from now, such as 60"
+        ) from error
+    if seconds >= INTERVAL_LIMIT:
+        raise PayloadError(
+            f"in: {shorten(value)} seconds are over 31 years; give a point in time as at"
+        )
+    return seconds
+
+
+def _point_in_time(value: object, *, field: str) -> float:
+    if isinstance(value, str):
+        return _iso_time(value, field)
+    try:
+        seconds = float(epoch_seconds(value, field=field))
+    except PayloadError as error:
+        raise PayloadError(
+            f"{field}: {shorten(value)} is no point in time; write epoch seconds or a text such as "
+            "2026-11-20T02:00:00Z"
+        ) from error
+    if seconds >= MILLISECONDS_FROM:
+        raise PayloadError(
+            f"{field}: {shorten(value)} are milliseconds by their size; write epoch seconds"
+        )
+    return seconds
+
+
+def _iso_time(text: str, field: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise PayloadError(
+            f"{field}: {shorten(text)} is no ISO 8601 time; write a text such as "
+            "2026-11-20T02:00:00Z or epoch seconds as a number"
+        ) from error
+    raise PayloadError(
+        f"{field}: {shorten(text)} has no time zone; append Z, or an offset such as +01:00"
+    )

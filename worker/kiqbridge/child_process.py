@@ -1,0 +1,67 @@
+"""Children with a session of their own, so that Ctrl-C reaches us alone, that do not outlive us."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Final
+
+PR_SET_PDEATHSIG: Final = 1
+
+Stream = int | IO[bytes] | None
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    when_we_die: signal.Signals,
+    env: Mapping[str, str] | None = None,
+    stdin: Stream = subprocess.DEVNULL,
+    stdout: Stream = None,
+    stderr: Stream = None,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a child that gets the signal `when_we_die`, even if we are killed (on Linux).
+
+    Call it on the main thread: to the kernel the parent is the thread that started the child.
+    """
+    return subprocess.Popen(  # noqa: S603 - commands of ours, no shell
+        command,
+        env=env,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=pass_fds,
+        start_new_session=True,
+        # Calls libc once and takes no lock, so that it is safe although threads may run.
+        preexec_fn=_deadly(when_we_die),  # noqa: PLW1509 - there is no other way to ask for it
+    )
+
+
+def stop(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """TERM, wait, and KILL if that was not enough."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout_s)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _deadly(number: signal.Signals) -> Callable[[], None] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    # PyDLL keeps the interpreter lock, which nobody could give back in the forked child.
+    prctl = ctypes.PyDLL(None).prctl
+    parent = os.getpid()
+
+    def ask() -> None:
+        prctl(PR_SET_PDEATHSIG, int(number))
+        if os.getppid() != parent:  # it died before we asked
+            os._exit(1)
+
+    return ask

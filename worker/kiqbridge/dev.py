@@ -1,0 +1,299 @@
+"""`kiqbridge dev`, what `make up` runs: server, cron rules and worker on this machine.
+
+1. The schedules of the template are read, the job classes loaded: what is wrong is told at once.
+2. A server: the embedded one, or that of REDIS_URL.
+3. The functions of the rules and the worker, each in a child of its own.
+4. The last due tick of the most frequent Python rule, and what `--fire` names, at once.
+5. Each tick at its time, until Ctrl-C: the worker gives running jobs back, the server ends last.
+"""
+
+import difflib
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kiqbridge.dev_console import Console
+from kiqbridge.embedded_server import EmbeddedServer
+from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.firing import Agenda, SimulatedClock, anchored, most_frequent
+from kiqbridge.keys import Keys
+from kiqbridge.local_data import LocalData
+from kiqbridge.local_function import LocalFunction
+from kiqbridge.redis_connection import RedisPool, url_from_environment, without_password
+from kiqbridge.registry import Registry, default_registry
+from kiqbridge.require import load_all
+from kiqbridge.signals import EndInbox
+from kiqbridge.template import TemplateSchedule, read_schedules
+from kiqbridge.tick_delivery import JobPlaces, TickDelivery
+from kiqbridge.worker_child import WorkerChild
+
+_LOOK_S: Final = 1.0  # a clock that was set, or a machine that slept, is noticed so soon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevOptions:
+    """What the command line says."""
+
+    template: Path
+    require: tuple[str, ...]
+    fire: tuple[str, ...]
+    speed: float
+    fresh: bool
+    verbose: bool
+    concurrency: str | None
+    timeout_s: float
+
+
+def run_dev(options: DevOptions) -> int:
+    """Run until Ctrl-C; 0 after an orderly end, 1 when a part cannot go on, 2 for a wrong name.
+
+    Raises:
+        ConfigError: template, jobs, settings or the embedded server are wrong.
+        RedisUnavailable: the server of REDIS_URL is not there.
+    """
+    schedules = read_schedules(options.template)
+    unknown = _unknown_rule(
+        options.fire, [schedule.name for schedule in schedules if schedule.jobs]
+    )
+    if unknown:
+        sys.stderr.write(f"kiqbridge: {unknown}\n")
+        return 2
+    load_all(options.require)
+    external = _external_url(os.environ)
+    data = LocalData(fresh=options.fresh)
+    inbox = EndInbox()
+    inbox.trap()
+    console = Console(sys.stdout, on_closed=inbox.end)
+    server = None if external else EmbeddedServer(data)
+    try:
+        if server is not None:
+            server.start()
+        dev = Dev(options, schedules, server=server, url=external or "", data=data, console=console)
+        return dev.run(inbox)
+    finally:
+        if server is not None:
+            server.stop()
+
+
+class Dev:
+    """One run: composes the parts and keeps them going."""
+
+    def __init__(
+        self,
+        options: DevOptions,
+        schedules: Sequence[TemplateSchedule],
+        *,
+        server: EmbeddedServer | None,
+        url: str,
+        data: LocalData,
+        console: Console,
+        registry: Registry = default_registry,
+    ) -> None:
+        self._options = options
+        self._server = server
+        self._url = server.url if server else url
+        self._data = data
+        self._console = console
+        self._registry = registry
+        self._boot = time.time()
+        self._clock = SimulatedClock(start=self._boot, speed=options.speed)
+        now = self._clock.read(self._boot)
+        self._others = [schedule for schedule in schedules if not schedule.jobs]
+        self._rules = [anchored(schedule, now) for schedule in schedules if schedule.jobs]
+        self._agenda = Agenda(self._rules, now)
+
+    def run(self, inbox: EndInbox) -> int:
+        """Run until a signal; 0 after an orderly end, 1 when a part cannot go on."""
+        environ = self._environ()
+        namespace = environ.get("KIQBRIDGE_NAMESPACE", "")
+        places = JobPlaces(
+            served=self._queues(),
+            registry=self._registry,
+            pool=RedisPool(self._url),
+            keys=Keys(namespace),
+        )
+        worker = self._worker(environ, places.served, inbox)
+        functions = self._functions(environ)
+        delivery = TickDelivery(
+            functions=functions,
+            console=self._console,
+            places=places,
+            expect=worker.lines.expect,
+            run_name=f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._boot))}-{os.getpid()}",
+            simulated=self._options.speed != 1,
+        )
+        try:
+            with self._console.together():
+                for function in functions.values():
+                    function.start()
+                worker.start()
+                self._show_start(delivery)
+            self._deliver_at_once(delivery, places)
+            return self._keep_going(inbox, worker, delivery)
+        finally:
+            if inbox.ending:
+                self._console.line("stop", "", "no more ticks; running jobs end or are given back")
+            worker.stop()
+            for function in functions.values():
+                function.stop()
+            self._say_goodbye(worker, delivery)
+
+    def _keep_going(self, inbox: EndInbox, worker: WorkerChild, delivery: TickDelivery) -> int:
+        while not inbox.ending:
+            now = self._clock.read(time.time())
+            for firing in self._agenda.due(now):
+                if not inbox.ending:
+                    delivery.fire(firing)
+            if not worker.tend():
+                return 1
+            if self._server is not None and self._server.exit_code is not None:
+                log = self._data.server_log
+                self._console.line("error", "", f"the embedded Valkey has ended; {log} tells more")
+                return 1
+            inbox.wait(self._pause_s())
+        return 0
+
+    def _pause_s(self) -> float:
+        coming = self._agenda.next_instant()
+        if coming is None:
+            return _LOOK_S
+        span = coming - self._clock.read(time.time())
+        return min(_LOOK_S, self._clock.real_seconds(span))
+
+    def _deliver_at_once(self, delivery: TickDelivery, places: JobPlaces) -> None:
+        now = self._clock.read(time.time())
+        own = [rule for rule in self._rules if places.are_here(rule)]
+        frequent = most_frequent(own, now)
+        if frequent is not None:
+            delivery.catch_up(frequent, frequent.expression.latest_at_or_before(now), now)
+        by_name = {rule.name.lower(): rule for rule in self._rules}
+        for name in self._options.fire:
+            delivery.fire_by_hand(by_name[name.lower()], now)
+
+    def _environ(self) -> dict[str, str]:
+        """What all children get; the address and the key prefix are those of this run."""
+        environ = {key: value for key, value in os.environ.items() if key != "REDIS_PROVIDER"}
+        environ["REDIS_URL"] = self._url
+        if "KIQBRIDGE_NAMESPACE" not in environ:
+            # The worker looks where the functions write.
+            of_rules = [rule.environment.get("KIQBRIDGE_NAMESPACE", "") for rule in self._rules]
+            environ["KIQBRIDGE_NAMESPACE"] = next(filter(None, of_rules), "")
+        return environ
+
+    def _functions(self, environ: Mapping[str, str]) -> dict[str, LocalFunction]:
+        folder = self._options.template.parent
+        return {
+            rule.function: LocalFunction(
+                folder=folder / (rule.code_uri or ""),
+                handler=rule.handler or "app.lambda_handler",
+                environ={
+                    "AWS_LAMBDA_FUNCTION_NAME": rule.function,
+                    **environ,
+                    **rule.environment,
+                    **{key: environ[key] for key in ("REDIS_URL", "KIQBRIDGE_NAMESPACE")},
+                },
+                log=None if self._options.verbose else self._data.function_log(rule.function),
+            )
+            for rule in self._rules
+        }
+
+    def _queues(self) -> list[str]:
+        """The queues of all Python jobs, as declared and as the rules have them."""
+        declared = [
+            str(definition.options.get("queue", "default")) for definition in self._registry
+        ]
+        ruled = [
+            str(job.get("queue", "default"))
+            for rule in self._rules
+            for job in rule.jobs
+            if job.get("class") in self._registry
+        ]
+        return list(dict.fromkeys(["default", *declared, *ruled]))
+
+    def _worker(
+        self, environ: Mapping[str, str], queues: Sequence[str], inbox: EndInbox
+    ) -> WorkerChild:
+        options = self._options
+        arguments = ["-t", f"{options.timeout_s:g}"]
+        # With equal weights no queue has to wait until another is empty.
+        weighted = [f"{name},1" for name in queues]
+        for flag, values in (("-r", options.require), ("-q", weighted)):
+            arguments += [part for value in values for part in (flag, value)]
+        if options.concurrency is not None:
+            arguments += ["-c", options.concurrency]
+        return WorkerChild(
+            arguments=[*arguments, "-v"] if options.verbose else arguments,
+            environ={**environ, "KIQBRIDGE_LOG_LEVEL": "info"},  # less would hide the jobs
+            console=self._console,
+            timeout_s=options.timeout_s,
+            on_end=inbox.wake,
+        )
+
+    def _show_start(self, delivery: TickDelivery) -> None:
+        console = self._console
+        kept = (
+            f"embedded Valkey, data kept in {self._data.server_data}/ (--fresh throws it away)"
+            if self._server
+            else "the server of REDIS_URL"
+        )
+        console.heading(f"kiqbridge dev: {self._options.template} on {kept}")
+        console.text(f"  REDIS_URL={without_password(self._url)}")
+        if self._options.speed != 1:
+            speed = f"{self._options.speed:g}"
+            console.text(f"  simulated: the rules' clock runs {speed} times as fast, from now on")
+        console.text("")
+        now = self._clock.read(self._boot)
+        console.table(
+            [
+                ("RULE", "JOB", "EXPRESSION", "NEXT FIRING"),
+                *(delivery.described(rule, now) for rule in self._rules),
+            ]
+        )
+        for other in self._others:
+            console.text(
+                f"  {other.name} is not fired: {other.function} enqueues no jobs", dim=True
+            )
+        console.text("")
+        names = [job.name for job in self._registry]
+        for rule in self._rules:
+            names += [rule.name, *(str(job.get("class", "")) for job in rule.jobs)]
+        console.align(names)
+
+    def _say_goodbye(self, worker: WorkerChild, delivery: TickDelivery) -> None:
+        counts = worker.lines.counts
+        self._console.heading(
+            f"kiqbridge dev: {_counted(delivery.ticks, 'tick')}, "
+            f"{_counted(counts['done'], 'job')} performed, "
+            f"{counts['fail']} failed, {worker.lines.unfinished} given back. Bye."
+        )
+
+
+def _external_url(environ: Mapping[str, str]) -> str | None:
+    if not (environ.get("REDIS_URL") or environ.get("REDIS_PROVIDER")):
+        return None
+    url = url_from_environment(environ)
+    try:
+        RedisPool(url).call("PING")
+    except RedisRefused as error:
+        raise RedisUnavailable(str(error)) from error
+    return url
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _unknown_rule(wanted: Sequence[str], known: Sequence[str]) -> str:
+    """What is wrong with the names of `--fire`; empty if nothing is."""
+    by_name = {name.lower(): name for name in known}
+    for name in wanted:
+        if name.lower() not in by_name:
+            near = difflib.get_close_matches(name.lower(), by_name, n=3)
+            hint = " or ".join(by_name[each] for each in near) or ", ".join(known) or "none"
+            question = f"did you mean {hint}?" if near else f"the rules are: {hint}"
+            return f"--fire: {name!r} is no rule of the template; {question}"
+    return ""

@@ -1,0 +1,80 @@
+"""Flags of `kiqbridge dev`; what it does is in `kiqbridge.dev`, loaded only when it runs.
+
+The worker runs without the template reader, the embedded server and all that they need.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from kiqbridge.errors import ConfigError
+
+JOBS: Final = "worker/jobs"
+TIMEOUT_S: Final = 3.0
+"""Less than the worker's own default: who presses Ctrl-C waits for it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `kiqbridge dev`."""
+    parser.add_argument("--template", type=Path, default=Path("template.yaml"), metavar="PATH")
+    parser.add_argument(
+        "--fire", action="append", default=[], metavar="NAME",
+        help="deliver a tick of this rule (the event's logical id) at once; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--speed", type=_speed, default=1.0, metavar="N",
+        help="let the rules' clock run N times as fast, from now on (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fresh", action="store_true", help="throw away the data kept in .kiqbridge/ before"
+    )
+    parser.add_argument(
+        "-r", "--require", action="append", metavar="PATH|MODULE",
+        help=f"code that declares jobs; repeatable (default: {JOBS})",
+    )  # fmt: skip
+    parser.add_argument("-c", "--concurrency", metavar="INT", help="how many jobs run at once")
+    parser.add_argument(
+        "-t", "--timeout", dest="timeout_s", type=_seconds, default=TIMEOUT_S, metavar="SECONDS",
+        help=f"how long running jobs may go on after Ctrl-C (default: {TIMEOUT_S:g})",
+    )  # fmt: skip
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show debug lines and the function's own log"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until Ctrl-C and return the exit code; raises as `dev.run_dev`.
+
+    Raises:
+        ConfigError: what only `dev` needs is not installed.
+    """
+    try:
+        from kiqbridge.dev import DevOptions, run_dev  # noqa: PLC0415 - see above
+    except ImportError as error:
+        raise ConfigError(f"dev: {error}; pip install 'kiqbridge[local]'") from error
+    return run_dev(
+        DevOptions(
+            template=options.template,
+            require=tuple(options.require or [JOBS]),
+            fire=tuple(options.fire),
+            speed=options.speed,
+            fresh=options.fresh,
+            verbose=options.verbose,
+            concurrency=options.concurrency,
+            timeout_s=options.timeout_s,
+        )
+    )
+
+
+def _speed(text: str) -> float:
+    speed = float(text)
+    if not 0 < speed <= 100_000:  # noqa: PLR2004 - beyond, a day here is more than a lifetime
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 100000")
+    return speed
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 3600:  # noqa: PLR2004 - an hour
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 3600 seconds")
+    return seconds

@@ -1,0 +1,151 @@
+"""Which rule of a template fires when, and the event that it then delivers; all of it pure.
+
+EventBridge Scheduler in small: no flexible windows, no retries, no duplicates.
+"""
+
+import dataclasses
+import json
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from kiqbridge import cron
+from kiqbridge.template import TemplateSchedule
+
+MOST_AT_ONCE: Final = 10
+"""Ticks of one rule that are delivered late; a machine that slept a night shall not fire hundreds."""
+
+_COMING: Final = 10
+"""How many firings ahead tell how often a rule fires; one alone would mistake a pause for rarity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedClock:
+    """A clock that agrees with the wall clock at `start` (epoch seconds) and runs `speed` times as fast."""
+
+    start: float
+    speed: float = 1.0
+
+    def read(self, wall: float) -> datetime:
+        """What it shows at this epoch second."""
+        return datetime.fromtimestamp(self.start + (wall - self.start) * self.speed, UTC)
+
+    def real_seconds(self, span: timedelta) -> float:
+        """How long we really wait for a span of its time."""
+        return span.total_seconds() / self.speed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firing:
+    """One tick of a rule; `skipped` are older ones that nobody delivered."""
+
+    schedule: TemplateSchedule
+    instant: datetime
+    skipped: int = 0
+
+
+class Agenda:
+    """What fires from an instant on; asked again and again with a later one."""
+
+    def __init__(self, schedules: Sequence[TemplateSchedule], start: datetime) -> None:
+        self._schedules = [schedule for schedule in schedules if schedule.enabled]
+        self._seen = start
+        self._next = {
+            schedule.where: schedule.expression.next_after(start) for schedule in self._schedules
+        }
+
+    def next_instant(self) -> datetime | None:
+        """When the next rule fires; None if none does any more."""
+        return min((instant for instant in self._next.values() if instant), default=None)
+
+    def due(self, now: datetime) -> list[Firing]:
+        """What fires after the last look and not after `now`, in order."""
+        firings: list[Firing] = []
+        for schedule in self._schedules:
+            coming = self._next[schedule.where]
+            if coming is not None and coming <= now:
+                firings += self._late(schedule, now)
+                self._next[schedule.where] = schedule.expression.next_after(now)
+        self._seen = max(self._seen, now)
+        return sorted(firings, key=lambda firing: firing.instant)
+
+    def _late(self, schedule: TemplateSchedule, now: datetime) -> list[Firing]:
+        instants: deque[datetime] = deque(maxlen=MOST_AT_ONCE)
+        count = 0
+        for instant in schedule.expression.between(self._seen, now):
+            instants.append(instant)
+            count += 1
+        firings = [Firing(schedule=schedule, instant=instant) for instant in instants]
+        firings[0] = dataclasses.replace(firings[0], skipped=count - len(firings))
+        return firings
+
+
+def anchored(schedule: TemplateSchedule, boot: datetime) -> TemplateSchedule:
+    """The schedule with a phase: a rate without a StartDate counts from its deployment, our start."""
+    expression = schedule.expression
+    if not isinstance(expression, cron.Rate) or expression.bounds.start is not None:
+        return schedule
+    phase = boot.replace(microsecond=0)
+    end = expression.bounds.end
+    if end is not None and end < phase:
+        return dataclasses.replace(schedule, enabled=False)
+    counted = cron.parse(expression.text, schedule.timezone, start=phase, end=end)
+    return dataclasses.replace(schedule, expression=counted)
+
+
+def most_frequent(schedules: Sequence[TemplateSchedule], now: datetime) -> TemplateSchedule | None:
+    """The enabled schedule whose tenth coming firing is the soonest, the first of equals."""
+    reaches = [
+        (reach, index)
+        for index, schedule in enumerate(schedules)
+        if schedule.enabled and (reach := _reach(schedule.expression, now))
+    ]
+    return schedules[min(reaches)[1]] if reaches else None
+
+
+def _reach(expression: cron.ScheduleExpression, now: datetime) -> datetime | None:
+    """When it will have fired ten times; far off if it ends before, None if it is over."""
+    instant = expression.next_after(now)
+    if instant is None:
+        return None
+    for _ in range(_COMING - 1):
+        following = expression.next_after(instant)
+        if following is None:
+            return datetime.max.replace(tzinfo=UTC)
+        instant = following
+    return instant
+
+
+def event_of(
+    schedule: TemplateSchedule, instant: datetime, *, execution_id: str, own_name: str = ""
+) -> dict[str, Any]:
+    """The event that a tick delivers: the Input with its context attributes filled in.
+
+    Args:
+        schedule: a rule with an Input.
+        instant: when it was due.
+        execution_id: of this delivery.
+        own_name: appended to the name of the tick's schedule. The ledger then takes the tick for
+            one of another rule, and cannot take a true tick for its repetition.
+    """
+    attributes = {
+        "schedule-arn": f"arn:aws:scheduler:eu-west-1:000000000000:schedule/local/{schedule.name}",
+        "scheduled-time": iso_time(instant),
+        "execution-id": execution_id,
+        "attempt-number": "1",
+    }
+    text = schedule.input or "{}"
+    if schedule.kind == "ScheduleV2":
+        for name, value in attributes.items():
+            text = text.replace(f"<aws.scheduler.{name}>", value)
+    event: dict[str, Any] = json.loads(text)
+    if own_name and "tick" in event:
+        event["tick"]["schedule"] += own_name
+    return event
+
+
+def iso_time(instant: datetime) -> str:
+    """As Scheduler writes an instant: `2026-11-20T02:00:00Z`."""
+    return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

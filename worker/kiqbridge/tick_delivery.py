@@ -1,0 +1,178 @@
+"""Delivering ticks to the functions of `kiqbridge dev`, and saying what became of them."""
+
+import itertools
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kiqbridge.dev_console import Console, short, shown_instant
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.firing import Firing, event_of
+from kiqbridge.keys import Keys
+from kiqbridge.local_function import FunctionError, LocalFunction
+from kiqbridge.redis_connection import RedisPool
+from kiqbridge.registry import Registry
+from kiqbridge.template import TemplateSchedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlaces:
+    """Where jobs are performed: here, or by somebody else's worker.
+
+    Attributes:
+        served: queues of the Python worker.
+    """
+
+    served: list[str]
+    registry: Registry
+    pool: RedisPool
+    keys: Keys
+
+    def are_here(self, rule: TemplateSchedule) -> bool:
+        """Whether all jobs of a rule are Python classes that this worker knows."""
+        return all(job.get("class") in self.registry for job in rule.jobs)
+
+    def note(self, job_class: str, queue: str) -> str:
+        """What keeps a job from being performed here; empty if nothing does."""
+        if queue not in self.served:
+            return "waits for a Ruby worker"
+        # Active Job's wrapper and misspelt names alike: the worker will say more.
+        return "" if job_class in self.registry else "no Python job has this name"
+
+    def waiting(self, queue: str) -> str:
+        """How many jobs wait in a queue that is not served here."""
+        try:
+            return f"{self.pool.call('LLEN', self.keys.queue(queue))} there"
+        except KiqbridgeError:
+            return "number unknown"  # only an adornment of a line
+
+
+class TickDelivery:
+    """Hands ticks to functions, from the main thread.
+
+    Args:
+        functions: logical id → function.
+        expect: gets jid and rule of each job before the worker can show it.
+        run_name: tells the ticks that we deliver by hand from those of other runs.
+        simulated: whether the instants come from a clock that runs ahead.
+    """
+
+    def __init__(
+        self,
+        *,
+        functions: Mapping[str, LocalFunction],
+        console: Console,
+        places: JobPlaces,
+        expect: Callable[[str, str], None],
+        run_name: str,
+        simulated: bool,
+    ) -> None:
+        self._functions = functions
+        self._console = console
+        self._places = places
+        self._expect = expect
+        self._run_name = run_name
+        self._simulated = simulated
+        self._numbers = itertools.count(1)
+        self.ticks = 0
+
+    def described(self, rule: TemplateSchedule, now: datetime) -> tuple[str, str, str, str]:
+        """A rule's row: name, jobs, expression, next firing."""
+        jobs = "; ".join(self._described_job(job) for job in rule.jobs)
+        expression = f"{rule.expression_text} {rule.timezone}"
+        return rule.name, jobs, expression, _following(rule, now) if rule.enabled else "disabled"
+
+    def fire(self, firing: Firing) -> None:
+        """Deliver a tick that is due."""
+        rule = firing.schedule
+        notes = [f"due {shown_instant(firing.instant, rule.timezone)}"]
+        notes += ["simulated"] if self._simulated else []
+        notes += [f"next {_following(rule, firing.instant)}"]
+        notes += [f"{firing.skipped} older ticks skipped"] if firing.skipped else []
+        # A simulated tick lies ahead of its time: under the rule's own name the ledger would take
+        # the true one for its repetition, in a run without --speed on the same data.
+        own_name = f"#speed-{self._run_name}" if self._simulated else ""
+        with self._console.together():
+            self._console.line("tick", rule.name, "; ".join(notes))
+            self._deliver(rule, firing.instant, own_name)
+
+    def catch_up(self, rule: TemplateSchedule, due: datetime | None, now: datetime) -> None:
+        """Deliver the last due tick, so that a job is seen at once.
+
+        It goes under its own identity first. When an earlier run has delivered it already, or it is
+        too old for the ledger, it goes once more under a name of its own.
+        """
+        with self._console.together():
+            if due is None:
+                reason = "catching up: no tick was due before, so this is one for now"
+            else:
+                text = (
+                    f"catching up the last due tick of {rule.name}, so that you see a job at once: "
+                    f"{shown_instant(due, rule.timezone)}"
+                )
+                self._console.line("tick", rule.name, text)
+                answer = self._deliver(rule, due)
+                if answer is None or not (answer["duplicates"] or answer["stale"]):
+                    return
+                reason = "catching up, once more under a name of its own, so that you see a job"
+                due = now if answer["stale"] else due
+            self._console.line("tick", rule.name, reason)
+            self._deliver(rule, due or now, self._own_name())
+
+    def fire_by_hand(self, rule: TemplateSchedule, now: datetime) -> None:
+        """Deliver a tick that `--fire` asks for.
+
+        Under a name of its own: the true tick of the same minute shall still come.
+        """
+        with self._console.together():
+            self._console.line("tick", rule.name, f"--fire: {shown_instant(now, rule.timezone)}")
+            self._deliver(rule, now, self._own_name())
+
+    def _own_name(self) -> str:
+        return f"#{self._run_name}-{next(self._numbers)}"
+
+    def _deliver(
+        self, rule: TemplateSchedule, instant: datetime, own_name: str = ""
+    ) -> dict[str, Any] | None:
+        self.ticks += 1
+        event = event_of(rule, instant, execution_id=str(uuid.uuid4()), own_name=own_name)
+        try:
+            answer: dict[str, Any] = self._functions[rule.function].invoke(event)
+        except FunctionError as error:
+            text = f"{rule.function} failed, nothing is enqueued: {error.kind}: {error}"
+            self._console.line("error", rule.name, text)
+            return None
+        for job in answer["enqueued"]:
+            self._show_enqueued(rule, job)
+        for job in answer["duplicates"]:
+            text = f"{short(job['jid'])}  this tick is enqueued already: the ledger knows it"
+            self._console.line("enqueue", job["class"], text)
+        for job in answer["stale"]:
+            text = "older than what the ledger remembers: not enqueued"
+            self._console.line("enqueue", job["class"], text)
+        return answer
+
+    def _show_enqueued(self, rule: TemplateSchedule, job: Mapping[str, Any]) -> None:
+        job_class, queue = job["class"], job["queue"]
+        self._expect(job["jid"], rule.name)
+        text = f"{short(job['jid'])}  into queue {queue}"
+        note = self._places.note(job_class, queue)
+        if queue not in self._places.served:
+            text += f": {note} on queue {queue} ({self._places.waiting(queue)})"
+        elif note:
+            text += f": {note}"
+        origin = "" if rule.name == job_class else f"  rule {rule.name}"
+        self._console.line("enqueue", job_class, text + origin)
+
+    def _described_job(self, job: Mapping[str, Any]) -> str:
+        job_class = str(job.get("class", job.get("active_job")))
+        queue = str(job.get("queue", "default"))
+        note = self._places.note(job_class, queue)
+        return f"{job_class} → {queue}" + (f" ({note})" if note else "")
+
+
+def _following(rule: TemplateSchedule, instant: datetime) -> str:
+    following = rule.expression.next_after(instant)
+    return shown_instant(following, rule.timezone) if following else "never again"

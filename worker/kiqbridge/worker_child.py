@@ -1,0 +1,216 @@
+"""The worker of `kiqbridge dev`: the real command as a child, its log lines made readable.
+
+A worker that dies is started again; one that cannot even start, or dies again and again, ends the run.
+"""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kiqbridge import child_process
+from kiqbridge.dev_console import Console, short
+
+MOST_RESTARTS: Final = 5
+_PAUSE_S: Final = 1.0
+_STEADY_S: Final = 60.0  # a worker that lived so long did not die of its start
+_USAGE_AND_BOOT_ERRORS: Final = (1, 2)
+_CLEANUP_S: Final = 10.0
+_LEVELS: Final = {"WARN": "warning", "ERROR": "error", "FATAL": "error"}
+
+
+class WorkerLines:
+    """Reads the worker's JSON log and shows it; counts what became of the jobs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rules: dict[str, str] = {}
+        self._running: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self.is_ready = False
+
+    def expect(self, jid: str, rule: str) -> None:
+        """Remember which rule a job comes from."""
+        self._rules[jid] = rule
+
+    @property
+    def unfinished(self) -> int:
+        """Jobs that began and did not end."""
+        return len(self._running)
+
+    def forget_running(self) -> None:
+        """The worker died: its jobs are given back by the next one, and begin again."""
+        self._running.clear()
+
+    def show(self, line: str) -> None:
+        """Show one line of output, whatever it is."""
+        entry = _parse(line)
+        if entry is None:
+            self._console.text(line)
+            return
+        context = entry.get("ctx") or {}
+        message, level = str(entry["msg"]), str(entry["lvl"])
+        jid = str(context.get("jid"))
+        name = str(context.get("class", ""))
+        if level == "INFO" and name and self._show_step(message, name, jid, context):
+            return
+        self.is_ready = self.is_ready or (not name and " is ready: " in message)
+        kind = _LEVELS.get(level, "job" if name else "worker")
+        self._console.line(kind, name, f"{short(jid)}  {message}" if name else message)
+        if entry.get("exc"):
+            self._console.text(_indented(str(entry["exc"])), dim=True)
+
+    def _show_step(self, message: str, name: str, jid: str, context: Mapping[str, Any]) -> bool:
+        """Whether the line is a step of a job's life and not what the job itself logged."""
+        elapsed = context.get("elapsed")
+        rule = self._rules.get(jid, name)
+        origin = "" if rule == name else f"  rule {rule}"
+        if message == "start" and elapsed is None and jid not in self._running:
+            self._running.add(jid)
+            queue = context.get("queue")
+            self._console.line("start", name, f"{short(jid)}  from queue {queue}{origin}")
+            return True
+        if elapsed is None or jid not in self._running:
+            return False
+        kinds = {"done": "done", "fail": "fail", "interrupted: given back": "back"}
+        if message not in kinds:
+            return False
+        kind = kinds[message]
+        if kind != "back":
+            self._running.discard(jid)
+            self.counts[kind] += 1
+        if kind == "done":
+            self._rules.pop(jid, None)
+        note = "  interrupted and given back" if kind == "back" else ""
+        self._console.line(kind, name, f"{short(jid)}  in {elapsed:.3f} s{note}{origin}")
+        return True
+
+
+class WorkerChild:
+    """Starts, watches and stops the worker; from the main thread.
+
+    Args:
+        arguments: flags of `kiqbridge worker`.
+        environ: all that the child gets.
+        timeout_s: how long running jobs may go on after TERM.
+        on_end: called from the reading thread when its output ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        console: Console,
+        timeout_s: float,
+        on_end: Callable[[], None],
+    ) -> None:
+        self.lines = WorkerLines(console)
+        self._command = [sys.executable, "-m", "kiqbridge", "worker", *arguments]
+        self._environ = {
+            **environ,
+            "KIQBRIDGE_LOG_FORMAT": "json",
+            "PYTHONUNBUFFERED": "1",
+        }
+        self._console = console
+        self._timeout_s = timeout_s
+        self._on_end = on_end
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._started = 0.0
+        self._restart_at: float | None = None
+        self._deaths = 0
+
+    def start(self) -> None:
+        """Start the child and the thread that reads its output."""
+        self._started = time.monotonic()
+        self._restart_at = None
+        self.lines.is_ready = False
+        self._process = child_process.spawn(
+            self._command,
+            # Its server ends with us, so there is nothing that it could still do in order.
+            when_we_die=signal.SIGKILL,
+            env=self._environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._reader = threading.Thread(
+            target=self._read, args=[self._process], name="worker-output", daemon=True
+        )
+        self._reader.start()
+
+    def tend(self) -> bool:
+        """Start it again if it died; False when there is no sense in it."""
+        now = time.monotonic()
+        if self._restart_at is not None:
+            if now >= self._restart_at:
+                self.start()
+            return True
+        if self._process is None or self._process.poll() is None:
+            return True
+        self._join()
+        code = self._process.returncode
+        self.lines.forget_running()
+        if not self.lines.is_ready and code in _USAGE_AND_BOOT_ERRORS:
+            self._console.line("error", "", f"the worker does not start (exit code {code})")
+            return False
+        self._deaths = 1 if now - self._started > _STEADY_S else self._deaths + 1
+        if self._deaths > MOST_RESTARTS:
+            self._console.line("error", "", f"the worker died {self._deaths} times: giving up")
+            return False
+        self._console.line(
+            "error",
+            "",
+            f"the worker died ({_ending(code)}): starting it again; jobs that it held go back to "
+            "their queues within 30 s",
+        )
+        self._restart_at = now + _PAUSE_S
+        return True
+
+    def stop(self) -> None:
+        """TERM: running jobs finish in time or are given back; returns when its output is shown."""
+        if self._process is not None:
+            child_process.stop(self._process, self._timeout_s + _CLEANUP_S)
+            self._join()
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdout is None:
+            return
+        with contextlib.closing(process.stdout) as output:
+            for line in output:
+                self.lines.show(line.decode(errors="replace").rstrip("\n"))
+        self._on_end()
+
+    def _join(self) -> None:
+        # Bounded: a child of a job may hold the pipe open.
+        if self._reader is not None:
+            self._reader.join(2)
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    """The worker's own log line, or None for what jobs print."""
+    if not line.startswith("{"):
+        return None
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    is_ours = isinstance(entry, dict) and {"ts", "lvl", "msg"} <= entry.keys()
+    return entry if is_ours else None
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _ending(code: int) -> str:
+    try:
+        return f"by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    except ValueError:
+        return f"by signal {-code}"
