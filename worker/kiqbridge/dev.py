@@ -18,6 +18,7 @@ from typing import Final
 
 from kiqbridge.dev_console import Console
 from kiqbridge.embedded_server import EmbeddedServer
+from kiqbridge.end_inbox import EndInbox
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.firing import Agenda, SimulatedClock, anchored, most_frequent
 from kiqbridge.keys import Keys
@@ -26,7 +27,6 @@ from kiqbridge.local_function import LocalFunction
 from kiqbridge.redis_connection import RedisPool, url_from_environment, without_password
 from kiqbridge.registry import Registry, default_registry
 from kiqbridge.require import load_all
-from kiqbridge.signals import EndInbox
 from kiqbridge.template import TemplateSchedule, read_schedules
 from kiqbridge.tick_delivery import JobPlaces, TickDelivery
 from kiqbridge.worker_child import WorkerChild

@@ -20,7 +20,7 @@ from kiqbridge.job_logger import CONTEXT
 from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.payload import shorten
 from kiqbridge.registry import JobDefinition, Registry
-from kiqbridge.retry import RetryPolicy, Verdict, decide
+from kiqbridge.retry import RetryPolicy, Verdict, decide, error_message
 
 logger = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ class JobRunner:
             Verdict.DROP: "is dropped, it wants no retry",
         }[decision.verdict]
         logger.warning(
-            "%s: %s; it %s", type(error).__name__, shorten(str(error)), kept, exc_info=error
+            "%s: %s; it %s", type(error).__name__, shorten(error_message(error)), kept, exc_info=error
         )
         return Settlement(
             verdict=decision.verdict,

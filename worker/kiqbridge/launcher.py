@@ -85,6 +85,9 @@ class Launcher:
         self._heartbeat: Heartbeat | None = None
         self._quiet = threading.Event()
         self._stopping = threading.Event()
+        # A process half put together can be neither quieted nor ended: threads that were not started
+        # cannot be joined, and those that start later would not know.
+        self._composing = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<Launcher {self.identity} {self._manager or 'not started'}>"
@@ -97,6 +100,65 @@ class Launcher:
         """
         if not self._register_patiently():
             return
+        with self._composing:
+            if not self._stopping.is_set():
+                self._compose(on_signal)
+
+    def quiet(self) -> None:
+        """Take no new jobs (TSTP); cannot be undone."""
+        if not self._quiet.is_set():
+            self._quiet.set()
+            logger.info("quiet: no new jobs are taken, running ones go on")
+        self._poller.quiet()
+        self._waker.stop()
+        if self._manager is not None:
+            self._manager.quiet()
+
+    def stop(self) -> None:
+        """Finish what finishes within the timeout, give the rest back, sign off (§14.3)."""
+        deadline = time.monotonic() + self._config.timeout_s
+        self._stopping.set()
+        self.quiet()
+        with self._composing:  # from now on nothing is put together any more
+            manager, heartbeat = self._manager, self._heartbeat
+        if manager is not None:
+            manager.stop(deadline)
+            self._guardian.stop()
+            self._poller.stop()
+        try:
+            returned = self._keeper.stop()
+            if returned:
+                logger.info("%d jobs went back to their queues", returned)
+        except KiqbridgeError as error:
+            logger.warning("the lease stays: another process gives back what it holds: %s", error)
+        if heartbeat is not None:
+            heartbeat.stop()
+
+    def dump_threads(self) -> None:
+        """Log where each thread is (TTIN)."""
+        frames = sys._current_frames()  # noqa: SLF001 - the only way to see other threads' stacks
+        for thread in threading.enumerate():
+            frame = frames.get(thread.ident or 0)
+            if frame is not None:
+                stack = "".join(traceback.format_stack(frame))
+                logger.warning("thread %s %s\n%s", thread.ident, thread.name, stack)
+
+    def _register_patiently(self) -> bool:
+        pause = FIRST_RETRY_S
+        while not self._stopping.is_set():
+            try:
+                with self._composing:
+                    if not self._stopping.is_set():
+                        self._keeper.start()
+            except RedisUnavailable as error:
+                logger.error("%s; trying again in %.1f s", error, pause)  # noqa: TRY400 - one line
+                self._stopping.wait(pause)
+                pause = min(pause * 2, LONGEST_RETRY_S)
+            else:
+                return True
+        return False
+
+    def _compose(self, on_signal: Callable[[str], None]) -> None:
         processors = self._processors()
         self._manager = Manager(processors, self._gate, self._pool.connection(), self._keys)
         self._heartbeat = Heartbeat(
@@ -116,56 +178,6 @@ class Launcher:
         if self._quiet.is_set():  # asked for while Redis was still awaited
             self._manager.quiet()
         logger.info("%s", self._banner())
-
-    def quiet(self) -> None:
-        """Take no new jobs (TSTP); cannot be undone."""
-        if not self._quiet.is_set():
-            self._quiet.set()
-            logger.info("quiet: no new jobs are taken, running ones go on")
-        self._poller.quiet()
-        self._waker.stop()
-        if self._manager is not None:
-            self._manager.quiet()
-
-    def stop(self) -> None:
-        """Finish what finishes within the timeout, give the rest back, sign off (§14.3)."""
-        deadline = time.monotonic() + self._config.timeout_s
-        self._stopping.set()
-        self.quiet()
-        if self._manager is None or self._heartbeat is None:
-            return
-        self._manager.stop(deadline)
-        self._guardian.stop()
-        self._poller.stop()
-        try:
-            returned = self._keeper.stop()
-            if returned:
-                logger.info("%d jobs went back to their queues", returned)
-        except KiqbridgeError as error:
-            logger.warning("the lease stays: another process gives back what it holds: %s", error)
-        self._heartbeat.stop()
-
-    def dump_threads(self) -> None:
-        """Log where each thread is (TTIN)."""
-        frames = sys._current_frames()  # noqa: SLF001 - the only way to see other threads' stacks
-        for thread in threading.enumerate():
-            frame = frames.get(thread.ident or 0)
-            if frame is not None:
-                stack = "".join(traceback.format_stack(frame))
-                logger.warning("thread %s %s\n%s", thread.ident, thread.name, stack)
-
-    def _register_patiently(self) -> bool:
-        pause = FIRST_RETRY_S
-        while not self._stopping.is_set():
-            try:
-                self._keeper.start()
-            except RedisUnavailable as error:
-                logger.error("%s; trying again in %.1f s", error, pause)  # noqa: TRY400 - one line
-                self._stopping.wait(pause)
-                pause = min(pause * 2, LONGEST_RETRY_S)
-            else:
-                return True
-        return False
 
     def _processors(self) -> list[Processor]:
         outage = Outage()
