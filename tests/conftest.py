@@ -44,6 +44,7 @@ NEEDS = (
         is_installed=lambda: shutil.which("redis-server") is not None,
     ),
 )
+TOLD = "told"
 INSTALL_ALL = f"apt-get install {' '.join(need.package for need in NEEDS)}"
 SERVERS = {"valkey": embedded_server, "redis": debian_server}
 
@@ -82,6 +83,27 @@ def pytest_unconfigure(config):
             tests = f"{count} {need.marker} test{'s' if count > 1 else ''}"
             line = f"NOT RUN: {tests} ({need.reason}). Install: apt-get install {need.package}"
             reporter.write_line(line, yellow=True, bold=True)
+
+
+def pytest_terminal_summary(terminalreporter):
+    told = [
+        line
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, line in report.user_properties
+        if name == TOLD
+    ]
+    if told:
+        terminalreporter.section("counted")
+        for line in told:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def tell(record_property) -> Callable[[str], None]:
+    """Puts a line at the end of the run, also when pytest-xdist runs the test: what was counted."""
+    return lambda line: record_property(TOLD, line)
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ def frozen_with_unbegun_jobs(fleet, client, redis):
 
 
 def test_a_worker_frozen_past_its_lease_begins_nothing_of_what_was_given_to_others(
-    fleet, client, redis, capsys
+    fleet, client, redis, tell
 ):
     frozen, pushed, begun, unbegun = frozen_with_unbegun_jobs(fleet, client, redis)
     before = incarnations(redis, frozen.pid)
@@ -104,14 +104,13 @@ def test_a_worker_frozen_past_its_lease_begins_nothing_of_what_was_given_to_othe
 
     begins = fleet.marks.look().count("begun")
     again = set(fleet.marks.by("begun", frozen.pid)[marks_before:])
-    with capsys.disabled():
-        print(
-            f"\nfreeze test: {len(begun)} begun and {len(unbegun)} unbegun jobs at the freeze; "
-            f"given to another worker after {watch.seconds[0]:.1f} s (bound {RECOVER_AFTER_S:.0f} s); "
-            f"after waking it began {len(again & unbegun)} of the unbegun, none of the begun anew, "
-            f"and {len(again)} new ones as a new incarnation; performed {len(begins)} of "
-            f"{len(pushed) + len(new)}"
-        )
+    tell(
+        f"freeze test: {len(begun)} begun and {len(unbegun)} unbegun jobs at the freeze; "
+        f"given to another worker after {watch.seconds[0]:.1f} s (bound {RECOVER_AFTER_S:.0f} s); "
+        f"after waking it began {len(again & unbegun)} of the unbegun, none of the begun anew, "
+        f"and {len(again)} new ones as a new incarnation; performed {len(begins)} of "
+        f"{len(pushed) + len(new)}"
+    )
     assert again & (unbegun | begun) == set()
     assert again == {*new}
     assert {jid: begins[jid] for jid in unbegun} == dict.fromkeys(unbegun, 1)
@@ -146,7 +145,7 @@ def test_a_short_freeze_costs_nothing(fleet, client, redis):
 
 
 def test_after_an_outage_longer_than_the_lease_nobody_reaps_the_living(
-    fleet, client, server, redis, capsys
+    fleet, client, server, redis, tell
 ):
     workers = [fleet.start("-c", "3", recover_after_s=RECOVER_AFTER_S) for _ in range(3)]
     for worker in workers:
@@ -174,14 +173,13 @@ def test_after_an_outage_longer_than_the_lease_nobody_reaps_the_living(
     )
     wait_until(lambda: not lists_in_flight(redis), 10, lambda: f"{lists_in_flight(redis)}")
     outputs = [worker.output for worker in workers]
-    with capsys.disabled():
-        performed = fleet.marks.look().count("performed")
-        print(
-            f"\noutage test: Redis stood still for {OUTAGE_S:.0f} s, leases are sure for "
-            f"{held_for:.1f} s; {at_the_end} of {len(jids)} jobs begun before its end; performed "
-            f"{len(performed)}, more than once {sum(count > 1 for count in performed.values())}; "
-            f"leases kept {len(leases & incarnations(redis))} of {len(leases)}"
-        )
+    performed = fleet.marks.look().count("performed")
+    tell(
+        f"outage test: Redis stood still for {OUTAGE_S:.0f} s, leases are sure for "
+        f"{held_for:.1f} s; {at_the_end} of {len(jids)} jobs begun before its end; performed "
+        f"{len(performed)}, more than once {sum(count > 1 for count in performed.values())}; "
+        f"leases kept {len(leases & incarnations(redis))} of {len(leases)}"
+    )
     assert incarnations(redis) == leases
     assert not [line for output in outputs for line in output.splitlines() if "died" in line]
     assert not [line for output in outputs for line in output.splitlines() if "is gone" in line]

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import signal
 from collections import Counter
 
 import pytest
@@ -49,7 +50,7 @@ def mixed_work(count, rng):
     return [*short, *(rng.randint(4, 30) for _ in range(count - len(short)))]
 
 
-def test_two_thousand_jobs_survive_twenty_kills(fleet, client, redis, capsys):
+def test_two_thousand_jobs_survive_twenty_kills(fleet, client, redis, tell):
     rng = random.Random(7)
     watch = Stopwatch(redis)
     pushed, begun_at_kill, held_at_kill = [], [], Counter()
@@ -72,8 +73,12 @@ def test_two_thousand_jobs_survive_twenty_kills(fleet, client, redis, capsys):
                 begun_at_kill.append(len(begun))
                 held_at_kill.update(held)
                 return True
-            worker.signal(18)
+            worker.signal(signal.SIGCONT)
         return False
+
+    def strike_or_done(turn):
+        watch.look()
+        return strike(turn) or len(fleet.marks.count("performed")) == len(pushed)
 
     def has_lease(pid):
         watch.look()
@@ -85,11 +90,12 @@ def test_two_thousand_jobs_survive_twenty_kills(fleet, client, redis, capsys):
         assert len(fleet.live) == WORKERS
         pushed += push(client, mixed_work(JOBS // ROUNDS, rng))
 
-        def over():
-            watch.look()
-            return strike(turn) or len(fleet.marks.count("performed")) == len(pushed)  # noqa: B023
-
-        wait_until(over, 20, "a worker in the midst of a job", interval_s=0.002)
+        wait_until(
+            lambda turn=turn: strike_or_done(turn),
+            20,
+            "a worker in the midst of a job",
+            interval_s=0.002,
+        )
         if len(fleet.live) < WORKERS:
             fleet.start("-c", "4", recover_after_s=RECOVER_AFTER_S)
 
@@ -110,17 +116,16 @@ def test_two_thousand_jobs_survive_twenty_kills(fleet, client, redis, capsys):
 
     begins, ends = fleet.marks.look().count("begun"), fleet.marks.count("performed")
     repeated = {jid: count - 1 for jid, count in begins.items() if count > 1}
-    with capsys.disabled():
-        seconds = sorted(watch.seconds)
-        print(
-            f"\nkill test: {JOBS} jobs, {len(begun_at_kill)} SIGKILLs, "
-            f"{sum(begun_at_kill)} jobs begun at a kill ({min(begun_at_kill)} to "
-            f"{max(begun_at_kill)} each), {sum(held_at_kill.values())} held; "
-            f"performed {len(ends)}, lost {JOBS - len(ends)}, begun again {sum(repeated.values())}, "
-            f"performed twice {sum(count - 1 for count in ends.values())}; recovered after "
-            f"{seconds[0]:.1f} to {seconds[-1]:.1f} s, all {watch.since_last_start:.1f} s after the "
-            f"last kill (bound {RECOVER_AFTER_S:.0f} s)"
-        )
+    seconds = sorted(watch.seconds)
+    tell(
+        f"kill test: {JOBS} jobs, {len(begun_at_kill)} SIGKILLs, "
+        f"{sum(begun_at_kill)} jobs begun at a kill ({min(begun_at_kill)} to "
+        f"{max(begun_at_kill)} each), {sum(held_at_kill.values())} held; "
+        f"performed {len(ends)}, lost {JOBS - len(ends)}, begun again {sum(repeated.values())}, "
+        f"performed twice {sum(count - 1 for count in ends.values())}; recovered after "
+        f"{seconds[0]:.1f} to {seconds[-1]:.1f} s, all {watch.since_last_start:.1f} s after the "
+        f"last kill (bound {RECOVER_AFTER_S:.0f} s)"
+    )
     assert len(begun_at_kill) >= KILLS
     assert min(begun_at_kill) >= 1
     assert set(ends) == set(pushed)
@@ -143,7 +148,7 @@ def test_two_thousand_jobs_survive_twenty_kills(fleet, client, redis, capsys):
 
 
 def test_by_default_the_jobs_of_a_killed_worker_are_back_within_thirty_seconds(
-    fleet, client, redis, tmp_path, capsys
+    fleet, client, redis, tmp_path, tell
 ):
     victim = fleet.start("-c", "2", recover_after_s=None)
     victim.wait_for(lambda: incarnations(redis, victim.pid), what="its lease")
@@ -162,8 +167,7 @@ def test_by_default_the_jobs_of_a_killed_worker_are_back_within_thirty_seconds(
     other.wait_for(watch.look, 40, "the victim's lease being gone")
     other.wait_for(lambda: set(fleet.marks.look().by("performed", other.pid)) == set(jids), 5)
 
-    with capsys.disabled():
-        print(f"\ndefault bound 30 s: jobs were back after {watch.seconds[0]:.1f} s")
+    tell(f"default bound 30 s: jobs were back after {watch.seconds[0]:.1f} s")
     assert watch.seconds[0] < 30
     assert fleet.marks.count("begun") == dict.fromkeys(jids, 2)
     assert fleet.marks.count("performed") == dict.fromkeys(jids, 1)

@@ -69,7 +69,7 @@ def jids_of(redis, queue="default"):
 
 
 def test_workers_whose_replies_are_lost_perform_each_job_once(
-    fleet, proxied, redis, redis_url, capsys
+    fleet, proxied, redis, redis_url, tell
 ):
     rules = [
         rule("claim", lambda n: n % 9 in {3, 4, 5}, stalls=lambda n: n == 13),
@@ -110,11 +110,10 @@ def test_workers_whose_replies_are_lost_perform_each_job_once(
     codes = fleet.stop()
 
     begun, performed = fleet.marks.look().count("begun"), fleet.marks.count("performed")
-    with capsys.disabled():
-        print(
-            f"\nlost replies, workers: {', '.join(map(repr, rules))}; performed {len(performed)} of "
-            f"{len(jids)}, more than once {sum(count > 1 for count in performed.values())}"
-        )
+    tell(
+        f"lost replies, workers: {', '.join(map(repr, rules))}; performed {len(performed)} of "
+        f"{len(jids)}, more than once {sum(count > 1 for count in performed.values())}"
+    )
     assert performed == dict.fromkeys(jids, 1)
     assert begun == {**dict.fromkeys(marks, 1), **dict.fromkeys(failing, 2)}
     assert fleet.marks.count("failed") == dict.fromkeys(failing, 1)
@@ -127,7 +126,7 @@ def test_workers_whose_replies_are_lost_perform_each_job_once(
 
 
 def test_jobs_given_back_at_the_end_of_a_worker_run_once_elsewhere(
-    fleet, proxied, redis, redis_url, capsys
+    fleet, proxied, redis, redis_url, tell
 ):
     rules = [rule("give_back", lambda n: n % 3 != 0), rule("claim", lambda n: n in {7, 9})]
     leaving = fleet.start("-c", "6", recover_after_s=None, url=proxied(*rules))
@@ -142,10 +141,7 @@ def test_jobs_given_back_at_the_end_of_a_worker_run_once_elsewhere(
     fleet.start("-c", "3", recover_after_s=None)
     wait_until(lambda: len(fleet.marks.look().count("performed")) == len(jids), 20, "all jobs")
 
-    with capsys.disabled():
-        print(
-            f"\nlost replies, shutdown: {here} performed before, {len(jids) - here} after; {rules}"
-        )
+    tell(f"lost replies, shutdown: {here} performed before, {len(jids) - here} after; {rules}")
     assert [*codes, *fleet.stop()] == [0, 0]
     assert fleet.marks.look().count("begun") == dict.fromkeys(jids, 1)
     assert fleet.marks.count("performed") == dict.fromkeys(jids, 1)
@@ -154,7 +150,7 @@ def test_jobs_given_back_at_the_end_of_a_worker_run_once_elsewhere(
 
 
 def test_guarded_pushes_enqueue_once_however_often_their_replies_are_lost(
-    fleet, proxied, redis, capsys
+    fleet, proxied, redis, tell
 ):
     rules = [rule("push_once", in_pairs), rule("push_tick", in_pairs)]
     client = Client(proxied(*rules))
@@ -184,11 +180,10 @@ def test_guarded_pushes_enqueue_once_however_often_their_replies_are_lost(
     worker = fleet.start("-c", "4", recover_after_s=None)
     worker.wait_for(lambda: len(fleet.marks.look().count("performed")) == 100, what="all performed")
     fleet.stop()
-    with capsys.disabled():
-        print(
-            f"\nlost replies, guarded pushes: {', '.join(map(repr, rules))}; repeated by the caller "
-            f"{repeated}; 60 events twice and 20 ticks of 2 jobs three times: enqueued {len(queued)}"
-        )
+    tell(
+        f"lost replies, guarded pushes: {', '.join(map(repr, rules))}; repeated by the caller "
+        f"{repeated}; 60 events twice and 20 ticks of 2 jobs three times: enqueued {len(queued)}"
+    )
     assert repeated > 0
     assert all(len({given.jid for given in outcomes}) == 1 for outcomes in events.values())
     assert all(len({given.jid for given in outcomes}) == 2 for outcomes in ticks.values())
@@ -203,7 +198,7 @@ def test_guarded_pushes_enqueue_once_however_often_their_replies_are_lost(
 
 
 def test_a_plain_push_whose_reply_was_lost_is_in_doubt_and_not_repeated(
-    fleet, proxied, redis, capsys
+    fleet, proxied, redis, tell
 ):
     lpush = Rule("LPUSH", is_command("LPUSH"), lambda n: n % 3 == 0, stalls=lambda n: n == 6)
     zadd = Rule("ZADD", is_command("ZADD"), lambda n: n % 3 == 0)
@@ -234,11 +229,10 @@ def test_a_plain_push_whose_reply_was_lost_is_in_doubt_and_not_repeated(
     worker = fleet.start("-c", "4", recover_after_s=None)
     worker.wait_for(lambda: len(fleet.marks.look().count("performed")) == len(queued), what="all")
     fleet.stop()
-    with capsys.disabled():
-        print(
-            f"\nlost replies, plain pushes: {lpush}, {zadd}; in doubt {len(doubtful)}, "
-            f"of these enqueued {len({*doubtful} & {*queued, *scheduled})}, none twice"
-        )
+    tell(
+        f"lost replies, plain pushes: {lpush}, {zadd}; in doubt {len(doubtful)}, "
+        f"of these enqueued {len({*doubtful} & {*queued, *scheduled})}, none twice"
+    )
     assert lpush.seen == 33  # one each, and three bulk pushes: nothing was sent again
     assert zadd.seen == 6
     assert len(doubtful) == lpush.swallowed + zadd.swallowed == 13

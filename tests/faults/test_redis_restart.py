@@ -83,7 +83,7 @@ def enqueue(url, count, work_ms):
 
 
 def test_a_worker_started_without_redis_says_so_once_per_attempt_and_connects_later(
-    fleet, restartable, raw, capsys
+    fleet, restartable, raw, tell
 ):
     worker = fleet.start("-c", "2", recover_after_s=None)
     worker.wait_for(lambda: worker.output.count("trying again in") >= 3, what="three attempts")
@@ -95,8 +95,7 @@ def test_a_worker_started_without_redis_says_so_once_per_attempt_and_connects_la
     jids = enqueue(restartable.url, 20, 1)
     worker.wait_for(lambda: len(fleet.marks.look().count("performed")) == 20, what="its jobs")
 
-    with capsys.disabled():
-        print(f"\nRedis down at the start: pauses {pauses} s; {lines[0]}")
+    tell(f"Redis down at the start: pauses {pauses} s; {lines[0]}")
     assert len(lines) == len(pauses)
     assert all(f"{HOST}:{restartable.port}" in line and "ERROR" in line for line in lines)
     assert all(later > earlier for earlier, later in pairwise(pauses))
@@ -112,7 +111,7 @@ def test_a_worker_that_waits_for_redis_ends_at_once_when_asked(fleet, restartabl
     assert fleet.stop(timeout_s=5) == [0]
 
 
-def test_redis_killed_and_restarted_under_load_loses_no_job(fleet, restartable, raw, capsys):
+def test_redis_killed_and_restarted_under_load_loses_no_job(fleet, restartable, raw, tell):
     restartable.start()
     workers = [fleet.start("-c", "4", recover_after_s=None) for _ in range(2)]
     for worker in workers:
@@ -136,11 +135,10 @@ def test_redis_killed_and_restarted_under_load_loses_no_job(fleet, restartable, 
     wait_until(lambda: not lists_in_flight(raw), 10, lambda: f"{lists_in_flight(raw)}")
 
     performed = fleet.marks.look().count("performed")
-    with capsys.disabled():
-        print(
-            f"\nrestart test: Redis killed and restarted twice under {len(jids)} jobs; performed "
-            f"{len(performed)}, more than once {sum(count > 1 for count in performed.values())}"
-        )
+    tell(
+        f"restart test: Redis killed and restarted twice under {len(jids)} jobs; performed "
+        f"{len(performed)}, more than once {sum(count > 1 for count in performed.values())}"
+    )
     assert performed == dict.fromkeys(jids, 1)
     assert incarnations(raw) == leases
     assert raw.zcard(KEYS.dead) == 0
@@ -149,7 +147,7 @@ def test_redis_killed_and_restarted_under_load_loses_no_job(fleet, restartable, 
 
 
 def test_what_waits_behind_a_job_is_not_lost_when_redis_is_away_at_the_deadline_of_a_shutdown(
-    fleet, restartable, raw, capsys
+    fleet, restartable, raw, tell
 ):
     restartable.start()
     client = Client(restartable.url)
@@ -177,11 +175,10 @@ def test_what_waits_behind_a_job_is_not_lost_when_redis_is_away_at_the_deadline_
     wait_until(lambda: not lists_in_flight(raw), 10, lambda: f"{lists_in_flight(raw)}")
 
     begun = fleet.marks.look().count("begun")
-    with capsys.disabled():
-        print(
-            f"\nRedis away at the deadline of a shutdown: {len(waiting)} jobs in flight, {before} "
-            f"performed before, {len(jids) - before} by another worker, lost 0"
-        )
+    tell(
+        f"Redis away at the deadline of a shutdown: {len(waiting)} jobs in flight, {before} "
+        f"performed before, {len(jids) - before} by another worker, lost 0"
+    )
     assert len(waiting) > 10
     assert set(fleet.marks.count("performed")) == set(jids)
     assert {jid for jid, count in begun.items() if count > 1} <= {sabotage}

@@ -20,10 +20,12 @@ class UnreliableConnection:
         before_script: called before each script, as something that happens in between.
     """
 
-    def __init__(self, real: RedisConnection) -> None:
+    def __init__(
+        self, real: RedisConnection, before_script: Callable[[], object] = lambda: None
+    ) -> None:
         self.down = False
         self.lose: set[int] = set()
-        self.before_script: Callable[[], object] = lambda: None
+        self.before_script = before_script
         self.scripts = 0
         self._real = real
 

@@ -1,6 +1,7 @@
 """Workers that a fault test kills, freezes and watches; the evidence lies in files, not in Redis."""
 
 import json
+import signal
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -108,7 +109,7 @@ class Fleet:
     def stop(self, timeout_s: float = 20) -> list[int]:
         """TERM to all at once; their exit codes."""
         for worker in self.live:
-            worker.signal(15)
+            worker.signal(signal.SIGTERM)
         codes = [worker.wait(timeout_s) for worker in self.live]
         self.live.clear()
         return codes
@@ -116,7 +117,7 @@ class Fleet:
 
 def freeze(worker: WorkerProcess, redis: redis_py.Redis) -> None:
     """SIGSTOP; returns when the process stands still and the server has done all it had sent."""
-    worker.signal(19)
+    worker.signal(signal.SIGSTOP)
     wait_until(lambda: is_frozen(worker.pid), 5, "the process standing still")
     settle(redis)
 

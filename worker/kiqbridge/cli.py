@@ -5,7 +5,13 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kiqbridge import __version__
-from kiqbridge.errors import ConfigError, EventError, PayloadError, RedisUnavailable
+from kiqbridge.errors import (
+    ConfigError,
+    EventError,
+    KiqbridgeError,
+    PayloadError,
+    RedisUnavailable,
+)
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -23,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(error, 2)
     except RedisUnavailable as error:
         return _complain(error, 3)
+    except KiqbridgeError as error:  # such as a Redis that answers, but refuses: no traceback
+        return _complain(error, 1)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -7,7 +7,6 @@
 5. Each tick at its time, until Ctrl-C: the worker gives running jobs back, the server ends last.
 """
 
-import difflib
 import os
 import sys
 import time
@@ -20,7 +19,7 @@ from kiqbridge.dev_console import Console
 from kiqbridge.embedded_server import EmbeddedServer
 from kiqbridge.end_inbox import EndInbox
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.firing import Agenda, SimulatedClock, anchored, most_frequent
+from kiqbridge.firing import Agenda, SimulatedClock, anchored, most_frequent, unknown_rule
 from kiqbridge.keys import Keys
 from kiqbridge.local_data import LocalData
 from kiqbridge.local_function import LocalFunction
@@ -56,9 +55,7 @@ def run_dev(options: DevOptions) -> int:
         RedisUnavailable: the server of REDIS_URL is not there.
     """
     schedules = read_schedules(options.template)
-    unknown = _unknown_rule(
-        options.fire, [schedule.name for schedule in schedules if schedule.jobs]
-    )
+    unknown = unknown_rule(options.fire, [schedule.name for schedule in schedules if schedule.jobs])
     if unknown:
         sys.stderr.write(f"kiqbridge: {unknown}\n")
         return 2
@@ -67,7 +64,12 @@ def run_dev(options: DevOptions) -> int:
     data = LocalData(fresh=options.fresh)
     inbox = EndInbox()
     inbox.trap()
-    console = Console(sys.stdout, on_closed=inbox.end)
+
+    def end_unread() -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        inbox.end()
+
+    console = Console(sys.stdout, on_closed=end_unread)
     server = None if external else EmbeddedServer(data)
     try:
         if server is not None:
@@ -285,15 +287,3 @@ def _external_url(environ: Mapping[str, str]) -> str | None:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _unknown_rule(wanted: Sequence[str], known: Sequence[str]) -> str:
-    """What is wrong with the names of `--fire`; empty if nothing is."""
-    by_name = {name.lower(): name for name in known}
-    for name in wanted:
-        if name.lower() not in by_name:
-            near = difflib.get_close_matches(name.lower(), by_name, n=3)
-            hint = " or ".join(by_name[each] for each in near) or ", ".join(known) or "none"
-            question = f"did you mean {hint}?" if near else f"the rules are: {hint}"
-            return f"--fire: {name!r} is no rule of the template; {question}"
-    return ""

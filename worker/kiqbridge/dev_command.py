@@ -16,7 +16,10 @@ TIMEOUT_S: Final = 3.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `kiqbridge dev`."""
-    parser.add_argument("--template", type=Path, default=Path("template.yaml"), metavar="PATH")
+    parser.add_argument(
+        "--template", type=Path, default=Path("template.yaml"), metavar="PATH",
+        help="SAM template with the rules; its functions lie beside it (default: template.yaml)",
+    )  # fmt: skip
     parser.add_argument(
         "--fire", action="append", default=[], metavar="NAME",
         help="deliver a tick of this rule (the event's logical id) at once; repeatable",

@@ -1,6 +1,7 @@
 """What `kiqbridge dev` shows: one readable line an event, coloured on a terminal."""
 
 import contextlib
+import io
 import os
 import threading
 import time
@@ -36,6 +37,8 @@ class Console:
     def __init__(self, stream: TextIO, on_closed: Callable[[], None]) -> None:
         self._stream = stream
         self._on_closed = on_closed
+        if isinstance(stream, io.TextIOWrapper):  # what the terminal cannot show is still a line
+            stream.reconfigure(errors="backslashreplace")
         self._colour = stream.isatty() and not os.environ.get("NO_COLOR")
         self._lock = threading.RLock()
         self._width = 0
@@ -53,7 +56,8 @@ class Console:
 
     def line(self, kind: str, name: str, text: str) -> None:
         """An event: when (UTC), of which kind, of which rule or job class, what."""
-        clock = time.strftime("%H:%M:%SZ", time.gmtime())
+        # Not gmtime() alone: it reads a coarse clock, some milliseconds behind that of the ticks.
+        clock = time.strftime("%H:%M:%SZ", time.gmtime(time.time()))
         name = name.ljust(self._width)
         self._write(
             f"{self._paint(_DIM, clock)} {self._paint(_COLOURS.get(kind, ''), kind.ljust(_KIND_WIDTH))} "

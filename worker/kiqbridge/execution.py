@@ -168,7 +168,11 @@ class JobRunner:
             Verdict.DROP: "is dropped, it wants no retry",
         }[decision.verdict]
         logger.warning(
-            "%s: %s; it %s", type(error).__name__, shorten(error_message(error)), kept, exc_info=error
+            "%s: %s; it %s",
+            type(error).__name__,
+            shorten(error_message(error)),
+            kept,
+            exc_info=error,
         )
         return Settlement(
             verdict=decision.verdict,

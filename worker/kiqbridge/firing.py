@@ -4,6 +4,7 @@ EventBridge Scheduler in small: no flexible windows, no retries, no duplicates.
 """
 
 import dataclasses
+import difflib
 import json
 from collections import deque
 from collections.abc import Sequence
@@ -149,3 +150,15 @@ def event_of(
 def iso_time(instant: datetime) -> str:
     """As Scheduler writes an instant: `2026-11-20T02:00:00Z`."""
     return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def unknown_rule(wanted: Sequence[str], known: Sequence[str]) -> str:
+    """What is wrong with the names of `--fire`; empty if nothing is."""
+    by_name = {name.lower(): name for name in known}
+    for name in wanted:
+        if name.lower() not in by_name:
+            near = difflib.get_close_matches(name.lower(), by_name, n=3)
+            hint = " or ".join(by_name[each] for each in near) or ", ".join(known) or "none"
+            question = f"did you mean {hint}?" if near else f"the rules are: {hint}"
+            return f"--fire: {name!r} is no rule of the template; {question}"
+    return ""

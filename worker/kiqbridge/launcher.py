@@ -174,9 +174,11 @@ class Launcher:
         self._guardian.start(processors)
         self._waker.start()
         self._poller.start()
-        self._manager.start()
-        if self._quiet.is_set():  # asked for while Redis was still awaited
+        if (
+            self._quiet.is_set()
+        ):  # asked for while Redis was still awaited: not even one job is taken
             self._manager.quiet()
+        self._manager.start()
         logger.info("%s", self._banner())
 
     def _processors(self) -> list[Processor]:

@@ -18,7 +18,7 @@ class LocalData:
     """Paths below one folder, locked as long as we or a server that got `lock_fd` live.
 
     Raises:
-        ConfigError: another run uses the folder.
+        ConfigError: another run uses the folder, or it cannot be written.
     """
 
     def __init__(self, folder: Path = FOLDER, *, fresh: bool = False) -> None:
@@ -26,11 +26,17 @@ class LocalData:
         self.server_data = folder / "valkey"
         self.server_log = folder / "valkey.log"
         self.port = folder / "port"
-        folder.mkdir(exist_ok=True)
-        self.lock_fd = self._lock(folder / "lock")
-        if fresh and self.server_data.exists():
-            shutil.rmtree(self.server_data)
-        self.server_data.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+            self.lock_fd = self._lock(folder / "lock")
+            if fresh and self.server_data.exists():
+                shutil.rmtree(self.server_data)
+            self.server_data.mkdir(exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{folder.absolute()}: local data cannot be kept here: {error}; give us the right "
+                "to write there, or run in another folder"
+            ) from error
 
     def function_log(self, function: str) -> Path:
         """Where a function's own log lines and metrics go; of this run only."""

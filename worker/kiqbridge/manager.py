@@ -60,9 +60,12 @@ class Manager:
         busy = [processor for processor in self.processors if processor.alive]
         if not busy:
             return
-        logger.warning(
-            "%d jobs did not finish in time: they are given back and interrupted", len(busy)
-        )
+        # A thread may also be waiting for a Redis that does not answer, without a job.
+        running = sum(processor.current is not None for processor in busy)
+        if running:
+            logger.warning(
+                "%d jobs did not finish in time: they are given back and interrupted", running
+            )
         for processor in busy:
             self._give_back(processor)
         for processor in busy:

@@ -141,7 +141,8 @@ class TickDelivery:
         try:
             answer: dict[str, Any] = self._functions[rule.function].invoke(event)
         except FunctionError as error:
-            text = f"{rule.function} failed, nothing is enqueued: {error.kind}: {error}"
+            # On AWS it would be delivered again, and enqueued once even then.
+            text = f"{rule.function} failed: {error.kind}: {error}"
             self._console.line("error", rule.name, text)
             return None
         for job in answer["enqueued"]:

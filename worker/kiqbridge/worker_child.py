@@ -50,6 +50,10 @@ class WorkerLines:
 
     def show(self, line: str) -> None:
         """Show one line of output, whatever it is."""
+        with self._console.together():  # so that a job's rule is known by now
+            self._show(line)
+
+    def _show(self, line: str) -> None:
         entry = _parse(line)
         if entry is None:
             self._console.text(line)

@@ -1,0 +1,398 @@
+"""`kiqbridge dev`, the real command: server, rules and worker, in a copy of what ships."""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import redis as redis_py
+from support.processes import ChildProcess
+from support.servers import find_free_port
+from support.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+SLOW_JOB = """
+import time
+from kiqbridge import job
+
+@job(name="Slow")
+def slow():
+    print("slow job runs", flush=True)
+    for _ in range(1000):
+        time.sleep(0.05)
+"""
+
+
+class Project:
+    """A folder with template, functions and jobs, and the runs started in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs: list[ChildProcess] = []
+        self.template = folder / "template.yaml"
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copy(ROOT / "template.yaml", self.template)
+        for part in ("lambdas", "worker/jobs"):
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+
+    def change(self, old: str, new: str) -> None:
+        text = self.template.read_text()
+        assert old in text
+        self.template.write_text(text.replace(old, new))
+
+    def dev(self, *arguments: str, **env: str) -> ChildProcess:
+        command = [sys.executable, "-m", "kiqbridge", "dev", *arguments]
+        run = ChildProcess(command, cwd=self.folder, env=env)
+        self.runs.append(run)
+        return run
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = Project(tmp_path)
+    yield project
+    for run in project.runs:
+        run.close()
+
+
+def lines_of(run, kind):
+    return re.findall(rf"^\S+Z {kind} .*$", run.output, re.MULTILINE)
+
+
+def wait_for_job(run):
+    run.wait_for(lambda: lines_of(run, "done"), 20, "a job that is done")
+
+
+def interrupt(run):
+    """Ctrl-C, and the exit code."""
+    run.signal(signal.SIGINT)
+    return run.wait()
+
+
+def url_of(run):
+    return re.search(r"REDIS_URL=(\S+)", run.output)[1]
+
+
+def children_of(run):
+    tasks = Path(f"/proc/{run.pid}/task").glob("*/children")
+    return [int(pid) for task in tasks for pid in task.read_text().split()]
+
+
+def is_gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def command_of(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
+def find_worker(run):
+    return next((pid for pid in children_of(run) if "kiqbridge worker" in command_of(pid)), None)
+
+
+class TestAFirstRun:
+    def test_performs_the_last_due_tick_of_the_most_frequent_rule_and_ends_with_ctrl_c(
+        self, project
+    ):
+        run = project.dev()
+        wait_for_job(run)
+
+        assert interrupt(run) == 0
+        assert "catching up the last due tick of HealthPulse" in run.output
+        [tick] = lines_of(run, "tick")
+        [enqueued] = lines_of(run, "enqueue")
+        [start] = lines_of(run, "start")
+        [done] = lines_of(run, "done")
+        assert "into queue default" in enqueued
+        jids = {re.search(r" ([0-9a-f]{8}) ", line)[1] for line in (enqueued, start, done)}
+        assert len(jids) == 1
+        order = [run.output.index(line) for line in (tick, enqueued, start, done)]
+        assert order == sorted(order)
+        assert "1 tick, 1 job performed, 0 failed, 0 given back. Bye." in run.output
+        assert "\033" not in run.output
+        assert "_aws" not in run.output, "the function's metrics go to its log"
+
+    def test_tells_the_next_firing_of_each_rule_in_its_zone_and_in_utc(self, project):
+        run = project.dev()
+        wait_for_job(run)
+
+        for name, zone in (("NightlyReport", "CES?T"), ("WeekdayDigest", "E[SD]T")):
+            assert re.search(rf"  {name} .* \d\d:\d\d {zone} = .*\d\d:\d\d UTC\n", run.output)
+        assert re.search(r"  CloseDay .*Billing::CloseDayJob → rails \(waits for a", run.output)
+
+    def test_needs_term_no_more_than_ctrl_c(self, project):
+        run = project.dev()
+        wait_for_job(run)
+
+        assert run.stop() == 0
+
+
+class TestASecondRun:
+    def test_keeps_data_and_address_and_shows_a_job_at_once(self, project):
+        first = project.dev("--fire", "CloseDay")
+        wait_for_job(first)
+        assert interrupt(first) == 0
+
+        second = project.dev("--fire", "CloseDay")
+        wait_for_job(second)
+
+        assert "(1 there)" in first.output
+        assert "(2 there)" in second.output
+        assert url_of(second) == url_of(first)
+
+    def test_can_throw_the_data_away(self, project):
+        first = project.dev("--fire", "CloseDay")
+        wait_for_job(first)
+        assert interrupt(first) == 0
+
+        second = project.dev("--fire", "CloseDay", "--fresh")
+        wait_for_job(second)
+
+        assert "(1 there)" in second.output
+        assert len(lines_of(second, "tick")) == 2
+
+    def test_delivers_a_tick_that_the_ledger_knows_once_more_and_says_so(self, project):
+        # Daily: both runs mean the same tick.
+        project.change("cron(0/5 * * * ? *)", "cron(0 0 * * ? *)")
+        for rule in ("cron(0 3 * * ? *)", "cron(30 8 ? * MON-FRI *)"):
+            project.change(rule, "cron(0 0 1 1 ? 2020)")
+        first = project.dev()
+        wait_for_job(first)
+        assert interrupt(first) == 0
+
+        second = project.dev()
+        wait_for_job(second)
+
+        assert "the ledger knows it" not in first.output
+        assert "this tick is enqueued already: the ledger knows it" in second.output
+        assert "once more under a name of its own" in second.output
+
+    def test_beside_the_first_is_refused(self, project):
+        first = project.dev()
+        wait_for_job(first)
+
+        second = project.dev()
+
+        assert second.wait() == 1
+        assert f"another `kiqbridge dev` (process {first.pid}) uses this folder" in second.output
+        assert first.is_running
+
+
+class TestARuleThatSeldomFires:
+    @pytest.mark.parametrize(
+        ("years", "told"),
+        [
+            ("2020,2099", "older than what the ledger remembers"),
+            ("2099", "no tick was due before, so this is one for now"),
+        ],
+    )
+    def test_shows_a_job_at_once_as_well(self, project, years, told):
+        for rule in ("cron(0 3 * * ? *)", "cron(30 8 ? * MON-FRI *)"):
+            project.change(rule, "cron(0 0 1 1 ? 2020)")
+        project.change("cron(0/5 * * * ? *)", f"cron(0 0 1 1 ? {years})")
+
+        run = project.dev()
+        wait_for_job(run)
+
+        assert told in run.output
+        assert len(lines_of(run, "start")) == 1
+
+
+class TestFire:
+    def test_delivers_a_tick_of_a_rule_at_once_and_a_ruby_job_waits(self, project):
+        run = project.dev("--fire", "closeday", "--fire", "nightlyreport")
+        run.wait_for(lambda: len(lines_of(run, "done")) == 2, 20, "two jobs")
+
+        assert re.search(r"done +NightlyReport", run.output)
+        assert "into queue rails: waits for a Ruby worker on queue rails (1 there)" in run.output
+        with redis_py.Redis.from_url(url_of(run)) as client:
+            [payload] = map(json.loads, client.lrange("queue:rails", 0, -1))
+        assert payload["class"] == "Billing::CloseDayJob"
+        assert interrupt(run) == 0
+
+    def test_of_an_unknown_rule_names_the_near_ones(self, project):
+        run = project.dev("--fire", "ClosDay")
+
+        assert run.wait() == 2
+        assert run.output == (
+            "kiqbridge: --fire: 'ClosDay' is no rule of the template; did you mean CloseDay?\n"
+        )
+
+
+class TestTheTemplate:
+    def test_decides_expression_zone_class_and_name(self, project):
+        project.change("cron(0/5 * * * ? *)", "cron(7/20 * * * ? *)")
+        project.change(
+            "ScheduleExpressionTimezone: UTC", "ScheduleExpressionTimezone: Asia/Kolkata"
+        )
+        project.change('"class": "HealthPulse"', '"class": "WeekdayDigest"')
+        project.change('"args": []', '"args": ["a team of the template"]')
+        project.change("        HealthPulse:", "        Renamed:")
+        project.change("${AWS::StackName}/HealthPulse", "${AWS::StackName}/Renamed")
+
+        run = project.dev()
+        wait_for_job(run)
+
+        assert re.search(
+            r"Renamed +WeekdayDigest → default +cron\(7/20 \* \* \* \? \*\) Asia/Kolkata .* IST = ",
+            run.output,
+        )
+        assert "the last due tick of Renamed" in run.output
+        assert "digest sent to team a team of the template" in run.output
+
+    def test_allows_classes(self, project):
+        project.change("NightlyReport,HealthPulse,", "NightlyReport,")
+
+        run = project.dev()
+        run.wait_for_output("EnqueueFunction failed: NotAllowed: class: ")
+
+        assert "KIQBRIDGE_ALLOWED_CLASSES" in run.output
+        assert interrupt(run) == 0
+
+    def test_with_a_fault_is_refused_with_line_and_resource(self, project):
+        project.change("cron(0/5 * * * ? *)", "cron(0/5 * * * * *)")
+        project.change("Europe/London", "Europe/Londres")
+
+        run = project.dev()
+
+        assert run.wait() == 1
+        first, second = run.output.splitlines()
+        assert re.match(r"kiqbridge: template.yaml:\d+ EnqueueFunction.HealthPulse: ", first)
+        assert re.match(r"template.yaml:\d+ EnqueueFunction.CloseDay: 'Europe/Londres' is", second)
+        assert not (project.folder / ".kiqbridge").exists()
+
+    def test_may_be_elsewhere(self, project):
+        run = project.dev("--template", "nowhere.yaml")
+
+        assert run.wait() == 1
+        assert "nowhere.yaml" in run.output
+        assert "Traceback" not in run.output
+
+
+class TestTheJobs:
+    def test_that_run_at_ctrl_c_are_given_back(self, project, redis, redis_url):
+        (project.folder / "worker/jobs/slow.py").write_text(SLOW_JOB)
+        project.change('"class": "HealthPulse"', '"class": "Slow"')
+        project.change("HealthPulse,WeekdayDigest", "Slow,WeekdayDigest")
+        run = project.dev("-t", "0.3", REDIS_URL=redis_url)
+        run.wait_for_output("slow job runs")
+        assert redis.llen("queue:default") == 0
+
+        assert interrupt(run) == 0
+
+        assert "on the server of REDIS_URL" in run.output
+        [payload] = map(json.loads, redis.lrange("queue:default", 0, -1))
+        assert payload["class"] == "Slow"
+        assert "0 jobs performed, 0 failed, 1 given back. Bye." in run.output
+        assert redis.smembers("processes") == set()
+
+    def test_that_cannot_be_loaded_are_told(self, project):
+        (project.folder / "worker/jobs/broken.py").write_text("import no_such_module\n")
+
+        run = project.dev()
+
+        assert run.wait() == 1
+        assert "-r worker/jobs: importing it failed: ModuleNotFoundError" in run.output
+
+
+class TestAServerOfTheUser:
+    def test_that_is_not_there_ends_the_run_with_3(self, project):
+        run = project.dev(REDIS_URL=f"redis://:secret@127.0.0.1:{find_free_port()}/0")
+
+        assert run.wait() == 3
+        [line] = run.output.splitlines()
+        assert "cannot be reached" in line
+        assert "secret" not in line
+
+
+class TestDeath:
+    def test_of_the_command_ends_server_function_and_worker(self, project):
+        run = project.dev()
+        wait_for_job(run)
+        children = children_of(run)
+        assert len(children) == 3
+
+        run.kill()
+
+        wait_until(lambda: all(map(is_gone, children)), 10, "server, function and worker gone")
+        again = project.dev()
+        wait_for_job(again)
+        assert interrupt(again) == 0
+
+    def test_of_the_worker_starts_another(self, project):
+        run = project.dev("--speed", "600")
+        wait_for_job(run)
+        worker = find_worker(run)
+
+        os.kill(worker, signal.SIGKILL)
+
+        run.wait_for_output("the worker died (by SIGKILL): starting it again")
+        run.wait_for(lambda: find_worker(run) not in (worker, None), 15, "another worker")
+        told = len(run.output)
+        run.wait_for(lambda: re.search(r"Z done ", run.output[told:]), 15, "a job of the new one")
+        assert interrupt(run) == 0
+
+    def test_of_a_worker_that_cannot_start_ends_the_run(self, project):
+        run = project.dev("-c", "none")
+
+        assert run.wait() == 1
+        assert "kiqbridge: concurrency: 'none' is not a whole number" in run.output
+        assert "the worker does not start (exit code 1)" in run.output
+
+    def test_of_the_server_ends_the_run(self, project):
+        run = project.dev("-t", "0.5")
+        wait_for_job(run)
+        [server] = [pid for pid in children_of(run) if "valkey" in command_of(pid)]
+
+        os.kill(server, signal.SIGKILL)
+
+        assert run.wait() == 1
+        assert "the embedded Valkey has ended; .kiqbridge/valkey.log tells more" in run.output
+
+    def test_of_the_function_costs_one_tick_at_most(self, project):
+        run = project.dev("--speed", "600")
+        wait_for_job(run)
+        [function] = [pid for pid in children_of(run) if "lambda_runtime" in command_of(pid)]
+
+        os.kill(function, signal.SIGKILL)
+
+        wait_until(lambda: is_gone(function))
+        told = len(run.output)
+        run.wait_for(lambda: re.search(r"Z done ", run.output[told:]), 15, "a job after it")
+        assert interrupt(run) == 0
+
+
+class TestSpeed:
+    def test_fires_the_rules_at_simulated_instants(self, project):
+        run = project.dev("--speed", "1200")
+
+        run.wait_for(lambda: run.output.count("; simulated; next ") > 3, 20, "simulated ticks")
+        run.wait_for(lambda: len(lines_of(run, "done")) > 3, 20, "their jobs")
+
+        assert interrupt(run) == 0
+        assert "the rules' clock runs 1200 times as fast" in run.output
+        minutes = re.findall(r"HealthPulse +due \w{3} [\d-]+ \d\d:(\d\d) UTC; sim", run.output)
+        assert all(
+            (int(later) - int(earlier)) % 60 == 5 for earlier, later in itertools.pairwise(minutes)
+        )
+
+    def test_leaves_the_true_ticks_to_come(self, project):
+        run = project.dev("--speed", "1200")
+        run.wait_for(lambda: run.output.count("; simulated; next ") > 3, 20, "simulated ticks")
+
+        with redis_py.Redis.from_url(url_of(run)) as client:
+            true_ticks = client.zcard("kb:ticks:kiqbridge/HealthPulse")
+
+        assert true_ticks == 1, "that of the start"
+
+    @pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf", "fast"])
+    def test_must_be_a_number_above_zero(self, project, speed):
+        assert project.dev(f"--speed={speed}").wait() == 2

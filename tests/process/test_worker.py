@@ -1,0 +1,660 @@
+"""The real command as a child process, with real signals: what an operator relies on."""
+
+import json
+import re
+import signal
+import sys
+import time
+from contextlib import ExitStack
+
+import pytest
+import redis as redis_py
+from support.processes import ChildProcess
+from support.servers import embedded_server, find_free_port
+from support.waiting import wait_until
+from support.workers import WorkerProcess, find_identity
+
+JOBS = """
+import logging, os, threading, time
+from kiqbridge import Job, job
+
+def note(name):
+    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    os.write(handle, (name + "\\n").encode())
+    os.close(handle)
+
+def gate_is_open():
+    return os.path.exists(os.environ["NOTES"] + ".open")
+
+@job
+def note_it(name):
+    note(name)
+
+@job
+def short(name):
+    time.sleep(0.001)
+    note(name)
+
+@job
+def until_open(name):
+    note("begin " + name)
+    while not gate_is_open():
+        time.sleep(0.005)
+    note("end " + name)
+
+@job
+def until_interrupted(name):
+    note("begin " + name)
+    try:
+        while True:
+            time.sleep(0.005)
+    finally:
+        note("cleanup " + name)
+
+@job
+def stuck_in_sleep():
+    note("begin stuck")
+    time.sleep(600)
+
+@job
+def stuck_in_lock():
+    note("begin stuck")
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+@job(retry=3, backtrace=True)
+def failing(name):
+    raise ValueError("no luck with " + name)
+
+class Named(Job):
+    class_name = "Shop::Named"
+    def perform(self):
+        logging.getLogger("shop").info("hello from the job")
+        note("jid " + self.jid)
+
+@job
+async def later(name):
+    import asyncio
+    await asyncio.sleep(0)
+    note(name)
+"""
+JID = "0123456789abcdef01234567"
+
+
+class Notes:
+    """What jobs noted, line by line."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def lines(self):
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+    def open_gate(self):
+        self.path.with_name(f"{self.path.name}.open").touch()
+
+
+@pytest.fixture
+def notes(tmp_path):
+    return Notes(tmp_path / "notes")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "shop_jobs.py").write_text(JOBS)
+    return folder
+
+
+@pytest.fixture
+def start(redis_url, notes, folder):
+    """Starts workers on the jobs above; they never outlive the test."""
+    with ExitStack() as stack:
+
+        def start(*args, ready=True, require="shop_jobs.py", env=None, url=redis_url, **options):
+            required = ["-r", require] if require else []
+            worker = WorkerProcess(
+                *required,
+                *args,
+                redis_url=url,
+                cwd=folder,
+                env={"NOTES": str(notes.path), "KIQBRIDGE_BEAT_S": "0.1", **(env or {})},
+                **options,
+            )
+            stack.enter_context(worker)
+            if ready:
+                worker.wait_ready()
+            return worker
+
+        yield start
+
+
+@pytest.fixture
+def kiqbridge(folder):
+    """Runs the command to its end: (exit code, output)."""
+
+    def run(*args, env=None):
+        command = [sys.executable, "-m", "kiqbridge", *args]
+        with ChildProcess(command, cwd=folder, env=env) as child:
+            return child.wait(), child.output
+
+    return run
+
+
+def text(name, *args, **attributes):
+    payload = {"class": name, "args": list(args), "jid": JID, "retry": True, **attributes}
+    return json.dumps(payload).encode()
+
+
+def enqueue(redis, *texts, queue="default"):
+    redis.lpush(f"queue:{queue}", *texts)
+
+
+def nothing_is_left(redis):
+    """A worker that ended in order leaves no trace but the hash that expires."""
+    assert not redis.keys("kb:*")
+    assert not redis.exists("processes")
+    assert not redis.keys("*:work")
+
+
+class TestPerforming:
+    def test_it_performs_jobs_and_counts_them(self, redis, start, notes):
+        enqueue(redis, *(text("note_it", str(number)) for number in range(20)))
+
+        worker = start("-c", "1")
+        worker.wait_for(lambda: len(notes.lines()) == 20)
+
+        assert notes.lines() == [str(number) for number in range(20)]
+        assert worker.stop() == 0
+        assert redis.get("stat:processed") == b"20"
+        nothing_is_left(redis)
+
+    def test_a_job_knows_its_id_and_its_log_lines_carry_it(self, redis, start, notes):
+        worker = start(env={"KIQBRIDGE_LOG_FORMAT": "json"})
+        enqueue(redis, text("Shop::Named"))
+
+        worker.wait_for_output('"msg": "done"')
+
+        assert notes.lines() == [f"jid {JID}"]
+        lines = [json.loads(line) for line in worker.output.splitlines()]
+        about_it = [line for line in lines if line.get("ctx", {}).get("jid") == JID]
+        assert [line["msg"] for line in about_it] == ["start", "hello from the job", "done"]
+        assert about_it[-1]["ctx"]["class"] == "Shop::Named"
+        assert about_it[-1]["ctx"]["elapsed"] >= 0
+
+    def test_an_async_function_is_a_job_too(self, redis, start, notes):
+        worker = start()
+        enqueue(redis, text("later", "hello"))
+
+        worker.wait_for(lambda: notes.lines() == ["hello"])
+
+    def test_a_job_that_raises_is_retried_with_sidekiqs_fields(self, redis, start):
+        worker = start()
+        before = time.time()
+        enqueue(redis, text("failing", "x", retry=3, backtrace=True))
+
+        worker.wait_for(lambda: redis.zcard("retry"))
+
+        ((member, score),) = redis.zrange("retry", 0, -1, withscores=True)
+        kept = json.loads(member)
+        assert kept.pop("error_backtrace")
+        assert before <= kept.pop("failed_at") <= time.time()
+        assert kept == {
+            **json.loads(text("failing", "x", retry=3, backtrace=True)),
+            "queue": "default",
+            "error_message": "no luck with x",
+            "error_class": "ValueError",
+            "retry_count": 0,
+        }
+        assert before + 15 <= score <= time.time() + 25
+        wait_until(lambda: redis.get("stat:failed") == b"1")
+
+    def test_an_unknown_class_is_a_name_error_that_is_retried(self, redis, start):
+        worker = start()
+        enqueue(redis, text("note_i"))
+
+        worker.wait_for(lambda: redis.zcard("retry"))
+
+        kept = json.loads(redis.zrange("retry", 0, -1)[0])
+        assert kept["error_class"] == "NameError"
+        assert kept["error_message"].startswith("uninitialized constant note_i")
+        assert "note_it" in kept["error_message"]
+
+    @pytest.mark.parametrize("bad", [b"{no json", b"[1, 2]"])
+    def test_a_text_that_is_no_job_goes_to_dead_as_it_is(self, redis, start, notes, bad):
+        worker = start("-c", "1")
+        enqueue(redis, bad, text("note_it", "next"))
+
+        worker.wait_for(lambda: notes.lines() == ["next"])
+
+        assert redis.zrange("dead", 0, -1) == [bad]
+
+    def test_a_due_retry_and_a_scheduled_job_are_performed(self, redis, start, notes):
+        worker = start()
+        redis.zadd("retry", {text("note_it", "retried"): 1.0})
+        redis.zadd("schedule", {text("note_it", "scheduled"): time.time() + 0.2})
+
+        worker.wait_for(lambda: sorted(notes.lines()) == ["retried", "scheduled"])
+
+    def test_two_processes_share_the_work_and_nothing_runs_twice(self, redis, start, notes):
+        workers = [start("-c", "2"), start("-c", "2")]
+        enqueue(redis, *(text("short", str(number)) for number in range(400)))
+
+        workers[0].wait_for(lambda: len(notes.lines()) == 400)
+
+        assert sorted(notes.lines(), key=int) == [str(number) for number in range(400)]
+        assert [worker.stop() for worker in workers] == [0, 0]
+        assert redis.get("stat:processed") == b"400"
+        nothing_is_left(redis)
+
+    def test_a_namespace_with_a_hash_tag_works_on_a_cluster_node(self, start, notes):
+        with ExitStack() as stack:
+            server = stack.enter_context(embedded_server(cluster_enabled="yes"))
+            client = stack.enter_context(redis_py.Redis.from_url(server.url))
+            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            wait_until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"))
+            worker = start(url=server.url, env={"KIQBRIDGE_NAMESPACE": "{app}"}, namespace="{app}:")
+            client.lpush("{app}:queue:default", text("note_it", "one"), text("failing", "x"))
+            client.zadd("{app}:schedule", {text("note_it", "two"): 1.0})
+
+            worker.wait_for(lambda: sorted(notes.lines()) == ["one", "two"])
+            worker.wait_for(lambda: client.zcard("{app}:retry"))
+
+            assert worker.stop() == 0
+            assert all(key.startswith(b"{app}:") for key in client.keys("*"))
+            assert not client.keys("{app}:kb:*")
+
+
+class TestLookAhead:
+    def test_a_long_job_does_not_hold_back_the_short_ones_behind_it(self, redis, start, notes):
+        worker = start("-c", "2")
+        for number in range(100):  # short ones make claims grow first
+            enqueue(redis, text("short", f"before {number}"))
+        worker.wait_for(lambda: len(notes.lines()) == 100)
+        batch = [text("short", f"{number}") for number in range(300)]
+        batch.insert(20, text("until_open", "long"))
+        enqueue(redis, *batch)
+
+        worker.wait_for(lambda: len(notes.lines()) == 100 + 300 + 1)
+
+        assert "end long" not in notes.lines()
+        notes.open_gate()
+        worker.wait_for(lambda: "end long" in notes.lines())
+        assert len(set(notes.lines())) == len(notes.lines()) == 402
+
+    def test_in_strict_order_a_higher_queue_goes_first(self, redis, start, notes):
+        worker = start("-c", "1", "-q", "high", "-q", "low")
+        enqueue(redis, text("until_open", "x"), queue="low")
+        worker.wait_for(lambda: notes.lines() == ["begin x"])
+        for number in range(50):
+            enqueue(redis, text("note_it", f"low {number}"), queue="low")
+            enqueue(redis, text("note_it", f"high {number}"), queue="high")
+        notes.open_gate()
+
+        worker.wait_for(lambda: len(notes.lines()) == 102)
+
+        assert notes.lines()[2:] == [f"high {n}" for n in range(50)] + [
+            f"low {n}" for n in range(50)
+        ]
+
+
+class TestTerm:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_running_job_may_finish_and_no_further_one_begins(self, redis, start, notes, number):
+        enqueue(redis, text("until_open", "first"), text("note_it", "second"))
+        worker = start("-c", "1")
+        worker.wait_for(lambda: notes.lines() == ["begin first"])
+
+        worker.signal(number)
+        worker.wait_for_output("no new jobs are taken")
+        notes.open_gate()
+
+        assert worker.wait() == 0
+        assert notes.lines() == ["begin first", "end first"]
+        assert redis.lrange("queue:default", 0, -1) == [text("note_it", "second")]
+        nothing_is_left(redis)
+
+    def test_at_the_deadline_a_running_job_goes_back_as_it_was_and_runs_next(
+        self, redis, start, notes
+    ):
+        original = b'{ "class":"until_interrupted", "args":["x"], "jid":"j", "n":1e400 }'
+        enqueue(redis, original)
+        worker = start("-c", "1", "-t", "0.3")
+        worker.wait_for(lambda: notes.lines() == ["begin x"])
+        enqueue(redis, text("note_it", "younger"))
+
+        assert worker.stop() == 0
+
+        assert notes.lines() == ["begin x", "cleanup x"]
+        assert redis.lrange("queue:default", 0, -1) == [text("note_it", "younger"), original]
+        assert not redis.exists("retry", "dead")
+        nothing_is_left(redis)
+
+    @pytest.mark.parametrize("name", ["stuck_in_sleep", "stuck_in_lock"])
+    def test_a_thread_stuck_in_c_does_not_hang_the_exit(self, redis, start, notes, name):
+        enqueue(redis, text(name))
+        worker = start("-c", "1", "-t", "0.2")
+        worker.wait_for(lambda: notes.lines() == ["begin stuck"])
+
+        assert worker.stop(timeout_s=10) == 0
+
+        assert redis.lrange("queue:default", 0, -1) == [text(name)]
+        nothing_is_left(redis)
+
+    def test_right_after_boot(self, redis, start):
+        for _ in range(3):
+            worker = start(ready=False)
+            worker.wait_for(lambda: redis.scard("kb:inflight"), what="its registration")
+
+            assert worker.stop() == 0
+            nothing_is_left(redis)
+
+    def test_while_redis_is_away(self, redis, start, notes):
+        port = find_free_port()
+        with embedded_server(port=port) as server:
+            worker = start("-c", "1", "-t", "0.5", url=server.url)
+        worker.wait_for_output("cannot be reached")
+
+        assert worker.stop(timeout_s=20) == 0
+        assert "Traceback" not in worker.output
+        assert worker.output.rstrip().endswith('"msg": "bye"}')
+
+    def test_a_second_one_changes_nothing(self, redis, start, notes):
+        enqueue(redis, text("until_open", "x"))
+        worker = start("-c", "1")
+        worker.wait_for(notes.lines)
+        for _ in range(3):
+            worker.signal(signal.SIGTERM)
+        worker.wait_for_output("no new jobs are taken")
+        notes.open_gate()
+
+        assert worker.wait() == 0
+        assert notes.lines() == ["begin x", "end x"]
+
+
+class TestOtherSignals:
+    def hash_of(self, redis, worker):
+        return redis.hgetall(find_identity(redis, worker.pid))
+
+    def test_tstp_takes_no_more_jobs_and_shows_it(self, redis, start, notes):
+        worker = start("-c", "2")
+        enqueue(redis, text("until_open", "running"))
+        worker.wait_for(lambda: notes.lines() == ["begin running"])
+        worker.wait_for(lambda: self.hash_of(redis, worker)[b"busy"] == b"1")
+
+        worker.signal(signal.SIGTSTP)
+        worker.wait_for(lambda: self.hash_of(redis, worker)[b"quiet"] == b"true")
+        enqueue(redis, text("note_it", "not taken"))
+        redis.zadd("schedule", {text("note_it", "not moved"): 1.0})
+        notes.open_gate()
+        worker.wait_for(lambda: "end running" in notes.lines())
+        worker.wait_for(lambda: self.hash_of(redis, worker)[b"busy"] == b"0")
+
+        assert worker.stop() == 0
+        assert notes.lines() == ["begin running", "end running"]
+        assert (redis.llen("queue:default"), redis.zcard("schedule")) == (1, 1)
+        nothing_is_left(redis)
+
+    def test_ttin_tells_where_each_thread_is(self, redis, start, notes):
+        worker = start("-c", "1")
+        enqueue(redis, text("until_open", "x"))
+        worker.wait_for(notes.lines)
+
+        worker.signal(signal.SIGTTIN)
+
+        worker.wait_for_output("in until_open")
+        worker.wait_for_output("kiqbridge-lease")
+        assert worker.is_running
+
+    def test_signals_sent_through_redis_do_the_same(self, redis, start):
+        worker = start()
+        identity = find_identity(redis, worker.pid)
+        for name in ("TTIN", "NONSENSE", "TSTP", "TERM"):
+            redis.lpush(f"{identity}-signals", name)
+
+        assert worker.wait() == 0
+        assert "kiqbridge-lease" in worker.output
+        assert "unknown signal 'NONSENSE' is ignored" in worker.output
+        assert worker.output.index("no new jobs") < worker.output.index("TERM: stopping")
+        nothing_is_left(redis)
+
+    def test_tstp_before_redis_is_there_holds_when_it_comes(self, start, notes):
+        port = find_free_port()
+        worker = start(ready=False, url=f"redis://127.0.0.1:{port}/0")
+        worker.wait_for_output("cannot be reached")
+        worker.signal(signal.SIGTSTP)
+        worker.wait_for_output("no new jobs are taken")
+        with embedded_server(port=port) as server:
+            with redis_py.Redis.from_url(server.url) as client:
+                client.lpush("queue:default", text("note_it", "not taken"))
+                worker.wait_for_output("is ready")
+                worker.wait_for(
+                    lambda: (
+                        (name := find_identity(client, worker.pid))
+                        and client.hget(name, "quiet") == b"true"
+                    )
+                )
+                assert client.llen("queue:default") == 1
+            assert worker.stop() == 0
+        assert notes.lines() == []
+
+
+class TestRedisDown:
+    def test_each_attempt_is_one_line_and_term_is_heard(self, start):
+        url = f"redis://user:secret@127.0.0.1:{find_free_port()}/0"
+        worker = start(ready=False, url=url, env={"KIQBRIDGE_LOG_FORMAT": "plain"})
+
+        worker.wait_for(lambda: worker.output.count("cannot be reached") >= 2)
+
+        assert worker.stop(timeout_s=5) == 0
+        tries = [line for line in worker.output.splitlines() if "cannot be reached" in line]
+        assert "trying again in 0.5 s" in tries[0]
+        assert "trying again in 1.0 s" in tries[1]
+        assert "Traceback" not in worker.output
+        assert "secret" not in worker.output
+
+    def test_it_connects_when_redis_comes(self, start, notes):
+        port = find_free_port()
+        worker = start(ready=False, url=f"redis://127.0.0.1:{port}/0")
+        worker.wait_for_output("cannot be reached")
+
+        with embedded_server(port=port) as server:
+            with redis_py.Redis.from_url(server.url) as client:
+                client.lpush("queue:default", text("note_it", "at last"))
+                worker.wait_for(lambda: notes.lines() == ["at last"])
+            assert worker.stop() == 0
+
+    def test_a_user_without_rights_is_one_line_and_exit_code_1(self, redis, server, start):
+        redis.execute_command("ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "+ping")
+        try:
+            url = server.url.replace("redis://", "redis://poor:pw@")
+            worker = start(ready=False, url=url)
+
+            assert worker.wait() == 1
+        finally:
+            redis.execute_command("ACL", "DELUSER", "poor")
+        assert "NOPERM" in worker.output or "no permissions" in worker.output
+        assert "Traceback" not in worker.output
+
+
+class TestExitCodes:
+    @pytest.mark.parametrize(
+        ("args", "code", "words"),
+        [
+            (["worker", "-r", "nowhere.py"], 1, "-r nowhere.py: there is no such file"),
+            (["worker", "-r", "no.such.module"], 1, "-r no.such.module"),
+            (["worker", "-c", "0"], 1, "concurrency: '0' is not a whole number from 1 (from -c)"),
+            (["worker", "-c", "many"], 1, "concurrency: 'many'"),
+            (["worker", "-t", "-1"], 1, "timeout: '-1'"),
+            (["worker", "-q", ",3"], 1, "has no name"),
+            (["worker", "-C", "nowhere.yml"], 1, "-C nowhere.yml: there is no such file"),
+            (["worker", "--nonsense"], 2, "--nonsense"),
+            ([], 2, "COMMAND"),
+            (["--help"], 0, "worker"),
+            (["worker", "--help"], 0, "--concurrency"),
+            (["--version"], 0, "kiqbridge "),
+        ],
+    )
+    def test_it_ends_with_the_code_and_says_why(self, kiqbridge, args, code, words):
+        found, output = kiqbridge(*args)
+
+        assert found == code, output
+        assert words in output
+        assert "Traceback" not in output
+
+    def test_code_that_cannot_be_imported_is_a_boot_error_that_names_it(self, kiqbridge, folder):
+        (folder / "broken.py").write_text("import nothing_of_this_name\n")
+
+        code, output = kiqbridge("worker", "-r", "broken.py")
+
+        assert code == 1
+        assert "-r broken.py: importing it failed: ModuleNotFoundError" in output
+        assert "nothing_of_this_name" in output
+
+
+class TestConfiguration:
+    def info_of(self, redis, worker):
+        return json.loads(redis.hget(find_identity(redis, worker.pid), "info"))
+
+    def test_flags_reach_the_fleets_view(self, redis, start):
+        worker = start("-q", "mail,3", "-q", "default", "-c", "4", "-g", "shop")
+        worker.wait_for_output("queues mail,3, default (weighted)")
+
+        info = self.info_of(redis, worker)
+        assert info["concurrency"] == 4
+        assert info["queues"] == ["mail", "default"]
+        assert info["weights"] == [{"mail": 3, "default": 0}]
+        assert info["capsules"]["default"]["mode"] == "weighted"
+        assert info["tag"] == "shop"
+        assert info["pid"] == worker.pid
+        assert info["labels"] == ["kiqbridge"]
+        assert info["version"].startswith("kiqbridge-")
+
+    def test_only_its_queues_are_served(self, redis, start, notes):
+        worker = start("-q", "mail")
+        enqueue(redis, text("note_it", "other"), queue="default")
+        enqueue(redis, text("note_it", "mine"), queue="mail")
+
+        worker.wait_for(lambda: notes.lines() == ["mine"])
+        assert worker.stop() == 0
+        assert redis.llen("queue:default") == 1
+
+    def test_the_file_is_read_and_flags_win(self, redis, start, folder):
+        (folder / "settings.yml").write_text(
+            ":concurrency: 3\n:queues:\n  - [mail, 2]\n  - default\ntag: from file\nproduction:\n"
+            "  tag: from section\n"
+        )
+
+        worker = start("-C", "settings.yml", "-c", "5", "-e", "production")
+
+        info = self.info_of(redis, worker)
+        assert info["concurrency"] == 5
+        assert info["weights"] == [{"mail": 2, "default": 0}]
+        assert info["tag"] == "from section"
+
+    def test_a_paused_queue_waits(self, redis, start, notes):
+        redis.sadd("paused", "slow")
+        enqueue(redis, text("note_it", "slow"), queue="slow")
+        worker = start("-q", "slow", "-q", "default")
+        enqueue(redis, text("note_it", "fast"))
+        worker.wait_for(lambda: notes.lines() == ["fast"])
+
+        redis.srem("paused", "slow")
+
+        worker.wait_for(lambda: notes.lines() == ["fast", "slow"])
+
+
+class TestRequire:
+    MODULE = (
+        "from kiqbridge import job\nfrom shop_jobs import note\n@job\ndef {0}():\n    note('{0}')\n"
+    )
+
+    @pytest.fixture
+    def layout(self, folder):
+        package = folder / "shop" / "inner"
+        package.mkdir(parents=True)
+        for path in (folder / "shop", package):
+            (path / "__init__.py").touch()
+        (folder / "shop" / "one.py").write_text(self.MODULE.format("one"))
+        (package / "two.py").write_text(self.MODULE.format("two"))
+        plain = folder / "plain"
+        plain.mkdir()
+        (plain / "three.py").write_text(self.MODULE.format("three"))
+        return folder
+
+    @pytest.mark.parametrize(
+        ("target", "known"),
+        [
+            ("shop.one", "one"),
+            ("shop", "two"),
+            ("shop/one.py", "one"),
+            ("./shop", "two"),
+            ("plain", "three"),
+            ("plain/three.py", "three"),
+        ],
+    )
+    @pytest.mark.usefixtures("layout")
+    def test_each_form_loads_its_jobs(self, redis, start, notes, target, known):
+        worker = start(require=target)
+        enqueue(redis, text(known))
+
+        worker.wait_for(lambda: notes.lines() == [known])
+
+    def test_without_it_a_warning_tells_how(self, start):
+        worker = start(require=None)
+
+        worker.wait_for_output("no jobs are loaded: name their module, file or directory with -r")
+
+
+class TestLog:
+    TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+    def lines_of_a_job(self, redis, start, form):
+        worker = start("-c", "1", env={"KIQBRIDGE_LOG_FORMAT": form})
+        enqueue(redis, text("note_it", "x", tags=["a", "b"]))
+        worker.wait_for_output("done")
+        worker.stop()
+        return worker.pid, [line for line in worker.output.splitlines() if JID in line]
+
+    def test_json(self, redis, start):
+        pid, lines = self.lines_of_a_job(redis, start, "json")
+
+        begin, end = map(json.loads, lines)
+        assert list(begin) == ["ts", "pid", "tid", "lvl", "msg", "ctx"]
+        assert re.fullmatch(self.TIME, begin["ts"])
+        assert (begin["pid"], begin["lvl"], begin["msg"]) == (pid, "INFO", "start")
+        assert end["msg"] == "done"
+        assert end["ctx"]["class"] == "note_it"
+        assert end["ctx"]["tags"] == ["a", "b"]
+
+    def test_plain(self, redis, start):
+        pid, lines = self.lines_of_a_job(redis, start, "plain")
+
+        context = rf"pid={pid} tid=\w+ class=note_it jid={JID} queue=default tags=a,b"
+        assert re.fullmatch(rf"{self.TIME} {context} INFO: start", lines[0])
+        assert re.fullmatch(rf"{self.TIME} {context} elapsed=[\d.]+ INFO: done", lines[1])
+
+    def test_pretty_is_coloured(self, redis, start):
+        _, lines = self.lines_of_a_job(redis, start, "pretty")
+
+        assert "\033[32mINFO\033[0m: start" in lines[0]
+
+    def test_a_failure_is_told_with_its_traceback(self, redis, start):
+        worker = start("-c", "1", env={"KIQBRIDGE_LOG_FORMAT": "plain"})
+        enqueue(redis, text("failing", "x"))
+
+        worker.wait_for_output("ValueError: 'no luck with x'; it is tried again in")
+        worker.wait_for_output('raise ValueError("no luck with " + name)')
+
+    def test_the_level_of_v_is_debug(self, start):
+        worker = start("-v", env={"KIQBRIDGE_LOG_LEVEL": "error"})
+
+        worker.wait_for_output("is ready")
+
+
+def test_its_banner_tells_operators_what_it_does(start):
+    worker = start("-c", "3", env={"KIQBRIDGE_LOG_FORMAT": "plain"})
+
+    worker.wait_for_output("is ready: 3 threads, queues default (strict), ")

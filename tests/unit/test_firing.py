@@ -1,0 +1,224 @@
+"""Which rule fires when, on a clock that the test holds, and what it then delivers."""
+
+import dataclasses
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from kiqbridge import cron
+from kiqbridge.firing import (
+    MOST_AT_ONCE,
+    Agenda,
+    SimulatedClock,
+    anchored,
+    event_of,
+    iso_time,
+    most_frequent,
+)
+from kiqbridge.template import TemplateSchedule
+
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+TICK = {"schedule": "app/Rule", "at": "<aws.scheduler.scheduled-time>"}
+
+
+def minutes(count):
+    return timedelta(minutes=count)
+
+
+def rule(expression, name="Rule", *, timezone="UTC", start=None, end=None, **changes):
+    document = {"class": "Pulse", "args": [2**70], "tick": TICK}
+    schedule = TemplateSchedule(
+        name=name,
+        kind="ScheduleV2",
+        expression=cron.parse(expression, timezone, start=start, end=end),
+        expression_text=expression,
+        timezone=timezone,
+        input=json.dumps(document),
+        enabled=True,
+        start=start,
+        end=end,
+        function="Enqueue",
+        handler="app.lambda_handler",
+        code_uri="lambdas/enqueue",
+        environment={},
+        path=Path("template.yaml"),
+        line=1,
+    )
+    return dataclasses.replace(schedule, **changes)
+
+
+def fired(firings):
+    return [(firing.schedule.name, firing.instant) for firing in firings]
+
+
+class TestTheAgenda:
+    def test_names_the_first_firing_of_all_rules(self):
+        agenda = Agenda([rule("cron(0 3 * * ? *)"), rule("cron(0/5 * * * ? *)", "Often")], NOON)
+
+        assert agenda.next_instant() == NOON + minutes(5)
+
+    def test_has_nothing_due_before_its_time(self):
+        agenda = Agenda([rule("cron(0/5 * * * ? *)")], NOON)
+
+        assert agenda.due(NOON + timedelta(minutes=4, seconds=59.999)) == []
+
+    def test_fires_each_instant_once(self):
+        agenda = Agenda([rule("cron(0/5 * * * ? *)")], NOON)
+
+        assert fired(agenda.due(NOON + minutes(5))) == [("Rule", NOON + minutes(5))]
+        assert agenda.due(NOON + minutes(5)) == []
+        assert agenda.next_instant() == NOON + minutes(10)
+
+    def test_does_not_fire_what_is_due_at_its_very_start(self):
+        agenda = Agenda([rule("cron(0/5 * * * ? *)")], NOON)
+
+        assert agenda.due(NOON) == []
+
+    def test_tells_several_firings_in_the_order_of_their_instants(self):
+        agenda = Agenda(
+            [rule("cron(6 * * * ? *)", "Later"), rule("cron(0/5 * * * ? *)", "Often")], NOON
+        )
+
+        assert fired(agenda.due(NOON + minutes(10))) == [
+            ("Often", NOON + minutes(5)),
+            ("Later", NOON + minutes(6)),
+            ("Often", NOON + minutes(10)),
+        ]
+
+    def test_skips_the_oldest_after_a_long_sleep_and_says_how_many(self):
+        agenda = Agenda([rule("cron(* * * * ? *)")], NOON)
+
+        firings = agenda.due(NOON + timedelta(hours=8))
+
+        assert len(firings) == MOST_AT_ONCE
+        assert firings[-1].instant == NOON + timedelta(hours=8)
+        assert [firing.skipped for firing in firings] == [480 - MOST_AT_ONCE] + [0] * (
+            MOST_AT_ONCE - 1
+        )
+
+    def test_does_not_fire_again_when_the_clock_is_set_back(self):
+        agenda = Agenda([rule("cron(0/5 * * * ? *)")], NOON)
+        agenda.due(NOON + minutes(5))
+
+        assert agenda.due(NOON + minutes(1)) == []
+        assert agenda.due(NOON + minutes(6)) == []
+
+    def test_leaves_out_what_is_disabled(self):
+        agenda = Agenda([rule("cron(0/5 * * * ? *)", enabled=False)], NOON)
+
+        assert agenda.next_instant() is None
+        assert agenda.due(NOON + minutes(60)) == []
+
+    def test_ends_with_the_last_rule(self):
+        agenda = Agenda([rule("at(2026-11-20T12:01:00)")], NOON)
+
+        assert len(agenda.due(NOON + minutes(2))) == 1
+        assert agenda.next_instant() is None
+
+    def test_fires_at_the_wall_clock_of_the_zone(self):
+        agenda = Agenda([rule("cron(0 3 * * ? *)", timezone="Europe/Paris")], NOON)
+
+        assert agenda.next_instant() == datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
+
+
+class TestTheMostFrequentRule:
+    @pytest.mark.parametrize(
+        ("expressions", "winner"),
+        [
+            (["cron(0 3 * * ? *)", "cron(0/5 * * * ? *)", "cron(30 8 ? * MON-FRI *)"], 1),
+            (["cron(0 * * * ? *)", "cron(0/20 * * * ? *)"], 1),
+            # One that comes twice in a row, but seldom, is not frequent.
+            (["cron(0,1 3 * * ? *)", "cron(0/30 * * * ? *)"], 1),
+            # One that pauses in between is.
+            (["cron(0 * * * ? *)", "cron(* 0,13-15 * * ? *)"], 1),
+            (["at(2026-11-20T12:01:00)", "cron(0 0 1 1 ? *)"], 1),
+            (["cron(0/5 * * * ? *)", "cron(0/5 * * * ? *)"], 0),
+        ],
+    )
+    def test_is_that_whose_coming_firings_are_the_soonest(self, expressions, winner):
+        rules = [rule(expression) for expression in expressions]
+
+        assert most_frequent(rules, NOON) is rules[winner]
+
+    def test_is_not_one_that_is_disabled_or_over(self):
+        over = rule("cron(* * * * ? *)", end=NOON - minutes(1))
+        disabled = rule("cron(* * * * ? *)", enabled=False)
+        seldom = rule("cron(0 0 1 1 ? *)")
+
+        assert most_frequent([over, disabled, seldom], NOON) is seldom
+        assert most_frequent([over, disabled], NOON) is None
+
+
+class TestARateWithoutStartDate:
+    def test_counts_from_the_start_of_the_run(self):
+        schedule = anchored(rule("rate(7 minutes)"), NOON + timedelta(seconds=3.5))
+
+        assert Agenda([schedule], NOON + minutes(1)).next_instant() == NOON + timedelta(
+            minutes=7, seconds=3
+        )
+
+    def test_keeps_its_end(self):
+        schedule = anchored(rule("rate(7 minutes)", end=NOON + minutes(10)), NOON)
+
+        assert len(Agenda([schedule], NOON).due(NOON + minutes(60))) == 1
+
+    def test_does_not_fire_when_its_end_has_passed(self):
+        schedule = anchored(rule("rate(7 minutes)", end=NOON - minutes(10)), NOON)
+
+        assert Agenda([schedule], NOON).next_instant() is None
+
+    def test_with_a_start_date_or_as_cron_nothing_changes(self):
+        for schedule in (rule("rate(7 minutes)", start=NOON), rule("cron(0 3 * * ? *)")):
+            assert anchored(schedule, NOON + minutes(1)) is schedule
+
+
+class TestTheClock:
+    def test_agrees_with_the_wall_clock_at_its_own_speed(self):
+        clock = SimulatedClock(start=NOON.timestamp())
+
+        assert clock.read(NOON.timestamp() + 60) == NOON + minutes(1)
+        assert clock.real_seconds(minutes(1)) == 60
+
+    def test_runs_faster_from_its_start_on(self):
+        clock = SimulatedClock(start=NOON.timestamp(), speed=60)
+
+        assert clock.read(NOON.timestamp()) == NOON
+        assert clock.read(NOON.timestamp() + 5) == NOON + minutes(5)
+        assert clock.real_seconds(minutes(5)) == 5
+
+
+class TestTheEvent:
+    def test_is_the_input_with_its_context_filled_in(self):
+        attributes = {name: f"<aws.scheduler.{name}>" for name in ("execution-id", "schedule-arn")}
+        schedule = rule("cron(0 3 * * ? *)", input=json.dumps({"tick": TICK, "args": [attributes]}))
+
+        event = event_of(schedule, NOON, execution_id="e1")
+
+        assert event["tick"] == {"schedule": "app/Rule", "at": "2026-11-20T12:00:00Z"}
+        assert event["args"][0]["execution-id"] == "e1"
+        assert event["args"][0]["schedule-arn"].endswith("/Rule")
+        assert "<aws" not in json.dumps(event)
+
+    def test_keeps_big_integers(self):
+        event = event_of(rule("cron(0 3 * * ? *)"), NOON, execution_id="e1")
+
+        assert event["args"] == [2**70]
+
+    def test_can_go_under_a_name_of_its_own(self):
+        event = event_of(rule("cron(0 3 * * ? *)"), NOON, execution_id="e1", own_name="#start")
+
+        assert event["tick"]["schedule"] == "app/Rule#start"
+
+    def test_of_a_rule_on_the_bus_is_its_input_as_it_is(self):
+        schedule = rule("cron(0 3 * * ? *)", kind="Schedule", input='{"class": "A", "args": []}')
+
+        event = event_of(schedule, NOON, execution_id="e1", own_name="#start")
+
+        assert event == {"class": "A", "args": []}
+
+    def test_tells_the_instant_in_utc(self):
+        assert iso_time(datetime.fromisoformat("2026-11-21T03:00:00+01:00")) == (
+            "2026-11-21T02:00:00Z"
+        )
