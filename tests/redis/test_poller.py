@@ -305,7 +305,17 @@ class TestMiddleware:
         start(poller)
 
         wait_until(lambda: queued(redis), what="the second try")
-        assert "moving due jobs failed; it is tried again" in caplog.messages
+        assert any("client middleware failed" in message for message in caplog.messages)
+
+    def test_what_cannot_be_moved_does_not_hold_up_what_is_behind_it(self, redis, poller):
+        redis.set("queue:broken", "a text, no list")
+        stuck = {job(jid=f"stuck-{n}", queue="broken"): NOW - 100 for n in range(BATCH + 5)}
+        redis.zadd("schedule", {**stuck, job(jid="behind"): NOW - 1})
+
+        assert poller.move_due("schedule", NOW) == 1
+
+        assert [payload["jid"] for payload in queued(redis)] == ["behind"]
+        assert redis.zcard("schedule") == len(stuck)
 
 
 class TestLeading:

@@ -56,16 +56,16 @@ class Setting:
     metavar: str | None = None
 
 
-def _whole_number(name: str, least: int) -> Callable[[Any, str], int]:
+def _whole_number(name: str, least: int, most: int | None = None) -> Callable[[Any, str], int]:
+    allowed = f"from {least}" if most is None else f"from {least} to {most:,}"
+
     def parse(value: Any, source: str) -> int:
         try:
             number = int(str(value))
         except ValueError:
             number = least - 1
-        if isinstance(value, bool) or number < least:
-            raise ConfigError(
-                f"{name}: {value!r} is not a whole number from {least} (from {source})"
-            )
+        if isinstance(value, bool) or number < least or (most is not None and number > most):
+            raise ConfigError(f"{name}: {value!r} is not a whole number {allowed} (from {source})")
         return number
 
     return parse
@@ -224,7 +224,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="look_ahead",
-        parse=_whole_number("look_ahead", 1),
+        parse=_whole_number("look_ahead", 1, 1000),
         default=100,
         env=("KIQBRIDGE_LOOK_AHEAD",),
         help="most short jobs that a thread claims at once; 1 = one at a time",

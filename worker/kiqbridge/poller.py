@@ -88,18 +88,19 @@ class Poller:
         Raises:
             RedisUnavailable: what was not moved is still in the set.
         """
-        moved = 0
+        moved = left = 0
         while not self._stopping.is_set():
             due = self._connection.call(
-                "ZRANGE", source, "-inf", repr(now), "BYSCORE", "LIMIT", 0, BATCH
+                "ZRANGE", source, "-inf", repr(now), "BYSCORE", "LIMIT", left, BATCH
             )
             if not due:
-                return moved
+                break
             done = self._move(source, due, now)
             moved += done
-            if not done:  # all of them were moved by somebody else, or their queues are unusable
-                self._stuck = True
-                return moved
+            # Left are those that somebody else moves at this moment, and those whose queue's key is
+            # of a foreign type or whose middleware fails: they must not hold up what is behind them.
+            left += len(due) - done
+        self._stuck = self._stuck or left > 0
         return moved
 
     def _run(self) -> None:
@@ -178,6 +179,9 @@ class Poller:
                 pushed = self._client.prepare_moved(payload, now, member)
             except (json_text.MalformedJSON, PayloadError) as error:
                 buried += [member, self._with_reason(member, error, self._client.profile, now)]
+                continue
+            except Exception:
+                logger.exception("client middleware failed; the job stays where it is and is due again")
                 continue
             queue, text = pushed or (str(payload.get("queue")), b"")
             keys.append(self._keys.queue(queue))
