@@ -29,8 +29,6 @@ LAYERS = {
     """,
     "edge": """
         cli worker_command require signals dev web testing template cloudformation yaml_nodes __main__
-        child_process dev_command dev_console embedded_server end_inbox firing lambda_runtime local_data local_function
-        tick_delivery worker_child
     """,
     "aws": "aws",
 }

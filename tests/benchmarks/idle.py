@@ -76,7 +76,9 @@ def main() -> None:
         began = time.perf_counter()
         for number in range(pushes):
             time.sleep(max(began + number / options.rate - time.perf_counter(), 0))
-            pusher.push({"class": "PickUpJob", "queue": "default", "args": [time.time(), str(evidence)]})
+            pusher.push(
+                {"class": "PickUpJob", "queue": "default", "args": [time.time(), str(evidence)]}
+            )
         wait_until(lambda: len(evidence.read_text().splitlines()) == pushes, 30, "all picked up")
         commands = total_commands(client) - before
         pusher.close()

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kiqbridge.dev_console import Console, shown_instant
-from kiqbridge.worker_child import WorkerLines
+from kiqbridge.dev.console import Console, shown_instant
+from kiqbridge.dev.worker_child import WorkerLines
 
 JID = "3f9a1c22" + "0" * 16
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kiqbridge import cron
-from kiqbridge.firing import (
+from kiqbridge.dev.firing import (
     MOST_AT_ONCE,
     Agenda,
     SimulatedClock,

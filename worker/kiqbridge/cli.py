@@ -58,7 +58,7 @@ def _add_worker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _add_dev(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    from kiqbridge.dev_command import add_arguments, run  # noqa: PLC0415
+    from kiqbridge.dev.command import add_arguments, run  # noqa: PLC0415
 
     dev = commands.add_parser(
         "dev",

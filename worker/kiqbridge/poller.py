@@ -181,7 +181,9 @@ class Poller:
                 buried += [member, self._with_reason(member, error, self._client.profile, now)]
                 continue
             except Exception:
-                logger.exception("client middleware failed; the job stays where it is and is due again")
+                logger.exception(
+                    "client middleware failed; the job stays where it is and is due again"
+                )
                 continue
             queue, text = pushed or (str(payload.get("queue")), b"")
             keys.append(self._keys.queue(queue))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kiqbridge import child_process
+from kiqbridge.dev import child_process
 from kiqbridge.errors import KiqbridgeError
 
 _ANSWER_S: Final = 30.0
@@ -44,7 +44,7 @@ class LocalFunction:
     def __init__(
         self, *, folder: Path, handler: str, environ: Mapping[str, str], log: Path | None
     ) -> None:
-        self._command = [sys.executable, "-m", "kiqbridge.lambda_runtime", str(folder), handler]
+        self._command = [sys.executable, "-m", "kiqbridge.dev.lambda_runtime", str(folder), handler]
         self._environ = environ
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None

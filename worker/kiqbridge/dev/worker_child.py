@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from kiqbridge import child_process
-from kiqbridge.dev_console import Console, short
+from kiqbridge.dev import child_process
+from kiqbridge.dev.console import Console, short
 
 MOST_RESTARTS: Final = 5
 _PAUSE_S: Final = 1.0

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kiqbridge.dev_console import Console, short, shown_instant
+from kiqbridge.dev.console import Console, short, shown_instant
+from kiqbridge.dev.firing import Firing, event_of
+from kiqbridge.dev.local_function import FunctionError, LocalFunction
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.firing import Firing, event_of
 from kiqbridge.keys import Keys
-from kiqbridge.local_function import FunctionError, LocalFunction
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Registry
 from kiqbridge.template import TemplateSchedule

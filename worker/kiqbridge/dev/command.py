@@ -1,4 +1,4 @@
-"""Flags of `kiqbridge dev`; what it does is in `kiqbridge.dev`, loaded only when it runs.
+"""Flags of `kiqbridge dev`; what it does is in `session`, loaded only when it runs.
 
 The worker runs without the template reader, the embedded server and all that they need.
 """
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         ConfigError: what only `dev` needs is not installed.
     """
     try:
-        from kiqbridge.dev import DevOptions, run_dev  # noqa: PLC0415 - see above
+        from kiqbridge.dev.session import DevOptions, run_dev  # noqa: PLC0415 - see above
     except ImportError as error:
         raise ConfigError(f"dev: {error}; pip install 'kiqbridge[local]'") from error
     return run_dev(

@@ -10,9 +10,9 @@ import subprocess
 import time
 from typing import Final
 
-from kiqbridge import child_process
+from kiqbridge.dev import child_process
+from kiqbridge.dev.local_data import LocalData
 from kiqbridge.errors import ConfigError, RedisUnavailable
-from kiqbridge.local_data import LocalData
 from kiqbridge.redis_connection import RedisPool
 
 HOST: Final = "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Lambda's runtime in small: `python -m kiqbridge.lambda_runtime FOLDER MODULE.FUNCTION`.
+"""Lambda's runtime in small: `python -m kiqbridge.dev.lambda_runtime FOLDER MODULE.FUNCTION`.
 
 Reads one event a line and answers one line each: `{"answer": …}` or `{"error": CLASS, "message": …}`.
 What the function prints and logs goes to standard error, as on Lambda to its log.

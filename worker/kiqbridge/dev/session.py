@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kiqbridge.dev_console import Console
-from kiqbridge.embedded_server import EmbeddedServer
-from kiqbridge.end_inbox import EndInbox
+from kiqbridge.dev.console import Console
+from kiqbridge.dev.embedded_server import EmbeddedServer
+from kiqbridge.dev.end_inbox import EndInbox
+from kiqbridge.dev.firing import Agenda, SimulatedClock, anchored, most_frequent, unknown_rule
+from kiqbridge.dev.local_data import LocalData
+from kiqbridge.dev.local_function import LocalFunction
+from kiqbridge.dev.tick_delivery import JobPlaces, TickDelivery
+from kiqbridge.dev.worker_child import WorkerChild
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.firing import Agenda, SimulatedClock, anchored, most_frequent, unknown_rule
 from kiqbridge.keys import Keys
-from kiqbridge.local_data import LocalData
-from kiqbridge.local_function import LocalFunction
 from kiqbridge.redis_connection import RedisPool, url_from_environment, without_password
 from kiqbridge.registry import Registry, default_registry
 from kiqbridge.require import load_all
 from kiqbridge.template import TemplateSchedule, read_schedules
-from kiqbridge.tick_delivery import JobPlaces, TickDelivery
-from kiqbridge.worker_child import WorkerChild
 
 _LOOK_S: Final = 1.0  # a clock that was set, or a machine that slept, is noticed so soon
 

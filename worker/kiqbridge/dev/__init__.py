@@ -1,0 +1,1 @@
+"""`kiqbridge dev`, what `make up` runs: server, cron rules and worker on one machine."""
