@@ -14,7 +14,7 @@ DELIVERIES = 100
 
 
 def test_20_ticks_delivered_100_times_each_by_4_processes_enqueue_20_jobs(
-    redis, redis_url, recent, capsys
+    redis, redis_url, recent, tell
 ):
     ticks = [
         read_event(
@@ -45,8 +45,7 @@ def test_20_ticks_delivered_100_times_each_by_4_processes_enqueue_20_jobs(
         "duplicates": sum(map(len, duplicates.values())),
         "in the queue": len(queued),
     }
-    with capsys.disabled():
-        print(f"\nticks: {', '.join(f'{name} {count}' for name, count in counts.items())}")
+    tell(f"tick test: {', '.join(f'{name} {count}' for name, count in counts.items())}")
     assert counts == {
         "processes": 4,
         "ticks": 20,

@@ -372,7 +372,7 @@ class TestLeading:
         poller._hand_over()
         assert redis.get("kb:poller") == b"host:9:zzz"
 
-    def test_a_job_that_a_foreign_client_schedules_is_on_time(self, redis, redis_url, start):
+    def test_a_job_that_a_foreign_client_schedules_is_on_time(self, redis, redis_url, start, tell):
         start(make_poller(redis_url))
         commands = _calls(redis, "zrange")
         wait_until(commands, what="its waiting for jobs")
@@ -382,7 +382,7 @@ class TestLeading:
         wait_until(lambda: queued(redis), interval_s=0.001)
         lateness = queued(redis)[0]["enqueued_at"] - due
 
-        print(f"moved {lateness * 1000:.1f} ms after its time")
+        tell(f"a scheduled job was moved {lateness * 1000:.1f} ms after its time")
         assert 0 <= lateness < 2
 
     def test_a_retry_is_seen_as_well(self, redis, redis_url, start):

@@ -11,9 +11,10 @@ from kiqbridge.registry import default_registry
 
 @contextmanager
 def own_declarations() -> Iterator[None]:
-    """Forget at the end what was declared inside, and which client was configured."""
+    """Start with nothing declared, and forget at the end what was, and which client was configured."""
     declared = dict(default_registry._definitions)
     configured = client_module._default
+    default_registry._definitions.clear()
     try:
         yield
     finally:
