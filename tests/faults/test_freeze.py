@@ -156,7 +156,7 @@ def test_after_an_outage_longer_than_the_lease_nobody_reaps_the_living(
 
     server.pause()
     try:
-        held_for = LeaseTimes(RECOVER_AFTER_S).safe_for
+        held_for = LeaseTimes(RECOVER_AFTER_S).silent_after
         # Waits for the time to pass, which is the fault itself.
         with pytest.raises(AssertionError, match="the outage"):
             wait_until(lambda: False, OUTAGE_S, "the outage's end", interval_s=0.1)

@@ -51,13 +51,12 @@ class LeaseTimes:
     """The lease's durations in seconds, all derived from the bound promised for recovery."""
 
     def __init__(self, recover_after_s: float) -> None:
+        # Also how long a lease is sure after a confirmed beat: nobody acts before that beat's key has
+        # expired. The watch that follows is the reaper's, whose settings may differ.
         self.silent_after = recover_after_s / 3
         self.beat_every = recover_after_s / 10
         self.watch_for = recover_after_s * 8 / 30
         self.look_again_after = recover_after_s / 30
-        # A reaper acts no sooner than silent_after + watch_for after the last beat; half of the
-        # watch is kept as margin.
-        self.safe_for = self.silent_after + self.watch_for / 2
 
 
 class LeaseKeeper:
@@ -146,7 +145,7 @@ class LeaseKeeper:
             [self._keys.inflight, self._keys.alive(lease.incarnation)],
             [lease.incarnation, self._silent_after_ms()],
         )
-        lease.valid_until = asked_at + self._times.safe_for
+        lease.valid_until = asked_at + self._times.silent_after
         self.current = lease
 
     def _renew(self, connection: RedisConnection, lease: Lease) -> None:
@@ -158,7 +157,7 @@ class LeaseKeeper:
             _RENEW, [self._keys.inflight, alive], [lease.incarnation, silent_after]
         )
         if held:
-            lease.valid_until = max(lease.valid_until, asked_at + self._times.safe_for)
+            lease.valid_until = max(lease.valid_until, asked_at + self._times.silent_after)
         else:
             lease.lost = True
 
