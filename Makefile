@@ -3,18 +3,25 @@
 PY := .venv/bin/python
 PIP_INSTALL := -m pip install -qq --disable-pip-version-check
 FOREGROUND := $(PY) .make/foreground.py
-SHELL_SCRIPTS := .ci/run .make/venv.sh $(wildcard infra/*.sh)
+SHELL_SCRIPTS := .ci/run .make/venv.sh .make/lambda.sh .make/deploy.sh $(wildcard infra/*.sh)
 SAM := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-west-1 .venv-sam/bin/sam
 # Test processes side by side; each has a server of its own.
 PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4
 ARGS ?=
 export PYTHON
 
+# SAM does not tell the build for which architecture it is: `make build` tells both.
+LAMBDA_ARCHITECTURE ?= arm64
+LAMBDA_PYTHON ?= 3.13
+BUILD_PYTHON ?= python3
+BUILD_DIR ?= .aws-sam/build
+export LAMBDA_ARCHITECTURE LAMBDA_PYTHON BUILD_PYTHON
+
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test check fmt redis bench
+.PHONY: help up test check fmt docs redis build deploy bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +29,7 @@ help: ## List the targets
 up: .venv/.up ## Run everything on this machine: server, cron rules, worker (ARGS='--fire NAME')
 	@$(FOREGROUND) .venv/bin/kiqbridge dev $(ARGS)
 
-test: .venv/.dev ## Run every test tier (ARGS='tests/unit -k cron' runs a part)
+test: .venv/.dev $(if $(strip $(ARGS)),,.venv-sam/.sam) ## Run every test tier (ARGS='tests/unit -k cron' runs a part)
 ifeq ($(strip $(ARGS)),)
 	@if command -v redis-server >/dev/null; then \
 		echo "== tests/redis, on redis-server"; \
@@ -48,8 +55,20 @@ fmt: .venv/.dev ## Format the code and mend what can be mended safely
 	$(PY) -m ruff check --fix
 	$(PY) -m ruff format
 
+docs: .venv/.dev ## Write the documents that are generated from code and tests
+	$(PY) -m kiqbridge.settings_doc > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
+	$(PY) tests/bad_inputs.py
+	$(PY) tests/interop/conformance.py
+
 redis: .venv/.up ## Start a throw-away server and print its REDIS_URL
 	@$(FOREGROUND) $(PY) .make/redis.py
+
+build: BUILD_PYTHON := $(abspath .venv-sam/bin/python)
+build: .venv-sam/.sam ## Build layer and function for Lambda (LAMBDA_ARCHITECTURE=x86_64 for that one)
+	@$(SAM) build --build-dir $(BUILD_DIR) --parameter-overrides Architecture=$(LAMBDA_ARCHITECTURE)
+
+deploy: build ## Build and deploy; asks the first time (ARGS=--guided asks again)
+	@.make/deploy.sh $(ARGS)
 
 bench: .venv/.up ## Measure jobs per second, beside Ruby Sidekiq if it is installed (ARGS=…)
 	@$(PY) tests/benchmarks/bench.py $(ARGS)
@@ -75,17 +94,11 @@ bench: .venv/.up ## Measure jobs per second, beside Ruby Sidekiq if it is instal
 	@.venv-sam/bin/python $(PIP_INSTALL) -c constraints-sam.txt aws-sam-cli
 	@touch $@
 
-# `sam build` calls this with ARTIFACTS_DIR: the package and what it needs, for Lambda's own Python.
-# SAM does not say for which architecture: give LAMBDA_ARCHITECTURE together with the parameter.
-LAMBDA_ARCHITECTURE ?= arm64
-LAMBDA_PYTHON ?= 3.13
-LAMBDA_PLATFORM = manylinux2014_$(if $(filter arm64,$(LAMBDA_ARCHITECTURE)),aarch64,x86_64)
-LAYER_PIP ?= python3 -m pip
+# `sam build` calls these with ARTIFACTS_DIR, one for each logical id of the template.
 
-.PHONY: build-KiqbridgeLayer
+.PHONY: build-KiqbridgeLayer build-EnqueueFunction
 build-KiqbridgeLayer:
-	@test -n "$(ARTIFACTS_DIR)" || { echo "sam build runs this target and says where to" >&2; exit 2; }
-	$(LAYER_PIP) install --quiet --disable-pip-version-check --no-compile \
-		--target "$(ARTIFACTS_DIR)/python" --platform $(LAMBDA_PLATFORM) --implementation cp \
-		--python-version $(LAMBDA_PYTHON) --only-binary=:all: --constraint constraints.txt \
-		'.[lambda,schedule]'
+	@.make/lambda.sh layer
+
+build-EnqueueFunction:
+	@.make/lambda.sh function lambdas/enqueue

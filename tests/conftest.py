@@ -7,12 +7,13 @@ Every process of pytest-xdist has servers of its own.
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 import redis as redis_py
-from support.ruby import has_ruby_sidekiq
+from support.ruby import has_ruby_sidekiq, has_web_ui
 from support.servers import Server, debian_server, embedded_server
 
 
@@ -38,6 +39,18 @@ NEEDS = (
         is_installed=has_ruby_sidekiq,
     ),
     Need(
+        marker="web_ui",
+        name="WEBrick, which serves Sidekiq's Web UI,",
+        package="ruby-webrick",
+        is_installed=has_web_ui,
+    ),
+    Need(
+        marker="systemd",
+        name="systemd-analyze",
+        package="systemd",
+        is_installed=lambda: shutil.which("systemd-analyze") is not None,
+    ),
+    Need(
         marker="redis_server",
         name="redis-server",
         package="redis-server",
@@ -61,6 +74,10 @@ def pytest_configure(config):
     for variable in list(os.environ):
         if variable.startswith(("REDIS_", "KIQBRIDGE_")) and variable != "KIQBRIDGE_TEST_SERVER":
             del os.environ[variable]
+    # Nor where their workers say how they are.
+    run_folder = tempfile.TemporaryDirectory(prefix="kiqbridge-test-", ignore_cleanup_errors=True)
+    config.add_cleanup(run_folder.cleanup)
+    os.environ["KIQBRIDGE_RUN_DIR"] = run_folder.name
 
 
 def pytest_runtest_setup(item):

@@ -20,15 +20,15 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # Lowest first. A package such as `web` is named once, for all that is in it; `__init__` is the
 # file that `import kiqbridge` reads.
 LAYERS = {
-    "pure": "errors clock keys json_text payload queues cron backoff config tick_input",
+    "pure": "errors clock keys json_text payload active_job bulk queues cron backoff config tick_input",
     "connection": "redis_connection scripts",
-    "client": "__init__ middleware client job registry recovery api",
+    "client": "__init__ middleware wire_profile client inline job registry recovery api",
     "engine": """
         capsule fetch lease claims look_ahead wakeup retry stats processor manager
-        poller heartbeat launcher job_logger execution
+        poller heartbeat status launcher job_logger execution
     """,
     "edge": """
-        cli worker_command require signals dev web testing template cloudformation yaml_nodes __main__
+        cli worker_command settings_file settings_doc health require signals dev web testing template cloudformation yaml_nodes __main__
     """,
     "aws": "aws",
 }

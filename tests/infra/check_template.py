@@ -1,14 +1,19 @@
-"""Translate template.yaml as AWS does and lint what comes out; part of `make check`.
+"""Translate template.yaml as AWS does and lint what comes out, nested templates too; part of `make check`.
 
 cfn-lint alone reads a SAM template as it stands and sees hardly any fault in its events; after the
-translation it sees them. Two things no linter looks at are checked here as well: that whoever hands
-dead letters over may write to their queue. Expressions, zones and Inputs are the business of
-`python -m kiqbridge.template`.
+translation it sees them. What no linter looks at is checked here as well:
+
+1. that whoever hands dead letters over may write to their queue;
+2. that no policy allows more than it must;
+3. that nested templates get the parameters they ask for and have the outputs they are asked for.
+
+Expressions, zones and Inputs are the business of `python -m kiqbridge.template`.
 """
 
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import cfnlint.api
@@ -27,6 +32,10 @@ LOCAL_CODE = {
     "AWS::Serverless::LayerVersion": "ContentUri",
     "AWS::Serverless::Application": "Location",
 }
+UPLOADED_TEMPLATE = "https://bucket.s3.amazonaws.com/key"
+NESTED = "AWS::CloudFormation::Stack"
+# Actions on things that have no ARN: an interface that does not exist yet, the registry as a whole.
+WITHOUT_ARN = ("ec2:", "ecr:GetAuthorizationToken")
 MANAGED_POLICIES = {
     name: f"arn:aws:iam::aws:policy/service-role/{name}"
     for name in (
@@ -45,11 +54,17 @@ def translate(source: str) -> dict:
         code = LOCAL_CODE.get(resource["Type"])
         if code in resource.get("Properties", {}):
             resource["Properties"][code] = UPLOADED
+        if resource["Type"] == NESTED:
+            resource["Properties"]["TemplateURL"] = UPLOADED_TEMPLATE
     return Translator(MANAGED_POLICIES, Parser()).translate(template, parameter_values={})
 
 
 def lint(translated: dict) -> list[str]:
-    found = cfnlint.api.lint(json.dumps(translated), config=ManualArgs(regions=[REGION]))
+    return lint_text(json.dumps(translated))
+
+
+def lint_text(text: str) -> list[str]:
+    found = cfnlint.api.lint(text, config=ManualArgs(regions=[REGION]))
     return [f"{'/'.join(map(str, match.path or []))}: {match}" for match in found]
 
 
@@ -118,22 +133,124 @@ def accepts_events(resources: dict, queue: dict) -> bool:
     )
 
 
-def main(arguments: list[str]) -> int:
-    path = Path(arguments[0]) if arguments else TEMPLATE
+def permission_findings(template: dict) -> list[str]:
+    """Tell which policies allow more than they must."""
+    findings = []
+    for name, resource in template["Resources"].items():
+        properties = resource.get("Properties", {})
+        document = properties.get("PolicyDocument", {})
+        found = [*statements(properties.get("Policies", [])), *document.get("Statement", [])]
+        for statement in found:
+            findings += [f"{name}: {fault}" for fault in statement_faults(statement)]
+        # Which managed policies a worker's jobs need, only a parameter can tell.
+        managed = json.dumps(properties.get("ManagedPolicyArns", []))
+        if resource["Type"] == "AWS::IAM::Role" and "arn:" in managed:
+            findings.append(f"{name}: a managed policy allows more than is needed: {managed}")
+    return findings
+
+
+def statement_faults(statement: dict) -> Iterator[str]:
+    if statement["Effect"] != "Allow":
+        return
+    actions = as_list(statement.get("Action", "*"))
+    if any("*" in action for action in actions):
+        yield f"allows {actions}: name each action"
+    everything = "*" in as_list(statement.get("Resource", "*"))
+    if everything and not all(action.startswith(WITHOUT_ARN) for action in actions):
+        yield f"allows {actions} on every resource: name the resource"
+    if statement.get("Principal") in ("*", {"AWS": "*"}):
+        yield f"allows everybody {actions}: name the principal"
+
+
+def nested_templates(template: dict, folder: Path) -> dict[str, Path]:
+    """Logical id and file of each nested stack of a template as it was written."""
+    return {
+        name: folder / resource["Properties"]["TemplateURL"]
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == NESTED
+    }
+
+
+def nested_findings(template: dict, folder: Path) -> list[str]:
+    """Tell where a template and the templates it nests do not fit together."""
+    findings = []
+    for name, path in nested_templates(template, folder).items():
+        if not path.is_file():
+            findings.append(f"{name}: there is no {path}")
+            continue
+        nested = yaml_parse(path.read_text(encoding="utf-8"))
+        declared = nested.get("Parameters", {})
+        given = template["Resources"][name]["Properties"].get("Parameters", {})
+        required = {key for key, parameter in declared.items() if "Default" not in parameter}
+        findings += [
+            f"{name}: {path.name} has no parameter {key}" for key in given - declared.keys()
+        ]
+        findings += [f"{name}: {path.name} needs {key}" for key in required - given.keys()]
+        outputs = {f"Outputs.{output}" for output in nested.get("Outputs", {})}
+        findings += [
+            f"{name}: {path.name} has no {attribute}"
+            for resource, attribute in attributes_of(template)
+            if resource == name and attribute not in outputs
+        ]
+    return findings
+
+
+def attributes_of(node: object) -> Iterator[tuple[str, str]]:
+    """All (resource, attribute) pairs that Fn::GetAtt asks for below a node."""
+    if isinstance(node, list):
+        for item in node:
+            yield from attributes_of(item)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if key == "Fn::GetAtt":
+                resource, _, attribute = (
+                    value.partition(".") if isinstance(value, str) else (value[0], "", value[1])
+                )
+                yield resource, attribute
+            else:
+                yield from attributes_of(value)
+
+
+def sam_findings(source: str) -> list[str]:
+    """Findings of a SAM template, but for the templates that it nests."""
     try:
-        translated = translate(path.read_text(encoding="utf-8"))
+        translated = translate(source)
     except InvalidDocumentException as error:
         causes = [cause.message for cause in error.causes] or [error.message]
-        findings = [f"SAM cannot translate it: {cause}" for cause in causes]
-    else:
-        findings = lint(translated) + dead_letter_findings(translated)
-    for finding in findings:
-        print(f"error: {path.name} (translated): {finding}")
-    if not findings:
-        print(
-            f"{path.name}: {len(translated['Resources'])} resources after translation, no findings"
-        )
-    return 1 if findings else 0
+        return [f"SAM cannot translate it: {cause}" for cause in causes]
+    return [
+        *lint(translated),
+        *dead_letter_findings(translated),
+        *permission_findings(translated),
+    ]
+
+
+def findings_of(path: Path) -> dict[str, list[str]]:
+    """Findings of a SAM template and of each template it nests, under a heading for each."""
+    source = path.read_text(encoding="utf-8")
+    written = yaml_parse(source)
+    found = {
+        f"{path.name} (translated)": [
+            *sam_findings(source),
+            *nested_findings(written, path.parent),
+        ]
+    }
+    for nested in nested_templates(written, path.parent).values():
+        if nested.is_file():
+            text = nested.read_text(encoding="utf-8")
+            heading = str(nested.relative_to(path.parent))
+            found[heading] = [*lint_text(text), *permission_findings(yaml_parse(text))]
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    found = findings_of(Path(arguments[0]) if arguments else TEMPLATE)
+    for heading, findings in found.items():
+        for finding in findings:
+            print(f"error: {heading}: {finding}")
+        if not findings:
+            print(f"{heading}: no findings")
+    return 1 if any(found.values()) else 0
 
 
 if __name__ == "__main__":

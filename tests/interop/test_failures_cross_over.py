@@ -11,6 +11,8 @@ from kiqbridge import Client
 
 pytestmark = pytest.mark.interop
 
+DIRECTION = "A job fails in one and goes on in the other"
+
 PYTHON_JOBS = """
 from kiqbridge import Job
 from support.evidence import testify
@@ -97,6 +99,7 @@ def push_from_ruby(url: str, *, queue: str, fails_in: list[str], **options: Any)
     return run_ruby(script, url, given={"fails_in": fails_in, "queue": queue, "options": options})
 
 
+@pytest.mark.operation("Ruby, then Python")
 def test_a_job_that_failed_in_ruby_is_retried_and_performed_here(
     server, ruby_worker, python_worker, evidence, redis
 ):
@@ -114,6 +117,7 @@ def test_a_job_that_failed_in_ruby_is_retried_and_performed_here(
     assert is_nowhere(redis, jid, "shared-1")
 
 
+@pytest.mark.operation("Ruby, then Python")
 def test_a_job_that_failed_in_ruby_fails_here_again_and_dies_after_its_last_retry(
     server, ruby_worker, python_worker, evidence, redis
 ):
@@ -146,6 +150,7 @@ def test_a_job_that_failed_in_ruby_fails_here_again_and_dies_after_its_last_retr
     assert not any(jid.encode() in member for member in redis.zrange("retry", 0, -1))
 
 
+@pytest.mark.operation("Python, then Ruby")
 def test_a_job_that_failed_here_is_retried_and_performed_by_ruby(
     server, ruby_worker, python_worker, evidence, redis
 ):
@@ -164,6 +169,7 @@ def test_a_job_that_failed_here_is_retried_and_performed_by_ruby(
     assert is_nowhere(redis, jid, "shared-3")
 
 
+@pytest.mark.operation("Python, then Ruby")
 def test_a_job_that_failed_here_fails_in_ruby_again_and_dies_after_its_last_retry(
     server, ruby_worker, python_worker, evidence, redis
 ):
@@ -189,6 +195,7 @@ def test_a_job_that_failed_here_fails_in_ruby_again_and_dies_after_its_last_retr
     assert begins_in_job("ruby", third["backtrace"][0])
 
 
+@pytest.mark.operation("retry_queue")
 def test_retry_queue_hands_a_job_that_fails_in_ruby_over_to_python_while_both_run(
     server, ruby_worker, python_worker, evidence, redis
 ):
@@ -204,6 +211,7 @@ def test_retry_queue_hands_a_job_that_fails_in_ruby_over_to_python_while_both_ru
     assert evidence.of(jid)[0].said == IN_RUBY
 
 
+@pytest.mark.operation("retry_queue")
 def test_retry_queue_hands_a_job_that_fails_here_over_to_ruby_while_both_run(
     server, ruby_worker, python_worker, evidence, redis
 ):

@@ -11,6 +11,8 @@ from kiqbridge import Client
 
 pytestmark = pytest.mark.interop
 
+DIRECTION = "Ruby's API acts, Python obeys"
+
 JOBS = """
 import os
 import time
@@ -82,6 +84,7 @@ def has(redis, key, jid) -> bool:
     return any(jid.encode() in member for member in redis.zrange(key, 0, -1))
 
 
+@pytest.mark.operation("Process#quiet!")
 def test_quiet_from_ruby_lets_the_running_job_finish_and_takes_no_new_one(
     server, python_worker, client, evidence, redis
 ):
@@ -107,6 +110,7 @@ def test_quiet_from_ruby_lets_the_running_job_finish_and_takes_no_new_one(
         assert worker.is_running
 
 
+@pytest.mark.operation("Process#stop!")
 def test_stop_from_ruby_ends_our_process_in_order_and_takes_it_off_the_list(
     server, python_worker, client, evidence, redis
 ):
@@ -126,6 +130,7 @@ def test_stop_from_ruby_ends_our_process_in_order_and_takes_it_off_the_list(
         assert find_identity(redis, worker.pid) is None
 
 
+@pytest.mark.operation("Process#dump_threads")
 def test_dump_threads_from_ruby_logs_where_our_threads_are(server, python_worker):
     with python_worker(JOBS, "-q", "dumped") as worker:
         run_ruby(f"{SELF} process.dump_threads; answer true", server.url, given=worker.pid)
@@ -134,6 +139,7 @@ def test_dump_threads_from_ruby_logs_where_our_threads_are(server, python_worker
         assert worker.is_running
 
 
+@pytest.mark.operation("RetrySet: retry")
 def test_retry_from_ruby_runs_our_failed_job_at_once_with_the_same_arguments(
     in_set, redis_url, evidence, redis
 ):
@@ -146,6 +152,7 @@ def test_retry_from_ruby_runs_our_failed_job_at_once_with_the_same_arguments(
     assert not has(redis, "retry", jid)
 
 
+@pytest.mark.operation("RetrySet: retry")
 def test_a_retry_from_ruby_that_fails_again_does_not_use_up_a_try(
     in_set, redis_url, evidence, redis
 ):
@@ -166,6 +173,7 @@ def test_a_retry_from_ruby_that_fails_again_does_not_use_up_a_try(
     assert again[2] > failed_at
 
 
+@pytest.mark.operation("RetrySet: retry")
 def test_retry_all_from_ruby_runs_all_our_failed_jobs(in_set, redis_url, evidence):
     jids = [in_set("retry", {"class": "FailOnce", "args": [number]}) for number in range(3)]
 
@@ -174,6 +182,7 @@ def test_retry_all_from_ruby_runs_all_our_failed_jobs(in_set, redis_url, evidenc
     assert [evidence.wait(jid, 2).said for jid in jids] == ["(0,)", "(1,)", "(2,)"]
 
 
+@pytest.mark.operation("RetrySet: kill")
 def test_kill_from_ruby_moves_our_failed_job_to_the_dead_set(in_set, redis_url, redis):
     jid = in_set("retry", {"class": "Fail"})
     [member] = [m for m in redis.zrange("retry", 0, -1) if jid.encode() in m]
@@ -184,6 +193,7 @@ def test_kill_from_ruby_moves_our_failed_job_to_the_dead_set(in_set, redis_url, 
     assert redis.zscore("dead", member) == pytest.approx(time.time(), abs=60)
 
 
+@pytest.mark.operation("RetrySet: kill")
 def test_kill_all_from_ruby_empties_our_retry_set_into_the_dead_set(in_set, redis_url, redis):
     jids = [in_set("retry", {"class": "Fail", "args": [number]}) for number in range(2)]
 
@@ -193,6 +203,7 @@ def test_kill_all_from_ruby_empties_our_retry_set_into_the_dead_set(in_set, redi
     assert all(has(redis, "dead", jid) for jid in jids)
 
 
+@pytest.mark.operation("DeadSet: retry, kill")
 def test_retry_from_rubys_dead_set_runs_our_dead_job(in_set, redis_url, evidence, redis):
     jid = in_set("dead", {"class": "FailOnce", "retry": 0})
 
@@ -202,6 +213,7 @@ def test_retry_from_rubys_dead_set_runs_our_dead_job(in_set, redis_url, evidence
     assert not has(redis, "dead", jid)
 
 
+@pytest.mark.operation("DeadSet: retry, kill")
 def test_a_job_that_ruby_kills_by_its_text_is_revived_and_performed_here(
     client, redis_url, evidence
 ):
@@ -227,6 +239,7 @@ def test_a_job_that_ruby_kills_by_its_text_is_revived_and_performed_here(
     assert evidence.wait(jid).said == "(1.0,)"
 
 
+@pytest.mark.operation("RetrySet: delete")
 def test_deleting_an_entry_of_a_set_in_ruby_removes_exactly_our_job(in_set, redis_url, redis):
     gone = in_set("retry", {"class": "Fail"})
     kept = in_set("retry", {"class": "Fail"})
@@ -236,6 +249,7 @@ def test_deleting_an_entry_of_a_set_in_ruby_removes_exactly_our_job(in_set, redi
     assert not has(redis, "retry", gone) and has(redis, "retry", kept)
 
 
+@pytest.mark.operation("DeadSet: clear")
 def test_clearing_the_dead_set_in_ruby_removes_our_dead_jobs(in_set, redis_url, redis):
     in_set("dead", {"class": "Fail", "retry": 0})
 
@@ -244,6 +258,7 @@ def test_clearing_the_dead_set_in_ruby_removes_our_dead_jobs(in_set, redis_url, 
     assert not redis.exists("dead")
 
 
+@pytest.mark.operation("Queue: delete, clear")
 def test_deleting_a_queued_job_in_ruby_removes_exactly_our_job(client, redis_url, redis):
     jids = client.push_bulk(
         {"class": "Witness", "args": [[-0.0], [2**70], ["\u2028"]], "queue": "waiting"}
@@ -255,6 +270,7 @@ def test_deleting_a_queued_job_in_ruby_removes_exactly_our_job(client, redis_url
     assert len(left) == 2 and not any(jids[1].encode() in text for text in left)
 
 
+@pytest.mark.operation("Queue: delete, clear")
 def test_clearing_a_queue_in_ruby_removes_our_jobs_and_the_name(client, redis_url, redis):
     client.push_bulk({"class": "Witness", "args": [[1], [2]], "queue": "cleared"})
     assert redis.sismember("queues", "cleared")
@@ -264,6 +280,7 @@ def test_clearing_a_queue_in_ruby_removes_our_jobs_and_the_name(client, redis_ur
     assert not redis.exists("queue:cleared") and not redis.sismember("queues", "cleared")
 
 
+@pytest.mark.operation("Queue: delete, clear")
 def test_a_queue_that_ruby_cleared_is_served_again_after_the_next_push(client, redis_url, evidence):
     run_ruby('Sidekiq::Queue.new("default").clear; answer true', redis_url)
 
@@ -272,6 +289,7 @@ def test_a_queue_that_ruby_cleared_is_served_again_after_the_next_push(client, r
     assert evidence.wait(jid).said == "('after',)"
 
 
+@pytest.mark.operation("ScheduledSet: run, move, delete")
 def test_add_to_queue_from_ruby_runs_our_scheduled_job_now(client, redis_url, evidence, redis):
     jid = client.push({"class": "Witness", "args": [-0.0], "at": time.time() + 9000})
 
@@ -281,6 +299,7 @@ def test_add_to_queue_from_ruby_runs_our_scheduled_job_now(client, redis_url, ev
     assert not has(redis, "schedule", jid)
 
 
+@pytest.mark.operation("ScheduledSet: run, move, delete")
 def test_reschedule_from_ruby_makes_our_poller_run_it_at_the_new_time(client, redis_url, evidence):
     jid = client.push({"class": "Witness", "args": [2**70], "at": time.time() + 9000})
     script = f"""
@@ -296,6 +315,7 @@ def test_reschedule_from_ruby_makes_our_poller_run_it_at_the_new_time(client, re
     assert due - 0.001 <= testimony.at <= due + 5
 
 
+@pytest.mark.operation("ScheduledSet: run, move, delete")
 def test_deleting_a_scheduled_job_in_ruby_removes_it(client, redis_url, redis):
     jid = client.push({"class": "Witness", "args": [], "at": time.time() + 9000})
 
@@ -304,6 +324,7 @@ def test_deleting_a_scheduled_job_in_ruby_removes_it(client, redis_url, redis):
     assert not has(redis, "schedule", jid)
 
 
+@pytest.mark.operation("Stats#reset")
 def test_a_statistic_that_ruby_resets_goes_on_counting_from_zero(
     worker, client, redis_url, evidence, redis
 ):

@@ -10,6 +10,8 @@ from kiqbridge import Client
 
 pytestmark = pytest.mark.interop
 
+DIRECTION = "Both at once"
+
 PYTHON_JOBS = """
 from kiqbridge import Job
 from support.evidence import testify
@@ -56,6 +58,7 @@ def push_from_ruby(url: str, queue: str, count: int) -> list[str]:
     return run_ruby(script, url, given={"queue": queue, "count": count})
 
 
+@pytest.mark.operation("queues")
 @pytest.mark.parametrize("language", ["python", "ruby"])
 def test_each_process_performs_its_own_queue_whoever_pushed(language, redis_url, client, evidence):
     queue = {"python": "default", "ruby": "rails"}[language]
@@ -69,6 +72,7 @@ def test_each_process_performs_its_own_queue_whoever_pushed(language, redis_url,
     assert all(len(evidence.of(jid)) == 1 for jid in jids)
 
 
+@pytest.mark.operation("scheduled jobs")
 def test_both_pollers_move_each_due_job_once_and_to_its_own_queue(client, redis_url, evidence):
     due = time.time() + 0.5
     times = [due + 0.005 * number for number in range(100)]
@@ -82,6 +86,7 @@ def test_both_pollers_move_each_due_job_once_and_to_its_own_queue(client, redis_
     assert all(len(evidence.of(jid)) == 1 for jid in here + there)
 
 
+@pytest.mark.operation("ProcessSet")
 def test_ruby_lists_both_processes_each_with_its_own_queues(workers, redis_url):
     ruby, python = workers
     script = 'answer Sidekiq::ProcessSet.new.to_h { |each| [each["pid"], each["queues"]] }'
@@ -94,6 +99,7 @@ def test_ruby_lists_both_processes_each_with_its_own_queues(workers, redis_url):
     )
 
 
+@pytest.mark.operation("Stats")
 def test_both_count_into_the_same_statistics(redis_url, client, evidence):
     jids = client.push_bulk({"class": "Work", "args": [[n] for n in range(5)]})
     jids += push_from_ruby(redis_url, "rails", 5)

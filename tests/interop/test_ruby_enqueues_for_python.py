@@ -7,6 +7,8 @@ from support.values import BY_NAME, VALUES
 
 pytestmark = pytest.mark.interop
 
+DIRECTION = "Ruby enqueues, Python performs"
+
 JOBS = """
 from kiqbridge import Job
 from support.evidence import testify
@@ -49,23 +51,27 @@ def said(evidence: Evidence, jid: str) -> str:
     return evidence.wait(jid).said
 
 
+@pytest.mark.operation("values")
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_value_that_ruby_enqueues_reaches_a_python_job_unchanged(name, jids_of_values, evidence):
     assert said(evidence, jids_of_values[name]) == ascii((BY_NAME[name].python,))
 
 
+@pytest.mark.operation("perform_async")
 def test_perform_async_brings_all_arguments_in_order(url, evidence):
     jid = run_ruby(f'{RUBY} answer Witness.perform_async(1, "two", [3.0], nil)', url)
 
     assert said(evidence, jid) == "(1, 'two', [3.0], None)"
 
 
+@pytest.mark.operation("perform_async")
 def test_perform_async_without_arguments_calls_perform_without_any(url, evidence):
     jid = run_ruby(f"{RUBY} answer Witness.perform_async", url)
 
     assert said(evidence, jid) == "()"
 
 
+@pytest.mark.operation("perform_async")
 def test_a_class_in_a_ruby_module_is_found_by_its_constant_path(url, evidence):
     script = """
     module Reports
@@ -81,12 +87,14 @@ def test_a_class_in_a_ruby_module_is_found_by_its_constant_path(url, evidence):
     assert said(evidence, jid) == "('2026-01-31',)"
 
 
+@pytest.mark.operation("set")
 def test_set_of_another_queue_is_served_from_that_queue(url, evidence):
     jid = run_ruby(f'{RUBY} answer Witness.set(queue: "mail").perform_async("by mail")', url)
 
     assert said(evidence, jid) == "('by mail',)"
 
 
+@pytest.mark.operation("push")
 def test_a_class_without_ruby_code_is_enqueued_by_its_name(url, evidence):
     script = """
     answer Sidekiq::Client.push("class" => "Witness", "args" => [2**70], "tenant" => "acme")
@@ -97,6 +105,7 @@ def test_a_class_without_ruby_code_is_enqueued_by_its_name(url, evidence):
     assert said(evidence, jid) == "(1180591620717411303424,)"
 
 
+@pytest.mark.operation("push")
 def test_a_jid_chosen_in_ruby_is_the_jid_of_the_python_job(url, evidence):
     script = """
     answer Sidekiq::Client.push("class" => "Witness", "args" => [], "jid" => "chosen-in-ruby")
@@ -106,6 +115,7 @@ def test_a_jid_chosen_in_ruby_is_the_jid_of_the_python_job(url, evidence):
     assert said(evidence, "chosen-in-ruby") == "()"
 
 
+@pytest.mark.operation("perform_in")
 def test_perform_in_runs_when_it_is_due_and_hardly_later(url, evidence):
     script = (
         f'{RUBY} due = Time.now.to_f + 0.7; answer [due, Witness.perform_in(0.7, "later", -0.0)]'
@@ -118,6 +128,7 @@ def test_perform_in_runs_when_it_is_due_and_hardly_later(url, evidence):
     assert due <= testimony.at <= due + POLLER_BOUND_S
 
 
+@pytest.mark.operation("perform_at")
 def test_perform_at_runs_when_it_is_due_and_hardly_later(url, evidence):
     script = f'{RUBY} due = Time.now + 0.7; answer [due.to_f, Witness.perform_at(due, "at", 2**70)]'
 
@@ -128,6 +139,7 @@ def test_perform_at_runs_when_it_is_due_and_hardly_later(url, evidence):
     assert due <= testimony.at + 0.001 and testimony.at <= due + POLLER_BOUND_S
 
 
+@pytest.mark.operation("enqueue_to_in")
 def test_enqueue_to_in_goes_through_our_poller_to_the_named_queue(url, evidence):
     script = f'{RUBY} answer Sidekiq::Client.enqueue_to_in("mail", 0.3, Witness, "in the mail")'
 
@@ -136,18 +148,21 @@ def test_enqueue_to_in_goes_through_our_poller_to_the_named_queue(url, evidence)
     assert said(evidence, jid) == "('in the mail',)"
 
 
+@pytest.mark.operation("perform_in")
 def test_an_interval_below_zero_runs_now(url, evidence):
     jid = run_ruby(f'{RUBY} answer Witness.perform_in(-1, "now")', url)
 
     assert said(evidence, jid) == "('now',)"
 
 
+@pytest.mark.operation("perform_bulk")
 def test_perform_bulk_runs_one_job_per_list_of_arguments(url, evidence):
     jids = run_ruby(f"{RUBY} answer Witness.perform_bulk((1..50).map {{ |n| [n, n.to_f] }})", url)
 
     assert [said(evidence, jid) for jid in jids] == [f"({n}, {n}.0)" for n in range(1, 51)]
 
 
+@pytest.mark.operation("push_bulk")
 def test_push_bulk_runs_one_job_per_list_of_arguments(url, evidence):
     script = f"""{RUBY}
     args = [[1.0], [-0.0], [2**70], [nil], [[]], []]
@@ -160,6 +175,7 @@ def test_push_bulk_runs_one_job_per_list_of_arguments(url, evidence):
     assert [said(evidence, jid) for jid in jids] == expected
 
 
+@pytest.mark.operation("push_bulk")
 def test_push_bulk_with_a_time_for_each_job_runs_each_when_it_is_due(url, evidence):
     script = f"""{RUBY}
     now = Time.now.to_f
@@ -175,6 +191,7 @@ def test_push_bulk_with_a_time_for_each_job_runs_each_when_it_is_due(url, eviden
         assert due <= testimony.at <= due + POLLER_BOUND_S
 
 
+@pytest.mark.operation("perform_bulk")
 def test_each_of_rubys_jobs_is_performed_once(url, evidence):
     jids = run_ruby(f"{RUBY} answer Witness.perform_bulk((1..300).map {{ |n| [n] }})", url)
 

@@ -12,6 +12,8 @@ from kiqbridge import Client, Job, job
 
 pytestmark = pytest.mark.interop
 
+DIRECTION = "Python enqueues, Ruby performs"
+
 JUDGEMENTS = "\n".join(f"{value.name!r} => ->(v) {{ {value.judge} }}," for value in VALUES)
 JOBS = f"""
 # Server middleware sees the payload, which the job itself does not.
@@ -108,6 +110,7 @@ def client(server, ruby_worker):
         client.close()
 
 
+@pytest.mark.operation("values")
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_value_that_python_enqueues_reaches_a_ruby_job_unchanged(name, evidence):
     jid = judge.perform_async(name, BY_NAME[name].python)
@@ -115,24 +118,28 @@ def test_a_value_that_python_enqueues_reaches_a_ruby_job_unchanged(name, evidenc
     assert evidence.wait(jid).said == "right"
 
 
+@pytest.mark.operation("perform_async")
 def test_perform_async_brings_all_arguments_in_order(evidence):
     jid = witness.perform_async(1, "two", [3.0, {}], None)
 
     assert evidence.wait(jid).said == 'default [1, "two", [3.0, {}], nil]'
 
 
+@pytest.mark.operation("perform_async")
 def test_perform_async_with_keywords_arrives_as_positional_arguments(evidence):
     jid = optional.perform_async(second=-0.0, first="one")
 
     assert evidence.wait(jid).said == '["one", -0.0]'
 
 
+@pytest.mark.operation("perform_async")
 def test_an_argument_left_out_takes_the_default_of_the_ruby_method(evidence):
     jid = optional.perform_async("one")
 
     assert evidence.wait(jid).said == '["one", "its default in Ruby"]'
 
 
+@pytest.mark.operation("perform_async")
 def test_options_of_a_python_class_are_in_the_payload_that_ruby_middleware_sees(evidence):
     jid = PayloadJudge.perform_async(
         'payload["class"] == "Interop::PayloadJudge"',
@@ -149,6 +156,7 @@ def test_options_of_a_python_class_are_in_the_payload_that_ruby_middleware_sees(
     assert evidence.wait(jid).said == "right"
 
 
+@pytest.mark.operation("set")
 def test_set_of_queue_and_options_for_one_push_reaches_ruby(evidence):
     jid = PayloadJudge.set(queue="default", retry=0, tags=[], tenant=None).perform_async(
         'Thread.current[:queue] == "default" && payload["queue"] == "default"',
@@ -159,12 +167,14 @@ def test_set_of_queue_and_options_for_one_push_reaches_ruby(evidence):
     assert evidence.wait(jid).said == "right"
 
 
+@pytest.mark.operation("set")
 def test_set_of_another_queue_is_served_from_that_queue(evidence):
     jid = witness.set(queue="mail").perform_async("by mail")
 
     assert evidence.wait(jid).said == 'mail ["by mail"]'
 
 
+@pytest.mark.operation("push")
 def test_push_of_a_literal_runs_a_class_that_python_does_not_know(client, evidence):
     item = {
         "class": "Interop::Witness",
@@ -177,6 +187,7 @@ def test_push_of_a_literal_runs_a_class_that_python_does_not_know(client, eviden
     assert evidence.wait("own-jid").said == r'mail [1180591620717411303424, "\u2028"]'
 
 
+@pytest.mark.operation("perform_bulk")
 def test_perform_bulk_runs_one_job_per_list_of_arguments(evidence):
     jids = witness.perform_bulk([[number, float(number)] for number in range(1, 51)])
 
@@ -184,6 +195,7 @@ def test_perform_bulk_runs_one_job_per_list_of_arguments(evidence):
     assert said == [f"default [{number}, {number}.0]" for number in range(1, 51)]
 
 
+@pytest.mark.operation("push_bulk")
 def test_push_bulk_in_batches_runs_each_job_once(client, evidence):
     jids = client.push_bulk(
         {"class": "Interop::Witness", "args": [[n] for n in range(300)], "batch_size": 70}
@@ -194,6 +206,7 @@ def test_push_bulk_in_batches_runs_each_job_once(client, evidence):
     assert [len(evidence.of(jid)) for jid in jids] == [1] * 300
 
 
+@pytest.mark.operation("push")
 def test_a_push_in_profile_8_is_performed_as_well(server, evidence):
     client = Client(server.url, profile="8")
 
@@ -203,6 +216,7 @@ def test_a_push_in_profile_8_is_performed_as_well(server, evidence):
     client.close()
 
 
+@pytest.mark.operation("perform_in")
 def test_perform_in_is_run_by_rubys_poller_when_it_is_due(evidence):
     due = time.time() + 0.5
     jid = witness.perform_in(0.5, "later", -0.0)
@@ -212,6 +226,7 @@ def test_perform_in_is_run_by_rubys_poller_when_it_is_due(evidence):
     assert testimony.at >= due
 
 
+@pytest.mark.operation("perform_at")
 def test_perform_at_is_run_by_rubys_poller_when_it_is_due(evidence):
     due = time.time() + 0.5
     jid = optional.perform_at(datetime.fromtimestamp(due, UTC), "at", 2**70)
@@ -221,6 +236,7 @@ def test_perform_at_is_run_by_rubys_poller_when_it_is_due(evidence):
     assert testimony.at >= due - 0.001  # a datetime ends at microseconds
 
 
+@pytest.mark.operation("perform_in")
 def test_a_scheduled_payload_carries_no_at_and_is_enqueued_when_it_is_moved(evidence):
     jid = PayloadJudge.perform_in(
         0.5,
@@ -232,6 +248,7 @@ def test_a_scheduled_payload_carries_no_at_and_is_enqueued_when_it_is_moved(evid
     assert evidence.wait(jid, timeout_s=POLLER_BOUND_S).said == "right"
 
 
+@pytest.mark.operation("perform_bulk")
 def test_bulk_with_a_time_for_each_job_is_run_by_rubys_poller(evidence):
     now = time.time()
     times = [now + 0.3, now + 0.6]
@@ -243,6 +260,7 @@ def test_bulk_with_a_time_for_each_job_is_run_by_rubys_poller(evidence):
         assert testimony.at >= due
 
 
+@pytest.mark.operation("perform_at")
 def test_a_time_in_the_past_runs_now(evidence):
     jid = witness.perform_at(time.time() - 3600, "now")
 

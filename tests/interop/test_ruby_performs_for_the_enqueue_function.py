@@ -14,6 +14,8 @@ from kiqbridge.tick_input import SCHEDULED_TIME
 
 pytestmark = pytest.mark.interop
 
+DIRECTION = "Lambda enqueues, Ruby performs"
+
 JUDGEMENTS = "\n".join(f"->(v) {{ {value.judge} }}," for value in VALUES)
 JOBS = f"""
 Sidekiq.configure_server {{ |config| config.options[:poll_interval_average] = 0.2 }}
@@ -77,6 +79,7 @@ def invoke(redis_url, monkeypatch):
     return call
 
 
+@pytest.mark.operation("values")
 def test_all_values_of_a_direct_invocation_reach_the_ruby_job_unchanged(invoke, evidence):
     answer = invoke({"class": "Interop::Jury", "args": [value.python for value in VALUES]})
 
@@ -84,6 +87,7 @@ def test_all_values_of_a_direct_invocation_reach_the_ruby_job_unchanged(invoke, 
     assert evidence.wait(job["jid"]).said == f"{len(VALUES)} judged, wrong: []"
 
 
+@pytest.mark.operation("push")
 def test_several_jobs_of_one_invocation_run_each_on_its_queue(invoke, evidence):
     jobs = [
         {"class": "Interop::Witness", "args": [2**70]},
@@ -96,6 +100,7 @@ def test_several_jobs_of_one_invocation_run_each_on_its_queue(invoke, evidence):
     assert said == ["[1180591620717411303424]", r'[-0.0, "\u2028"]']
 
 
+@pytest.mark.operation("in, at")
 @pytest.mark.parametrize("form", ["in", "at as a number", "at as a text"])
 def test_a_job_for_later_is_run_by_rubys_poller_when_it_is_due(form, invoke, evidence):
     due = time.time() + 0.6
@@ -113,6 +118,7 @@ def test_a_job_for_later_is_run_by_rubys_poller_when_it_is_due(form, invoke, evi
     assert job["at"] == pytest.approx(due, abs=1)
 
 
+@pytest.mark.operation("dedupe_key")
 def test_a_job_delivered_twice_with_a_dedupe_key_runs_once(invoke, evidence, redis_url):
     event = {"class": "Interop::Witness", "args": ["once"], "dedupe_key": "invoice-7"}
 
@@ -123,6 +129,7 @@ def test_a_job_delivered_twice_with_a_dedupe_key_runs_once(invoke, evidence, red
     assert_ran_once(job["jid"], evidence, invoke)
 
 
+@pytest.mark.operation("cron rule")
 def test_the_rule_whose_class_lives_in_ruby_is_performed_by_ruby_once_per_tick(
     invoke, evidence, monkeypatch
 ):
@@ -142,6 +149,7 @@ def test_the_rule_whose_class_lives_in_ruby_is_performed_by_ruby_once_per_tick(
     assert_ran_once(first["jid"], evidence, invoke=None)
 
 
+@pytest.mark.operation("push")
 def test_ruby_sees_in_the_queue_what_the_function_put_there(invoke, redis_url, monkeypatch):
     monkeypatch.setenv("KIQBRIDGE_ALLOWED_QUEUES", "nobody")
     before = time.time()

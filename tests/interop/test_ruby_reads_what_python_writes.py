@@ -15,6 +15,8 @@ from kiqbridge import Job
 
 pytestmark = pytest.mark.interop
 
+DIRECTION = "Python writes, Ruby's API reads"
+
 MESSAGE = 'no "such" month: 13 \u2028 \U0001f600'
 JOBS = f"""
 import os
@@ -136,6 +138,7 @@ def read_until(script, url, fits):
     return seen
 
 
+@pytest.mark.operation("ProcessSet")
 def test_process_set_tells_everything_about_our_process(worker, held, redis_url, redis):
     script = """
     processes = Sidekiq::ProcessSet.new
@@ -168,6 +171,7 @@ def test_process_set_tells_everything_about_our_process(worker, held, redis_url,
     assert process["version"] == f"kiqbridge-{kiqbridge.__version__}"
 
 
+@pytest.mark.operation("ProcessSet")
 def test_process_set_sums_up_our_threads_and_memory(worker, held, redis_url):
     script = """
     processes = Sidekiq::ProcessSet.new
@@ -179,10 +183,12 @@ def test_process_set_sums_up_our_threads_and_memory(worker, held, redis_url):
     assert seen["concurrency"] == 3 and seen["rss"] > 1_000
 
 
+@pytest.mark.operation("ProcessSet")
 def test_process_set_without_cleanup_lists_us_as_well(worker, held, redis_url):
     assert run_ruby("answer Sidekiq::ProcessSet.new(false).map(&:identity).size", redis_url) == 1
 
 
+@pytest.mark.operation("Workers")
 def test_workers_shows_the_running_job_with_its_payload(worker, held, redis_url, redis):
     script = r"""
     answer Sidekiq::Workers.new.map { |process, tid, work|
@@ -206,6 +212,7 @@ def test_workers_shows_the_running_job_with_its_payload(worker, held, redis_url,
     assert work["right"] == [True] * 4
 
 
+@pytest.mark.operation("Stats")
 def test_stats_of_sizes_are_those_of_what_was_written(worker, held, client, failed, redis_url):
     script = """
     stats = Sidekiq::Stats.new
@@ -228,6 +235,7 @@ def test_stats_of_sizes_are_those_of_what_was_written(worker, held, client, fail
     assert (after["shelf"], after["processes"], after["latency"]) == (3, 1, 0)
 
 
+@pytest.mark.operation("Stats")
 def test_stats_and_todays_history_count_processed_and_failed(
     client, evidence, failed, redis_url, wait_for_flush
 ):
@@ -255,6 +263,7 @@ def test_stats_and_todays_history_count_processed_and_failed(
         assert after["failed_today"] == before["failed_today"] + 1
 
 
+@pytest.mark.operation("Queue")
 def test_queue_lists_the_jobs_that_we_pushed(client, redis_url):
     before = time.time()
     first = Parked.perform_async(2**70, "\u2028", -0.0)
@@ -286,6 +295,7 @@ def test_queue_lists_the_jobs_that_we_pushed(client, redis_url):
         assert 0 <= one["latency"] < 60
 
 
+@pytest.mark.operation("ScheduledSet")
 def test_scheduled_set_shows_what_we_scheduled_and_when(client, redis_url):
     due = time.time() + 5000.25
     jid = Parked.perform_at(due, {"nested": [[], {}]}, 1.0)
@@ -305,6 +315,7 @@ def test_scheduled_set_shows_what_we_scheduled_and_when(client, redis_url):
     assert 0 <= time.time() - seen["created_at"] < 60
 
 
+@pytest.mark.operation("RetrySet")
 def test_retry_set_shows_the_failure_of_a_python_job(failed, redis_url):
     before = time.time()
     jid = failed(
@@ -336,6 +347,7 @@ def test_retry_set_shows_the_failure_of_a_python_job(failed, redis_url):
     assert re.fullmatch(r".*/interop_jobs\.py:\d+:in 'perform'", caller)
 
 
+@pytest.mark.operation("RetrySet")
 def test_retry_set_shows_only_as_many_backtrace_lines_as_were_asked_for(failed, redis_url):
     jid = failed("retry", {"class": "Bad", "backtrace": 1})
     script = f"answer Sidekiq::RetrySet.new.find_job({jid!r}).error_backtrace"
@@ -343,6 +355,7 @@ def test_retry_set_shows_only_as_many_backtrace_lines_as_were_asked_for(failed, 
     assert len(run_ruby(script, redis_url)) == 1
 
 
+@pytest.mark.operation("RetrySet")
 def test_retry_set_shows_no_backtrace_when_none_was_asked_for(failed, redis_url):
     jid = failed("retry", {"class": "Plain"})
     script = f"""
@@ -353,6 +366,7 @@ def test_retry_set_shows_no_backtrace_when_none_was_asked_for(failed, redis_url)
     assert run_ruby(script, redis_url) == ["ValueError", "plain", None]
 
 
+@pytest.mark.operation("RetrySet")
 def test_retry_set_names_an_unknown_class_as_ruby_would(failed, redis_url):
     jid = failed("retry", {"class": "No::Such::Job"})
     script = f"""
@@ -366,6 +380,7 @@ def test_retry_set_names_an_unknown_class_as_ruby_would(failed, redis_url):
     assert message.startswith("uninitialized constant No")
 
 
+@pytest.mark.operation("DeadSet")
 def test_dead_set_shows_a_job_without_retries_and_its_time_of_death(failed, redis_url):
     before = time.time()
     jid = failed("dead", {"class": "Bad", "args": [-0.0], "retry": 0})
@@ -382,6 +397,7 @@ def test_dead_set_shows_a_job_without_retries_and_its_time_of_death(failed, redi
     assert seen["at"] == seen["score"] and before <= seen["score"] <= time.time()
 
 
+@pytest.mark.operation("DeadSet")
 def test_dead_set_shows_a_malformed_text_as_it_is(worker, redis_url, redis):
     text = '{"class":"Broken"'
     redis.lpush("queue:default", text)
@@ -391,6 +407,7 @@ def test_dead_set_shows_a_malformed_text_as_it_is(worker, redis_url, redis):
     assert text in run_ruby(script, redis_url)
 
 
+@pytest.mark.operation("Queue")
 def test_a_job_given_back_at_shutdown_is_in_the_queue_with_the_same_bytes(
     server, python_worker, client, evidence, redis
 ):
@@ -408,6 +425,7 @@ def test_a_job_given_back_at_shutdown_is_in_the_queue_with_the_same_bytes(
     assert run_ruby(script, redis_url) == [jid, True, False, text.decode()]
 
 
+@pytest.mark.operation("ProcessSet")
 def test_a_stopped_worker_is_gone_from_rubys_process_set_and_its_count_is_flushed(
     server, python_worker, client, evidence, wait_for_flush
 ):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis as redis_py
-from support.enqueue_function import APP, ENVIRONMENT, Context, load_app, read_event
+from support.enqueue_function import APP, ENVIRONMENT, ROOT, Context, load_app, read_event
 from support.servers import embedded_server, find_free_port
 
 from kiqbridge import (
@@ -261,6 +261,94 @@ def test_a_delay_in_a_tick_counts_from_the_delivery(invoke, redis):
     assert redis.zcard("schedule") == 1
 
 
+# Events of an event bus
+
+
+def test_a_bus_event_delivered_a_hundred_times_enqueues_once(invoke, redis):
+    event = read_event("bus_event")
+
+    answers = [invoke(event) for _ in range(100)]
+
+    [job] = answers[0]["enqueued"]
+    assert all(answer["duplicates"] == [job] for answer in answers[1:])
+    assert [found["jid"] for found in queued(redis, "default")] == [job["jid"]]
+    assert redis.get(f"kb:seen:{event['id']}").decode() == job["jid"]
+
+
+def test_two_bus_events_that_say_the_same_are_two_jobs(invoke, redis):
+    for identity in ("a", "b"):
+        invoke(read_event("bus_event", id=identity))
+
+    assert redis.llen("queue:default") == 2
+
+
+def test_each_job_of_a_bus_event_has_an_identity_and_its_own_one_wins(invoke, redis):
+    event = read_event("bus_event_jobs")
+
+    first, second = invoke(event), invoke(event)
+    again = invoke(event | {"id": "published-a-second-time"})
+
+    assert [job["queue"] for job in first["enqueued"]] == ["default", "low", "rails"]
+    assert second == {"enqueued": [], "duplicates": first["enqueued"], "stale": []}
+    assert {key.decode() for key in redis.keys("kb:seen:*")} == {
+        f"kb:seen:{event['id']}#0",
+        f"kb:seen:{event['id']}#1",
+        "kb:seen:published-a-second-time#0",
+        "kb:seen:published-a-second-time#1",
+        "kb:seen:close-2026-11-20",
+    }
+    assert again["duplicates"] == [first["enqueued"][2]]
+
+
+def test_a_tick_in_a_bus_event_is_told_by_its_instant_whatever_the_event(invoke, redis):
+    detail = read_event("scheduler_tick", tick=tick_at())
+
+    answers = [invoke(read_event("bus_event", id=name, detail=detail)) for name in "ab"]
+
+    assert [len(answer["enqueued"]) for answer in answers] == [1, 0]
+    assert redis.llen("queue:low") == 1
+    assert not redis.keys("kb:seen:*")
+
+
+def transformed(envelope, transformer):
+    """What a rule's target gets, as far as our fixture uses InputTransformer."""
+    text = transformer["InputTemplate"].replace("<aws.events.rule-arn>", envelope["resources"][0])
+    for name, path in transformer["InputPathsMap"].items():
+        text = text.replace(f"<{name}>", envelope[path.removeprefix("$.")])
+    return json.loads(text)
+
+
+def test_a_rule_with_an_input_transformer_carries_its_tick(invoke, redis):
+    envelope = read_event("rule_without_input", time=tick_at()["at"])
+    transformer = read_event("rule_input_transformer")
+    # A rule that fires twice sends two events, with ids of their own and the same time.
+    other = envelope | {"id": "0d079340-135a-c8c6-95c2-41fb8f496c53"}
+
+    first = invoke(transformed(envelope, transformer))
+    second = invoke(transformed(other, transformer))
+
+    assert second["duplicates"] == first["enqueued"]
+    assert redis.keys("kb:ticks:*") == [
+        b"kb:ticks:arn:aws:events:eu-west-1:123456789012:rule/shop-NightlyReport"
+    ]
+    assert redis.llen("queue:low") == 1
+
+
+def test_the_documents_transformer_is_the_one_tested():
+    text = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
+    blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)]
+    [published] = [json.loads(block["Detail"]) for block in blocks if "Detail" in block]
+
+    assert read_event("rule_input_transformer") in blocks
+    assert published == read_event("bus_event")["detail"]
+
+
+def test_the_rules_transformer_gives_the_recorded_tick():
+    given = transformed(read_event("rule_without_input"), read_event("rule_input_transformer"))
+
+    assert given == read_event("rule_tick")
+
+
 def test_a_tick_older_than_the_ledger_remembers_is_stale(invoke, redis):
     tick = tick_at(8 * 24 * 60)
 
@@ -382,7 +470,41 @@ REFUSED = {
         EventError,
         "source: 'aws.events' delivered a schedule that names no job; give its target an Input",
     ),
-    "bus": (read_event("bus_event"), EventError, "source: an event of 'shop.orders' is not supp"),
+    "foreign bus event": (
+        read_event("s3_object_created"),
+        EventError,
+        "of an event of 'aws.s3' holds no job; publish",
+    ),
+    "bus event of text": (
+        read_event("bus_event", detail="{}"),
+        EventError,
+        "detail: '{}' of an event of 'shop.orders' holds no job; publish",
+    ),
+    "bus event without id": (
+        read_event("bus_event", id=None),
+        EventError,
+        "id: None is not a text by which EventBridge tells",
+    ),
+    "bus event of half a job": (
+        read_event("bus_event", detail={"class": "gold"}),
+        PayloadError,
+        "detail: job: {'class': 'gold'} is not an object with the keys class and args",
+    ),
+    "bus event of jobs": (
+        read_event("bus_event", detail={"jobs": [JOB, 5]}),
+        PayloadError,
+        "detail: jobs[1]: job: 5 is not an object",
+    ),
+    "bus event not allowed": (
+        read_event("bus_event", detail=JOB | {"class": "Kernel"}),
+        NotAllowed,
+        "class: 'Kernel' is not among the classe",
+    ),
+    "rule's own attribute": (
+        JOB | {"tick": TICK | {"schedule": "<aws.events.rule-arn>"}},
+        EventError,
+        "is filled in by a rule's InputTransformer alone",
+    ),
     "sqs": (
         read_event("sqs_records"),
         EventError,
@@ -454,6 +576,61 @@ def test_an_active_job_is_allowed_by_the_class_it_wraps(invoke, redis):
 
     [payload] = queued(redis, "rails")
     assert payload["args"] == [inner]
+
+
+def test_an_active_job_by_its_own_name_is_wrapped_for_rails(invoke, redis, environment):
+    item = {
+        "active_job": "Billing::Close",
+        "queue": "rails",
+        "args": [{"_aj_globalid": "gid://shop/Order/1"}],
+        "kwargs": {"copy": True},
+    }
+    tick = {"tick": tick_at(schedule="shop/Close")}
+
+    answer = invoke(item)
+    [first] = invoke(item | tick)["enqueued"]
+    [again] = invoke(item | tick)["duplicates"]
+    [bulk] = invoke({"jobs": [item | {"dedupe_key": "event", "in": 60}]})["enqueued"]
+    [stale] = invoke(item | {"tick": tick_at(60 * 24 * 30, "shop/Close")})["stale"]
+
+    assert answer["enqueued"][0].keys() == {"jid", "class", "queue"}
+    assert first == again
+    assert {each["class"] for each in (first, bulk, stale)} == {"Billing::Close"}
+    payloads = queued(redis, "rails")
+    assert [payload["jid"] for payload in payloads] == [
+        answer["enqueued"][0]["jid"],
+        first["jid"],
+    ]
+    [inner] = payloads[0]["args"]
+    assert (payloads[0]["class"], payloads[0]["wrapped"]) == (WRAPPER, "Billing::Close")
+    assert (inner["job_class"], inner["queue_name"]) == ("Billing::Close", "rails")
+    assert inner["arguments"] == [
+        {"_aj_globalid": "gid://shop/Order/1"},
+        {"copy": True, "_aj_ruby2_keywords": ["copy"]},
+    ]
+    assert "dedupe_key" not in json.loads(redis.zrange("schedule", 0, -1)[0])
+
+
+@pytest.mark.parametrize(
+    ("event", "error", "message"),
+    [
+        ({"active_job": "Other::Job", "args": []}, NotAllowed, "active_job: 'Other::Job' is not"),
+        ({"active_job": "Billing::A", "args": [], "queue": "no"}, NotAllowed, "queue: 'no' is not"),
+        ({"active_job": "Billing::A", "args": [], "retry_queue": "no"}, NotAllowed, "retry_queue"),
+        ({"active_job": "Billing::A", "class": "Billing::B", "args": []}, PayloadError, "class: "),
+        ({"active_job": "Billing::A"}, PayloadError, "args: None is not a list"),
+        ({"active_job": None, "args": []}, PayloadError, "active_job: None"),
+    ],
+)
+def test_an_active_job_that_is_wrong_or_not_allowed_leaves_redis_empty(
+    invoke, redis, event, error, message
+):
+    with pytest.raises(error, match=message):
+        invoke({"queue": "rails", **event})
+    with pytest.raises(error, match=message):
+        invoke({"jobs": [{"queue": "rails", **event}]})
+
+    assert redis.dbsize() == 0
 
 
 # A server that cannot take the job
@@ -655,5 +832,6 @@ def test_loading_the_function_connects_to_nothing_and_loads_neither_boto3_nor_th
     assert ours <= {
         *("aws", "aws.allow_list", "aws.enqueue", "aws.events"),
         *("client", "errors", "job", "json_text", "keys", "middleware", "payload"),
+        *("active_job", "bulk", "inline", "wire_profile"),
         *("redis_connection", "registry", "scripts"),
     }

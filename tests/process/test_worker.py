@@ -175,7 +175,7 @@ class TestPerforming:
         worker = start(env={"KIQBRIDGE_LOG_FORMAT": "json"})
         enqueue(redis, text("Shop::Named"))
 
-        worker.wait_for_output('"msg": "done"')
+        worker.wait_for_output('"msg":"done"')
 
         assert notes.lines() == [f"jid {JID}"]
         lines = [json.loads(line) for line in worker.output.splitlines()]
@@ -265,6 +265,23 @@ class TestPerforming:
             assert worker.stop() == 0
             assert all(key.startswith(b"{app}:") for key in client.keys("*"))
             assert not client.keys("{app}:kb:*")
+
+
+class TestWireProfile:
+    @pytest.mark.parametrize(("version", "kind"), [("8.1.7", int), ("7.3.10", float)])
+    def test_auto_writes_failures_as_the_ruby_processes_read_them(
+        self, redis, start, version, kind
+    ):
+        redis.sadd("processes", "ruby:1:abc")
+        redis.hset("ruby:1:abc", "info", json.dumps({"version": version, "labels": []}))
+        worker = start(env={"KIQBRIDGE_WIRE_PROFILE": "auto"})
+
+        enqueue(redis, text("failing", "x"))
+        worker.wait_for(lambda: redis.zcard("retry"))
+
+        [failed] = redis.zrange("retry", 0, -1)
+        assert type(json.loads(failed)["failed_at"]) is kind
+        assert worker.stop() == 0
 
 
 class TestLookAhead:
@@ -359,7 +376,7 @@ class TestTerm:
 
         assert worker.stop(timeout_s=20) == 0
         assert "Traceback" not in worker.output
-        assert worker.output.rstrip().endswith('"msg": "bye"}')
+        assert worker.output.rstrip().endswith('"msg":"bye"}')
 
     def test_a_second_one_changes_nothing(self, redis, start, notes):
         enqueue(redis, text("until_open", "x"))

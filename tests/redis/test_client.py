@@ -9,6 +9,7 @@ from support.jobs import own_declarations
 from support.strategies import ARGUMENTS
 
 from kiqbridge import Client, Job, configure, job
+from kiqbridge.client import default_client
 from kiqbridge.errors import PayloadError, RedisRefused
 from kiqbridge.json_text import loads
 
@@ -312,6 +313,64 @@ class TestMiddleware:
         [(score, payload)] = scheduled(redis)
         assert (score, payload["queue"]) == (SOON, "slow")
         assert "at" not in payload
+
+    def test_for_many_jobs_it_is_called_for_each_with_its_own_payload(self, client, redis):
+        seen = []
+
+        def number(_class, payload, _queue, call_next):
+            seen.append((payload["args"], payload.get("at")))
+            payload["number"] = len(seen)
+            return call_next()
+
+        client.middleware.add(number)
+        client.push_bulk({"class": "EchoJob", "args": [[1], [2]], "at": [SOON, SOON + 1]})
+
+        assert seen == [([1], SOON), ([2], SOON + 1)]
+        assert [(job["args"], job["number"]) for _, job in scheduled(redis)] == [([1], 1), ([2], 2)]
+
+    def test_the_declared_job_is_what_it_sees_and_its_name_in_the_payload(self, echo, redis):
+        seen, client = [], default_client()
+        client.middleware.add(
+            lambda declared, payload, queue, call_next: (
+                seen.append((declared, payload["class"], queue)) or call_next()
+            )
+        )
+
+        echo.set(queue="low").perform_in(60, 1)
+        client.push_once([{"class": echo, "args": []}], ["event"])
+        client.push_tick("s", SOON, [{"class": echo, "args": []}], by="test")
+
+        assert seen == [(echo, "EchoJob", "low")] + [(echo, "EchoJob", "mailers")] * 2
+
+    def test_the_first_one_added_sees_the_payload_first_and_the_result_last(self, client, redis):
+        heard = []
+
+        def named(name):
+            def middleware(_class, _payload, _queue, call_next):
+                heard.append(f"{name} in")
+                result = call_next()
+                heard.append(f"{name} out")
+                return result
+
+            return middleware
+
+        client.middleware.add(named("a"))
+        client.middleware.add(named("b"))
+        client.push({"class": "EchoJob", "args": []})
+
+        assert heard == ["a in", "b in", "b out", "a out"]
+
+    def test_an_error_of_it_is_the_callers_and_nothing_is_written(self, client, redis):
+        def fail(*_args):
+            raise LookupError("no tenant")
+
+        client.middleware.add(fail)
+
+        with pytest.raises(LookupError, match="no tenant"):
+            client.push({"class": "EchoJob", "args": []})
+        with pytest.raises(LookupError, match="no tenant"):
+            client.push_bulk({"class": "EchoJob", "args": [[1], [2]]})
+        assert keys(redis) == set()
 
     def test_it_sees_the_time_of_a_scheduled_job(self, client, redis):
         seen = []

@@ -7,7 +7,8 @@ import pytest
 from support.intercepting_redis import Lose, Refuse, intercepting_redis
 
 from kiqbridge import Client
-from kiqbridge.client import BATCH_SIZE, GUARD_TTL_S, TICK_HORIZON_S
+from kiqbridge.bulk import BATCH_SIZE
+from kiqbridge.client import GUARD_TTL_S, TICK_HORIZON_S
 from kiqbridge.errors import PayloadError, PushOutcomeUnknown, RedisRefused, RedisUnavailable
 from kiqbridge.json_text import loads
 

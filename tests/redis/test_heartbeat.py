@@ -219,7 +219,12 @@ class TestStats:
         process.beat()
 
         assert redis.get("stat:processed") == b"106"
-        assert not redis.exists("stat:failed")
+        assert redis.get("stat:failed") == b"0"
+
+    def test_nothing_is_written_while_nothing_was_counted(self, redis, process):
+        process.beat()
+
+        assert not redis.keys("stat:*")
 
     def test_what_redis_did_not_take_is_kept_for_the_next_beat(self, redis, process):
         process.threads[0].processed = 5

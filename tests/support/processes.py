@@ -17,7 +17,8 @@ class ChildProcess:
     """Runs `command` with its output in a file; as a context manager it never outlives the block.
 
     The child leads a process group of its own, so that the terminal's Ctrl-C reaches the test
-    alone, and so that its own children can be ended with it.
+    alone, and so that its own children can be ended with it. Its environment is `env` on top of the
+    test's own, or, when it shall inherit nothing, `env` alone.
     """
 
     def __init__(
@@ -26,13 +27,14 @@ class ChildProcess:
         *,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        inherit: bool = True,
     ) -> None:
         self.command = list(command)
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._final_output: str | None = None
         self._process = subprocess.Popen(
             self.command,
-            env={**os.environ, **(env or {})},
+            env={**(os.environ if inherit else {}), **(env or {})},
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=self._file,

@@ -25,7 +25,17 @@ def has_ruby_sidekiq() -> bool:
     """Whether `ruby` can load Sidekiq and the `sidekiq` command is there."""
     if not shutil.which("ruby") or not shutil.which("sidekiq"):
         return False
-    probe = ["ruby", "-e", 'require "sidekiq"']
+    return _loads("sidekiq")
+
+
+@functools.cache
+def has_web_ui() -> bool:
+    """Whether Ruby can serve Sidekiq's Web UI over HTTP."""
+    return has_ruby_sidekiq() and _loads("sidekiq/web", "rack/handler/webrick")
+
+
+def _loads(*features: str) -> bool:
+    probe = ["ruby", "-e", "ARGV.each { |feature| require feature }", *features]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 

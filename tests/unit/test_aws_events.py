@@ -40,6 +40,34 @@ def test_a_tick_beside_one_job_and_beside_several():
     assert several == EnqueueRequest(jobs=[JobRequest(item=JOB)] * 2, tick=tick)
 
 
+def test_a_bus_event_gives_its_id_to_what_has_no_identity():
+    def parsed(detail):
+        event = {"detail-type": "t", "source": "shop", "id": "e", "detail": detail}
+        return parse_event(event, NOW)
+
+    keyed = JOB | {"dedupe_key": "k"}
+
+    assert parsed(JOB).jobs == [JobRequest(item=JOB, dedupe_key="e")]
+    assert parsed(keyed).jobs == [JobRequest(item=JOB, dedupe_key="k")]
+    assert parsed({"jobs": [JOB]}).jobs == [JobRequest(item=JOB, dedupe_key="e")]
+    assert [job.dedupe_key for job in parsed({"jobs": [JOB, keyed, JOB]}).jobs] == [
+        "e#0",
+        "k",
+        "e#2",
+    ]
+    assert parsed(JOB | {"tick": TICK}) == parse_event(JOB | {"tick": TICK}, NOW)
+
+
+@pytest.mark.parametrize("source", ["aws.events", "aws.scheduler"])
+def test_a_schedule_that_names_no_job_is_refused_whatever_its_detail(source):
+    for detail in ("{}", {}, JOB):
+        with pytest.raises(EventError, match="delivered a schedule that names no job"):
+            parse_event(
+                {"detail-type": "Scheduled Event", "source": source, "id": "e", "detail": detail},
+                NOW,
+            )
+
+
 def test_the_event_is_left_as_it_was():
     event = {"jobs": [JOB | {"in": 60, "dedupe_key": "a"}]}
     before = json.dumps(event)
@@ -121,10 +149,14 @@ def test_nesting_far_too_deep_is_refused_like_other_values():
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
         max_leaves=10,
     ),
-    st.sampled_from(["event", "class", "args", "queue", "jid", "in", "at", "dedupe_key", "tick"]),
+    st.sampled_from(
+        ["event", "class", "args", "queue", "jid", "in", "at", "dedupe_key", "tick", "detail", "id"]
+    ),
 )
 def test_no_value_in_any_place_causes_another_error_than_ours(value, place):
     event = value if place == "event" else JOB | {place: value}
+    if place in ("detail", "id"):
+        event = {"detail-type": "t", "source": "shop", "id": "e", "detail": JOB, place: value}
 
     try:
         request = parse_event(event, NOW)

@@ -1,12 +1,16 @@
 """The worker's settings and where they come from."""
 
+import argparse
+import dataclasses
+
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.config import SETTINGS, merge, queue_names
+from kiqbridge.config import SETTINGS, merge, queue_names, shown_default
 from kiqbridge.errors import ConfigError
+from kiqbridge.settings_file import parse, read_file
+from kiqbridge.worker_command import add_arguments, load_config
 
 
 def merged(file=None, environ=None, warn=lambda _message: None, **flags):
@@ -14,7 +18,7 @@ def merged(file=None, environ=None, warn=lambda _message: None, **flags):
 
 
 def from_yaml(text, **more):
-    return merged(yaml.safe_load(text), **more)
+    return merged(parse(text, "worker.yml"), **more)
 
 
 class TestPrecedence:
@@ -117,6 +121,47 @@ class TestErrors:
                 "queues: 'mail' is not a list of queue names (from worker.yml)",
             ),
             (
+                {"file": {"queues": []}},
+                "queues: [] is not a list of queue names (from worker.yml)",
+            ),
+            (
+                {"file": {"queues": [{"default": 2}]}},
+                (
+                    "queues: {'default': 2} is not a queue (from worker.yml); write name, or "
+                    "name,weight, or [name, weight]"
+                ),
+            ),
+            (
+                {"file": {"queues": [["default", 2, 3]]}},
+                (
+                    "queues: ['default', 2, 3] is not a queue (from worker.yml); write name, or "
+                    "name,weight, or [name, weight]"
+                ),
+            ),
+            (
+                {"environ": {"KIQBRIDGE_QUEUES": "mail,low"}},
+                (
+                    "queues: weight 'low' in 'mail,low' is not a whole number (from "
+                    "KIQBRIDGE_QUEUES); write name,weight such as mail,3"
+                ),
+            ),
+            (
+                {"file": {"fetch": "basic"}},
+                "fetch: 'basic' is not one of reliable (from worker.yml)",
+            ),
+            (
+                {"file": {"production": 5}, "environment": "production"},
+                (
+                    "production: 5 is not a section of settings for that environment (from "
+                    "worker.yml); write key: value lines below it"
+                ),
+            ),
+            (
+                {"file": {"redis_url": ["redis://:s3cret@host"]}},
+                "redis_url: a list is not a text (from worker.yml)",
+            ),
+            ({"file": {"labels": [None]}}, "labels: a NoneType is not a text (from worker.yml)"),
+            (
                 {"file": {"max_retries": -1}},
                 "max_retries: -1 is not a whole number from 0 (from worker.yml)",
             ),
@@ -153,6 +198,90 @@ class TestErrors:
         assert "s3cret" not in repr(config)
 
 
+class TestSources:
+    def test_every_value_of_every_layer_knows_where_it_came_from(self):
+        config = merged(
+            {"timeout": 5, "max_retries": 3, "production": {"tag": "shop", "timeout": 6}},
+            {"KIQBRIDGE_CONCURRENCY": "3", "APP_ENV": "production", "REDIS_URL": "redis://a"},
+            queues=["a"],
+            log_level="debug",
+        )
+
+        assert {name: source for name, source in config.sources.items() if source != "default"} == {
+            "timeout_s": "worker.yml",
+            "max_retries": "worker.yml",
+            "tag": "worker.yml",
+            "concurrency": "KIQBRIDGE_CONCURRENCY",
+            "environment": "APP_ENV",
+            "redis_url": "REDIS_URL",
+            "queues": "-q",
+            "log_level": "-v",
+        }
+
+    def test_a_provider_is_the_source_of_the_address(self):
+        environ = {"REDIS_PROVIDER": "MY_REDIS", "MY_REDIS": "redis://b", "REDIS_URL": "redis://a"}
+
+        config = merged({"redis_url": "redis://c"}, environ)
+
+        assert (config.redis_url, config.sources["redis_url"]) == ("redis://b", "MY_REDIS")
+
+    def test_the_files_address_counts_where_the_environment_has_none(self):
+        config = merged({"redis_url": "redis://c"})
+
+        assert (config.redis_url, config.sources["redis_url"]) == ("redis://c", "worker.yml")
+
+    def test_nothing_can_be_changed_afterwards(self):
+        config = merged()
+
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            config.concurrency = 1
+        with pytest.raises(TypeError):
+            config.sources["concurrency"] = "me"
+        assert all(isinstance(hash(getattr(config, name)), int) for name in config.sources)
+
+
+class TestCommandLine:
+    def loaded(self, *args, environ=None):
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        config, _ = load_config(parser.parse_args(args), environ or {})
+        return config
+
+    @pytest.mark.parametrize(
+        ("args", "name", "value"),
+        [
+            (["-q", "a,2", "--queue", "b"], "queues", (("a", 2), ("b", 0))),
+            (["-c", "3"], "concurrency", 3),
+            (["-t", "1.5"], "timeout_s", 1.5),
+            (["-r", "a", "-r", "b.py"], "require", ("a", "b.py")),
+            (["-e", "production"], "environment", "production"),
+            (["-g", "shop"], "tag", "shop"),
+            (["-v"], "log_level", "debug"),
+        ],
+    )
+    def test_each_flag_sets_its_value_and_is_its_source(self, args, name, value):
+        config = self.loaded(*args)
+
+        assert getattr(config, name) == value
+        assert config.sources[name] == args[0]
+
+    def test_help_tells_each_flag_with_its_default_and_variables(self):
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        told = " ".join(parser.format_help().split())
+
+        for setting in SETTINGS:
+            if setting.flags:
+                assert f"{setting.help} (default: {shown_default(setting)})" in told
+                assert all(name in told for name in (*setting.flags, *setting.env))
+
+    def test_queues_of_the_environment_stand_between_blanks(self):
+        config = self.loaded(environ={"KIQBRIDGE_QUEUES": " critical,3  default "})
+
+        assert config.queues == (("critical", 3), ("default", 0))
+        assert config.sources["queues"] == "KIQBRIDGE_QUEUES"
+
+
 class TestFile:
     def test_sidekiqs_own_file_is_read(self):
         config = from_yaml(
@@ -174,6 +303,95 @@ class TestFile:
         assert (config.concurrency, config.timeout_s, config.max_retries) == (12, 20, 5)
         assert (config.tag, config.labels) == ("myapp", ("blue",))
         assert queue_names(config.queues) == ["critical", "default", "low"]
+
+    def test_symbols_are_texts_wherever_they_stand(self):
+        text = """
+        :a: :b
+        ":c": ":d"
+        :"e f": :'g h'
+        x:
+          - :y
+          - ":z"
+          - - one
+            - :two
+          - :deep:
+              :deeper: :deepest
+        !ruby/symbol i: !ruby/sym j
+        "k": "::A"
+        """
+
+        assert parse(text, "worker.yml") == {
+            "a": "b",
+            ":c": ":d",
+            "e f": "g h",
+            "x": ["y", ":z", ["one", "two"], {"deep": {"deeper": "deepest"}}],
+            "i": "j",
+            "k": "::A",
+        }
+
+    @pytest.mark.parametrize(
+        "queues",
+        [
+            "[critical, [default, 2], 'low,1', [last]]",
+            "\n  - :critical\n  - - :default\n    - '2'\n  - low, 1\n  - - :last",
+            "{critical: 0, default: 2, low: 1, last: 0}",
+            "\n  :critical: 0\n  :default: 2\n  :low: 1\n  :last: 0",
+        ],
+    )
+    def test_queues_are_written_in_many_ways(self, queues):
+        config = from_yaml(f":queues: {queues}")
+
+        assert config.queues == (("critical", 0), ("default", 2), ("low", 1), ("last", 0))
+
+    def test_aliases_and_merged_mappings_are_followed(self):
+        config = from_yaml(
+            """
+            :common: &common
+              :concurrency: 7
+              :queues: &queues [[mail, 2]]
+            :production:
+              <<: *common
+              :timeout: 5
+            queues: *queues
+            """,
+            environment="production",
+        )
+
+        assert (config.concurrency, config.timeout_s) == (7, 5)
+        assert config.queues == (("mail", 2),)
+
+    def test_the_file_may_name_its_environment(self):
+        text = ":environment: :staging\nstaging:\n  concurrency: 2\nproduction:\n  concurrency: 3"
+
+        config = from_yaml(text)
+        other = from_yaml(text, environment="production")
+
+        assert (config.concurrency, config.environment) == (2, "staging")
+        assert config.sources["environment"] == "worker.yml"
+        assert (other.concurrency, other.environment) == (3, "production")
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (b":queues: [a", "is no YAML: "),
+            (b"- a\n- b\n", "holds list, not settings; write key: value lines"),
+            (b"concurrency: <%= 3 %>", "holds ERB (<% \u2026 %>), which is Ruby"),
+            (b"tag: \xff", "cannot be read: "),
+            (b"tag: !ruby/object:Foo {}", "is no YAML: could not determine a constructor"),
+            (b"a: !!python/object/apply:os.getcwd []", "is no YAML: could not determine"),
+        ],
+    )
+    def test_what_is_no_file_of_settings_is_refused(self, tmp_path, content, message):
+        path = tmp_path / "worker.yml"
+        path.write_bytes(content)
+
+        with pytest.raises(ConfigError) as refusal:
+            read_file(path)
+
+        assert str(refusal.value).startswith(f"{path}: {message}")
+
+    def test_an_empty_file_says_nothing(self):
+        assert from_yaml("# nothing yet\n") == merged()
 
     def test_names_may_be_symbols_or_texts(self):
         assert from_yaml("concurrency: 3") == from_yaml(":concurrency: 3")

@@ -30,6 +30,7 @@ def all_names(keys):
         keys.alive("v1:abc"),
         keys.seen("event#0"),
         keys.ticks("stack/Nightly"),
+        keys.iteration("0123abcd"),
     ]
 
 
@@ -52,6 +53,7 @@ def test_without_a_namespace_they_are_sidekiqs_own():
         "stat:processed",
         "stat:failed:2026-01-31",
     ]
+    assert Keys().iteration("0123abcd") == "it-0123abcd"
 
 
 @pytest.mark.parametrize("namespace", ["myapp", "myapp:"])

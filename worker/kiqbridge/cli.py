@@ -41,6 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("-V", "--version", action="version", version=f"kiqbridge {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_worker(commands)
+    _add_health(commands)
     _add_dev(commands)
     return parser
 
@@ -55,6 +56,19 @@ def _add_worker(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     add_arguments(worker)
     worker.set_defaults(command=run)
+
+
+def _add_health(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from kiqbridge.health import add_arguments, run  # noqa: PLC0415
+
+    health = commands.add_parser(
+        "health",
+        help="tell whether the worker on this machine lives",
+        description="Tell whether the workers on this machine live, or make progress: exit 0 if all "
+        "do, 1 if one does not or there is none.",
+    )
+    add_arguments(health)
+    health.set_defaults(command=run)
 
 
 def _add_dev(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

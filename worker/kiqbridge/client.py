@@ -14,32 +14,38 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kiqbridge import json_text, scripts
-from kiqbridge.errors import PayloadError, PushOutcomeUnknown
+from kiqbridge import active_job, json_text, scripts
+from kiqbridge.bulk import BATCH_SIZE, parse_bulk
+from kiqbridge.errors import PayloadError, PushNotReplicated, PushOutcomeUnknown
 from kiqbridge.keys import Keys
-from kiqbridge.middleware import Chain, ClientMiddleware
+from kiqbridge.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
+    Profile,
+    check_json,
     check_payload,
     check_queue,
-    epoch_seconds,
     normalize,
     parse_profile,
     shorten,
     timestamp,
     validate,
 )
-from kiqbridge.redis_connection import RedisPool, ReplyLost, url_from_environment
+from kiqbridge.redis_connection import (
+    WAIT_TIMEOUT_MS,
+    NotReplicated,
+    RedisPool,
+    ReplyLost,
+    parse_replicas,
+    url_from_environment,
+)
 from kiqbridge.registry import definition_of
+from kiqbridge.wire_profile import FleetProfile
 
 if TYPE_CHECKING:
     import redis
-
-BATCH_SIZE = 1000
-"""Jobs per round trip of a bulk push (§5.7), and the most that one script takes."""
 
 GUARD_TTL_S = 15 * 86_400
 """A guard outlives the longest redelivery: 14 days in a dead-letter queue and its redrive."""
@@ -47,7 +53,8 @@ GUARD_TTL_S = 15 * 86_400
 TICK_HORIZON_S = 7 * 86_400
 """How long a ledger remembers; an older occurrence is stale, so memory stays bounded."""
 
-SPREAD_MINIMUM_S = 5.0
+ITERATION_TTL_S = 30 * 86_400
+"""As long as Sidekiq keeps an iterable job's progress (§13.1)."""
 
 _PUSH_ONCE = scripts.load("push_once")
 _PUSH_TICK = scripts.load("push_tick")
@@ -78,6 +85,7 @@ class _Prepared:
     at: float | None
     own_jid: bool
     """The jid was drawn here, so meeting it in Redis means that an earlier reply was lost."""
+    profile: Profile
 
     @property
     def queue(self) -> str:
@@ -90,7 +98,7 @@ class _Prepared:
     def outcome(self, known_jid: str | None = None) -> Enqueued:
         return Enqueued(
             jid=known_jid or self.jid,
-            job_class=self.payload["class"],
+            job_class=_shown_class(self.payload),
             queue=self.queue,
             at=self.at,
             duplicate=known_jid is not None,
@@ -104,11 +112,15 @@ class Client:
         url: address of Redis; default from REDIS_PROVIDER or REDIS_URL.
         redis: an existing redis-py client whose address and credentials are used instead.
         namespace: key prefix, `myapp` or `myapp:`; default from KIQBRIDGE_NAMESPACE.
-        profile: `7` or `8`, see `payload.Profile`; default from KIQBRIDGE_WIRE_PROFILE.
+        profile: `7`, `8` or `auto`, see `wire_profile`; default from KIQBRIDGE_WIRE_PROFILE.
         pool: connections to share with others, instead of url and redis.
+        wait_replicas: how many replicas must confirm each push, in the same round trip (WAIT), else
+            `PushNotReplicated`; default from KIQBRIDGE_WAIT_REPLICAS, or 0.
+        wait_timeout_ms: how long they may take.
 
     Attributes:
         middleware: functions around each push, also when the poller moves a job.
+        server_middleware: functions around each job that `perform_inline` runs.
     """
 
     def __init__(
@@ -119,6 +131,8 @@ class Client:
         namespace: str | None = None,
         profile: str | None = None,
         pool: RedisPool | None = None,
+        wait_replicas: int | None = None,
+        wait_timeout_ms: int = WAIT_TIMEOUT_MS,
     ) -> None:
         environ = os.environ
         if pool is None:
@@ -131,7 +145,14 @@ class Client:
             if profile
             else parse_profile(environ.get("KIQBRIDGE_WIRE_PROFILE") or "7")
         )
+        self._fleet_profile = FleetProfile(self.profile, pool, self.keys)
+        asked: object = wait_replicas
+        source = "the argument wait_replicas"
+        if asked is None:
+            asked, source = environ.get("KIQBRIDGE_WAIT_REPLICAS") or 0, "KIQBRIDGE_WAIT_REPLICAS"
+        self._replicas = parse_replicas(asked, wait_timeout_ms, source=source)
         self.middleware: Chain[ClientMiddleware] = Chain()
+        self.server_middleware: Chain[ServerMiddleware] = Chain()
 
     def __repr__(self) -> str:
         return f"Client({self._redis.address}, namespace={self.keys.prefix!r}, profile={self.profile!r})"
@@ -140,12 +161,17 @@ class Client:
         """Close idle connections; the client can be used again."""
         self._redis.close()
 
+    def wire_profile(self) -> Profile:
+        """The profile in effect; with `auto` it follows live heartbeats and never raises."""
+        return self._fleet_profile.current()
+
     def push(self, item: Mapping[str, Any]) -> str | None:
         """Enqueue one job: SADD queues, LPUSH queue:NAME; or ZADD schedule if the item has `at`.
 
         Args:
             item: `class` (a name or a declared job) and `args` (list), and any other attribute of
-                §3.2; `at` is an absolute time in epoch seconds, however small.
+                §3.2; `at` is an absolute time in epoch seconds, however small. `active_job` in the
+                place of `class` names a Rails job, see `active_job`.
 
         Returns:
             The jid, or None when middleware stopped it.
@@ -154,6 +180,7 @@ class Client:
             PayloadError: refused before Redis, naming field and value.
             RedisUnavailable: nothing was written.
             PushOutcomeUnknown: sent, but the reply was lost.
+            PushNotReplicated: enqueued, but not confirmed by `wait_replicas` replicas.
         """
         prepared = self._prepare(item, time.time())
         if prepared is None:
@@ -174,27 +201,12 @@ class Client:
             As `push`; batches before the failing one are enqueued, and after a lost reply the
             jid raised is the first of its batch.
         """
-        if not isinstance(item, Mapping):
-            raise PayloadError(
-                f"job: {shorten(item)} is not an object with the keys class and args"
-            )
-        bulk = dict(item)
-        batch_size = _batch_size(bulk.pop("batch_size", BATCH_SIZE))
-        argument_lists = _argument_lists(bulk)
         now = time.time()
-        times = _bulk_times(bulk, len(argument_lists), now)
-        jid = bulk.pop("jid", None)
-        if jid is not None and len(argument_lists) > 1:
-            raise PayloadError(
-                f"jid: {shorten(jid)} cannot be that of {len(argument_lists)} jobs; leave it out"
-            )
+        bulk = parse_bulk(item, now, random.random)
+        prepared = [self._prepare(each, now, bulk=True) for each in bulk.items]
         jids: list[str | None] = []
-        prepared = [
-            self._prepare(bulk | {"args": args} | ({} if at is None else {"at": at}), now)
-            for args, at in zip(argument_lists, times, strict=True)
-        ]
-        for start in range(0, len(prepared), batch_size):
-            batch = prepared[start : start + batch_size]
+        for start in range(0, len(prepared), bulk.batch_size):
+            batch = prepared[start : start + bulk.batch_size]
             self._write([job for job in batch if job is not None])
             jids.extend(job.jid if job else None for job in batch)
         return jids
@@ -232,15 +244,18 @@ class Client:
             args += ["1" if key else "0", job.jid, *self._script_args(job, now)]
         repeatable = all(key for _, key in jobs)
         try:
-            answers = self._redis.script(_PUSH_ONCE, keys, args, repeatable=repeatable)
+            answers, doubt = self._run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
         except ReplyLost as error:
             raise _unknown(jobs[0][0], error) from error
-        return [
+        outcomes = [
             job.outcome(
                 None if not known or (job.own_jid and known == job.jid.encode()) else known.decode()
             )
             for (job, _), known in zip(jobs, answers, strict=True)
         ]
+        if doubt:
+            raise _not_replicated([job.jid for job in outcomes], doubt) from doubt
+        return outcomes
 
     def push_tick(
         self,
@@ -273,18 +288,47 @@ class Client:
         args: list[str | bytes | float] = [str(instant), str(horizon_s), entry]
         for job in jobs:
             args += self._script_args(job, now)
-        answer = self._redis.script(_PUSH_TICK, keys, args)
-        kind = cast("Literal['enqueued', 'duplicate', 'stale']", answer[0].decode())
-        if kind == "stale":
-            return TickOutcome(kind=kind, jobs=[])
-        if kind == "enqueued":
-            return TickOutcome(kind=kind, jobs=[job.outcome() for job in jobs])
-        if answer[1] == entry:  # our own claim, whose reply was lost
-            return TickOutcome(kind="enqueued", jobs=[job.outcome() for job in jobs])
-        known = json_text.loads(answer[1])["jids"]
-        return TickOutcome(
-            kind=kind, jobs=[job.outcome(jid) for job, jid in zip(jobs, known, strict=False)]
+        answer, doubt = self._run_script(_PUSH_TICK, keys, args, repeatable=True)
+        outcome = _tick_outcome(jobs, answer, entry)
+        if doubt and outcome.jobs:
+            raise _not_replicated([job.jid for job in outcome.jobs], doubt) from doubt
+        return outcome
+
+    def cancel(self, jid: str) -> int:
+        """Ask an iterable job to end: HSETNX it-JID cancelled (§13.5); it may be waiting or running.
+
+        It ends as if it were complete, within about 5 seconds if it runs now. Cancelling again
+        changes nothing.
+
+        Returns:
+            The time of the first request, epoch seconds.
+
+        Raises:
+            PayloadError: that is no jid.
+            RedisUnavailable: nothing was written.
+        """
+        if not isinstance(jid, str) or not jid:
+            raise PayloadError(f"jid: {shorten(jid)} is not a text with at least one character")
+        check_json(jid, "jid")
+        key = self.keys.iteration(jid)
+        only_first = ["NX"] if self.wire_profile() == "8" else []  # NX needs the Redis of Sidekiq 8
+        replies = self._redis.run(
+            ("HSETNX", key, "cancelled", int(time.time())),
+            # Without a cursor Ruby's worker fails on a job that was cancelled before its first run.
+            ("HSETNX", key, "c", "null"),
+            ("HGET", key, "cancelled"),
+            ("EXPIRE", key, ITERATION_TTL_S, *only_first),
         )
+        return int(replies[2])
+
+    def prepare_inline(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
+        """A payload as it would arrive, without Redis (§5.8); None when middleware stops it.
+
+        Raises:
+            PayloadError: as `push`.
+        """
+        prepared = self._prepare(item, time.time(), profile=self._fleet_profile.without_redis())
+        return None if prepared is None else json_text.loads(_dumps(prepared.payload))
 
     def prepare_moved(
         self, payload: Mapping[str, Any], now: float, original: bytes
@@ -299,19 +343,31 @@ class Client:
         prepared = self._prepare(payload, now, trusted=True)
         if prepared is None:
             return None
-        prepared.payload["enqueued_at"] = timestamp(now, self.profile)
+        prepared.payload["enqueued_at"] = timestamp(now, prepared.profile)
         return prepared.queue, json_text.dumps_moved(prepared.payload, original)
 
     def _prepare(
-        self, item: Mapping[str, Any], now: float, *, trusted: bool = False
+        self,
+        item: Mapping[str, Any],
+        now: float,
+        *,
+        trusted: bool = False,
+        bulk: bool = False,
+        profile: Profile | None = None,
     ) -> _Prepared | None:
+        own_jid = not isinstance(item, Mapping) or "jid" not in item
+        if active_job.is_active_job(item) and not trusted:
+            rails_job = active_job.parse(item)
+            profile = profile or self.wire_profile()
+            item = active_job.wrap(rails_job, now, profile, bulk=bulk)
         declared: object = item.get("class") if isinstance(item, Mapping) else None
         definition = definition_of(declared)
         if definition is not None:
             item = {**item, "class": definition.name}
-        payload = normalize(
-            validate(item), definition.options if definition else DEFAULT_OPTIONS, now, self.profile
-        )
+        item = validate(item)
+        profile = profile or self.wire_profile()
+        defaults = definition.options if definition else DEFAULT_OPTIONS
+        payload = normalize(item, defaults, now, profile)
         if len(self.middleware):
             stopped_or_payload = self.middleware.invoke(
                 (declared, payload, payload["queue"]), lambda: payload
@@ -323,7 +379,7 @@ class Client:
         at = payload.pop("at", None)
         if not trusted:
             check_payload(payload)
-        return _Prepared(payload=payload, at=at, own_jid="jid" not in item)
+        return _Prepared(payload=payload, at=at, own_jid=own_jid, profile=profile)
 
     def _write(self, jobs: Sequence[_Prepared]) -> None:
         if not jobs:
@@ -342,19 +398,35 @@ class Client:
             members = [part for at, job in scheduled for part in (_score(at), self._text(job, now))]
             commands.append(["ZADD", self.keys.schedule, *members])
         try:
-            self._redis.run(*commands, repeatable=False)
+            self._redis.run(*commands, repeatable=False, replicas=self._replicas)
         except ReplyLost as error:
             raise _unknown(jobs[0], error) from error
+        except NotReplicated as doubt:
+            raise _not_replicated([job.jid for job in jobs], doubt) from doubt
+
+    def _run_script(
+        self,
+        script: scripts.Script,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | float],
+        *,
+        repeatable: bool,
+    ) -> tuple[Any, NotReplicated | None]:
+        """The answer, and what is in doubt about it."""
+        try:
+            answer = self._redis.script(
+                script, keys, args, repeatable=repeatable, replicas=self._replicas
+            )
+        except NotReplicated as doubt:
+            return doubt.replies[0], doubt
+        return answer, None
 
     def _text(self, job: _Prepared, now: float) -> bytes:
         if job.at is None:
-            job.payload["enqueued_at"] = timestamp(now, self.profile)
+            job.payload["enqueued_at"] = timestamp(now, job.profile)
         else:
             job.payload.pop("enqueued_at", None)
-        try:
-            return json_text.dumps(job.payload)
-        except (TypeError, ValueError) as error:
-            raise PayloadError(f"job: {shorten(job.payload)} has no JSON text: {error}") from error
+        return _dumps(job.payload)
 
     def _target(self, job: _Prepared) -> str:
         return self.keys.queue(job.queue) if job.at is None else self.keys.schedule
@@ -373,10 +445,13 @@ def configure(
     redis: "redis.Redis | None" = None,
     namespace: str | None = None,
     profile: str | None = None,
+    wait_replicas: int | None = None,
 ) -> Client:
     """Set the client that `perform_async` and its like use, and return it; arguments as `Client`."""
     global _default  # noqa: PLW0603 - the one process-wide client that declared jobs push through
-    client = Client(url, redis=redis, namespace=namespace, profile=profile)
+    client = Client(
+        url, redis=redis, namespace=namespace, profile=profile, wait_replicas=wait_replicas
+    )
     with _default_lock:
         _default = client
     return client
@@ -391,49 +466,6 @@ def default_client() -> Client:
         return _default
 
 
-def _argument_lists(bulk: Mapping[str, Any]) -> list[list[Any]]:
-    args = bulk.get("args")
-    if not isinstance(args, list) or not all(isinstance(element, list) for element in args):
-        raise PayloadError(
-            f"args: {shorten(args)} is not a list of lists, one list of arguments per job"
-        )
-    return args
-
-
-def _batch_size(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise PayloadError(f"batch_size: {shorten(value)} is not a whole number above 0")
-    return value
-
-
-def _bulk_times(bulk: dict[str, Any], count: int, now: float) -> list[float | None]:
-    spread = bulk.pop("spread_interval", None)
-    if "at" not in bulk:
-        if spread is None:
-            return [None] * count
-        if epoch_seconds(spread, field="spread_interval") <= 0:
-            raise PayloadError(f"spread_interval: {spread!r} is not a number of seconds above 0")
-        width = max(float(spread), SPREAD_MINIMUM_S)
-        return [now + random.random() * width for _ in range(count)]  # noqa: S311 - spreads load
-    at = bulk.pop("at")
-    if spread is not None:
-        raise PayloadError(
-            "at: cannot be given together with spread_interval; leave one of them out"
-        )
-    times = at if isinstance(at, list) else [at] * count
-    if len(times) != count or (isinstance(at, list) and not at):
-        raise PayloadError(
-            f"at: {len(times)} times for {count} jobs; give one number, or one per job"
-        )
-    return [_absolute(moment) for moment in times]
-
-
-def _absolute(moment: object) -> float:
-    if isinstance(moment, datetime):
-        raise PayloadError(f"at: {moment!r} is not a number (epoch seconds)")
-    return epoch_seconds(moment)
-
-
 def _check_script_size(count: int) -> None:
     if count > BATCH_SIZE:
         raise PayloadError(
@@ -444,6 +476,43 @@ def _check_script_size(count: int) -> None:
 def _score(at: float) -> str:
     """The number's own text; that of a sub-class, such as numpy's, could be anything."""
     return repr(int(at) if isinstance(at, int) else float(at))
+
+
+def _tick_outcome(jobs: Sequence[_Prepared], answer: list[bytes], entry: bytes) -> TickOutcome:
+    kind = cast("Literal['enqueued', 'duplicate', 'stale']", answer[0].decode())
+    if kind == "stale":
+        return TickOutcome(kind=kind, jobs=[])
+    if kind == "enqueued":
+        return TickOutcome(kind=kind, jobs=[job.outcome() for job in jobs])
+    if answer[1] == entry:  # our own claim, whose reply was lost
+        return TickOutcome(kind="enqueued", jobs=[job.outcome() for job in jobs])
+    known = json_text.loads(answer[1])["jids"]
+    return TickOutcome(
+        kind=kind, jobs=[job.outcome(jid) for job, jid in zip(jobs, known, strict=False)]
+    )
+
+
+def _shown_class(payload: Mapping[str, Any]) -> str:
+    """The class that people know: that inside Active Job's wrapper, as Sidekiq shows it (§17)."""
+    wrapped = payload.get("wrapped") if payload["class"] in active_job.WRAPPERS else None
+    return cast("str", wrapped if isinstance(wrapped, str) and wrapped else payload["class"])
+
+
+def _dumps(payload: Mapping[str, Any]) -> bytes:
+    try:
+        return json_text.dumps(payload)
+    except (TypeError, ValueError) as error:
+        raise PayloadError(f"job: {shorten(payload)} has no JSON text: {error}") from error
+
+
+def _not_replicated(jids: Sequence[str], doubt: NotReplicated) -> PushNotReplicated:
+    several = f"jobs {jids[0]} and {len(jids) - 1} more are"
+    return PushNotReplicated(
+        f"{several if len(jids) > 1 else f'job {jids[0]} is'} enqueued on the primary, but {doubt}; a "
+        "failover now may lose them. Pushing again would run them twice, except with the same dedupe_key "
+        "or tick",
+        jids,
+    )
 
 
 def _unknown(job: _Prepared, error: ReplyLost) -> PushOutcomeUnknown:

@@ -1,4 +1,4 @@
-"""The worker's settings: one table from which the loader and `--help` come.
+"""The settings: one table from which the loader, `--help` and `docs/settings.md` come.
 
 Precedence: defaults < file < environment < command line. Each value remembers where it came from,
 so that an error can name it. Frozen once made.
@@ -7,10 +7,11 @@ so that an error can name it. Frozen once made.
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.payload import Profile, parse_profile
+from kiqbridge.payload import ProfileSetting, parse_profile
 from kiqbridge.queues import parse_queue
 
 Warn = Callable[[str], None]
@@ -31,11 +32,12 @@ class Config:
     log_format: str
     redis_url: str = field(repr=False)
     namespace: str
-    profile: Profile
+    profile: ProfileSetting
     fetch: str
     look_ahead: int
     recover_after_s: float
     beat_s: float
+    run_dir: str
     max_retries: int
     dead_max_jobs: int
     dead_timeout_s: int
@@ -44,14 +46,24 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of the table; `parse` gets the raw value and the source, for its message."""
+    """One row of the table.
+
+    Attributes:
+        parse: gets the raw value and the source, for its message.
+        env: variables that hold it, the strongest first.
+        provider: a variable that names another one, which then holds it instead of `env`.
+        flag_value: what the flags stand for, if they take no value.
+        file_key: its name in the file, if that is another one.
+    """
 
     name: str
     parse: Callable[[Any, str], Any]
     default: Any
     help: str
     env: tuple[str, ...] = ()
+    provider: str | None = None
     flags: tuple[str, ...] = ()
+    flag_value: Any = None
     file_key: str | None = None
     metavar: str | None = None
 
@@ -86,13 +98,22 @@ def _seconds(name: str) -> Callable[[Any, str], float]:
     return parse
 
 
-def _text(value: Any, _source: str) -> str:
-    return str(value)
+def _text(name: str) -> Callable[[Any, str], str]:
+    def parse(value: Any, source: str) -> str:
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            # Not the value: it may hold a password.
+            raise ConfigError(f"{name}: a {type(value).__name__} is not a text (from {source})")
+        return str(value)
+
+    return parse
 
 
-def _texts(value: Any, _source: str) -> tuple[str, ...]:
-    items = value if isinstance(value, list | tuple) else [value]
-    return tuple(str(item) for item in items)
+def _texts(name: str) -> Callable[[Any, str], tuple[str, ...]]:
+    def parse(value: Any, source: str) -> tuple[str, ...]:
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(_text(name)(item, source) for item in items)
+
+    return parse
 
 
 def _choice(name: str, *allowed: str) -> Callable[[Any, str], str]:
@@ -107,29 +128,48 @@ def _choice(name: str, *allowed: str) -> Callable[[Any, str], str]:
 
 
 def _queues(value: Any, source: str) -> tuple[tuple[str, int], ...]:
-    if not isinstance(value, list | tuple):
+    """A list of `name`, `name,weight` and [name, weight], or a mapping of names to weights.
+
+    In the environment blanks stand between them.
+    """
+    if source == QUEUES_VARIABLE:
+        value = str(value).split()
+    if isinstance(value, Mapping):
+        value = [list(pair) for pair in value.items()]
+    if not isinstance(value, list | tuple) or not value:
         raise ConfigError(f"queues: {value!r} is not a list of queue names (from {source})")
     return tuple(_queue(item, source) for item in value)
 
 
 def _queue(item: Any, source: str) -> tuple[str, int]:
-    if isinstance(item, list | tuple) and len(item) == 2:  # noqa: PLR2004 - [name, weight]
-        item = f"{item[0]},{item[1]}"
-    return parse_queue(str(item), source=source)
+    parts = item if isinstance(item, list | tuple) else [item]
+    if (
+        len(parts) not in (1, 2)  # [name] or [name, weight]
+        or any(isinstance(part, bool) or not isinstance(part, str | int) for part in parts)
+    ):
+        raise ConfigError(
+            f"queues: {item!r} is not a queue (from {source}); write name, or name,weight, or "
+            "[name, weight]"
+        )
+    return parse_queue(",".join(str(part) for part in parts), source=source)
 
 
-def _profile(value: Any, source: str) -> Profile:
+def _profile(value: Any, source: str) -> ProfileSetting:
     return parse_profile(str(value), source=source)
 
+
+QUEUES_VARIABLE = "KIQBRIDGE_QUEUES"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="queues",
         parse=_queues,
         default=["default"],
+        env=(QUEUES_VARIABLE,),
         flags=("-q", "--queue"),
         metavar="NAME[,WEIGHT]",
-        help="queue to serve, with an optional weight; repeatable, replaces the file's queues",
+        help="queue to serve, with an optional weight; repeatable, replaces the file's queues; in "
+        "the environment blanks stand between them",
     ),
     Setting(
         name="concurrency",
@@ -152,7 +192,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="require",
-        parse=_texts,
+        parse=_texts("require"),
         default=[],
         flags=("-r", "--require"),
         metavar="PATH|MODULE",
@@ -161,22 +201,24 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="environment",
-        parse=_text,
+        parse=_text("environment"),
         default="development",
-        env=("APP_ENV",),
+        env=("APP_ENV", "RAILS_ENV", "RACK_ENV"),
         flags=("-e", "--environment"),
         metavar="ENV",
         help="section of the file that is merged over its top level",
     ),
     Setting(
         name="tag",
-        parse=_text,
+        parse=_text("tag"),
         default="",
         flags=("-g", "--tag"),
         metavar="TAG",
-        help="name shown for this process; default: the working directory's",
+        help="name shown for this process; none = that of the working directory",
     ),
-    Setting(name="labels", parse=_texts, default=[], help="labels shown for this process"),
+    Setting(
+        name="labels", parse=_texts("labels"), default=[], help="labels shown for this process"
+    ),
     Setting(
         name="log_level",
         parse=_choice(
@@ -184,7 +226,8 @@ SETTINGS: tuple[Setting, ...] = (
         ),
         default="info",
         env=("KIQBRIDGE_LOG_LEVEL",),
-        metavar="LEVEL",
+        flags=("-v", "--verbose"),
+        flag_value="debug",
         help="debug, info, warning or error; -v is debug",
     ),
     Setting(
@@ -196,14 +239,15 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="redis_url",
-        parse=_text,
+        parse=_text("redis_url"),
         default="redis://localhost:6379/0",
         env=("REDIS_URL",),
+        provider="REDIS_PROVIDER",
         help="address of Redis; REDIS_PROVIDER names another variable that holds it",
     ),
     Setting(
         name="namespace",
-        parse=_text,
+        parse=_text("namespace"),
         default="",
         env=("KIQBRIDGE_NAMESPACE",),
         help="prefix of all keys, as redis-namespace has it",
@@ -213,7 +257,8 @@ SETTINGS: tuple[Setting, ...] = (
         parse=_profile,
         default="7",
         env=("KIQBRIDGE_WIRE_PROFILE",),
-        help="7 = times as float seconds, 8 = integer milliseconds",
+        help="7 = times as float seconds, 8 = integer milliseconds, auto = 8 while only Sidekiq 8 or "
+        "later is seen",
     ),
     Setting(
         name="fetch",
@@ -244,6 +289,14 @@ SETTINGS: tuple[Setting, ...] = (
         help="seconds between heartbeats; buttons of the Web UI act at the next one",
     ),
     Setting(
+        name="run_dir",
+        parse=_text("run_dir"),
+        default="",
+        env=("KIQBRIDGE_RUN_DIR",),
+        help="folder of the file that `kiqbridge health` reads; none = a folder of the user's own "
+        "among the system's temporary files",
+    ),
+    Setting(
         name="max_retries",
         parse=_whole_number("max_retries", 0),
         default=25,
@@ -264,6 +317,56 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
+CLIENT_SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="wait_replicas",
+        parse=_whole_number("wait_replicas", 0),
+        default=0,
+        env=("KIQBRIDGE_WAIT_REPLICAS",),
+        help="how many replicas must confirm a push; 0 = none",
+    ),
+)
+"""What clients read besides, also those in the worker and the enqueue function."""
+
+ENQUEUE_SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="allowed_classes",
+        parse=_text("allowed_classes"),
+        default="",
+        env=("KIQBRIDGE_ALLOWED_CLASSES",),
+        help="job classes that may be enqueued, as comma-separated globs; empty allows nothing",
+    ),
+    Setting(
+        name="allowed_queues",
+        parse=_text("allowed_queues"),
+        default="",
+        env=("KIQBRIDGE_ALLOWED_QUEUES",),
+        help="queues that may be pushed to, as comma-separated globs; empty allows nothing",
+    ),
+    Setting(
+        name="service",
+        parse=_text("service"),
+        default="kiqbridge-enqueue",
+        env=("POWERTOOLS_SERVICE_NAME",),
+        help="name of the function in its log lines and metrics",
+    ),
+    Setting(
+        name="function_log_level",
+        parse=_text("function_log_level"),
+        default="INFO",
+        env=("POWERTOOLS_LOG_LEVEL",),
+        help="least important level that the function logs",
+    ),
+    Setting(
+        name="metrics_namespace",
+        parse=_text("metrics_namespace"),
+        default="Kiqbridge",
+        env=("POWERTOOLS_METRICS_NAMESPACE",),
+        help="CloudWatch namespace of the function's metrics",
+    ),
+)
+"""What the enqueue function alone reads, from its environment."""
+
 _FOREIGN_FILE_KEYS = frozenset({"verbose", "strict", "scheduler", "logfile", "pidfile"})
 
 
@@ -278,7 +381,7 @@ def merge(
     """Make the configuration out of its layers.
 
     Args:
-        file: the parsed file, any keys as Sidekiq has them (symbols or texts).
+        file: the parsed file, as `settings_file` gives it.
         file_name: how to name the file in messages.
         environ: environment variables.
         flags: setting name → value, only those that were given.
@@ -287,15 +390,18 @@ def merge(
     Raises:
         ConfigError: names setting, value and source.
     """
-    environment = str(flags.get("environment") or environ.get("APP_ENV") or "development")
-    known_file = file_layer(file or {}, environment, file_name, warn)
+    content = file or {}
+    # Which section of the file counts is looked up first, at the file's top level too.
+    [setting] = [setting for setting in SETTINGS if setting.name == "environment"]
+    environment = setting.parse(*_pick(setting, content, file_name, environ, flags))
+    known_file = file_layer(content, environment, file_name, warn)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:
         raw, source = _pick(setting, known_file, file_name, environ, flags)
         values[setting.name] = setting.parse(raw, source)
         sources[setting.name] = source
-    return Config(**values, sources=sources)
+    return Config(**values, sources=MappingProxyType(sources))
 
 
 def file_layer(
@@ -306,10 +412,15 @@ def file_layer(
     Raises:
         ConfigError: the file holds something that is not built yet and must not be ignored.
     """
-    plain = {_plain_key(key): value for key, value in content.items()}
+    plain = dict(content)
     section = plain.pop(environment, None)
-    if isinstance(section, Mapping):
-        plain |= {_plain_key(key): value for key, value in section.items()}
+    if section is not None and not isinstance(section, Mapping):
+        raise ConfigError(
+            f"{environment}: {section!r} is not a section of settings for that environment (from "
+            f"{file_name}); write key: value lines below it"
+        )
+    if section:
+        plain |= {str(key): value for key, value in section.items() if key != "environment"}
     if plain.get("capsules"):
         raise ConfigError(
             f"capsules: this version runs one capsule per process (from {file_name}); start one "
@@ -335,7 +446,8 @@ def _pick(
 ) -> tuple[Any, str]:
     if flags.get(setting.name) is not None:
         return flags[setting.name], setting.flags[0] if setting.flags else "command line"
-    for variable in setting.env:
+    provider = environ.get(setting.provider or "")
+    for variable in (provider,) if provider else setting.env:
         if environ.get(variable):
             return environ[variable], variable
     if file.get(setting.name) is not None:
@@ -343,8 +455,11 @@ def _pick(
     return setting.default, "default"
 
 
-def _plain_key(key: Any) -> str:
-    return str(key).removeprefix(":")
+def shown_default(setting: Setting) -> str:
+    """As people write it."""
+    if isinstance(setting.default, list):
+        return ", ".join(setting.default) or "none"
+    return str(setting.default) or "none"
 
 
 def queue_names(queues: Sequence[tuple[str, int]]) -> list[str]:

@@ -5,6 +5,8 @@ Foreign exceptions are translated at the border only (`raise ... from`), and no 
 password or a secret.
 """
 
+from collections.abc import Sequence
+
 
 class KiqbridgeError(Exception):
     """Root of all errors raised by Kiqbridge: catch this to catch us."""
@@ -40,6 +42,22 @@ class PushOutcomeUnknown(KiqbridgeError):  # noqa: N818 - a name that users alre
     def __init__(self, message: str, jid: str) -> None:
         super().__init__(message)
         self.jid = jid
+
+
+class PushNotReplicated(KiqbridgeError):  # noqa: N818 - reads as what happened, beside PushOutcomeUnknown
+    """A push was carried out, but fewer replicas than asked for confirmed it in time.
+
+    The job is enqueued on the primary and will run; only a failover at this moment could lose it.
+
+    Attributes:
+        jids: the ids of the jobs in doubt, all of one round trip.
+        jid: the first of them.
+    """
+
+    def __init__(self, message: str, jids: Sequence[str]) -> None:
+        super().__init__(message)
+        self.jids = list(jids)
+        self.jid = self.jids[0]
 
 
 class EventError(KiqbridgeError):

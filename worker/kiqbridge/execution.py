@@ -11,14 +11,14 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from kiqbridge import json_text
 from kiqbridge.errors import PayloadError, Shutdown
 from kiqbridge.job_logger import CONTEXT
 from kiqbridge.middleware import Chain, ServerMiddleware
-from kiqbridge.payload import shorten
+from kiqbridge.payload import Profile, shorten
 from kiqbridge.registry import JobDefinition, Registry
 from kiqbridge.retry import RetryPolicy, Verdict, decide, error_message
 
@@ -59,12 +59,14 @@ class JobRunner:
         policy: RetryPolicy,
         rng: random.Random,
         wall_now: Callable[[], float] = time.time,
+        profile_now: Callable[[], Profile] | None = None,
     ) -> None:
         self._registry = registry
         self._middleware = middleware
         self._policy = policy
         self._rng = rng
         self._wall_now = wall_now
+        self._profile_now = profile_now or (lambda: policy.profile)
         self._loops = threading.local()
 
     def run(self, text: bytes, queue: str, thread: Performing) -> Settlement | None:
@@ -158,7 +160,7 @@ class JobRunner:
             error,
             queue=queue,
             class_retry=definition.options.get("retry", True) if definition else None,
-            policy=self._policy,
+            policy=replace(self._policy, profile=self._profile_now()),
             now=now,
             rng=self._rng,
         )

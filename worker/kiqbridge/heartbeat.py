@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.keys import Keys
 from kiqbridge.processor import Processor
@@ -65,12 +66,17 @@ class ProcessInfo:
                 "identity": self.identity,
                 "version": self.version,
                 "embedded": False,
-            }
+            },
+            separators=(",", ":"),
         )
 
 
 class Heartbeat:
-    """The thread that beats."""
+    """The thread that beats.
+
+    Attributes:
+        taken_at: when Redis last took a beat, on `lease_now`; None = never.
+    """
 
     def __init__(
         self,
@@ -94,8 +100,14 @@ class Heartbeat:
         self._stats = Stats(processors, keys)
         self._rtt_us = 0
         self._slow_readings = 0
+        self.taken_at: float | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-heartbeat", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it beats."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         """Beat now and every `beat_s` seconds."""
@@ -129,6 +141,7 @@ class Heartbeat:
         self._connection.call("PING")
         self._note_rtt(int((time.perf_counter() - sent) * 1_000_000))
         replies = self._connection.run(*self._process_commands(now))
+        self.taken_at = lease_now()
         signal = replies[-1][-1]
         if isinstance(signal, bytes):
             self._on_signal(signal.decode(errors="replace"))
@@ -154,7 +167,7 @@ class Heartbeat:
                     "payload": unit.text.decode("utf-8", "replace"),
                     "run_at": int(unit.run_at),
                 }
-                fields += [tid, json.dumps(work, ensure_ascii=False)]
+                fields += [tid, json.dumps(work, ensure_ascii=False, separators=(",", ":"))]
         commands: list[Command] = [("MULTI",)]
         identity = self._info.identity
         for key in (self._keys.work(identity), self._keys.workers(identity)):

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast, overload
 
-from kiqbridge.client import BATCH_SIZE, default_client
+from kiqbridge import inline
+from kiqbridge.bulk import BATCH_SIZE
+from kiqbridge.client import default_client
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.payload import check_json, run_time, shorten
 from kiqbridge.registry import (
@@ -88,6 +90,13 @@ class FunctionJob(Generic[P, R]):
             args, batch_size=batch_size, at=at, spread_interval=spread_interval
         )
 
+    def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> bool | None:
+        """Run here and now as a worker would, without Redis and retries; see `inline.perform`.
+
+        Returns True, or None when middleware stopped it; an error of the job is raised.
+        """
+        return _Enqueuer(self).perform_inline(*args, **kwargs)
+
     def set(self, **options: Any) -> "Setter[P]":
         """The same job with other options for the next push, such as `queue` or `wait` (seconds)."""
         return Setter(self, options)
@@ -103,6 +112,9 @@ class _Enqueuer:
 
     def perform_async(self, *args: Any, **kwargs: Any) -> str | None:
         return default_client().push(self._args_first(args, kwargs))
+
+    def perform_inline(self, *args: Any, **kwargs: Any) -> bool | None:
+        return inline.perform(default_client(), self._args_first(args, kwargs))
 
     def perform_at(self, when: float | datetime, *args: Any, **kwargs: Any) -> str | None:
         """As called on the class itself."""
@@ -172,6 +184,10 @@ class Setter(Generic[P]):
     ) -> str | None:
         """Enqueue for a time; see `FunctionJob.perform_at`."""
         return self._enqueuer.perform_set_at(when, *args, **kwargs)
+
+    def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> bool | None:
+        """Run here and now with these options; see `FunctionJob.perform_inline`."""
+        return self._enqueuer.perform_inline(*args, **kwargs)
 
     def perform_bulk(
         self,
@@ -285,6 +301,11 @@ class Job:
     def perform_at(cls, when: float | datetime, /, *args: Any, **kwargs: Any) -> str | None:
         """Enqueue for a time; see `FunctionJob.perform_at`."""
         return _Enqueuer(cls).perform_at(when, *args, **kwargs)
+
+    @classmethod
+    def perform_inline(cls, *args: Any, **kwargs: Any) -> bool | None:
+        """Run here and now; see `FunctionJob.perform_inline`."""
+        return _Enqueuer(cls).perform_inline(*args, **kwargs)
 
     @classmethod
     def perform_bulk(

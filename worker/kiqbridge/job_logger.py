@@ -99,7 +99,7 @@ class JSONFormatter(logging.Formatter):
             entry["ctx"] = context
         if record.exc_info:
             entry["exc"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, default=str)
+        return json.dumps(entry, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def _context(record: logging.LogRecord) -> dict[str, Any]:

@@ -47,6 +47,10 @@ class Keys:
         """List of signal names sent to one process (§10.5)."""
         return f"{self.prefix}{identity}-signals"
 
+    def iteration(self, jid: str) -> str:
+        """Hash of an iterable job's progress (§13.1)."""
+        return f"{self.prefix}it-{jid}"
+
     def stat(self, name: str, day: str | None = None) -> str:
         """Counter `processed` or `failed`, in total or of one UTC day `YYYY-MM-DD` (§11)."""
         return f"{self.prefix}stat:{name}:{day}" if day else f"{self.prefix}stat:{name}"

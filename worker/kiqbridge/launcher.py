@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from redis.connection import AbstractConnection
@@ -18,6 +18,7 @@ from kiqbridge import __version__
 from kiqbridge.capsule import Capsule
 from kiqbridge.claims import Claimer
 from kiqbridge.client import Client
+from kiqbridge.clock import lease_now
 from kiqbridge.config import Config
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.execution import JobRunner
@@ -33,6 +34,7 @@ from kiqbridge.processor import Processor, Tools
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Registry, default_registry
 from kiqbridge.retry import RetryPolicy
+from kiqbridge.status import EVERY_S, Status, StatusFile, run_folder
 from kiqbridge.wakeup import IdleGate, Waker
 
 logger = logging.getLogger(__name__)
@@ -84,7 +86,11 @@ class Launcher:
         self._manager: Manager | None = None
         self._heartbeat: Heartbeat | None = None
         self._quiet = threading.Event()
+        self._running = threading.Event()
         self._stopping = threading.Event()
+        self._status_file = StatusFile(
+            run_folder(config.run_dir), self._status, min(EVERY_S, config.beat_s)
+        )
         # A process half put together can be neither quieted nor ended: threads that were not started
         # cannot be joined, and those that start later would not know.
         self._composing = threading.Lock()
@@ -98,6 +104,7 @@ class Launcher:
         Args:
             on_signal: gets the name (TSTP, TERM, TTIN) of a signal sent through Redis (§10.5).
         """
+        self._status_file.start()
         if not self._register_patiently():
             return
         with self._composing:
@@ -133,6 +140,7 @@ class Launcher:
             logger.warning("the lease stays: another process gives back what it holds: %s", error)
         if heartbeat is not None:
             heartbeat.stop()
+        self._status_file.stop()
 
     def dump_threads(self) -> None:
         """Log where each thread is (TTIN)."""
@@ -179,6 +187,7 @@ class Launcher:
         ):  # asked for while Redis was still awaited: not even one job is taken
             self._manager.quiet()
         self._manager.start()
+        self._running.set()
         logger.info("%s", self._banner())
 
     def _processors(self) -> list[Processor]:
@@ -189,8 +198,11 @@ class Launcher:
             runner=JobRunner(
                 registry=self._registry,
                 middleware=self.server_middleware,
-                policy=RetryPolicy(max_retries=config.max_retries, profile=config.profile),
+                policy=RetryPolicy(
+                    max_retries=config.max_retries, profile=self.client.wire_profile()
+                ),
                 rng=random.Random(),  # noqa: S311 - jitter
+                profile_now=self.client.wire_profile,
             ),
             guardian=self._guardian,
             outage=outage,
@@ -218,6 +230,41 @@ class Launcher:
             version=f"kiqbridge-{__version__}",
             started_at=time.time(),
         )
+
+    def _status(self) -> Status:
+        return Status(
+            identity=self.identity,
+            pid=os.getpid(),
+            state=self._state(),
+            written_at=lease_now(),
+            heartbeat_at=self._heartbeat.taken_at if self._heartbeat else None,
+            beat_s=self._config.beat_s,
+            is_leased=not self._keeper.current.in_doubt(),
+            ended_threads=list(self._ended_threads()),
+        )
+
+    def _state(self) -> str:
+        if self._stopping.is_set():
+            return "stopping"
+        if not self._running.is_set():
+            return "starting"
+        return "quiet" if self._quiet.is_set() else "running"
+
+    def _ended_threads(self) -> Iterator[str]:
+        """Of those that should run; once quiet the processors end, and all do when it stops."""
+        if not self._running.is_set() or self._heartbeat is None or self._manager is None:
+            return
+        processors = [each.tid for each in self._manager.processors if not each.alive]
+        others = [
+            name
+            for name, each in (("heartbeat", self._heartbeat), ("lease", self._keeper))
+            if not each.alive
+        ]
+        # Asked for after the look: what has ended because of it is not reported.
+        if not self._quiet.is_set():
+            yield from processors
+        if not self._stopping.is_set():
+            yield from others
 
     def _dead_bounds(self, now: float) -> tuple[float, int]:
         return now - self._config.dead_timeout_s, self._config.dead_max_jobs

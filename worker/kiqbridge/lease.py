@@ -83,6 +83,11 @@ class LeaseKeeper:
         self.current = Lease("")
         self.current.lost = True
 
+    @property
+    def alive(self) -> bool:
+        """Whether it beats."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Register, which needs Redis, and begin to beat.
 

@@ -29,6 +29,9 @@ MAX_DEPTH = 100
 Profile = Literal["7", "8"]
 """Timestamps as floats of seconds (`7`, read correctly by every version) or integer ms (`8`)."""
 
+ProfileSetting = Literal["7", "8", "auto"]
+"""What may be asked for: a profile, or `auto`, see `wire_profile`."""
+
 _SHOWN = 80
 
 
@@ -105,18 +108,19 @@ def read_timestamp(value: object) -> float | None:
     return float(value)
 
 
-def parse_profile(text: str, *, source: str = "KIQBRIDGE_WIRE_PROFILE") -> Profile:
+def parse_profile(text: str, *, source: str = "KIQBRIDGE_WIRE_PROFILE") -> ProfileSetting:
     """Read the wire profile; `source` says in the message where it came from.
 
     Raises:
-        ConfigError: neither 7 nor 8.
+        ConfigError: neither 7 nor 8 nor auto.
     """
-    if text not in ("7", "8"):
+    if text not in ("7", "8", "auto"):
         raise ConfigError(
             f"profile: {text!r} is not a wire profile (from {source}); write 7 (float seconds, read "
-            "by every Sidekiq) or 8 (integer milliseconds, when every reader is Sidekiq 8)"
+            "by every Sidekiq), 8 (integer milliseconds, when every reader is Sidekiq 8) or auto (8 while "
+            "only Sidekiq 8 or later is seen)"
         )
-    return cast("Profile", text)
+    return cast("ProfileSetting", text)
 
 
 def run_time(when: float | datetime, now: float, *, field: str = "at") -> float | None:

@@ -178,7 +178,10 @@ class Poller:
                 payload = json_text.loads(member)
                 pushed = self._client.prepare_moved(payload, now, member)
             except (json_text.MalformedJSON, PayloadError) as error:
-                buried += [member, self._with_reason(member, error, self._client.profile, now)]
+                buried += [
+                    member,
+                    self._with_reason(member, error, self._client.wire_profile(), now),
+                ]
                 continue
             except Exception:
                 logger.exception(

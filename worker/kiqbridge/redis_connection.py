@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -31,6 +32,9 @@ Command = Sequence[str | bytes | int | float]
 DEFAULT_URL = "redis://localhost:6379/0"
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 3.0
+WAIT_TIMEOUT_MS = 1000
+_WAIT_MARGIN_MS = 500
+"""WAIT must answer before its silence counts as a lost reply."""
 PROBE_AFTER_IDLE_S = 5.0
 """A connection unused for longer is probed before a call that must not be repeated: a frozen
 Lambda or a NAT gateway may have lost it without telling."""
@@ -62,6 +66,50 @@ _ANSWERS = (
 
 class ReplyLost(KiqbridgeError):  # noqa: N818 - says what happened; callers translate it
     """The call was sent, and no reply came: it may or may not have been carried out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """How many replicas must confirm a write, and how long to wait for them (WAIT)."""
+
+    count: int
+    timeout_ms: int
+
+
+class NotReplicated(KiqbridgeError):  # noqa: N818 - says what happened; callers translate it
+    """The call was carried out, but too few replicas confirmed it.
+
+    Attributes:
+        replies: of the commands before WAIT; none is an error.
+    """
+
+    def __init__(self, message: str, replies: list[Any]) -> None:
+        super().__init__(message)
+        self.replies = replies
+
+
+def parse_replicas(count: object, timeout_ms: object, *, source: str) -> Replicas | None:
+    """How many replicas are to confirm a write, None for 0; `source` says where the number is from.
+
+    Raises:
+        ConfigError: not a whole number, or a longer wait than a reply is waited for.
+    """
+    try:
+        number = int(str(count))
+    except ValueError:
+        number = -1
+    if number < 0 or isinstance(count, bool):
+        raise ConfigError(
+            f"wait_replicas: {count!r} is not a whole number from 0 (from {source}); write how many "
+            "replicas shall confirm a push, 0 to wait for none"
+        )
+    most = int(READ_TIMEOUT_S * 1000) - _WAIT_MARGIN_MS
+    if type(timeout_ms) is not int or not 0 < timeout_ms <= most:
+        raise ConfigError(
+            f"wait_timeout_ms: {timeout_ms!r} is not a whole number from 1 to {most:,}; a silent server "
+            f"counts as lost after {READ_TIMEOUT_S:.0f} s"
+        )
+    return Replicas(count=number, timeout_ms=timeout_ms) if number else None
 
 
 def url_from_environment(environ: Mapping[str, str]) -> str:
@@ -110,19 +158,20 @@ class RedisConnection:
     def __repr__(self) -> str:
         return f"RedisConnection({self._address})"
 
-    def run(self, *commands: Command, repeatable: bool = True) -> list[Any]:
+    def run(
+        self, *commands: Command, repeatable: bool = True, replicas: Replicas | None = None
+    ) -> list[Any]:
         """Send commands in one go and return their replies, bytes as bytes.
 
         Raises:
             RedisUnavailable: no server carried it out.
             ReplyLost: sent, but no reply, and not `repeatable`.
             RedisRefused: a command was answered with an error.
+            NotReplicated: carried out, but confirmed by fewer replicas than `replicas` asks for.
         """
-        replies = self._attempt(commands, repeatable=repeatable)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise self._translate(reply) from reply
-        return replies
+        return self._checked(
+            self._attempt(commands, repeatable=repeatable, replicas=replicas), replicas
+        )
 
     def call(self, *command: str | bytes | float) -> Any:
         """One repeatable command and its reply; raises as `run`."""
@@ -135,23 +184,45 @@ class RedisConnection:
         args: Sequence[str | bytes | float],
         *,
         repeatable: bool = True,
+        replicas: Replicas | None = None,
     ) -> Any:
         """Run a script by its hash, loading it where the server does not know it; raises as `run`."""
         evalsha = ("EVALSHA", script.sha, len(keys), *keys, *args)
-        reply = self._attempt([evalsha], repeatable=repeatable)[0]
-        if isinstance(reply, redis.exceptions.NoScriptError):
+        replies = self._attempt([evalsha], repeatable=repeatable, replicas=replicas)
+        if isinstance(replies[0], redis.exceptions.NoScriptError):
             evaluate = ("EVAL", script.text, len(keys), *keys, *args)
-            reply = self._attempt([evaluate], repeatable=repeatable)[0]
-        if isinstance(reply, Exception):
-            raise self._translate(reply) from reply
-        return reply
+            replies = self._attempt([evaluate], repeatable=repeatable, replicas=replicas)
+        return self._checked(replies, replicas)[0]
 
     def close(self) -> None:
         """Drop the connection; the next call opens a new one."""
         with contextlib.suppress(Exception):  # it is being thrown away whatever it says
             self._connection.disconnect()  # type: ignore[no-untyped-call]
 
-    def _attempt(self, commands: Sequence[Command], *, repeatable: bool) -> list[Any]:
+    def _checked(self, replies: list[Any], replicas: Replicas | None) -> list[Any]:
+        """The replies of the commands themselves; raises what one of them, or WAIT, tells."""
+        answers = replies[:-1] if replicas else replies
+        for reply in answers:
+            if isinstance(reply, Exception):
+                raise self._translate(reply) from reply
+        if replicas is None:
+            return answers
+        confirmed = replies[-1]
+        if isinstance(confirmed, Exception):
+            raise NotReplicated(f"WAIT failed: {_error_text(confirmed)}", answers) from confirmed
+        if confirmed < replicas.count:
+            raise NotReplicated(
+                f"{confirmed} of {replicas.count} replicas confirmed within {replicas.timeout_ms} ms",
+                answers,
+            )
+        return answers
+
+    def _attempt(
+        self, commands: Sequence[Command], *, repeatable: bool, replicas: Replicas | None = None
+    ) -> list[Any]:
+        count = len(commands)
+        if replicas is not None:
+            commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
         packed = self._connection.pack_commands(commands)  # type: ignore[no-untyped-call]
         if not repeatable:
             self._probe()
@@ -174,7 +245,8 @@ class RedisConnection:
             except BaseException:
                 self.close()  # a half-read reply must never be taken for the next one
                 raise
-            if not any(_is_failover(reply) for reply in replies):
+            # Not WAIT's own reply: UNBLOCKED there follows a write that was carried out.
+            if not any(_is_failover(reply) for reply in replies[:count]):
                 return replies
             self.close()
         return replies
@@ -264,20 +336,30 @@ class RedisPool:
     def __repr__(self) -> str:
         return f"RedisPool({self.address}, {len(self._idle)} idle)"
 
-    def connection(self, *, protocol: int = 2) -> RedisConnection:
-        """A new connection that belongs to the caller and is not counted."""
-        return RedisConnection(self.raw_connection(protocol=protocol), self.address)
+    def connection(self, *, protocol: int = 2, timeout_s: float | None = None) -> RedisConnection:
+        """A new connection that belongs to the caller and is not counted.
 
-    def raw_connection(self, *, protocol: int = 2) -> AbstractConnection:
+        `timeout_s` is for both connecting and reading; default: the pool's.
+        """
+        raw = self.raw_connection(protocol=protocol, timeout_s=timeout_s)
+        return RedisConnection(raw, self.address)
+
+    def raw_connection(
+        self, *, protocol: int = 2, timeout_s: float | None = None
+    ) -> AbstractConnection:
         """A redis-py connection without any retries, for readers of pushed messages."""
         kwargs = {**self._factory.connection_kwargs, "protocol": protocol}
+        if timeout_s is not None:
+            kwargs |= {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
         made: AbstractConnection = self._factory.connection_class(**kwargs)
         return made
 
-    def run(self, *commands: Command, repeatable: bool = True) -> list[Any]:
+    def run(
+        self, *commands: Command, repeatable: bool = True, replicas: Replicas | None = None
+    ) -> list[Any]:
         """As `RedisConnection.run`, on a connection of the pool."""
         with self._lent() as connection:
-            return connection.run(*commands, repeatable=repeatable)
+            return connection.run(*commands, repeatable=repeatable, replicas=replicas)
 
     def call(self, *command: str | bytes | float) -> Any:
         """As `RedisConnection.call`, on a connection of the pool."""
@@ -291,10 +373,11 @@ class RedisPool:
         args: Sequence[str | bytes | float],
         *,
         repeatable: bool = True,
+        replicas: Replicas | None = None,
     ) -> Any:
         """As `RedisConnection.script`, on a connection of the pool."""
         with self._lent() as connection:
-            return connection.script(script, keys, args, repeatable=repeatable)
+            return connection.script(script, keys, args, repeatable=repeatable, replicas=replicas)
 
     def close(self) -> None:
         """Close the idle connections; the pool can be used again."""

@@ -27,7 +27,7 @@ class Stats:
         self._flushed = {"processed": 0, "failed": 0}
 
     def flush(self, connection: RedisConnection, now: float) -> None:
-        """INCRBY stat:processed, stat:failed and those of the UTC day of `now`.
+        """INCRBY stat:processed, stat:failed and those of the UTC day of `now`, if any is new.
 
         Raises:
             RedisUnavailable, ReplyLost: the counts are kept for the next flush; a lost reply may
@@ -38,15 +38,15 @@ class Stats:
             "failed": sum(counter.failed for counter in self._counters),
         }
         day = time.strftime("%Y-%m-%d", time.gmtime(now))
+        if totals == self._flushed:
+            return
         commands: list[Command] = []
         for name, total in totals.items():
             new = total - self._flushed[name]
-            if new:
-                commands += [
-                    ("INCRBY", self._keys.stat(name), new),
-                    ("INCRBY", self._keys.stat(name, day), new),
-                    ("EXPIRE", self._keys.stat(name, day), DAY_TTL_S),
-                ]
-        if commands:
-            connection.run(*commands, repeatable=False)
-            self._flushed = totals
+            commands += [
+                ("INCRBY", self._keys.stat(name), new),
+                ("INCRBY", self._keys.stat(name, day), new),
+                ("EXPIRE", self._keys.stat(name, day), DAY_TTL_S),
+            ]
+        connection.run(*commands, repeatable=False)
+        self._flushed = totals

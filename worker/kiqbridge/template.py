@@ -32,6 +32,8 @@ from kiqbridge.tick_input import input_faults
 from kiqbridge.yaml_nodes import Entry, TemplateFault, entries
 
 DEFAULT_STACK_NAME: Final = "kiqbridge"
+DYNAMIC_REFERENCE: Final = "{{resolve:"
+"""What follows it, AWS fills in: the value itself is not in the template."""
 ENQUEUE_CODE_URI: Final = "lambdas/enqueue"
 
 _EXPRESSION_PROPERTY: Final = {"ScheduleV2": "ScheduleExpression", "Schedule": "Schedule"}
@@ -193,7 +195,7 @@ class _Reader:
                 value = self._template.resolve(entry.node)
             except TemplateFault:
                 continue  # a variable that only AWS knows is no fault of the schedule
-            if isinstance(value, str):
+            if isinstance(value, str) and DYNAMIC_REFERENCE not in value:
                 environment[variable] = value
         code_uri = self._value(properties, "CodeUri")
         return _Function(

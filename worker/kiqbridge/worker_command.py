@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kiqbridge.config import SETTINGS, Config, merge
+from kiqbridge.config import SETTINGS, Config, merge, shown_default
 from kiqbridge.errors import ConfigError
 from kiqbridge.job_logger import configure_logging
 from kiqbridge.launcher import Launcher
 from kiqbridge.redis_connection import url_from_environment
 from kiqbridge.require import load_all
+from kiqbridge.settings_file import read_file
 from kiqbridge.signals import SignalInbox
 
 logger = logging.getLogger(__name__)
@@ -28,16 +29,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for setting in SETTINGS:
         if not setting.flags:
             continue
-        repeatable = isinstance(setting.default, list)
+        value: dict[str, Any] = (
+            {"action": "store_const", "const": setting.flag_value}
+            if setting.flag_value is not None
+            else {
+                "action": "append" if isinstance(setting.default, list) else "store",
+                "metavar": setting.metavar,
+            }
+        )
         parser.add_argument(
             *setting.flags,
             dest=setting.name,
-            action="append" if repeatable else "store",
-            metavar=setting.metavar,
-            help=f"{setting.help} (default: {_shown(setting.default)})"
+            help=f"{setting.help} (default: {shown_default(setting)})"
             + (f" [{', '.join(setting.env)}]" if setting.env else ""),
+            **value,
         )
-    parser.add_argument("-v", "--verbose", action="store_true", help="log at level debug")
     parser.add_argument(
         "-C", "--config", metavar="PATH", help=f"YAML file (default: {FILE} if it exists)"
     )
@@ -75,48 +81,16 @@ def load_config(
         ConfigError: names setting, value and source.
     """
     flags = {setting.name: getattr(options, setting.name, None) for setting in SETTINGS}
-    if options.verbose:
-        flags["log_level"] = "debug"
     path = Path(options.config) if options.config else FILE
     if options.config and not path.is_file():
         raise ConfigError(f"-C {options.config}: there is no such file")
     content = read_file(path) if path.is_file() else {}
     warnings: list[str] = []
-    addressed = {**environ, "REDIS_URL": url_from_environment(environ)}
+    url_from_environment(environ)  # refuses a REDIS_PROVIDER that leads nowhere
     config = merge(
-        file=content, file_name=str(path), environ=addressed, flags=flags, warn=warnings.append
+        file=content, file_name=str(path), environ=environ, flags=flags, warn=warnings.append
     )
     return config, warnings
-
-
-def read_file(path: Path) -> Mapping[str, Any]:
-    """Parse a YAML file of settings.
-
-    Raises:
-        ConfigError: no YAML, no mapping, or ERB, which is Ruby.
-    """
-    try:
-        import yaml  # noqa: PLC0415 - only where there is a file
-    except ImportError as error:
-        raise ConfigError(
-            f"{path}: reading YAML needs PyYAML; pip install 'kiqbridge[worker]'"
-        ) from error
-    text = path.read_text(encoding="utf-8")
-    if "<%" in text:
-        raise ConfigError(
-            f"{path}: holds ERB (<% … %>), which is Ruby; write the value, or set the environment"
-        )
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is no YAML: {error}") from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise ConfigError(
-            f"{path}: holds {type(content).__name__}, not settings; write key: value lines"
-        )
-    return content
 
 
 def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> None:
@@ -147,9 +121,3 @@ def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> None:
     logger.info("%s: stopping", name)
     launcher.stop()
     logger.info("bye")
-
-
-def _shown(default: Any) -> str:
-    if isinstance(default, list):
-        return ", ".join(default) or "none"
-    return str(default) or "none"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
+from kiqbridge import active_job
 from kiqbridge.errors import NotAllowed
 from kiqbridge.payload import DEFAULT_OPTIONS, shorten
 
@@ -17,11 +18,6 @@ CLASSES: Final = "KIQBRIDGE_ALLOWED_CLASSES"
 QUEUES: Final = "KIQBRIDGE_ALLOWED_QUEUES"
 
 _PARAMETERS: Final = {CLASSES: "AllowedClasses", QUEUES: "AllowedQueues"}
-
-ACTIVE_JOB_WRAPPERS: Final = frozenset(
-    {"ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper", "Sidekiq::ActiveJob::Wrapper"}
-)
-"""Classes that run the Active Job named in their argument (protocol §17)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +49,13 @@ def _globs(text: str | None) -> tuple[str, ...]:
 
 
 def _classes_of(item: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    if active_job.is_active_job(item):
+        yield active_job.KEY, item[active_job.KEY]
+        return
     wrapped = item.get("wrapped")
     if wrapped is not None:
         yield "wrapped", wrapped
-    if item["class"] not in ACTIVE_JOB_WRAPPERS:
+    if item["class"] not in active_job.WRAPPERS:
         yield "class", item["class"]
         return
     inner = item["args"][0] if item["args"] else None
@@ -67,7 +66,9 @@ def _queues_of(item: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "queue", item.get("queue", DEFAULT_OPTIONS["queue"])
     if item.get("retry_queue") is not None:
         yield "retry_queue", item["retry_queue"]
-    if item["class"] in ACTIVE_JOB_WRAPPERS and item["args"][0].get("queue_name") is not None:
+    if active_job.is_active_job(item):
+        return
+    if item["class"] in active_job.WRAPPERS and item["args"][0].get("queue_name") is not None:
         yield "args[0].queue_name", item["args"][0]["queue_name"]
 
 

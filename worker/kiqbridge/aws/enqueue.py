@@ -9,6 +9,7 @@ recognized. A job with neither is pushed without a guard: when its reply is lost
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypedDict
 
+from kiqbridge import active_job
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.events import JobRequest, Tick, parse_event
 from kiqbridge.client import Client, Enqueued
@@ -83,7 +84,7 @@ class Enqueuer:
             return _answer(outcome.jobs)
         stale = [
             {
-                "class": item["class"],
+                "class": item.get("class", item.get(active_job.KEY)),
                 "queue": item.get("queue", DEFAULT_OPTIONS["queue"]),
                 "schedule": tick.schedule,
                 "at": tick.at,

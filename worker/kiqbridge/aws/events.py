@@ -1,23 +1,28 @@
 """Reading an event: which jobs it asks for, and what makes a repeated delivery the same one.
 
-Three forms are jobs; anything else is refused with what to send instead:
+Four forms are jobs; anything else is refused with what to send instead:
 
-1. one job: an object with `class` and `args` as Sidekiq's client takes it, besides `in` or `at`
-   (when to run) and `dedupe_key` (enqueue once, however often it is delivered);
+1. one job: an object with `class` (or `active_job`) and `args` as our client takes it, besides `in`
+   or `at` (when to run) and `dedupe_key` (enqueue once, however often it is delivered);
 2. several: `{"jobs": […]}`, all or none;
 3. a tick: one or several jobs and beside them `"tick": {"schedule": …, "at": …}`, the name of the
    rule and the time for which it was due; that pair is enqueued once. `in` counts from the
-   delivery, not from that time.
+   delivery, not from that time;
+4. an event of an event bus whose `detail` is one of these. What has neither tick nor `dedupe_key`
+   gets the event's `id`, which EventBridge repeats when it delivers again: `ID` for one job,
+   `ID#INDEX` for each of several. A `dedupe_key` of its own wins, since it also tells the same
+   event published twice, which has two ids.
 
 What Sidekiq does not know in a job goes into the payload as it is, as with Sidekiq's own client.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kiqbridge import active_job
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
@@ -31,10 +36,16 @@ from kiqbridge.payload import (
     validate,
 )
 
-JOB_KEYS: Final = ("class", "args", "jobs")
+JOB_KEYS: Final = ("class", "args", "jobs", active_job.KEY)
 OWN_KEYS: Final = ("in", "at", "dedupe_key")
 """Keys of a job that are ours; they do not go into the payload as they are."""
 MINUTE: Final = 60
+
+_FILLED_IN_BY: Final = (
+    "only EventBridge Scheduler (a ScheduleV2 event) does that, in its Input, and for the attributes "
+    "schedule-arn, scheduled-time, execution-id and attempt-number of aws.scheduler; <aws.events.…> "
+    "is filled in by a rule's InputTransformer alone"
+)
 
 _CONTEXT_ATTRIBUTE: Final = re.compile(r"<aws\.[^>]*>?")
 _PLACEHOLDER: Final = re.compile(r"<[^>]*>?|\$\{[^}]*\}?")
@@ -46,6 +57,8 @@ _INPUT_FORM: Final = (
     '"STACK/NightlyReport", "at": "<aws.scheduler.scheduled-time>"}}; a rule that is not of '
     "EventBridge Scheduler needs an InputTransformer that fills in its ARN and $.time instead"
 )
+_SCHEDULERS: Final = ("aws.events", "aws.scheduler")
+"""Sources that AWS reserves; their events carry no job, only the fact that it is time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +104,14 @@ def parse_event(event: object, now: float) -> EnqueueRequest:
             f"event: {shorten(event)} is not an object; send a job such as "
             '{"class": "NightlyReport", "args": []}, or several as {"jobs": […]}'
         )
-    if not any(key in event for key in JOB_KEYS):
-        raise EventError(_why_no_job(event))
+    if any(key in event for key in JOB_KEYS):
+        return _request(event, now)
+    if "detail-type" in event and event.get("source") not in _SCHEDULERS:
+        return _bus_request(event, now)
+    raise EventError(_why_no_job(event))
+
+
+def _request(event: Mapping[str, Any], now: float) -> EnqueueRequest:
     _refuse_unfilled(event)
     tick = _tick(event["tick"]) if "tick" in event else None
     if "jobs" in event:
@@ -101,15 +120,39 @@ def parse_event(event: object, now: float) -> EnqueueRequest:
     return EnqueueRequest(jobs=[_job(alone, now, tick)], tick=tick)
 
 
-def _why_no_job(event: Mapping[str, Any]) -> str:
-    source = event.get("source")
-    if "detail-type" in event and source in ("aws.events", "aws.scheduler"):
-        return f"source: {source!r} delivered a schedule that names no job; {_INPUT_FORM}"
-    if "detail-type" in event:
-        return (
-            f"source: an event of {shorten(source)} is not supported by this function yet; let the "
-            'rule build a job with an InputTransformer: {"class": …, "args": […]}'
+def _bus_request(event: Mapping[str, Any], now: float) -> EnqueueRequest:
+    """The jobs in `detail`; those without an identity of their own get that of the event."""
+    detail, identity = event.get("detail"), event.get("id")
+    if not isinstance(detail, Mapping) or not any(key in detail for key in JOB_KEYS):
+        raise EventError(
+            f"detail: {shorten(detail)} of an event of {shorten(event.get('source'))} holds no job; "
+            'publish {"class": …, "args": […]} or {"jobs": […]} as the detail, or let the rule build '
+            "a job with an InputTransformer"
         )
+    if not isinstance(identity, str) or not identity:
+        raise EventError(
+            f"id: {shorten(identity)} is not a text by which EventBridge tells one event from another"
+        )
+    try:
+        check_json(identity, "id")
+        request = _request(detail, now)
+    except (PayloadError, EventError) as error:
+        raise type(error)(f"detail: {error}") from error
+    return request if request.tick else replace(request, jobs=_identified(request.jobs, identity))
+
+
+def _identified(jobs: Sequence[JobRequest], identity: str) -> list[JobRequest]:
+    keys = [identity] if len(jobs) == 1 else [f"{identity}#{index}" for index in range(len(jobs))]
+    return [
+        job if job.dedupe_key else replace(job, dedupe_key=key)
+        for job, key in zip(jobs, keys, strict=True)
+    ]
+
+
+def _why_no_job(event: Mapping[str, Any]) -> str:
+    if "detail-type" in event:
+        source = shorten(event.get("source"))
+        return f"source: {source} delivered a schedule that names no job; {_INPUT_FORM}"
     records = event.get("Records")
     if isinstance(records, list):
         first = records[0] if records and isinstance(records[0], Mapping) else {}
@@ -140,11 +183,7 @@ def _refuse_unfilled(event: Mapping[str, Any]) -> None:
         elif isinstance(value, list):
             pending += [(f"{path}[{index}]", child) for index, child in enumerate(value)]
         elif isinstance(value, str) and (found := _CONTEXT_ATTRIBUTE.search(value)):
-            raise EventError(
-                f"{path}: {shorten(found[0])} was not filled in; only EventBridge Scheduler (a "
-                "ScheduleV2 event) does that, in its Input, and for the attributes schedule-arn, "
-                "scheduled-time, execution-id and attempt-number of aws.scheduler"
-            )
+            raise EventError(f"{path}: {shorten(found[0])} was not filled in; {_FILLED_IN_BY}")
 
 
 def _tick(tick: object) -> Tick:
@@ -194,7 +233,11 @@ def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
         raise EventError("tick: belongs beside jobs, once for all of them; move it there")
     if "dedupe_key" in item and tick:
         raise EventError("dedupe_key: a tick is enqueued once already; leave it out")
-    job = dict(validate({key: value for key, value in item.items() if key not in OWN_KEYS}))
+    job = {key: value for key, value in item.items() if key not in OWN_KEYS}
+    # Checked as the client will wrap it; which wrapper, the client knows.
+    validate(
+        active_job.wrap(active_job.parse(job), now, "7") if active_job.is_active_job(job) else job
+    )
     check_queue(job.get("queue", DEFAULT_OPTIONS["queue"]))
     dedupe_key = _dedupe_key(item["dedupe_key"]) if "dedupe_key" in item else None
     at = _run_at(item, now)

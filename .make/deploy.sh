@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Deploys what `make build` has built. The first time SAM asks for everything; the answers stay in
+# samconfig.local.toml, which git ignores, and are used from then on. An address given as RedisUrl is
+# not among them: CloudFormation keeps it. Arguments go to `sam deploy`; --guided asks again.
+set -euo pipefail
+
+sam=${SAM_COMMAND:-.venv-sam/bin/sam}
+architecture=${LAMBDA_ARCHITECTURE:-arm64}
+answers=$PWD/samconfig.local.toml
+guided=()
+
+[ -f "$answers" ] || cp samconfig.toml "$answers"
+if ! grep -q '^parameter_overrides' "$answers"; then
+    guided=(--guided)
+elif ! grep -Eq "[\" ]Architecture=.{0,2}$architecture" "$answers"; then
+    echo "The build is for $architecture, and samconfig.local.toml deploys another Architecture." >&2
+    echo "Build for that one (make deploy LAMBDA_ARCHITECTURE=…), or change the answer there." >&2
+    exit 2
+fi
+export SAM_CLI_TELEMETRY=0
+exec "$sam" deploy --config-file "$answers" "${guided[@]}" "$@"

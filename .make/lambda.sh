@@ -1,0 +1,102 @@
+#!/bin/sh
+# Fills ARTIFACTS_DIR as Lambda wants it. The Makefile's build-… targets call it, and `sam build` those.
+#
+#   lambda.sh layer            the package and what it needs, under python/
+#   lambda.sh function FOLDER  a function's own files
+#
+# From the environment:
+#   LAMBDA_ARCHITECTURE  arm64 or x86_64
+#   LAMBDA_PYTHON        version of Lambda's Python, e.g. 3.13
+#   BUILD_PYTHON         a Python with pip; any version, since nothing that is built here runs here
+#
+# Everything is compiled to bytecode: Lambda's folders are read-only, so without it every cold start
+# compiles again. `unchecked-hash`, because Lambda's files get new times when they are unpacked.
+# Only a Python of Lambda's own version can write bytecode that Lambda's Python reads. The same
+# sources give the same bytes, so that an unchanged layer is not deployed anew.
+set -eu
+
+what=$1
+: "${ARTIFACTS_DIR:?sam build says where to}" "${LAMBDA_PYTHON:?}" "${BUILD_PYTHON:?}"
+
+build_layer() {
+    case ${LAMBDA_ARCHITECTURE:?} in
+        arm64) platform=manylinux2014_aarch64 ;;
+        x86_64) platform=manylinux2014_x86_64 ;;
+        *)
+            echo "LAMBDA_ARCHITECTURE=$LAMBDA_ARCHITECTURE: write arm64 or x86_64." >&2
+            exit 2
+            ;;
+    esac
+    # A copy: setuptools keeps modules that are gone in a folder build/ beside the sources.
+    source=$(mktemp -d)
+    trap 'rm -rf "$source"' EXIT
+    mkdir "$source/worker"
+    cp pyproject.toml README.md LICENSE "$source"
+    cp -R worker/kiqbridge "$source/worker"
+
+    folder=$ARTIFACTS_DIR/python
+    rm -rf "$folder"
+    "$BUILD_PYTHON" -m pip install --quiet --disable-pip-version-check --no-compile \
+        --target "$folder" --platform "$platform" --implementation cp \
+        --python-version "$LAMBDA_PYTHON" --only-binary=:all: --constraint constraints.txt \
+        "${source}[lambda,schedule]"
+    # Commands and notes that name folders of this machine, each time others.
+    rm -rf "${folder:?}/bin"
+    rm "$folder"/kiqbridge-*.dist-info/direct_url.json
+    sed -i '/direct_url\.json/d' "$folder"/kiqbridge-*.dist-info/RECORD
+    finish /opt
+}
+
+build_function() {
+    cp -R "$1/." "$ARTIFACTS_DIR"
+    finish /var/task
+}
+
+# Compile what is in ARTIFACTS_DIR; tracebacks then name the files as they lie in Lambda, under $1.
+finish() {
+    find "$ARTIFACTS_DIR" -name __pycache__ -prune -exec rm -rf {} +
+    # Lambda reads the files as another user.
+    chmod -R a+rX "$ARTIFACTS_DIR"
+    if ! compiler=$(find_compiler); then
+        cat >&2 <<END
+******************************************************************************
+NO BYTECODE in $what: there is no Python $LAMBDA_PYTHON here to compile it.
+It works, but each cold start takes about 0.3 s longer. Install Python $LAMBDA_PYTHON
+(Debian 13: apt install python3; pyenv install $LAMBDA_PYTHON) and build again.
+******************************************************************************
+END
+        return
+    fi
+    "$compiler" -m compileall -q -j 0 --invalidation-mode unchecked-hash \
+        -s "$ARTIFACTS_DIR" -p "$1" "$ARTIFACTS_DIR"
+}
+
+find_compiler() {
+    versions=${PYENV_ROOT:-${HOME:-}/.pyenv}/versions
+    for candidate in "$BUILD_PYTHON" "python$LAMBDA_PYTHON" "$versions/$LAMBDA_PYTHON".*/bin/python; do
+        if is_lambda_python "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+is_lambda_python() {
+    # A command can exist and still not run (a version manager's stand-in), so run it. Bytecode of
+    # alphas, betas and candidates differs.
+    "$1" -c '
+import sys
+version = "%d.%d" % sys.version_info[:2]
+sys.exit((sys.implementation.name, version, sys.version_info[3]) != ("cpython", sys.argv[1], "final"))
+' "$LAMBDA_PYTHON" >/dev/null 2>&1
+}
+
+case $what in
+    layer) build_layer ;;
+    function) build_function "$2" ;;
+    *)
+        echo "lambda.sh: $what is not known: layer or function FOLDER" >&2
+        exit 2
+        ;;
+esac

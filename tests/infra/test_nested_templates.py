@@ -1,0 +1,289 @@
+"""The stacks that template.yaml nests: what they promise, read from the files as they are."""
+
+import json
+import re
+import shutil
+
+import pytest
+from infra import check_template
+from samtranslator.yaml_helper import yaml_parse
+
+from kiqbridge.config import SETTINGS
+
+TEMPLATE = check_template.TEMPLATE
+INFRA = TEMPLATE.parent / "infra"
+NESTED = sorted(INFRA.glob("*.yaml"))
+
+
+def read(path):
+    return yaml_parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def redis_stack():
+    return read(INFRA / "redis.yaml")
+
+
+@pytest.fixture(scope="module")
+def worker_stack():
+    return read(INFRA / "worker_service.yaml")
+
+
+def properties(template, name):
+    return template["Resources"][name]["Properties"]
+
+
+@pytest.mark.parametrize("path", NESTED, ids=lambda path: path.name)
+class TestEachNestedTemplate:
+    def test_it_lints_clean_on_its_own(self, path):
+        assert check_template.lint_text(path.read_text(encoding="utf-8")) == []
+
+    def test_its_policies_name_the_resource_wherever_it_has_an_arn(self, path):
+        assert check_template.permission_findings(read(path)) == []
+
+    def test_its_parameters_and_outputs_are_described(self, path):
+        template = read(path)
+
+        for section in ("Parameters", "Outputs"):
+            assert all(entry.get("Description") for entry in template[section].values())
+
+    def test_it_is_nested_behind_a_condition_that_is_off_by_default(self, path):
+        root = read(TEMPLATE)
+        [stack] = [
+            resource
+            for resource in root["Resources"].values()
+            if resource.get("Properties", {}).get("TemplateURL") == f"infra/{path.name}"
+        ]
+
+        [switch, on] = root["Conditions"][stack["Condition"]]["Fn::Equals"]
+        assert on == "true"
+        assert root["Parameters"][switch["Ref"]]["Default"] == "false"
+
+
+class TestRedisStack:
+    def test_the_server_fails_over_between_zones_without_cluster_mode(self, redis_stack):
+        group = properties(redis_stack, "RedisReplicationGroup")
+
+        assert group["Engine"] == "valkey"
+        assert group["ClusterMode"] == "disabled"
+        assert group["MultiAZEnabled"] is True
+        assert group["AutomaticFailoverEnabled"] is True
+        assert redis_stack["Parameters"]["NodeCount"]["MinValue"] == 2
+
+    def test_all_is_encrypted_and_asks_for_a_token(self, redis_stack):
+        group = properties(redis_stack, "RedisReplicationGroup")
+
+        assert group["TransitEncryptionEnabled"] is True
+        assert group["TransitEncryptionMode"] == "required"
+        assert group["AtRestEncryptionEnabled"] is True
+        assert group["AuthToken"] == {
+            "Fn::Sub": "{{resolve:secretsmanager:${RedisAuthTokenSecret}:SecretString}}"
+        }
+
+    def test_nothing_is_evicted(self, redis_stack):
+        parameters = properties(redis_stack, "RedisParameterGroup")
+        versions = redis_stack["Parameters"]["EngineVersion"]["AllowedValues"]
+
+        assert parameters["Properties"] == {"maxmemory-policy": "noeviction"}
+        assert parameters["CacheParameterGroupFamily"] == "valkey8"
+        assert all(version.startswith("8.") for version in versions)
+
+    def test_the_token_needs_no_escaping_and_elasticache_takes_it(self, redis_stack):
+        generated = properties(redis_stack, "RedisAuthTokenSecret")["GenerateSecretString"]
+
+        assert generated["ExcludePunctuation"] is True
+        assert 16 <= generated["PasswordLength"] <= 128
+
+    def test_the_address_speaks_tls_with_the_token(self, redis_stack):
+        url = properties(redis_stack, "RedisUrlSecret")["SecretString"]["Fn::Sub"]
+
+        assert re.fullmatch(
+            r"rediss://:\{\{resolve:secretsmanager:\$\{RedisAuthTokenSecret\}:SecretString\}\}"
+            r"@\$\{RedisReplicationGroup\.PrimaryEndPoint\.Address\}"
+            r":\$\{RedisReplicationGroup\.PrimaryEndPoint\.Port\}/0",
+            url,
+        )
+
+    def test_no_output_tells_a_secret(self, redis_stack):
+        assert "resolve:" not in json.dumps(redis_stack["Outputs"])
+        assert "resolve:" not in json.dumps(read(TEMPLATE)["Outputs"])
+
+    def test_only_clients_reach_the_server_and_the_server_reaches_nobody(self, redis_stack):
+        server = properties(redis_stack, "RedisSecurityGroup")
+        ingress = properties(redis_stack, "RedisClientIngress")
+        [egress] = server["SecurityGroupEgress"]
+
+        assert "SecurityGroupIngress" not in server
+        assert ingress["GroupId"] == {"Ref": "RedisSecurityGroup"}
+        assert ingress["SourceSecurityGroupId"] == {"Ref": "RedisClientSecurityGroup"}
+        assert (ingress["FromPort"], ingress["ToPort"]) == (6379, 6379)
+        assert egress["CidrIp"] == "255.255.255.255/32"
+
+    def test_the_queues_survive_a_deleted_stack(self, redis_stack):
+        group = redis_stack["Resources"]["RedisReplicationGroup"]
+
+        assert group["DeletionPolicy"] == group["UpdateReplacePolicy"] == "Snapshot"
+        assert read(TEMPLATE)["Resources"]["RedisStack"]["DeletionPolicy"] == "RetainExceptOnCreate"
+
+
+class TestWorkerServiceStack:
+    @pytest.fixture
+    def container(self, worker_stack):
+        [container] = properties(worker_stack, "WorkerTaskDefinition")["ContainerDefinitions"]
+        return container
+
+    def test_ecs_waits_longer_than_the_worker_does(self, worker_stack, container):
+        longest = worker_stack["Parameters"]["TimeoutSeconds"]["MaxValue"]
+        environment = {entry["Name"]: entry["Value"] for entry in container["Environment"]}
+
+        assert environment["KIQBRIDGE_TIMEOUT_S"] == {"Ref": "TimeoutSeconds"}
+        assert longest + 10 <= container["StopTimeout"] <= 120
+
+    def test_the_reason_stands_beside_both_numbers(self):
+        lines = (INFRA / "worker_service.yaml").read_text(encoding="utf-8").splitlines()
+
+        for number, other in (
+            ("KIQBRIDGE_TIMEOUT_S, ", "StopTimeout"),
+            ("StopTimeout: ", "TIMEOUT_S"),
+        ):
+            [at] = [index for index, line in enumerate(lines) if number in line]
+            comment = lines[at - 3 : at]
+            assert any("#" in line and other in line for line in comment), comment
+
+    def test_the_address_comes_from_a_secret_only(self, worker_stack, container):
+        assert container["Secrets"] == [
+            {"Name": "REDIS_URL", "ValueFrom": {"Ref": "RedisUrlSecretArn"}}
+        ]
+        assert "REDIS_URL" not in {entry["Name"] for entry in container["Environment"]}
+
+    def test_its_variables_are_those_that_the_worker_reads(self, container):
+        known = {variable for setting in SETTINGS for variable in setting.env}
+
+        assert {entry["Name"] for entry in container["Environment"]} <= known
+
+    def test_a_sick_container_is_noticed(self, container):
+        assert container["HealthCheck"]["Command"] == ["CMD", "kiqbridge", "health", "--live"]
+
+    def test_it_runs_on_fargate_in_the_given_subnets(self, worker_stack):
+        task = properties(worker_stack, "WorkerTaskDefinition")
+        service = properties(worker_stack, "WorkerService")
+        network = service["NetworkConfiguration"]["AwsvpcConfiguration"]
+
+        assert (task["RequiresCompatibilities"], task["NetworkMode"]) == (["FARGATE"], "awsvpc")
+        assert task["RuntimePlatform"]["CpuArchitecture"] == {
+            "Fn::If": ["IsArm", "ARM64", "X86_64"]
+        }
+        assert service["LaunchType"] == "FARGATE"
+        assert network["Subnets"] == {"Ref": "SubnetIds"}
+
+    def test_a_deployment_that_does_not_live_is_taken_back(self, worker_stack):
+        deployment = properties(worker_stack, "WorkerService")["DeploymentConfiguration"]
+
+        assert deployment["DeploymentCircuitBreaker"] == {"Enable": True, "Rollback": True}
+        assert deployment["MinimumHealthyPercent"] == 100
+
+    def test_nobody_may_call_the_worker(self, worker_stack):
+        assert "SecurityGroupIngress" not in properties(worker_stack, "WorkerSecurityGroup")
+        assert not [
+            name
+            for name, resource in worker_stack["Resources"].items()
+            if resource["Type"] == "AWS::EC2::SecurityGroupIngress"
+        ]
+
+    def test_both_stacks_run_the_same_command_by_default(self, worker_stack):
+        root = read(TEMPLATE)["Parameters"]
+
+        for name in ("Command", "Queues"):
+            assert worker_stack["Parameters"][name]["Default"] == root[f"Worker{name}"]["Default"]
+
+    def test_that_is_the_command_of_the_image(self, worker_stack):
+        dockerfile = (TEMPLATE.parent / "worker/Dockerfile").read_text(encoding="utf-8")
+        [command] = re.findall(r"^CMD (\[.*\])", dockerfile, flags=re.MULTILINE)
+
+        assert worker_stack["Parameters"]["Command"]["Default"].split(",") == json.loads(command)
+
+
+class TestFaultsTheCheckFinds:
+    """One fault each, injected into the real files; the check must not stay silent."""
+
+    @pytest.fixture
+    def copy(self, tmp_path):
+        """The real files in a folder of their own, one of them changed."""
+        shutil.copytree(INFRA, tmp_path / "infra")
+        shutil.copy(TEMPLATE, tmp_path)
+
+        def change(file, right, wrong):
+            path = tmp_path / file
+            source = path.read_text(encoding="utf-8")
+            assert right in source
+            path.write_text(source.replace(right, wrong), encoding="utf-8")
+            return tmp_path / "template.yaml"
+
+        return change
+
+    def test_a_fault_in_a_nested_template_ends_with_1_and_is_told(self, copy, capsys):
+        root = copy("infra/redis.yaml", "[!Ref RedisSecurityGroup]", "[!Ref Nowhere]")
+
+        code = check_template.main([str(root)])
+
+        out = capsys.readouterr().out
+        assert code == 1, out
+        assert "error: infra/redis.yaml" in out
+        assert "Nowhere" in out
+
+    @pytest.mark.parametrize(
+        ("file", "right", "wrong", "told"),
+        [
+            ("infra/redis.yaml", "NodeType:\n    Type", "Size:\n    Type", "no parameter NodeType"),
+            ("infra/redis.yaml", "  RedisUrlSecretArn:", "  Url:", "no Outputs.RedisUrlSecretArn"),
+            ("template.yaml", "        ImageUri: !Ref WorkerImageUri\n", "", "needs ImageUri"),
+            ("template.yaml", "infra/redis.yaml", "infra/rediss.yaml", "there is no"),
+        ],
+    )
+    def test_templates_that_do_not_fit_together(self, copy, file, right, wrong, told):
+        root = copy(file, right, wrong)
+
+        findings = check_template.nested_findings(read(root), root.parent)
+
+        assert any(told in finding for finding in findings), findings
+
+    @pytest.mark.parametrize(
+        ("right", "wrong", "told"),
+        [
+            ("Resource: !Ref RedisUrlSecretArn", 'Resource: "*"', "name the resource"),
+            ("secretsmanager:GetSecretValue", "secretsmanager:*", "name each action"),
+            (
+                "ManagedPolicyArns: !If [HasTaskPolicies",
+                "ManagedPolicyArns: !If [IsArm, [arn:aws:iam::aws:policy/AmazonECS_FullAccess]",
+                "managed policy",
+            ),
+        ],
+    )
+    def test_policies_that_allow_too_much(self, right, wrong, told):
+        source = (INFRA / "worker_service.yaml").read_text(encoding="utf-8")
+        assert right in source
+
+        [finding] = check_template.permission_findings(yaml_parse(source.replace(right, wrong)))
+
+        assert told in finding
+
+
+class TestDocuments:
+    TEXT = (INFRA / "README.md").read_text(encoding="utf-8")
+
+    def test_every_parameter_of_the_stack_is_told_and_every_name_told_exists(self):
+        root, worker = read(TEMPLATE), read(INFRA / "worker_service.yaml")
+        names = {*root["Parameters"], *worker["Parameters"], *root["Outputs"], *worker["Resources"]}
+        told = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?:=\w+)?`", self.TEXT))
+
+        assert set(root["Parameters"]) <= {*told, "RedisUrl", "Architecture", "Namespace"}
+        assert told - names - {"TimeoutStopSec"} == set()
+
+    def test_the_numbers_are_those_of_the_files(self):
+        worker = read(INFRA / "worker_service.yaml")
+        [container] = properties(worker, "WorkerTaskDefinition")["ContainerDefinitions"]
+        timeout = worker["Parameters"]["TimeoutSeconds"]
+
+        assert f"`TimeoutSeconds` ({timeout['Default']})" in self.TEXT
+        assert f"ends at {timeout['MaxValue']}" in self.TEXT
+        assert f"after {container['StopTimeout']} seconds" in self.TEXT

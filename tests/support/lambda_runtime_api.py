@@ -1,0 +1,236 @@
+"""Lambda around a built function: the Runtime API it talks to, and its process.
+
+The process runs Lambda's real runtime client with the function's folder as its task root and the
+layer as the only other place to import from: neither the checkout nor the packages of the tests'
+environment are within its reach.
+"""
+
+import importlib.metadata
+import json
+import queue
+import shutil
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from support.processes import ChildProcess
+from support.waiting import wait_until
+
+API = "/2018-06-01/runtime"
+FUNCTION_ARN = "arn:aws:lambda:eu-west-1:123456789012:function:shop-enqueue"
+TIMEOUT_S = 20  # of an invocation, as in template.yaml
+# The runtime client and what it needs. Lambda's Python brings them.
+RUNTIME_CLIENT = ("awslambdaric", "simplejson", "snapshot_restore_py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back for one invocation."""
+
+    body: Any
+    """The handler's answer, or Lambda's error object."""
+    is_error: bool
+    ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Invocation:
+    request_id: str
+    event: bytes
+    answers: "queue.Queue[Answer]"
+
+
+class RuntimeApi:
+    """A Runtime API on a free port of 127.0.0.1, for one process of a function."""
+
+    def __init__(self) -> None:
+        self.init_error: dict[str, Any] | None = None
+        self.ready_at: float | None = None
+        """When the process first asked for an event: its initialisation was over."""
+        self._invocations: queue.Queue[_Invocation | None] = queue.Queue()
+        self._running: dict[str, tuple[_Invocation, float]] = {}
+        handler = type("Handler", (_Handler,), {"api": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+
+    @property
+    def address(self) -> str:
+        return "{}:{}".format(*self._server.server_address)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._invocations.put(None)
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def invoke(self, event: object) -> "queue.Queue[Answer]":
+        """Hand an event over; its answer will be in the queue returned."""
+        invocation = _Invocation(
+            request_id=str(uuid.uuid4()), event=json.dumps(event).encode(), answers=queue.Queue()
+        )
+        self._invocations.put(invocation)
+        return invocation.answers
+
+    def next(self) -> _Invocation | None:
+        """The next event, as soon as there is one; None when it is all over."""
+        if self.ready_at is None:
+            self.ready_at = time.monotonic()
+        invocation = self._invocations.get()
+        if invocation is not None:
+            self._running[invocation.request_id] = (invocation, time.perf_counter())
+        return invocation
+
+    def answer(self, request_id: str, body: Any, *, is_error: bool) -> None:
+        invocation, began = self._running.pop(request_id)
+        ms = (time.perf_counter() - began) * 1000
+        invocation.answers.put(Answer(body=body, is_error=is_error, ms=ms))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    api: ClassVar[RuntimeApi]
+    protocol_version = "HTTP/1.1"
+    # Otherwise each answer waits for the client's delayed acknowledgement: 40 ms and more a call.
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        if self.path != f"{API}/invocation/next":
+            self.send_error(404)
+            return
+        invocation = self.api.next()
+        if invocation is None:
+            self.close_connection = True
+            return
+        self._send(
+            200,
+            invocation.event,
+            {
+                "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
+                "Lambda-Runtime-Deadline-Ms": str(int((time.time() + TIMEOUT_S) * 1000)),
+                "Lambda-Runtime-Invoked-Function-Arn": FUNCTION_ARN,
+                "Lambda-Runtime-Trace-Id": "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0",
+            },
+        )
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        match self.path.removeprefix(f"{API}/").split("/"):
+            case ["init", "error"]:
+                self.api.init_error = body
+            case ["invocation", request_id, "response" | "error" as kind]:
+                self.api.answer(request_id, body, is_error=kind == "error")
+            case _:
+                self.send_error(404)
+                return
+        self._send(202, b'{"status":"OK"}', {})
+
+    def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Type": "application/json"}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: the tests look at what was asked."""
+
+
+class LambdaProcess:
+    """One execution environment of a function; as a context manager it ends with the block.
+
+    Args:
+        task: the function's built folder.
+        layer: what the layer's `python` folder became.
+        runtime_client: a folder made by `install_runtime_client`.
+        env: the function's variables.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Path,
+        layer: Path,
+        runtime_client: Path,
+        env: Mapping[str, str],
+        handler: str = "app.lambda_handler",
+    ) -> None:
+        self._command = [sys.executable, "-S", "-s", "-m", "awslambdaric", handler]
+        self._task = task
+        self.env = {
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_python{sys.version_info.major}.{sys.version_info.minor}",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "512",
+            "AWS_LAMBDA_FUNCTION_NAME": FUNCTION_ARN.rpartition(":")[2],
+            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_REGION": "eu-west-1",
+            "LAMBDA_TASK_ROOT": str(task),
+            "LANG": "en_US.UTF-8",
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": f"{layer}:{runtime_client}",
+            # Lambda's folders are read-only.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TZ": ":UTC",
+            "_HANDLER": handler,
+            **env,
+        }
+        self.api = RuntimeApi()
+        self._began = 0.0
+        self.child: ChildProcess
+
+    def __enter__(self) -> Self:
+        self.api.start()
+        self._began = time.monotonic()
+        self.child = ChildProcess(
+            self._command,
+            env={"AWS_LAMBDA_RUNTIME_API": self.api.address, **self.env},
+            cwd=self._task,
+            inherit=False,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.child.__exit__(kind, error, trace)
+        self.api.close()
+
+    def wait_ready(self, timeout_s: float = 30) -> float:
+        """Wait for the end of its initialisation; milliseconds since its process began."""
+        self.child.wait_for(lambda: self.api.ready_at, timeout_s, "asking for its first event")
+        return (self.api.ready_at - self._began) * 1000
+
+    def wait_init_error(self, timeout_s: float = 30) -> dict[str, Any]:
+        """Wait until it reports that it cannot start."""
+        wait_until(
+            lambda: self.api.init_error, timeout_s, lambda: f"init/error: {self.child.output}"
+        )
+        return self.api.init_error
+
+    def invoke(self, event: object) -> Answer:
+        answers = self.api.invoke(event)
+        self.child.wait_for(lambda: not answers.empty(), TIMEOUT_S, f"the answer to {event}")
+        return answers.get_nowait()
+
+
+def install_runtime_client(folder: Path) -> Path:
+    """Copy the installed runtime client, and nothing else of this environment, to `folder`."""
+    for name in RUNTIME_CLIENT:
+        for file in importlib.metadata.files(name):
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                target = folder / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file.locate(), target)
+    return folder

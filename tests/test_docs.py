@@ -1,0 +1,456 @@
+"""What the documents say is so: their commands and snippets run, what they name exists.
+
+Each block of README.md and docs/ is run by the test of its language, and each shell command by its
+function in `COMMANDS`; what cannot run stands in `ONLY_READ` with the reason. Others fail.
+"""
+
+import functools
+import itertools
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import botocore.session
+import pytest
+import yaml
+from botocore import xform_name
+from support.documents import ROOT, Block, Command, blocks, documents, prose, quoted
+from support.enqueue_function import Context, load_app
+from support.processes import ChildProcess
+from support.ruby import has_web_ui
+from support.web_ui import APP as WEB_UI
+from support.workers import WorkerProcess
+
+from kiqbridge.config import SETTINGS, shown_default
+from kiqbridge.template import allow_list_problems, read_schedules
+
+BLOCKS = blocks()
+ONLY_READ = {
+    "make test": "it would run these tests within themselves",
+    "make deploy": "needs an AWS account",
+    "aws": "needs an AWS account",
+    "docker": "there is no container engine where this project is tested",
+    "useradd": "it would change this machine",
+    "install": "it would change this machine",
+    "systemctl": "it would change this machine",
+}
+"""Commands, or programs, of which only what stands there is checked, and why they do not run."""
+PICTURES = {"", "text"}
+"""Languages of blocks that show something and run nowhere."""
+RUBY_ONLY_QUEUE = "rails"
+"""Of the README's jobs whose code lives in Ruby: they stay where they are."""
+OPTIONS_OF_EVERY_AWS_COMMAND = {"--query", "--output", "--cli-binary-format"}
+FILES_OF_USERS = {"config/kiqbridge.yml", "worker/jobs/greeting.py"}
+NAMES_OF_OTHERS = {"KIQBRIDGE_TEST_SERVER"}
+
+
+class Project:
+    """A copy of what ships, with the files that the README tells to write."""
+
+    def __init__(self, folder: Path, redis_url: str) -> None:
+        self.folder = folder
+        self.redis_url = redis_url
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copy(ROOT / "template.yaml", folder)
+        for part in ("lambdas", "worker/jobs"):
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+        for block in BLOCKS:
+            path = file_of(block)
+            if path is not None:
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(block.text, encoding="utf-8")
+
+    def run(self, arguments: list[str]) -> str:
+        """Run our Python in it and return what it printed."""
+        result = subprocess.run(
+            [sys.executable, "-W", "error", *arguments],
+            env=os.environ
+            | {"REDIS_URL": self.redis_url, "PYTHONPATH": str(self.folder / "worker/jobs")},
+            cwd=self.folder,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=30,
+            check=False,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+
+@pytest.fixture
+def project(tmp_path, redis_url) -> Project:
+    return Project(tmp_path, redis_url)
+
+
+def of_language(*languages: str) -> pytest.MarkDecorator:
+    found = [block for block in BLOCKS if block.language in languages]
+    return pytest.mark.parametrize("block", found, ids=str)
+
+
+def file_of(block: Block) -> str | None:
+    """The path in the first line of a block that is a file: `# worker/jobs/greeting.py`."""
+    found = re.match(r"# (\S+/\S+\.py)\n", block.text)
+    return found[1] if found and block.language == "python" else None
+
+
+def test_every_block_is_of_a_language_that_is_run_or_a_picture():
+    run = {"python", "sh", "yaml", "json"}
+    assert [str(block) for block in BLOCKS if block.language not in run | PICTURES] == []
+
+
+def test_every_command_is_known():
+    shell = [block for block in BLOCKS if is_shell(block)]
+    names = {command.name for block in shell for command in block.commands if command.words}
+    unknown = [name for name in names if runner(name) is None]
+    assert unknown == [], "write a function for it into COMMANDS"
+    programs = {name.split(" ", maxsplit=1)[0] for name in names}
+    assert ONLY_READ.keys() - names - programs == set(), "no document has them any more"
+
+
+@of_language("python")
+def test_a_python_snippet_runs_in_a_fresh_interpreter(block, project):
+    project.run([file_of(block) or "-c", *([] if file_of(block) else [block.text])])
+
+
+def test_the_readmes_jobs_are_enqueued_by_its_snippets_and_performed_by_its_worker(project, redis):
+    readme = [block for block in BLOCKS if block.document == "README.md"]
+    [command] = [
+        command
+        for block in readme
+        if is_shell(block)
+        for command in block.commands
+        if command.name == "kiqbridge worker"
+    ]
+    for block in readme:
+        if block.language == "python" and file_of(block) is None:
+            project.run(["-c", block.text])
+    [scheduled] = redis.zrange("schedule", 0, -1)
+    assert b'"class":"Greeting"' in scheduled
+
+    queues = [name.decode() for name in redis.smembers("queues")]
+    waiting = {name: redis.llen(f"queue:{name}") for name in queues}
+    assert waiting.pop(RUBY_ONLY_QUEUE) == 2
+
+    with WorkerProcess(
+        *command.words[2:], redis_url=project.redis_url, cwd=project.folder
+    ) as worker:
+        count = sum(waiting.values())
+        worker.wait_for(
+            lambda: len(re.findall(r'"msg": ?"done"', worker.output)) == count,
+            what=f"{count} jobs done of {waiting}",
+        )
+        assert worker.stop() == 0
+        output = worker.output
+    assert redis.zcard("retry") == redis.zcard("dead") == 0
+    assert "Hello Ada!" in output and "closing 2026-01 as job " in output
+
+
+@of_language("sh")
+def test_a_shell_command_does_what_it_says(block, project):
+    for command in block.commands:
+        run = runner(command.name)
+        if command.words and run is not None:
+            run(command, project)
+
+
+def read_make(command: Command, project: Project) -> None:
+    """The target is listed and has a recipe for these variables."""
+    target = command.words[1]
+    assert re.search(rf"^  make {target} ", make("help"), re.MULTILINE), f"no target {target}"
+    assert target in {"help", "up"} or command.name in ONLY_READ, "run it, or say why not"
+    assert make("-n", *command.words[1:])
+
+
+def read_docker(command: Command, project: Project) -> None:
+    """The Dockerfile is there, and the container has more patience than the worker needs."""
+    options = dict(itertools.pairwise(command.words))
+    if command.words[1] == "build":
+        assert (ROOT / options["-f"]).is_file()
+    else:
+        [timeout] = [setting.default for setting in SETTINGS if setting.name == "timeout_s"]
+        assert int(options["--stop-timeout"]) > timeout
+
+
+def read_aws(command: Command, project: Project) -> None:
+    """AWS has such an operation, or waiter, with these options."""
+    service, operation, options = command.words[1], command.words[2], command.words[3:]
+    session = botocore.session.Session()
+    model = session.get_service_model(service)
+    if operation == "wait":
+        waiters = session.get_waiter_model(service)
+        [waiter] = [name for name in waiters.waiter_names if xform_name(name, "-") == options[0]]
+        name = waiters.get_waiter(waiter).operation
+    else:
+        [name] = [name for name in model.operation_names if xform_name(name, "-") == operation]
+    members = model.operation_model(name).input_shape.members
+    known = {f"--{xform_name(member, '-')}" for member in members} | OPTIONS_OF_EVERY_AWS_COMMAND
+    assert [word for word in options if word.startswith("--") and word not in known] == []
+
+
+def read_install(command: Command, project: Project) -> None:
+    """What is installed ships, but for what the reader writes."""
+    source = command.words[-2]
+    assert source == "worker.env" or (ROOT / "infra" / source).is_file()
+
+
+def read_words(command: Command, project: Project) -> None:
+    """Nothing of it is ours."""
+
+
+def run_up(command: Command, project: Project) -> None:
+    """`make up` is `kiqbridge dev` with its ARGS: jobs are done, and Ctrl-C ends it in order."""
+    read_make(command, project)
+    [arguments] = [word.removeprefix("ARGS=") for word in command.words[2:]] or [""]
+    started = [sys.executable, "-m", "kiqbridge", "dev", *arguments.split()]
+    with ChildProcess(started, cwd=project.folder) as dev:
+        dev.wait_for(lambda: re.search(r"^\S+Z done ", dev.output, re.MULTILINE), 20, "a job done")
+        assert re.search(r"REDIS_URL=redis://127\.0\.0\.1:\d+/0", dev.output)
+        dev.signal(2)
+        assert dev.wait() == 0
+
+
+def run_worker(command: Command, project: Project) -> None:
+    with WorkerProcess(*command.words[2:], redis_url=project.redis_url, cwd=project.folder) as one:
+        one.wait_ready()
+        assert one.stop() == 0
+
+
+def run_python(command: Command, project: Project) -> None:
+    assert command.variables["PYTHONPATH"] == "worker/jobs"
+    assert re.fullmatch(r"[0-9a-f]{24}\n", project.run(command.words[1:]))
+
+
+def run_web_ui(command: Command, project: Project) -> None:
+    """tests/interop/test_web_ui.py serves it by the same script."""
+    assert ROOT / command.words[1] == WEB_UI
+    if not has_web_ui():
+        pytest.skip("WEBrick, which serves Sidekiq's Web UI, is not installed")
+    with ChildProcess(["ruby", str(WEB_UI)], env={"REDIS_URL": project.redis_url}) as served:
+        served.wait_for_output("listening on ")
+
+
+def run_lambda_invoke(command: Command, project: Project) -> None:
+    """The payload goes to the real handler, whose answer has the keys that the README shows."""
+    read_aws(command, project)
+    options = dict(zip(command.words[3:-1:2], command.words[4:-1:2], strict=True))
+    assert options.keys() == {"--function-name", "--cli-binary-format", "--payload"}
+    [shown] = [block for block in BLOCKS if block.language == "json" and "enqueued" in block.text]
+
+    answer = invoke(json.loads(options["--payload"]), project)
+
+    assert shape(json.loads(json.dumps(answer))) == shape(json.loads(shown.text))
+
+
+COMMANDS = {
+    "make": read_make,
+    "make up": run_up,
+    "docker": read_docker,
+    "aws": read_aws,
+    "install": read_install,
+    "useradd": read_words,
+    "systemctl": read_words,
+    "kiqbridge worker": run_worker,
+    ".venv/bin/python": run_python,
+    "ruby": run_web_ui,
+    "aws lambda": run_lambda_invoke,
+}
+
+
+def runner(name: str):
+    program = name.split(" ", maxsplit=1)[0]
+    return COMMANDS.get(name) or COMMANDS.get(program)
+
+
+def is_shell(block: Block) -> bool:
+    return block.language == "sh"
+
+
+def make(*arguments: str) -> str:
+    # Not those of a `make test` around us.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    result = subprocess.run(
+        ["make", *arguments], cwd=ROOT, env=inherited, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def invoke(event: object, project: Project) -> dict:
+    schedules = read_schedules(ROOT / "template.yaml")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (schedules[0].environment | {"REDIS_URL": project.redis_url}).items():
+            patch.setenv(name, value)
+        allowed = f"{schedules[0].environment['KIQBRIDGE_ALLOWED_CLASSES']},Greeting"
+        patch.setenv("KIQBRIDGE_ALLOWED_CLASSES", allowed)
+        app = load_app()
+        try:
+            return app.lambda_handler(event, Context())
+        finally:  # its logger keeps the standard output of this test
+            logging.Logger.manager.loggerDict.pop(app.SERVICE)
+
+
+def shape(value: object) -> object:
+    """The same with every text and number replaced by its type."""
+    if isinstance(value, dict):
+        return {key: shape(child) for key, child in value.items()}
+    return [shape(child) for child in value] if isinstance(value, list) else type(value)
+
+
+@of_language("yaml")
+def test_a_rule_of_the_documents_fits_into_the_template(block, project):
+    rule = block.text
+    [name] = re.findall(r"^(\w+):$", rule, re.MULTILINE)
+    template = project.folder / "template.yaml"
+    source = template.read_text(encoding="utf-8")
+    before = "      Events:\n"
+    assert source.count(before) == 1
+    indented = re.sub(r"^(?=.)", " " * 8, rule, flags=re.MULTILINE)
+    template.write_text(source.replace(before, before + indented), encoding="utf-8")
+    allowed = yaml.load(source, AnyTag)["Parameters"]["AllowedClasses"]["Default"]
+
+    schedules = read_schedules(template, {"AllowedClasses": f"{allowed},Greeting"})
+
+    assert allow_list_problems(schedules) == []
+    [schedule] = [schedule for schedule in schedules if schedule.where.endswith(name)]
+    assert schedule.jobs[0]["class"] == "Greeting"
+
+
+class AnyTag(yaml.SafeLoader):
+    """Reads a template without resolving its !Ref and !Sub."""
+
+
+AnyTag.add_multi_constructor("!", lambda _loader, _tag, node: str(node.value))
+
+
+@of_language("json")
+def test_a_json_block_is_an_answer_or_an_event_that_enqueues_once(block, project):
+    shown = json.loads(block.text)
+    if "enqueued" in shown:  # compared with the real one by run_lambda_invoke
+        return
+
+    event = delivered(shown)
+
+    first, second = invoke(event, project), invoke(event, project)
+
+    assert (len(first["enqueued"]), len(first["duplicates"])) == (1, 0)
+    assert (len(second["enqueued"]), len(second["duplicates"])) == (0, 1)
+
+
+def delivered(shown: dict) -> dict:
+    """What the function gets of a published event, or of a rule with this InputTransformer."""
+    if "InputTemplate" in shown:
+        assert shown["InputPathsMap"] == {"time": "$.time"}
+        text = shown["InputTemplate"].replace("<time>", f"{datetime.now(UTC):%FT%H:%M:00Z}")
+        rule = "arn:aws:events:eu-west-1:123456789012:rule/nightly"
+        return json.loads(text.replace("<aws.events.rule-arn>", rule))
+    return {
+        "version": "0",
+        "id": "6a7e8feb-b491-4cf7-a9f1-bf3703467718",
+        "detail-type": shown["DetailType"],
+        "source": shown["Source"],
+        "detail": json.loads(shown["Detail"]),
+    }
+
+
+# What the prose names
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_a_document_names_exists(path):
+    missing = [*missing_paths(path), *missing_commands(path), *missing_variables(path)]
+
+    assert missing == []
+
+
+def missing_paths(path: Path) -> list[str]:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", prose(path))
+    relative = [link for link in links if not link.startswith("http") and not beside(path, link)]
+    named = [text for text in quoted(path) if re.fullmatch(r"[\w.-]+(/[\w.-]+)+/?", text)]
+    places = (ROOT, ROOT / "worker", ROOT / "worker/kiqbridge", path.parent)
+    return relative + [
+        text
+        for text in named
+        if is_file_name(text) and not any((place / text).exists() for place in places)
+    ]
+
+
+def beside(path: Path, link: str) -> bool:
+    return (path.parent / link).exists()
+
+
+def is_file_name(text: str) -> bool:
+    """Whether a text with slashes means a file of ours, such as those below a folder of ours."""
+    top = text.split("/", maxsplit=1)[0]
+    return text not in FILES_OF_USERS and ((ROOT / top).is_dir() or bool(Path(text).suffix))
+
+
+def missing_commands(path: Path) -> list[str]:
+    targets = re.findall(r"^  make (\S+) ", make("help"), re.MULTILINE)
+    texts = [text.split() for text in quoted(path)]
+    missing = [words for words in texts if words[0] == "make" and words[1] not in targets]
+    for words in texts:
+        if words[0] == "kiqbridge" and len(words) > 1:
+            flags = [word for word in words if word.startswith("-")]
+            missing += [words] if any(flag not in flags_of(words[1]) for flag in flags) else []
+    return [" ".join(words) for words in missing]
+
+
+@functools.cache
+def flags_of(verb: str) -> str:
+    """The help of a verb, which names itself, its flags and its arguments."""
+    command = [sys.executable, "-m", "kiqbridge", verb, "--help"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_parameters_and_outputs_that_the_readme_names_are_the_templates():
+    names = [text.split("=")[0] for text in quoted(ROOT / "README.md")]
+    compound = {name for name in names if re.fullmatch(r"[A-Z][a-z]+([A-Z][a-z]+)+", name)}
+    template = yaml.load((ROOT / "template.yaml").read_text(encoding="utf-8"), AnyTag)
+
+    known = template["Parameters"].keys() | template["Outputs"].keys()
+
+    assert compound - known == set()
+
+
+def missing_variables(path: Path) -> list[str]:
+    known = {name for setting in SETTINGS for name in setting.env} | NAMES_OF_OTHERS
+    source = "".join(
+        file.read_text(encoding="utf-8") for file in (ROOT / "worker/kiqbridge").rglob("*.py")
+    )
+    found = set(re.findall(r"KIQBRIDGE_[A-Z_]+", path.read_text(encoding="utf-8")))
+    return [name for name in sorted(found - known) if f'"{name}"' not in source]
+
+
+def test_the_readmes_settings_have_the_flags_and_defaults_of_the_table():
+    section = prose(ROOT / "README.md").split("## Settings")[1].split("\n## ")[0]
+    compared = 0
+    for row in re.findall(r"^\| (`.*?) \| (.*?) \|", section, re.MULTILINE):
+        names = re.findall(r"`([^`]+)`", row[0])
+        settings = [one for one in SETTINGS if any(name in one.env for name in names)]
+        defaults = row[1].replace("`", "").split(", ")
+        for setting, default in zip(settings, defaults, strict=bool(settings)):
+            assert default == shown_default(setting), setting.name
+            compared += 1
+        known = {
+            flag
+            for setting in settings
+            for flag in (*setting.env, setting.provider, *setting.flags)
+        }
+        assert not settings or set(names) <= known
+    assert compared > 5
+
+
+# What is generated
+
+
+@pytest.mark.parametrize("script", ["interop/conformance.py", "bad_inputs.py"])
+def test_a_generated_document_is_what_its_script_says(script):
+    command = [sys.executable, str(ROOT / "tests" / script), "--check"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,0 +1,101 @@
+"""Many jobs in one call (protocol §5.7): one item for each, out of what they share."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from kiqbridge import active_job
+from kiqbridge.errors import PayloadError
+from kiqbridge.payload import epoch_seconds, shorten
+
+BATCH_SIZE: Final = 1000
+"""Jobs per round trip of a bulk push (§5.7), and the most that one script takes."""
+
+SPREAD_MINIMUM_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bulk:
+    """Items as for `Client.push` in their order, and how many go in one round trip."""
+
+    items: list[dict[str, Any]]
+    batch_size: int
+
+
+def parse_bulk(item: object, now: float, chance: Callable[[], float]) -> Bulk:
+    """Read what `Client.push_bulk` takes.
+
+    Args:
+        item: the shared attributes; `args` is a list of lists, one for each job.
+        now: epoch seconds from which `spread_interval` counts.
+        chance: gives a number from 0 to 1 for each job that is spread.
+
+    Raises:
+        PayloadError: names the field and shows the value.
+    """
+    if not isinstance(item, Mapping):
+        raise PayloadError(f"job: {shorten(item)} is not an object with the keys class and args")
+    shared = dict(item)
+    batch_size = _batch_size(shared.pop("batch_size", BATCH_SIZE))
+    argument_lists = _argument_lists(shared)
+    count = len(argument_lists)
+    times = _times(shared, count, now, chance)
+    own = {"jid": shared.pop("jid", None)}
+    if active_job.is_active_job(shared):
+        own["job_id"] = shared.pop("job_id", None)
+    for name, value in own.items():
+        if value is not None and count > 1:
+            raise PayloadError(
+                f"{name}: {shorten(value)} cannot be that of {count} jobs; leave it out"
+            )
+    items = [
+        shared | {"args": args} | ({} if at is None else {"at": at})
+        for args, at in zip(argument_lists, times, strict=True)
+    ]
+    return Bulk(items=items, batch_size=batch_size)
+
+
+def _argument_lists(bulk: Mapping[str, Any]) -> list[list[Any]]:
+    args = bulk.get("args")
+    if not isinstance(args, list) or not all(isinstance(element, list) for element in args):
+        raise PayloadError(
+            f"args: {shorten(args)} is not a list of lists, one list of arguments per job"
+        )
+    return args
+
+
+def _batch_size(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise PayloadError(f"batch_size: {shorten(value)} is not a whole number above 0")
+    return value
+
+
+def _times(
+    bulk: dict[str, Any], count: int, now: float, chance: Callable[[], float]
+) -> list[float | None]:
+    spread = bulk.pop("spread_interval", None)
+    if "at" not in bulk:
+        if spread is None:
+            return [None] * count
+        if epoch_seconds(spread, field="spread_interval") <= 0:
+            raise PayloadError(f"spread_interval: {spread!r} is not a number of seconds above 0")
+        width = max(float(spread), SPREAD_MINIMUM_S)
+        return [now + chance() * width for _ in range(count)]
+    at = bulk.pop("at")
+    if spread is not None:
+        raise PayloadError(
+            "at: cannot be given together with spread_interval; leave one of them out"
+        )
+    times = at if isinstance(at, list) else [at] * count
+    if len(times) != count or (isinstance(at, list) and not at):
+        raise PayloadError(
+            f"at: {len(times)} times for {count} jobs; give one number, or one per job"
+        )
+    return [_absolute(moment) for moment in times]
+
+
+def _absolute(moment: object) -> float:
+    if isinstance(moment, datetime):
+        raise PayloadError(f"at: {moment!r} is not a number (epoch seconds)")
+    return epoch_seconds(moment)

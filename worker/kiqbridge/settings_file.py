@@ -1,0 +1,74 @@
+"""Reading a file of settings: YAML as Sidekiq writes it, symbols and aliases included.
+
+A plain `:name` is a symbol in Ruby's YAML, as key or value and at any depth; here it becomes the
+text `name`. In quotes it stays as it is, as in Ruby.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kiqbridge.errors import ConfigError
+
+
+def read_file(path: Path) -> Mapping[str, Any]:
+    """Parse a file of settings.
+
+    Raises:
+        ConfigError: not readable, or as `parse`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Mapping[str, Any]:
+    """Settings out of YAML text; `name` is how messages call it.
+
+    Raises:
+        ConfigError: no YAML, no mapping, or ERB, which is Ruby.
+    """
+    try:
+        import yaml  # noqa: PLC0415 - only where there is a file
+    except ImportError as error:
+        raise ConfigError(
+            f"{name}: reading YAML needs PyYAML; pip install 'kiqbridge[worker]'"
+        ) from error
+    if "<%" in text:
+        raise ConfigError(
+            f"{name}: holds ERB (<% … %>), which is Ruby; write the value, or set the environment"
+        )
+    try:
+        content = yaml.load(text, Loader=_loader())  # noqa: S506 - made from SafeLoader
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        raise ConfigError(f"{name}: is no YAML: {error}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"{name}: holds {type(content).__name__}, not settings; write key: value lines"
+        )
+    return {str(key): value for key, value in content.items()}
+
+
+def _loader() -> Any:
+    """A safe loader that also knows Ruby's symbols; constructs nothing but plain values."""
+    import yaml  # noqa: PLC0415 - as in `parse`, which has found it
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    def symbol(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+        text = str(loader.construct_scalar(node))
+        return text.removeprefix(":").strip("'\"") if node.tag == _SYMBOL else text
+
+    Loader.add_implicit_resolver(_SYMBOL, re.compile(r"^:[^:\s]"), [":"])
+    for tag in (_SYMBOL, "!ruby/symbol", "!ruby/sym"):
+        Loader.add_constructor(tag, symbol)
+    return Loader
+
+
+_SYMBOL = "tag:kiqbridge,2026:symbol"

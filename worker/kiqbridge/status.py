@@ -1,0 +1,129 @@
+"""What a worker says of itself on its own machine: a small file, written every few seconds.
+
+`kiqbridge health` reads it, in the same container or on the same machine. It needs no Redis: a
+health check that failed whenever Redis is away would have the whole fleet restarted in an outage.
+A thread of its own writes, so what goes stale is the process as a whole, not one of its errands.
+"""
+
+import json
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kiqbridge.clock import lease_now
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 3.0
+STALE_AFTER_S = 20.0
+"""A process that was silent for this long has lost its jobs to others already (lease.py)."""
+LEFTOVER_AFTER_S = 600.0
+"""What is older was left behind by a process that was killed, and its pid is another one's now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A worker as it sees itself; points in time are on `lease_now`."""
+
+    identity: str
+    pid: int
+    state: str
+    """starting (Redis is awaited), running, quiet or stopping."""
+    written_at: float
+    heartbeat_at: float | None
+    """When Redis last took a heartbeat; None = never."""
+    beat_s: float
+    is_leased: bool
+    """Whether it may begin jobs: Redis has confirmed its lease lately."""
+    ended_threads: Sequence[str]
+    """Threads that should run and do not."""
+
+
+class StatusFile:
+    """Writes the status of this process until it is stopped, and removes it then."""
+
+    def __init__(self, folder: Path, look: Callable[[], Status], every_s: float = EVERY_S) -> None:
+        self._path = folder / f"worker-{os.getpid()}.json"
+        self._look = look
+        self._every_s = every_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kiqbridge-status", daemon=True)
+
+    def start(self) -> None:
+        """Write now and every few seconds; a folder that cannot be written costs a warning only."""
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sweep(self._path.parent)
+            self._write()
+        except OSError as error:
+            logger.warning(
+                "`kiqbridge health` will find no worker: %s; name a folder in KIQBRIDGE_RUN_DIR",
+                error,
+            )
+            return
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Say no more."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with suppress(OSError):
+            self._path.unlink()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._every_s):
+            try:
+                self._write()
+            except OSError as error:
+                logger.debug("the status could not be written: %s", error)
+            except Exception:
+                logger.exception("the status could not be told; the next one tries again")
+
+    def _write(self) -> None:
+        # Written aside and renamed: no reader sees half of it. The name is not to be guessed, since
+        # the folder may be in one that everybody writes to.
+        text = json.dumps(asdict(self._look()))
+        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".worker-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(self._path)
+
+
+def run_folder(name: str) -> Path:
+    """The folder called `name`, or this user's own among the system's temporary files."""
+    return Path(name) if name else Path(tempfile.gettempdir()) / f"kiqbridge-{os.getuid()}"
+
+
+def read_statuses(folder: Path) -> Iterator[Status]:
+    """What the workers say that run on this machine; what killed ones left behind is passed over."""
+    now = lease_now()
+    for path in sorted(folder.glob("worker-*.json")):
+        # It may be removed while we look; and a file of another version is none of ours.
+        with suppress(OSError, ValueError, TypeError):
+            status = Status(**json.loads(path.read_text(encoding="utf-8")))
+            if _is_running(status.pid) and -1 <= now - status.written_at <= LEFTOVER_AFTER_S:
+                yield status
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed workers left behind."""
+    for path in folder.glob("worker-*.json"):
+        pid = path.stem.removeprefix("worker-")
+        if pid.isdecimal() and not _is_running(int(pid)):
+            path.unlink(missing_ok=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

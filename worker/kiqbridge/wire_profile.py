@@ -1,0 +1,114 @@
+"""Which wire profile to write, from the Ruby processes that live now (design, wire profile).
+
+Profile 8 (integer milliseconds) is read wrongly by every Sidekiq before 8, profile 7 by none. So
+`auto` writes 8 only while live heartbeats show Ruby processes and all of them are version 8 or later.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from redis.exceptions import RedisError
+
+from kiqbridge import json_text
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.keys import Keys
+from kiqbridge.payload import Profile, ProfileSetting
+from kiqbridge.redis_connection import RedisConnection, RedisPool
+
+FRESH_S: Final = 60.0
+"""As long as a heartbeat: what is older may be gone, what is newer cannot have been seen by all."""
+
+RETRY_S: Final = 5.0
+"""Pause after a look-up that failed, so that a slow server does not slow every push."""
+
+LOOK_UP_TIMEOUT_S: Final = 0.5
+
+OURS: Final = "kiqbridge"
+_FIRST_NEW_MAJOR: Final = 8
+
+
+def profile_for(infos: Iterable[bytes | None]) -> Profile:
+    """The profile that every reader understands, given the `info` texts of live processes (§10.2).
+
+    None stands for a process whose hash is gone. Ours are not asked, since they read both; one that
+    tells no version is older than 7.
+    """
+    theirs = [version for info in infos if info is not None and (version := _version(info)) != OURS]
+    return "8" if theirs and all(map(_reads_milliseconds, theirs)) else "7"
+
+
+def _version(info: bytes) -> str:
+    """The version that a process tells, OURS for one of ours, empty for what cannot be read."""
+    try:
+        told: Any = json_text.loads(info)
+    except json_text.MalformedJSON:
+        return ""
+    if not isinstance(told, dict):
+        return ""
+    version = told.get("version")
+    version = version if isinstance(version, str) else ""
+    labels = told.get("labels")
+    if version.startswith(f"{OURS}-") or (isinstance(labels, list) and OURS in labels):
+        return OURS
+    return version
+
+
+def _reads_milliseconds(version: str) -> bool:
+    major = version.partition(".")[0]
+    return major.isdecimal() and int(major) >= _FIRST_NEW_MAJOR
+
+
+class FleetProfile:
+    """The profile in effect; with `auto` looked up at most once a minute, by whoever needs it."""
+
+    def __init__(
+        self,
+        setting: ProfileSetting,
+        pool: RedisPool,
+        keys: Keys,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.setting = setting
+        self._pool = pool
+        self._keys = keys
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._found: Profile = "7"
+        self._valid_until = -float("inf")
+
+    def current(self) -> Profile:
+        """The profile to write now; `auto` is 7 while Redis cannot tell. Never raises."""
+        if self.setting != "auto":
+            return self.setting
+        with self._lock:
+            if self._monotonic() >= self._valid_until:
+                self._look_up()
+            return self._found
+
+    def without_redis(self) -> Profile:
+        """The profile for what is not written to Redis."""
+        return "7" if self.setting == "auto" else self.setting
+
+    def _look_up(self) -> None:
+        # A connection of its own: its timeout is short, and a slow reply here must not cost a push.
+        connection = self._pool.connection(timeout_s=LOOK_UP_TIMEOUT_S)
+        try:
+            self._found = profile_for(self._infos(connection))
+            valid_s = FRESH_S
+        except (KiqbridgeError, RedisError, OSError):
+            self._found, valid_s = "7", RETRY_S  # the push itself tells what is wrong with Redis
+        finally:
+            connection.close()
+        self._valid_until = self._monotonic() + valid_s
+
+    def _infos(self, connection: RedisConnection) -> list[bytes | None]:
+        # Not repeatable: a second try would double what a push waits at most.
+        [identities] = connection.run(("SMEMBERS", self._keys.processes), repeatable=False)
+        names = [identity.decode("utf-8", "surrogateescape") for identity in identities]
+        if not names:
+            return []
+        infos = (("HGET", self._keys.process(name), "info") for name in names)
+        return connection.run(*infos, repeatable=False)
