@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -446,3 +447,20 @@ class TestFile:
         )
 
         assert warnings == []
+
+
+def test_the_example_file_has_settings_only():
+    example = Path(__file__).parents[2] / "worker" / "kiqbridge.example.yml"
+    warnings = []
+
+    config = merge(
+        file=read_file(example),
+        file_name=example.name,
+        environ={"APP_ENV": "production"},
+        flags={},
+        warn=warnings.append,
+    )
+
+    assert warnings == []
+    assert (config.concurrency, config.log_format) == (25, "json")
+    assert config.queues == (("default", 3), ("mailers", 2), ("low", 0))
