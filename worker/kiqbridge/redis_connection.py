@@ -297,7 +297,7 @@ class RedisConnection:
 
     def _unavailable(self, error: Exception) -> RedisUnavailable:
         return RedisUnavailable(
-            f"Redis at {self._address} cannot be reached: {error}; "
+            f"Redis at {self._address} cannot be reached: {str(error).rstrip('.')}; "
             "check REDIS_URL, that the server runs, and its security group or password"
         )
 
