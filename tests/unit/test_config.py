@@ -5,6 +5,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -390,6 +391,13 @@ class TestFile:
             read_file(path)
 
         assert str(refusal.value).startswith(f"{path}: {message}")
+
+    def test_what_other_libraries_teach_the_safe_loader_is_not_known_here(self, monkeypatch):
+        anything = {"": lambda _loader, _suffix, _node: "constructed"}
+        monkeypatch.setattr(yaml.SafeLoader, "yaml_multi_constructors", anything)
+
+        with pytest.raises(ConfigError, match="could not determine a constructor"):
+            from_yaml("tag: !ruby/object:Foo {}")
 
     def test_an_empty_file_says_nothing(self):
         assert from_yaml("# nothing yet\n") == merged()

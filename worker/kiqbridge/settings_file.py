@@ -7,7 +7,7 @@ text `name`. In quotes it stays as it is, as in Ruby.
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from kiqbridge.errors import ConfigError
 
@@ -59,7 +59,9 @@ def _loader() -> Any:
     import yaml  # noqa: PLC0415 - as in `parse`, which has found it
 
     class Loader(yaml.SafeLoader):
-        pass
+        # Libraries put constructors for any tag into SafeLoader itself; ours knows plain values only.
+        yaml_constructors = yaml.constructor.SafeConstructor.yaml_constructors.copy()
+        yaml_multi_constructors: ClassVar[dict[str | None, Any]] = {}
 
     def symbol(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
         text = str(loader.construct_scalar(node))
