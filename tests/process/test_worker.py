@@ -378,6 +378,24 @@ class TestTerm:
         assert "Traceback" not in worker.output
         assert worker.output.rstrip().endswith('"msg":"bye"}')
 
+    def test_while_redis_is_frozen_it_ends_soon_and_its_job_is_not_lost(
+        self, redis, server, start, notes
+    ):
+        enqueue(redis, text("until_open", "x"))
+        soon = {"KIQBRIDGE_RECOVER_AFTER_S": "3"}
+        worker = start("-c", "1", "-t", "0.5", env=soon)
+        worker.wait_for(lambda: notes.lines() == ["begin x"])
+
+        server.pause()
+        try:
+            assert worker.stop(timeout_s=14) == 0
+        finally:
+            server.resume()
+
+        assert "Traceback" not in worker.output
+        notes.open_gate()
+        start("-c", "1", env=soon).wait_for(lambda: "end x" in notes.lines())
+
     def test_a_second_one_changes_nothing(self, redis, start, notes):
         enqueue(redis, text("until_open", "x"))
         worker = start("-c", "1")

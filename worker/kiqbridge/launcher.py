@@ -45,6 +45,10 @@ LABEL = "kiqbridge"
 FIRST_RETRY_S = 0.5
 LONGEST_RETRY_S = 5.0
 
+LAST_STEPS_S = 9.0
+"""Seconds after the deadline for giving back, interrupting and signing off; less than the 10 that
+`infra/worker_service.yaml` leaves between the longest timeout and the kill."""
+
 
 class Launcher:
     """One worker process: all its parts, made from a configuration.
@@ -124,6 +128,20 @@ class Launcher:
     def stop(self) -> None:
         """Finish what finishes within the timeout, give the rest back, sign off (§14.3)."""
         deadline = time.monotonic() + self._config.timeout_s
+        # Beside this thread, since each call to a Redis that is frozen takes seconds, and who stops us
+        # kills us at a time of his own. Nothing is lost without it: a reaper does the rest.
+        ending = threading.Thread(
+            target=self._end, args=(deadline,), name="kiqbridge-end", daemon=True
+        )
+        ending.start()
+        ending.join(max(deadline - time.monotonic(), 0) + LAST_STEPS_S)
+        if ending.is_alive():
+            logger.warning(
+                "Redis does not answer: ending without signing off; another process gives back what "
+                "this one holds"
+            )
+
+    def _end(self, deadline: float) -> None:
         self._stopping.set()
         self.quiet()
         with self._composing:  # from now on nothing is put together any more

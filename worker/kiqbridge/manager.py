@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from kiqbridge.claims import give_back
-from kiqbridge.errors import KiqbridgeError
+from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.processor import Processor
 from kiqbridge.redis_connection import RedisConnection
@@ -67,7 +67,8 @@ class Manager:
                 "%d jobs did not finish in time: they are given back and interrupted", running
             )
         for processor in busy:
-            self._give_back(processor)
+            if not self._give_back(processor):
+                break  # Redis is away, for the others as well
         for processor in busy:
             processor.interrupt()
         self._wait_until(time.monotonic() + CLEANUP_S)
@@ -76,13 +77,13 @@ class Manager:
         for processor in self.processors:
             processor.join(max(deadline - time.monotonic(), 0))
 
-    def _give_back(self, processor: Processor) -> None:
-        """Requeue before the interrupt: running twice is better than losing."""
+    def _give_back(self, processor: Processor) -> bool:
+        """Requeue before the interrupt: running twice is better than losing. False: no Redis."""
         chunk = processor.chunk
         if chunk is None:
-            return
+            return True
         if not chunk.lock.acquire(timeout=LOCK_S):
-            return  # its thread is giving back itself, and waits for Redis
+            return True  # its thread is giving back itself, and waits for Redis
         try:
             give_back(self._connection, self._keys, chunk, processor.unfinished())
             processor.acknowledge(self._connection)
@@ -90,5 +91,7 @@ class Manager:
             logger.warning(
                 "%s: its jobs stay in flight, another process gives them back: %s", processor, error
             )
+            return not isinstance(error, RedisUnavailable)
         finally:
             chunk.lock.release()
+        return True
