@@ -58,6 +58,23 @@ class TestFailover:
         assert proxy.connections == 2
         assert count(proxy, b"LPUSH") == 2
 
+    def test_what_was_carried_out_before_the_refusal_is_not_pushed_again(self, proxy, redis):
+        def by_turns(_class, payload, _queue, _call_next):
+            return payload | {"queue": f"q{payload['args'][0]}"}
+
+        refusals = [Answer(READONLY)]
+        proxy.decide = lambda command: (
+            refusals.pop() if command[:2] == [b"LPUSH", b"queue:q2"] and refusals else None
+        )
+        client = Client(proxy.url)
+        client.middleware.add(by_turns)
+
+        client.push_bulk({"class": "EchoJob", "args": [[1], [2]]})
+
+        assert not refusals
+        assert (redis.llen("queue:q1"), redis.llen("queue:q2")) == (1, 1)
+        client.close()
+
     def test_a_second_refusal_is_raised(self, proxy, redis):
         proxy.decide = lambda command: Answer(READONLY) if command[0] == b"LPUSH" else None
 

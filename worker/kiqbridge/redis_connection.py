@@ -223,33 +223,44 @@ class RedisConnection:
         count = len(commands)
         if replicas is not None:
             commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
-        packed = self._connection.pack_commands(commands)  # type: ignore[no-untyped-call]
         if not repeatable:
             self._probe()
-        replies: list[Any] = []
+        replies: list[Any] = [None] * len(commands)
+        sent: Sequence[int] = range(len(commands))
         for last in (False, True):
-            self._connect(last=last)
-            try:
-                replies = self._round_trip(packed, len(commands))
-            except (
-                redis.exceptions.ConnectionError,
-                redis.exceptions.TimeoutError,
-                OSError,
-            ) as error:
-                self.close()
-                if not repeatable:
-                    raise ReplyLost(f"no reply from {self._address}: {error}") from error
-                if last:
-                    raise self._unavailable(error) from error
+            asked = [commands[index] for index in sent]
+            fresh = self._exchange(asked, repeatable=repeatable, last=last)
+            if fresh is None:
                 continue
-            except BaseException:
-                self.close()  # a half-read reply must never be taken for the next one
-                raise
+            for index, reply in zip(sent, fresh, strict=True):
+                replies[index] = reply
             # Not WAIT's own reply: UNBLOCKED there follows a write that was carried out.
-            if not any(_is_failover(reply) for reply in replies[:count]):
+            refused = [index for index in range(count) if _is_failover(replies[index])]
+            if not refused:
                 return replies
             self.close()
+            if not repeatable:  # what a server took before it refused the rest stays as it is
+                sent = [*refused, *range(count, len(commands))]
         return replies
+
+    def _exchange(
+        self, commands: Sequence[Command], *, repeatable: bool, last: bool
+    ) -> list[Any] | None:
+        """The replies; None when they were lost and may be asked for again."""
+        packed = self._connection.pack_commands(commands)  # type: ignore[no-untyped-call]
+        self._connect(last=last)
+        try:
+            return self._round_trip(packed, len(commands))
+        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError) as error:
+            self.close()
+            if not repeatable:
+                raise ReplyLost(f"no reply from {self._address}: {error}") from error
+            if last:
+                raise self._unavailable(error) from error
+            return None
+        except BaseException:
+            self.close()  # a half-read reply must never be taken for the next one
+            raise
 
     def _round_trip(self, packed: Any, count: int) -> list[Any]:
         connection = self._connection
