@@ -40,7 +40,7 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
             runner=JobRunner(
                 registry=default_registry,
                 middleware=Chain(),
-                policy=RetryPolicy(max_retries=25, profile="7"),
+                policy=lambda: RetryPolicy(max_retries=25, profile="7"),
                 rng=random.Random(1),
             ),
             guardian=Guardian(engine.connect(), engine.keys),

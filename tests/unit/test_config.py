@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.config import SETTINGS, merge, queue_names, shown_default
+from kiqbridge.config import SETTINGS, merge, shown_default
 from kiqbridge.errors import ConfigError
 from kiqbridge.settings_file import parse, read_file
 from kiqbridge.worker_command import add_arguments, load_config
@@ -304,7 +304,6 @@ class TestFile:
         assert config.queues == (("critical", 0), ("default", 2), ("low", 1))
         assert (config.concurrency, config.timeout_s, config.max_retries) == (12, 20, 5)
         assert (config.tag, config.labels) == ("myapp", ("blue",))
-        assert queue_names(config.queues) == ["critical", "default", "low"]
 
     def test_symbols_are_texts_wherever_they_stand(self):
         text = """

@@ -29,7 +29,7 @@ class Runner:
         self.runner = JobRunner(
             registry=self.registry,
             middleware=self.middleware,
-            policy=RetryPolicy(max_retries=max_retries, profile="7"),
+            policy=lambda: RetryPolicy(max_retries=max_retries, profile="7"),
             rng=random.Random(1),
             wall_now=lambda: NOW,
         )

@@ -90,7 +90,7 @@ class Runner:
         self.runner = JobRunner(
             registry=Registry(),
             middleware=Chain(),
-            policy=RetryPolicy(max_retries=25, profile="7"),
+            policy=lambda: RetryPolicy(max_retries=25, profile="7"),
             rng=random.Random(1),
         )
         self._perform = perform

@@ -5,7 +5,7 @@ so that an error can name it. Frozen once made.
 """
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -460,8 +460,3 @@ def shown_default(setting: Setting) -> str:
     if isinstance(setting.default, list):
         return ", ".join(setting.default) or "none"
     return str(setting.default) or "none"
-
-
-def queue_names(queues: Sequence[tuple[str, int]]) -> list[str]:
-    """Distinct names in their order."""
-    return list(dict.fromkeys(name for name, _ in queues))

@@ -11,14 +11,14 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kiqbridge import json_text
 from kiqbridge.errors import PayloadError, Shutdown
 from kiqbridge.job_logger import CONTEXT
 from kiqbridge.middleware import Chain, ServerMiddleware
-from kiqbridge.payload import Profile, shorten
+from kiqbridge.payload import shorten
 from kiqbridge.registry import JobDefinition, Registry
 from kiqbridge.retry import RetryPolicy, Verdict, decide, error_message
 
@@ -49,24 +49,25 @@ class Performing(Protocol):
 
 
 class JobRunner:
-    """Runs jobs on the calling thread; one for all threads of a process."""
+    """Runs jobs on the calling thread; one for all threads of a process.
+
+    `policy` is asked at each failure: the wire profile may follow the fleet.
+    """
 
     def __init__(
         self,
         *,
         registry: Registry,
         middleware: Chain[ServerMiddleware],
-        policy: RetryPolicy,
+        policy: Callable[[], RetryPolicy],
         rng: random.Random,
         wall_now: Callable[[], float] = time.time,
-        profile_now: Callable[[], Profile] | None = None,
     ) -> None:
         self._registry = registry
         self._middleware = middleware
         self._policy = policy
         self._rng = rng
         self._wall_now = wall_now
-        self._profile_now = profile_now or (lambda: policy.profile)
         self._loops = threading.local()
 
     def run(self, text: bytes, queue: str, thread: Performing) -> Settlement | None:
@@ -160,7 +161,7 @@ class JobRunner:
             error,
             queue=queue,
             class_retry=definition.options.get("retry", True) if definition else None,
-            policy=replace(self._policy, profile=self._profile_now()),
+            policy=self._policy(),
             now=now,
             rng=self._rng,
         )

@@ -200,9 +200,7 @@ class Launcher:
         self._guardian.start(processors)
         self._waker.start()
         self._poller.start()
-        if (
-            self._quiet.is_set()
-        ):  # asked for while Redis was still awaited: not even one job is taken
+        if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
             self._manager.quiet()
         self._manager.start()
         self._running.set()
@@ -216,11 +214,10 @@ class Launcher:
             runner=JobRunner(
                 registry=self._registry,
                 middleware=self.server_middleware,
-                policy=RetryPolicy(
+                policy=lambda: RetryPolicy(
                     max_retries=config.max_retries, profile=self.client.wire_profile()
                 ),
                 rng=random.Random(),  # noqa: S311 - jitter
-                profile_now=self.client.wire_profile,
             ),
             guardian=self._guardian,
             outage=outage,
