@@ -22,7 +22,10 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 LAYERS = {
     "pure": "errors clock keys json_text payload active_job bulk queues cron backoff config tick_input",
     "connection": "redis_connection scripts",
-    "client": "__init__ middleware wire_profile client inline job registry recovery api",
+    "client": """
+        __init__ middleware wire_profile client inline job registry recovery api
+        current lifecycle server
+    """,
     "engine": """
         capsule fetch lease claims look_ahead wakeup retry stats processor manager
         poller heartbeat status launcher job_logger execution

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from kiqbridge.current import CONTEXT
 from kiqbridge.errors import Shutdown
 from kiqbridge.execution import JobRunner
-from kiqbridge.job_logger import CONTEXT
 from kiqbridge.middleware import Chain
 from kiqbridge.registry import JobDefinition, Registry
 from kiqbridge.retry import RetryPolicy, Verdict

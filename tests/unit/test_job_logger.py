@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge.job_logger import CONTEXT, TID, JSONFormatter, LineFormatter, configure_logging
+from kiqbridge.current import CONTEXT
+from kiqbridge.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "logs.json").read_text(encoding="utf-8")

@@ -4,19 +4,24 @@ This is the client half: declaring jobs and enqueuing them. It loads nothing of 
 """
 
 from kiqbridge.client import Client, configure
+from kiqbridge.current import interrupted
 from kiqbridge.errors import (
     ConfigError,
     EventError,
+    JobInterrupted,
     JobNotFound,
+    JobTimeout,
     KiqbridgeError,
     NotAllowed,
     PayloadError,
+    ProcessDied,
     PushNotReplicated,
     PushOutcomeUnknown,
     RedisRefused,
     RedisUnavailable,
 )
 from kiqbridge.job import Job, job
+from kiqbridge.server import Server, server
 
 __version__ = "0.1.0"
 
@@ -25,15 +30,21 @@ __all__ = [
     "ConfigError",
     "EventError",
     "Job",
+    "JobInterrupted",
     "JobNotFound",
+    "JobTimeout",
     "KiqbridgeError",
     "NotAllowed",
     "PayloadError",
+    "ProcessDied",
     "PushNotReplicated",
     "PushOutcomeUnknown",
     "RedisRefused",
     "RedisUnavailable",
+    "Server",
     "__version__",
     "configure",
+    "interrupted",
     "job",
+    "server",
 ]

@@ -77,3 +77,18 @@ class Shutdown(BaseException):
 
     A BaseException, so that `except Exception` in a job cannot swallow it.
     """
+
+
+class JobInterrupted(BaseException):
+    """Raised by an iterable job that makes room, after its progress is saved (protocol §13.2).
+
+    It is pushed again to the end of its queue. A BaseException for the same reason as `Shutdown`.
+    """
+
+
+class JobTimeout(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """A job ran longer than its `timeout_s`; it is retried as after any other error."""
+
+
+class ProcessDied(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """The child process that ran a job ended in the midst of it; the message names the signal."""

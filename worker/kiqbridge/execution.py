@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kiqbridge import json_text
+from kiqbridge.current import CONTEXT
 from kiqbridge.errors import PayloadError, Shutdown
-from kiqbridge.job_logger import CONTEXT
 from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.payload import shorten
 from kiqbridge.registry import JobDefinition, Registry

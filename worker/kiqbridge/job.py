@@ -17,16 +17,23 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast, get_args, overload
 
 from kiqbridge import inline
 from kiqbridge.bulk import BATCH_SIZE
 from kiqbridge.client import default_client
+from kiqbridge.current import interrupted
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.payload import check_json, run_time, shorten
 from kiqbridge.registry import (
+    ERROR_ACTIONS,
     MARK,
+    Exhausted,
+    Handling,
     JobDefinition,
+    OnError,
+    Pool,
+    RetryIn,
     check_signature,
     default_registry,
     definition_of,
@@ -207,7 +214,16 @@ class Setter(Generic[P]):
 def job(function: Callable[P, R], /) -> FunctionJob[P, R]: ...
 @overload
 def job(
-    *, name: str | None = None, queue: str = "default", retry: bool | int = True, **options: Any
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    retry: bool | int = True,
+    pool: Pool | None = None,
+    timeout_s: float | None = None,
+    retry_in: RetryIn | None = None,
+    retries_exhausted: Exhausted | None = None,
+    on_error: OnError | None = None,
+    **options: Any,
 ) -> Callable[[Callable[P, R]], FunctionJob[P, R]]: ...
 def job(
     function: Callable[P, R] | None = None,
@@ -216,6 +232,11 @@ def job(
     name: str | None = None,
     queue: str = "default",
     retry: bool | int = True,
+    pool: Pool | None = None,
+    timeout_s: float | None = None,
+    retry_in: RetryIn | None = None,
+    retries_exhausted: Exhausted | None = None,
+    on_error: OnError | None = None,
     **options: Any,
 ) -> FunctionJob[P, R] | Callable[[Callable[P, R]], FunctionJob[P, R]]:
     """Declare a function, plain or async, as a job; it stays callable and keeps its signature.
@@ -225,6 +246,12 @@ def job(
         name: wire name, default the function's `__name__`; a Ruby constant path is fine.
         queue: queue name without prefix.
         retry: True = 25 retries, N = at most N, 0 = straight to dead, False = dropped.
+        pool: "thread" or "process" (for work that keeps a CPU busy); `async def` is always "async".
+        timeout_s: seconds that one execution may take; what each pool can enforce: docs/engine.md.
+        retry_in: (count, error, payload) → seconds until the next try, "discard", "kill", or None
+            for the usual delay (§8.3).
+        retries_exhausted: (payload, error), called when no tries are left (§8.4).
+        on_error: exception class → "discard", "kill", "retry" or seconds, before `retry_in`.
         options: Sidekiq's other options (§3.2): backtrace, dead, tags, retry_for, retry_queue, …
 
     Raises:
@@ -241,6 +268,15 @@ def job(
             instantiate=lambda _jid: declared,
             perform_of=lambda _instance: function,
             signature=inspect.signature(function),
+            handling=_handling(
+                wire_name,
+                function,
+                pool=pool,
+                timeout_s=timeout_s,
+                retry_in=retry_in,
+                retries_exhausted=retries_exhausted,
+                on_error=on_error,
+            ),
         )
         declared = FunctionJob(function, definition)
         default_registry.register(definition)
@@ -258,6 +294,8 @@ class Job:
         class_name: wire name, default the class' `__name__`.
         queue, retry, backtrace, dead, tags, retry_for, retry_queue, log_level: wire options (§3.2).
         sidekiq_options: any further wire options.
+        pool, timeout_s, on_error: how it is run and what its failures mean, as for `job`.
+        retry_in, retries_exhausted: static methods, as for `job`.
         jid: the job's id while it runs.
     """
 
@@ -265,6 +303,9 @@ class Job:
     queue: ClassVar[str] = "default"
     retry: ClassVar[bool | int] = True
     sidekiq_options: ClassVar[Mapping[str, Any]] = {}
+    pool: ClassVar[Pool | None] = None
+    timeout_s: ClassVar[float | None] = None
+    on_error: ClassVar[OnError | None] = None
     jid: str
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -283,9 +324,23 @@ class Job:
             instantiate=functools.partial(_instantiate, cls),
             perform_of=lambda instance: cast("Callable[..., Any]", instance.perform),
             signature=signature.replace(parameters=parameters[1:] if is_method else parameters),
+            handling=_handling(
+                cls.__name__,
+                perform,
+                pool=cls.pool,
+                timeout_s=cls.timeout_s,
+                retry_in=getattr(cls, "retry_in", None),
+                retries_exhausted=getattr(cls, "retries_exhausted", None),
+                on_error=cls.on_error,
+            ),
         )
         setattr(cls, MARK, definition)
         default_registry.register(definition)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether this job should come to an end soon; see `kiqbridge.interrupted`."""
+        return interrupted()
 
     @classmethod
     def perform_async(cls, *args: Any, **kwargs: Any) -> str | None:
@@ -335,6 +390,7 @@ def _define(
     instantiate: Callable[[str], Any],
     perform_of: Callable[[Any], Callable[..., Any]],
     signature: inspect.Signature,
+    handling: Handling,
 ) -> JobDefinition:
     check_signature(name, signature)
     if not isinstance(options.get("queue"), str) or not options["queue"]:
@@ -351,7 +407,51 @@ def _define(
         perform_of=perform_of,
         signature=signature,
         origin=f"{declared.__module__}.{declared.__qualname__}",
+        handling=handling,
     )
+
+
+def _handling(
+    name: str,
+    function: Callable[..., Any],
+    *,
+    pool: Pool | None,
+    timeout_s: float | None,
+    retry_in: RetryIn | None,
+    retries_exhausted: Exhausted | None,
+    on_error: OnError | None,
+) -> Handling:
+    is_async = inspect.iscoroutinefunction(function)
+    if pool not in (None, *get_args(Pool)) or (pool == "thread" and is_async):
+        raise ConfigError(
+            f"job {name!r}: pool {pool!r} is not thread or process; an `async def` job runs on the "
+            "event loop, or in a process with pool='process'"
+        )
+    if pool == "async" and not is_async:
+        raise ConfigError(f"job {name!r}: pool 'async' is for `async def` jobs")
+    if timeout_s is not None and not 0 < timeout_s < float("inf"):
+        raise ConfigError(
+            f"job {name!r}: timeout_s {timeout_s!r} is not a number of seconds above 0"
+        )
+    for kind, action in (on_error or {}).items():
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise ConfigError(f"job {name!r}: on_error {kind!r} is not an exception class")
+        if action not in ERROR_ACTIONS and not (_is_number(action) and float(action) > 0):
+            raise ConfigError(
+                f"job {name!r}: on_error {kind.__name__}: {action!r} is not one of "
+                f"{', '.join(ERROR_ACTIONS)} or a number of seconds above 0"
+            )
+    return Handling(
+        pool=pool or ("async" if is_async else "thread"),
+        timeout_s=timeout_s,
+        retry_in=retry_in,
+        retries_exhausted=retries_exhausted,
+        on_error=dict(on_error or {}),
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _instantiate(declared: type[Job], jid: str) -> Job:

@@ -13,8 +13,7 @@ import time
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-CONTEXT: ContextVar[tuple[dict[str, Any], str] | None] = ContextVar("kiqbridge_job", default=None)
-"""Payload and queue of the job that runs here; formatted only when a line is written."""
+from kiqbridge.current import CONTEXT
 
 TID: ContextVar[str] = ContextVar("kiqbridge_tid", default="main")
 """Id of the processor thread."""

@@ -3,13 +3,47 @@
 import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
 
 MARK = "__kiqbridge_job__"
 """Attribute of a declared function or class that holds its definition."""
+
+
+Pool = Literal["thread", "async", "process"]
+
+RetryIn = Callable[[int, BaseException, Mapping[str, Any]], object]
+"""(count, error, payload) → seconds, "discard", "kill", or None for the usual delay (§8.3)."""
+
+Exhausted = Callable[[Mapping[str, Any], BaseException], object]
+"""(payload, error) → "discard" to skip the dead set, else anything (§8.4)."""
+
+
+OnError = Mapping[type[BaseException], str | float]
+"""Exception class → one of ERROR_ACTIONS, or seconds until the next try."""
+
+ERROR_ACTIONS = ("discard", "kill", "retry")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """How one class of jobs is run and what its failures mean; nothing of it goes on the wire.
+
+    Attributes:
+        pool: where it runs.
+        timeout_s: seconds that one execution may take, or None.
+        retry_in: see `RetryIn`.
+        retries_exhausted: see `Exhausted`.
+        on_error: see `OnError`; the nearest class counts, and it goes before `retry_in`.
+    """
+
+    pool: Pool = "thread"
+    timeout_s: float | None = None
+    retry_in: RetryIn | None = None
+    retries_exhausted: Exhausted | None = None
+    on_error: OnError = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +57,7 @@ class JobDefinition:
         perform_of: the function to call with the arguments, given that instance.
         signature: of the function without `self`.
         origin: where it was declared, for messages.
+        handling: pool, limits and failures.
     """
 
     name: str
@@ -31,6 +66,7 @@ class JobDefinition:
     perform_of: Callable[[Any], Callable[..., Any]]
     signature: inspect.Signature
     origin: str
+    handling: Handling = field(default_factory=Handling)
 
     def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Bind a call to the signature and return the arguments as they go on the wire.

@@ -1,0 +1,49 @@
+"""What runs here: the job of this thread or task, and the worker around it.
+
+Context variables, so that an `async def` job sees its own and not that of its neighbour on the loop.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kiqbridge.client import Client
+    from kiqbridge.redis_connection import RedisPool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The worker around a job.
+
+    Attributes:
+        client: pushes with the worker's own middleware.
+        redis: connections that jobs may share, handed out to one thread at a time.
+        is_stopping: whether the process has been told to take no new jobs, or to end.
+        timeout_s: seconds that running jobs have after TERM.
+        max_iteration_runtime_s: seconds after which an iterable job makes room for others, or None.
+    """
+
+    client: "Client"
+    redis: "RedisPool"
+    is_stopping: Callable[[], bool]
+    timeout_s: float
+    max_iteration_runtime_s: float | None
+
+
+RUNTIME: ContextVar[Runtime | None] = ContextVar("kiqbridge_runtime", default=None)
+"""None outside a worker, as in `perform_inline` and in tests."""
+
+CONTEXT: ContextVar[tuple[dict[str, Any], str] | None] = ContextVar("kiqbridge_job", default=None)
+"""Payload and queue of the job that runs here."""
+
+
+def interrupted() -> bool:
+    """Whether the running job should come to an end soon: its worker is quiet or stops.
+
+    Long jobs ask now and then, save what they have and return or push themselves anew; who does not
+    ask is interrupted at the deadline and given back. False outside a worker.
+    """
+    runtime = RUNTIME.get()
+    return runtime is not None and runtime.is_stopping()

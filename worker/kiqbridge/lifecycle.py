@@ -1,0 +1,65 @@
+"""Events in the life of a worker process, and who listens (protocol §14.1)."""
+
+import logging
+from collections.abc import Callable
+from typing import Literal, TypeVar, get_args
+
+from kiqbridge.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+Event = Literal["startup", "quiet", "shutdown", "exit", "heartbeat", "beat"]
+Listener = Callable[[], object]
+L = TypeVar("L", bound=Listener)
+
+EVENTS: tuple[str, ...] = get_args(Event)
+_REVERSED = ("quiet", "shutdown", "exit")
+
+
+class Events:
+    """Listeners by event.
+
+    - startup: after the code is loaded, before any thread takes jobs; an error ends the start.
+    - quiet: no new jobs are taken from now on.
+    - shutdown: the process begins to stop.
+    - exit: all is stopped and signed off.
+    - heartbeat: the first beat, or the first one after an outage.
+    - beat: every beat.
+    """
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, list[Listener]] = {name: [] for name in EVENTS}
+
+    def copy(self) -> "Events":
+        """The same listeners, to be fired on their own."""
+        copied = Events()
+        for name, listeners in self._listeners.items():
+            copied._listeners[name] = list(listeners)
+        return copied
+
+    def add(self, event: Event, listener: Listener) -> None:
+        """Listen to an event.
+
+        Raises:
+            ConfigError: there is no such event.
+        """
+        if event not in self._listeners:
+            raise ConfigError(f"on: {event!r} is no event; events are {', '.join(EVENTS)}")
+        self._listeners[event].append(listener)
+
+    def fire(self, event: Event, *, raising: bool = False) -> None:
+        """Call the listeners: in order, and in reverse for quiet, shutdown and exit.
+
+        Each is called once in the life of a process, except those of `beat`. Errors are logged, or
+        with `raising` end it.
+        """
+        listeners = list(self._listeners[event])
+        if event != "beat":
+            self._listeners[event].clear()
+        for listener in reversed(listeners) if event in _REVERSED else listeners:
+            try:
+                listener()
+            except Exception:
+                if raising:
+                    raise
+                logger.exception("a listener to %s failed: %r", event, listener)
