@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 import redis as redis_py
+from support import proving
+from support.faketime import faketime_library
 from support.ruby import has_ruby_sidekiq, has_web_ui
 from support.servers import Server, debian_server, embedded_server
 
@@ -56,10 +58,17 @@ NEEDS = (
         package="redis-server",
         is_installed=lambda: shutil.which("redis-server") is not None,
     ),
+    Need(
+        marker="faketime",
+        name="libfaketime",
+        package="libfaketime",
+        is_installed=lambda: faketime_library() is not None,
+    ),
 )
 TOLD = "told"
 INSTALL_ALL = f"apt-get install {' '.join(need.package for need in NEEDS)}"
 SERVERS = {"valkey": embedded_server, "redis": debian_server}
+TEST_SETTINGS = ("KIQBRIDGE_TEST_SERVER", proving.VARIABLE)
 
 
 def is_ci() -> bool:
@@ -70,9 +79,13 @@ def pytest_configure(config):
     name = os.environ.get("KIQBRIDGE_TEST_SERVER", "valkey")
     if name not in SERVERS:
         raise pytest.UsageError(f"KIQBRIDGE_TEST_SERVER={name}: write one of {', '.join(SERVERS)}")
+    if proving.size() not in proving.SIZES:
+        raise pytest.UsageError(
+            f"{proving.VARIABLE}={proving.size()}: write one of {', '.join(proving.SIZES)}"
+        )
     # Nobody's own server or settings: a test must not flush what a developer works on.
     for variable in list(os.environ):
-        if variable.startswith(("REDIS_", "KIQBRIDGE_")) and variable != "KIQBRIDGE_TEST_SERVER":
+        if variable.startswith(("REDIS_", "KIQBRIDGE_")) and variable not in TEST_SETTINGS:
             del os.environ[variable]
     # Nor where their workers say how they are.
     run_folder = tempfile.TemporaryDirectory(prefix="kiqbridge-test-", ignore_cleanup_errors=True)

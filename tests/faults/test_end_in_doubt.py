@@ -17,6 +17,7 @@ from kiqbridge.processor import Processor, Tools
 from kiqbridge.queues import queue_order
 from kiqbridge.registry import default_registry
 from kiqbridge.retry import RetryPolicy
+from kiqbridge.settling import Settler
 from kiqbridge.wakeup import IdleGate
 
 BEGUN: list[str] = []
@@ -46,7 +47,7 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
             guardian=Guardian(engine.connect(), engine.keys),
             outage=outage,
             keys=engine.keys,
-            dead_bounds=lambda now: (now, 1),
+            settler=Settler(engine.keys, lambda now: (now, 1)),
             look_ahead=3,
         )
         leases = engine.connections[:3]

@@ -161,6 +161,23 @@ class TestWorkerServiceStack:
 
         assert {entry["Name"] for entry in container["Environment"]} <= known
 
+    def test_a_task_may_protect_itself_and_its_neighbours_only_if_that_is_wanted(
+        self, worker_stack, container
+    ):
+        environment = {entry["Name"]: entry["Value"] for entry in container["Environment"]}
+        [only] = properties(worker_stack, "WorkerTaskRole")["Policies"]
+        condition, policy, otherwise = only["Fn::If"]
+        [statement] = policy["PolicyDocument"]["Statement"]
+
+        assert environment["KIQBRIDGE_ECS_PROTECT_AFTER_S"] == {"Ref": "ProtectAfterSeconds"}
+        assert worker_stack["Parameters"]["ProtectAfterSeconds"]["Default"] == 0
+        assert worker_stack["Conditions"][condition] == {
+            "Fn::Not": [{"Fn::Equals": [{"Ref": "ProtectAfterSeconds"}, 0]}]
+        }
+        assert otherwise == {"Ref": "AWS::NoValue"}
+        assert statement["Action"] == ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"]
+        assert statement["Resource"]["Fn::Sub"].endswith(":task/${WorkerCluster}/*")
+
     def test_a_sick_container_is_noticed(self, container):
         assert container["HealthCheck"]["Command"] == ["CMD", "kiqbridge", "health", "--live"]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.config import SETTINGS
+from kiqbridge.status import STALE_AFTER_S
 
 UNIT = Path(__file__).parents[2] / "infra" / "kiqbridge-worker.service"
 COMMAND = "/opt/kiqbridge/.venv/bin/kiqbridge"
@@ -79,7 +80,21 @@ class TestStoppingAndStarting:
     def test_term_drains_it_and_it_comes_back(self):
         assert values("KillSignal") == ["SIGTERM"]
         assert values("Restart") == ["always"]
-        assert values("Type") == ["exec"]
+
+    def test_it_is_started_when_it_says_so_however_long_redis_is_away(self):
+        assert values("Type") == ["notify"]
+        assert values("NotifyAccess") == ["main"]
+        assert values("TimeoutStartSec") == ["infinity"]
+
+    def test_the_watchdog_acts_on_no_worker_that_still_owns_its_jobs(self):
+        [watchdog_s] = map(int, values("WatchdogSec"))
+
+        assert watchdog_s / 2 > STALE_AFTER_S
+
+    def test_it_may_send_what_systemd_waits_for(self):
+        [families] = values("RestrictAddressFamilies")
+
+        assert "AF_UNIX" in families.split()
 
     def test_its_variables_are_those_that_the_worker_reads(self):
         known = {variable for setting in SETTINGS for variable in setting.env}

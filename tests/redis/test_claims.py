@@ -546,6 +546,7 @@ class TestCluster:
             chunk = claimer.claim(["default", "mail"], 5)
             assert len(chunk.jobs) == 2
             assert claimer.settle(chunk, chunk.jobs.pop(), keys.dead, 1.0, b"dead", 0.0, 10_000)
+            acknowledge(process.connect(), keys, [(chunk, b"another")])
             assert claimer.give_back(chunk, list(chunk.jobs)) == 1
             claimer.claim(["default", "mail"], 5)
         assert pool.call("LLEN", keys.queue("default")) == 1

@@ -9,14 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.engine import UnreliableConnection
+from support.engine import UnreliableConnection, capsule_of, heartbeat_of
 from support.waiting import wait_until
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.heartbeat import Heartbeat, ProcessInfo
 from kiqbridge.keys import Keys
-from kiqbridge.processor import UnitOfWork
 from kiqbridge.redis_connection import RedisPool
+from kiqbridge.work import UnitOfWork
 
 IDENTITY = "host:1:0123456789ab"
 INFO = ProcessInfo(
@@ -26,7 +26,7 @@ INFO = ProcessInfo(
     tag="shop",
     labels=["kiqbridge", "blue"],
     concurrency=3,
-    queues={"mail": 3, "default": 1},
+    capsules=[capsule_of({"mail": 3, "default": 1}, concurrency=3)],
     version="kiqbridge-0.1.0",
     started_at=1_700_000_000.25,
 )
@@ -49,7 +49,7 @@ class Process:
                 "info": INFO,
                 "keys": Keys(),
                 "connection": self.connection,
-                "processors": self.threads,
+                **heartbeat_of(self.threads),
                 "is_quiet": lambda: self.quiet,
                 "on_signal": self.signals.append,
                 "beat_s": 0.05,

@@ -8,7 +8,7 @@ from support.waiting import wait_until
 
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.lease import LeaseTimes
+from kiqbridge.lease import LeaseKeeper, LeaseTimes, renew
 from kiqbridge.recovery import Reaper
 
 
@@ -190,6 +190,65 @@ def test_stopping_gives_everything_back_and_ends_the_registration(redis, process
 def test_stopping_what_never_started_does_nothing(redis, redis_url):
     assert EngineProcess(redis_url).keeper.stop() == 0
     assert not redis.keys("*")
+
+
+def test_each_beat_tells_under_which_name_the_process_runs_also_while_redis_is_away(
+    redis, redis_url
+):
+    process = EngineProcess(redis_url)
+    heard = []
+    keeper = LeaseKeeper(
+        identity="host:1:aaa",
+        keys=process.keys,
+        connect=process.connect,
+        times=LeaseTimes(1),
+        tell=heard.append,
+    )
+    keeper.start()
+    assert heard == ["v1:host:1:aaa:1"]
+    wait_until(lambda: len(heard) >= 3, what="two beats")
+    for connection in process.connections:
+        connection.down = True
+    so_far = len(heard)
+    wait_until(lambda: len(heard) >= so_far + 3, what="beats without Redis")
+    for connection in process.connections:
+        connection.down = False
+    keeper.stop()
+
+    assert set(heard) == {"v1:host:1:aaa:1"}
+
+
+class TestSpeakingForAnother:
+    """What a supervisor does for a child whose threads cannot run."""
+
+    def test_it_keeps_the_other_alive(self, redis, process):
+        redis.pexpire(f"kb:alive:{process.incarnation}", 20)
+
+        assert renew(process.pool.connection(), process.keys, process.incarnation, 5000)
+
+        assert 4000 < redis.pttl(f"kb:alive:{process.incarnation}") <= 5000
+
+    def test_who_only_fell_silent_is_alive_again(self, redis, process):
+        redis.delete(f"kb:alive:{process.incarnation}")
+
+        assert renew(process.pool.connection(), process.keys, process.incarnation, 5000)
+
+        assert redis.exists(f"kb:alive:{process.incarnation}")
+
+    def test_a_lease_that_was_taken_away_stays_so(self, redis, process):
+        take_away(process)
+
+        assert not renew(process.pool.connection(), process.keys, process.incarnation, 5000)
+
+        assert not redis.keys("kb:*")
+
+    def test_the_other_itself_is_no_surer_of_its_lease(self, process):
+        lease = process.keeper.current
+        lease.valid_until = 0.0
+
+        renew(process.pool.connection(), process.keys, process.incarnation, 5000)
+
+        assert lease.in_doubt()
 
 
 def test_its_repr_tells_operators_how_it_stands(process):

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from support.engine import capsule_of, heartbeat_of
 from support.intercepting_redis import intercepting_redis
 from support.jobs import own_declarations
 from support.vectors import (
@@ -39,8 +40,8 @@ from kiqbridge.keys import Keys
 from kiqbridge.launcher import Launcher
 from kiqbridge.payload import read_timestamp
 from kiqbridge.poller import Poller
-from kiqbridge.processor import UnitOfWork
 from kiqbridge.redis_connection import RedisPool
+from kiqbridge.work import UnitOfWork
 
 ArgumentError = type("ArgumentError", (Exception,), {"__module__": "builtins"})
 """Ruby's name for it, told like a builtin: without the module before it."""
@@ -365,13 +366,13 @@ class Process:
                 tag=info["tag"],
                 labels=info["labels"],
                 concurrency=info.get("concurrency", 2),
-                queues=capsule,
+                capsules=[capsule_of(capsule, concurrency=info.get("concurrency", 2))],
                 version=info["version"],
                 started_at=info["started_at"],
             ),
             keys=Keys(),
             connection=connection,
-            processors=processors,
+            **heartbeat_of(processors),
             is_quiet=self.quiet.is_set,
             on_signal=self._on_signal,
             beat_s=60,
@@ -393,7 +394,7 @@ def beat_commands(operation):
     """The commands of the recorded beat, without metrics and the question whether it is the first."""
     for words in commands_of(operation):
         is_bare = words[0] in {"multi", "exec", "ping"}
-        is_ours = words[0] in {"incrby", "expire", "unlink", "hset", "sadd", "rpop"} and (
+        is_ours = words[0] in {"incrby", "expire", "unlink", "hset", "sadd", "exists", "rpop"} and (
             words[1].startswith(("stat:", "vm:")) or words[1] == "processes"
         )
         if is_bare or is_ours:

@@ -1,13 +1,16 @@
 """One worker process as Redis sees it, without threads of its own but the lease's: for engine tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
+from kiqbridge.capsule import Capsule
 from kiqbridge.claims import Claimer
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.lease import LeaseKeeper, LeaseTimes
+from kiqbridge.lifecycle import Events
+from kiqbridge.middleware import Chain
 from kiqbridge.redis_connection import RedisConnection, RedisPool
 
 
@@ -98,3 +101,23 @@ class EngineProcess:
     def lists(self, tid: str = "t1") -> list[str]:
         """Names of the two in-flight lists of a claimer, that of even claims first."""
         return [self.keys.inflight_list(self.incarnation, tid, parity) for parity in (0, 1)]
+
+
+def capsule_of(weights: Mapping[str, int], *, concurrency: int, name: str = "default") -> Capsule:
+    """A capsule without middleware."""
+    return Capsule(
+        name=name,
+        queues=tuple(weights.items()),
+        concurrency=concurrency,
+        async_concurrency=1,
+        middleware=Chain(),
+    )
+
+
+def heartbeat_of(processors: Sequence[Any]) -> dict[str, Any]:
+    """What a heartbeat asks of processors, or of what looks like them, as keyword arguments."""
+    return {
+        "work": lambda: {each.tid: each.current for each in processors if each.current},
+        "counters": processors,
+        "events": Events(),
+    }

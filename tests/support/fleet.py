@@ -24,13 +24,15 @@ class Marks:
 
     Attributes:
         lines: for each file the pairs (jid, pid) in the order of writing.
+        times: for each file, beside its pairs, when that was (`time.monotonic`).
     """
 
-    FILES = ("begun", "performed", "failed")
+    FILES = ("begun", "interrupted", "performed", "failed")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lines: dict[str, list[tuple[str, int]]] = {name: [] for name in self.FILES}
+        self.times: dict[str, list[float]] = {name: [] for name in self.FILES}
         self._offsets = dict.fromkeys(self.FILES, 0)
 
     def look(self) -> Self:
@@ -45,8 +47,9 @@ class Marks:
             whole = text[: text.rfind(b"\n") + 1]
             self._offsets[name] += len(whole)
             for line in whole.decode().splitlines():
-                jid, pid = line.split()
+                jid, pid, at = line.split()
                 self.lines[name].append((jid, int(pid)))
+                self.times[name].append(float(at))
         return self
 
     def count(self, name: str) -> Counter[str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kiqbridge import client as client_module
 from kiqbridge.client import Client, configure
+from kiqbridge.middleware import Chain
 from kiqbridge.registry import default_registry
 
 
@@ -14,6 +15,7 @@ def own_declarations() -> Iterator[None]:
     """Start with nothing declared, and forget at the end what was, and which client was configured."""
     declared = dict(default_registry._definitions)
     configured = client_module._default
+    middleware = list(client_module._default_middleware)
     default_registry._definitions.clear()
     try:
         yield
@@ -21,6 +23,7 @@ def own_declarations() -> Iterator[None]:
         default_registry._definitions.clear()
         default_registry._definitions.update(declared)
         client_module._default = configured
+        client_module._default_middleware = Chain(*middleware)
 
 
 class Pushes:

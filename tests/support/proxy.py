@@ -1,11 +1,13 @@
-"""A TCP proxy before Redis that swallows replies: the server has done it, and nobody hears of it.
+"""TCP proxies before Redis that fail as networks do.
 
-A `Rule` picks requests; the request is forwarded, the server's reply is awaited and dropped, and the
-client's connection is cut, or stalls until the client gives up.
+`SwallowingProxy` swallows replies: the server has done it, and nobody hears of it. A `Rule` picks
+requests; the request is forwarded, the server's reply is awaited and dropped, and the client's
+connection is cut, or stalls until the client gives up. `UnsteadyProxy` spoils the line as a whole.
 """
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
@@ -220,3 +222,168 @@ class _Link:
     def close(self) -> None:
         self._client.close()
         self._server.close()
+
+
+class UnsteadyProxy:
+    """A line whose quality a test decides: it stalls, cuts, delays, swallows replies, talks nonsense.
+
+    What was sent while the line stalls arrives when it flows again, as a network does it, also from
+    a client that has hung up meanwhile.
+
+    Attributes:
+        target: port of the server to which new connections lead.
+        delay_s: added to each piece of a reply.
+        replies_lost: how many pieces of replies were swallowed or replaced so far.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.delay_s = 0.0
+        self.replies_lost = 0
+        self._to_lose = 0
+        self._nonsense: list[bytes] = []
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._lock = threading.Lock()
+        self._links: set[tuple[socket.socket, socket.socket]] = set()
+        self._threads: set[threading.Thread] = set()
+        self._listener = socket.create_server((HOST, 0), backlog=128)
+        self.port = self._listener.getsockname()[1]
+        self.url = f"redis://{HOST}:{self.port}/0"
+        self._closed = False
+        self._spawn(self._accept)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def stall(self) -> None:
+        """Nothing passes in either direction, and all sockets stay open."""
+        self._flowing.clear()
+
+    def flow(self) -> None:
+        """Let pass what was held, and what comes."""
+        self._flowing.set()
+
+    def cut(self) -> int:
+        """Hang up all connections at both ends; what was held is lost. Returns how many."""
+        with self._lock:
+            links = list(self._links)
+            self._links.clear()
+        for link in links:
+            _hang_up(link)
+        return len(links)
+
+    def lose_replies(self, count: int) -> None:
+        """Swallow the next pieces of replies and hang up after each."""
+        with self._lock:
+            self._to_lose += count
+
+    def talk_nonsense(self, texts: Sequence[bytes]) -> None:
+        """Put these in the place of the next pieces of replies."""
+        with self._lock:
+            self._nonsense += texts
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that was asked for by `lose_replies` and `talk_nonsense` has happened."""
+        with self._lock:
+            return not self._to_lose and not self._nonsense
+
+    def close(self) -> None:
+        self._closed = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        self.cut()
+        self.flow()
+        for thread in list(self._threads):
+            thread.join(timeout=5)
+        self._listener.close()
+
+    def _spawn(self, target: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                target()
+            finally:
+                self._threads.discard(thread)
+
+        thread = threading.Thread(target=run, name="unsteady-proxy", daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client = self._listener.accept()[0]
+            except OSError:
+                return
+            self._spawn(lambda client=client: self._carry(client))
+
+    def _carry(self, client: socket.socket) -> None:
+        self._flowing.wait()  # a stalled network carries no handshake to the server either
+        try:
+            server = socket.create_connection((HOST, self.target), timeout=5)
+        except OSError:
+            client.close()
+            return
+        server.settimeout(None)
+        link = (client, server)
+        for end in link:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._lock:
+            self._links.add(link)
+        if self._closed:
+            self.cut()
+        replies = threading.Thread(
+            target=self._pump, args=(link, server, client), name="unsteady-proxy", daemon=True
+        )
+        replies.start()
+        self._pump(link, client, server)
+        replies.join()
+        with self._lock:
+            self._links.discard(link)
+        client.close()
+        server.close()
+
+    def _pump(
+        self, link: tuple[socket.socket, socket.socket], source: socket.socket, sink: socket.socket
+    ) -> None:
+        is_reply = source is link[1]
+        try:
+            while data := source.recv(BUFFER):
+                self._flowing.wait()
+                if is_reply:
+                    if self.delay_s:
+                        time.sleep(self.delay_s)
+                    data, goes_on = self._spoiled(data)
+                    sink.sendall(data)
+                    if not goes_on:
+                        break
+                else:
+                    sink.sendall(data)
+            self._flowing.wait()
+        except OSError:
+            pass  # one of the ends is gone
+        _hang_up(link)
+
+    def _spoiled(self, reply: bytes) -> tuple[bytes, bool]:
+        """What goes to the client instead of a reply, and whether the connection goes on."""
+        if not self._to_lose and not self._nonsense:
+            return reply, True
+        with self._lock:
+            if self._to_lose:
+                self._to_lose -= 1
+                self.replies_lost += 1
+                return b"", False
+            if self._nonsense:
+                self.replies_lost += 1
+                return self._nonsense.pop(0), True
+        return reply, True
+
+
+def _hang_up(link: tuple[socket.socket, socket.socket]) -> None:
+    for end in link:
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)

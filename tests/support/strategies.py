@@ -65,3 +65,16 @@ QUEUES = st.lists(
     unique_by=lambda pair: pair[0],
 )
 """Names with weights."""
+
+CSV_ROWS = st.lists(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff"), max_size=8),
+        min_size=1,
+        max_size=4,
+    ).filter(lambda row: row != [""]),
+    max_size=12,
+)
+"""Rows that a CSV file can carry: separators, quotes and line breaks within the fields included.
+
+A row of one empty field is written as an empty line, which is no row.
+"""

@@ -31,7 +31,7 @@ KINDS = {
     "read": "unit/test_reader_vectors.py::test_a_recorded_job_runs_here_with_its_very_values",
     "timestamp": "unit/test_reader_vectors.py::test_a_time_is_read_as_the_version_that_wrote_it_reads",
     "busy_page": "unit/test_reader_vectors.py::test_our_process_has_none_of_the_deviations",
-    "config": "unit/test_reader_vectors.py::test_the_same_settings_give_the_same_capsule",
+    "config": "unit/test_reader_vectors.py::test_the_same_settings_give_the_same_capsules",
     "log": "unit/test_reader_vectors.py::test_the_lines_of_three_jobs_are_the_recorded_ones",
     "failure": "redis/test_worker_vectors.py::test_a_failure_leaves_the_recorded_bytes",
     "life": "redis/test_worker_vectors.py::test_a_job_fails_until_it_is_dead",
@@ -40,21 +40,24 @@ KINDS = {
     "quiet": "redis/test_worker_vectors.py::test_quieted_from_outside_the_hash_says_so",
     "sign_off": "redis/test_worker_vectors.py::test_a_process_that_ends_signs_off_as_recorded",
     "interruption": "redis/test_worker_vectors.py::test_an_interrupted_job_goes_back_byte_for_byte",
+    "iteration": "redis/test_iterable.py::test_an_iterable_job_sends_the_recorded_commands",
+    "early_cancel": "redis/test_iterable.py::test_a_hash_with_the_request_alone_is_read_as_nothing_done",
     "move": "redis/test_worker_vectors.py::test_a_due_job_is_moved_with_the_recorded_bytes",
     "sets": "redis/test_worker_vectors.py::test_due_members_of_any_writer_are_moved_and_the_dead_stay",
     "paused": "redis/test_worker_vectors.py::test_a_paused_queue_is_left_alone",
     "revived": "redis/test_worker_vectors.py::test_what_an_operator_leaves_runs_here",
     "signal": "redis/test_worker_vectors.py::test_a_signal_sent_by_the_api_arrives",
+    "metrics": "redis/test_metrics_vectors.py::test_sidekiqs_readers_read_what_we_write",
+    "deploy_mark": "redis/test_metrics_vectors.py::test_a_deploy_mark_is_the_recorded_one",
     "namespace": "redis/test_worker_vectors.py::test_a_namespaced_push_is_the_recorded_one",
     "namespaced_worker": "redis/test_worker_vectors.py::test_a_namespaced_worker_writes_the_recorded_keys",
 }
 """Kind of assertion → the test that makes it."""
 
 LEFT_OUT = (
-    "beats: the metrics that 7 and 8 flush with them (not built), EXISTS (theirs tells the first beat)",
+    "beats: their metrics are in test_metrics_vectors.py",
     "failures: what death handlers got (not built), and the paths within error_backtrace",
     "stop_idle, hard_shutdown: exit codes, which are asserted of the real command (process/)",
-    "yaml_with_capsules_*: the capsules besides the default one (refused here, not built)",
     "namespace: the order of keys, in which 6.4.1 differs from 7",
 )
 """What is left out of operations that are asserted otherwise."""
@@ -86,8 +89,6 @@ _NO_API = NotAsserted(
     "an operator's action; there is no such call here, Ruby's is used on our data"
 )
 _NO_WORK_READER = NotAsserted("nothing here reads what other processes work on")
-_NO_METRICS = NotAsserted("execution metrics and deploy marks are not built")
-_NO_ITERATION = NotAsserted("iterable jobs are not built")
 _NO_RETRY_IN = NotAsserted("there is no sidekiq_retry_in here")
 _NOT_A_JOB = NotAsserted(
     "Sidekiq loses it; here it is kept in the dead set (test_execution.py), rather kept than lost"
@@ -126,14 +127,9 @@ _WORKER = {
     "stop_idle": "sign_off",
     "hard_shutdown": "interruption",
     **dict.fromkeys(
-        (
-            "iterable_run_and_flush",
-            "iterable_interrupted",
-            "iterable_cancelled",
-            "iterable_cancelled_before_start",
-        ),
-        _NO_ITERATION,
+        ("iterable_run_and_flush", "iterable_interrupted", "iterable_cancelled"), "iteration"
     ),
+    "iterable_cancelled_before_start": "early_cancel",
 }
 _API = {
     **dict.fromkeys(
@@ -159,12 +155,12 @@ _API = {
         _NO_API,
     ),
     "cancel": "cancel",
-    "deploy_mark": _NO_METRICS,
+    "deploy_mark": "deploy_mark",
 }
 _READERS = {
     "sets": "sets",
     "iteration_paused_leader": "paused",
-    "metrics_and_stats": _NO_METRICS,
+    "metrics_and_stats": "metrics",
 }
 
 

@@ -148,8 +148,32 @@ class TestErrors:
                 ),
             ),
             (
-                {"file": {"fetch": "basic"}},
-                "fetch: 'basic' is not one of reliable (from worker.yml)",
+                {"file": {"capsules": ["single"]}},
+                "capsules: ['single'] is not a mapping of names to concurrency and queues (from "
+                "worker.yml)",
+            ),
+            (
+                {"file": {"capsules": {"default": {"queues": ["a"]}}}},
+                "capsule default in worker.yml: default is described by queues and concurrency at the top "
+                "level; choose another name",
+            ),
+            (
+                {"file": {"capsules": {"single": {"concurrency": 1}}}},
+                "capsule single in worker.yml: {'concurrency': 1} names no queues; write concurrency and "
+                "queues below it",
+            ),
+            (
+                {"file": {"capsules": {"single": {"queues": ["a"], "threads": 2}}}},
+                "capsule single in worker.yml: threads is no setting of a capsule; these are concurrency, "
+                "queues, async_concurrency",
+            ),
+            (
+                {"file": {"capsules": {"single": {"queues": ["a"], "concurrency": 0}}}},
+                "concurrency: 0 is not a whole number from 1 (from capsule single in worker.yml)",
+            ),
+            (
+                {"file": {"fetch": "brpop"}},
+                "fetch: 'brpop' is not one of reliable, basic (from worker.yml)",
             ),
             (
                 {"file": {"production": 5}, "environment": "production"},
@@ -185,12 +209,6 @@ class TestErrors:
     def test_a_wrong_profile_names_its_source_too(self, layers, source):
         with pytest.raises(ConfigError, match=rf"'9' is not a wire profile \(from {source}\)"):
             merged(**layers)
-
-    def test_capsules_are_refused_rather_than_ignored(self):
-        with pytest.raises(
-            ConfigError, match=r"^capsules: .* \(from worker.yml\); start one worker"
-        ):
-            merged({"capsules": {"single": {"concurrency": 1, "queues": ["single"]}}})
 
     def test_a_password_does_not_show_in_the_repr_of_sources(self):
         config = merged(environ={"REDIS_URL": "redis://:s3cret@host:6379/0"})

@@ -471,7 +471,7 @@ class TestLog:
 
     @pytest.mark.parametrize(
         ("retry", "words"),
-        [(0, "it is dead, no tries are left"), (False, "it is dropped, it wants no retry")],
+        [(0, "it is dead, no tries are left"), (False, "it is dropped")],
     )
     def test_it_says_what_becomes_of_the_job(self, runner, caplog, retry, words):
         runner.declare(fail)

@@ -8,8 +8,7 @@ import pytest
 
 from kiqbridge.cli import main
 from kiqbridge.clock import lease_now
-from kiqbridge.health import faults_of
-from kiqbridge.status import Status, StatusFile, read_statuses, run_folder
+from kiqbridge.status import Status, StatusFile, faults_of, read_statuses, run_folder
 
 NOW = 10_000.0
 WELL = Status(
@@ -157,6 +156,36 @@ def test_both_checks_at_once_are_a_usage_error(capsys):
         main(["health", "--live", "--ready"])
 
     assert ended.value.code == 2
+
+
+SUPERVISED = {"pid": 1, "supervisor": 9}
+
+
+class TestTheProcessesOfASupervisor:
+    @pytest.mark.parametrize("state", ["starting", "stopping"])
+    def test_one_that_is_replaced_does_not_count_beside_one_that_makes_progress(
+        self, health, state
+    ):
+        replaced = {
+            "supervisor": 9,
+            "state": state,
+            "is_leased": False,
+            "heartbeat_at": None,
+        }
+
+        assert health("--ready", workers=[SUPERVISED, replaced])[0] == 0
+        assert health("--ready", workers=[SUPERVISED | {"supervisor": 8}, replaced])[0] == 1
+        assert health("--ready", workers=[SUPERVISED | {"state": "quiet"}, replaced])[0] == 1
+
+    def test_one_that_is_quiet_or_sick_counts(self, health):
+        for changes in ({"state": "quiet"}, {"is_leased": False}, {"ended_threads": ["lease"]}):
+            assert health("--ready", workers=[SUPERVISED, {"supervisor": 9, **changes}])[0] == 1
+
+    def test_one_that_is_silent_in_a_long_c_call_is_live(self, health):
+        silent = {"supervisor": 9, "written_at": lease_now() - 30}
+
+        assert health("--live", workers=[SUPERVISED, silent])[0] == 0
+        assert health("--ready", workers=[SUPERVISED, silent])[0] == 1
 
 
 class TestStatusFile:

@@ -14,6 +14,7 @@ def chunk_of(*jobs):
     return Chunk(
         lease=Lease("v1:host:1:aaa:1"),
         queue="default",
+        home="queue:default",
         list_key="kb:inflight:v1:host:1:aaa:1:t1:1",
         jobs=deque(jobs),
         size=len(jobs),

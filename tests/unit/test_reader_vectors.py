@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.engine import capsule_of, heartbeat_of
 from support.vectors import (
     FILES,
     FOLDER,
@@ -24,7 +25,7 @@ from support.vectors import (
     recorded_info,
 )
 
-from kiqbridge.capsule import Capsule
+from kiqbridge.capsule import capsules_of
 from kiqbridge.execution import JobRunner
 from kiqbridge.heartbeat import Heartbeat, ProcessInfo
 from kiqbridge.job_logger import JSONFormatter, LineFormatter
@@ -32,10 +33,10 @@ from kiqbridge.json_text import dumps_moved, loads
 from kiqbridge.keys import Keys
 from kiqbridge.middleware import Chain
 from kiqbridge.payload import read_timestamp
-from kiqbridge.processor import UnitOfWork
 from kiqbridge.registry import JobDefinition, Registry
 from kiqbridge.retry import RetryPolicy
 from kiqbridge.wire_profile import profile_for
+from kiqbridge.work import UnitOfWork
 from kiqbridge.worker_command import add_arguments, load_config
 
 TESTS = Path(__file__).parents[1]
@@ -208,7 +209,7 @@ class Recorder:
         for name, *rest in commands:
             if name == "HSET":
                 self.hashes[rest[0]] = dict(zip(rest[1::2], rest[2::2], strict=True))
-        return [[None]]
+        return [[None, 1, None]]
 
 
 @pytest.fixture
@@ -217,10 +218,10 @@ def our_state():
     recorder = Recorder()
     unit = UnitOfWork("default", b'{"class":"A","args":[]}', 1_700_000_000.5)
     Heartbeat(
-        info=process_info(Capsule(name="default", queues=(("default", 2),), concurrency=3)),
+        info=process_info(capsule_of({"default": 2}, concurrency=3)),
         keys=Keys(),
         connection=recorder,
-        processors=[SimpleNamespace(tid="t", current=unit, processed=0, failed=0)],
+        **heartbeat_of([SimpleNamespace(tid="t", current=unit, processed=0, failed=0)]),
         is_quiet=lambda: False,
         on_signal=lambda _name: None,
         beat_s=60,
@@ -230,7 +231,7 @@ def our_state():
     return json.loads(fields["info"]), work, fields
 
 
-def process_info(capsule, **options):
+def process_info(*capsules, **options):
     return ProcessInfo(
         **{
             "identity": "host:1:0123456789ab",
@@ -238,8 +239,8 @@ def process_info(capsule, **options):
             "pid": 1,
             "tag": "",
             "labels": ["kiqbridge"],
-            "concurrency": capsule.concurrency,
-            "queues": capsule.weights,
+            "concurrency": sum(capsule.concurrency for capsule in capsules),
+            "capsules": capsules,
             "version": "kiqbridge-0.1.0",
             "started_at": 1_700_000_000.25,
             **options,
@@ -254,13 +255,6 @@ def test_our_process_has_none_of_the_deviations(file, name, our_state):
     assert statuses == {200}
 
 
-CAPSULES = re.compile(r"^:capsules:\n(?:  .*\n)+", re.MULTILINE)
-"""Further capsules are not built (and refused, see test_config.py); the default one is compared."""
-
-OTHERS = 3
-"""Threads of the recorded file's further capsules."""
-
-
 @pytest.fixture
 def load(tmp_path, monkeypatch):
     """Our configuration for recorded arguments and file."""
@@ -272,7 +266,7 @@ def load(tmp_path, monkeypatch):
             arguments += ["-c", "5"]  # Sidekiq's default from 7 on; ours is 10
         else:
             path = tmp_path / "cfg.yml"
-            path.write_text(CAPSULES.sub("", operation["file"]), encoding="utf-8")
+            path.write_text(operation["file"], encoding="utf-8")
             arguments[arguments.index("-C") + 1] = str(path)
         parser = argparse.ArgumentParser()
         add_arguments(parser)
@@ -282,28 +276,30 @@ def load(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("file", "name"), of_kind("config"))
-def test_the_same_settings_give_the_same_capsule(file, name, load):
+def test_the_same_settings_give_the_same_capsules(file, name, load):
     operation = FILES[file][name]
     theirs = json.loads(operation["process_hash"]["info"])
     has_file = operation["file"] is not None
 
     config = load(operation)
-    capsule = Capsule(name="default", queues=config.queues, concurrency=config.concurrency)
-    info = process_info(capsule, tag=config.tag, labels=config.labels)
+    capsules = capsules_of(config, {}, Chain())
+    if "weights" in theirs and len(theirs["weights"]) == 1:  # 6.4 knows no capsules
+        capsules = capsules[:1]
+    info = process_info(*capsules, tag=config.tag, labels=config.labels)
     ours = json.loads(info.text())
 
-    assert exactly(ours["weights"][0]) == exactly(theirs["weights"][0])
-    assert ours["queues"] == theirs["queues"][: len(ours["queues"])]
+    assert exactly(ours["weights"]) == exactly(theirs["weights"])
+    assert ours["queues"] == theirs["queues"]
     assert ours["labels"] == theirs["labels"]
     if has_file:
         assert (ours["tag"], config.timeout_s) == (theirs["tag"], 2)
     if "capsules" in theirs:
-        assert exactly(ours["capsules"]["default"]) == exactly(theirs["capsules"]["default"])
-        total = int(operation["process_hash"]["concurrency"])
+        assert exactly(ours["capsules"]) == exactly(theirs["capsules"])
+        assert ours["concurrency"] == int(operation["process_hash"]["concurrency"])
     else:
-        total = theirs["concurrency"]
-    assert ours["concurrency"] == total - (OTHERS if has_file else 0)
-    assert_orders(capsule, operation["brpop_seen"], random.Random(1))
+        assert ours["concurrency"] == theirs["concurrency"]
+    for capsule in capsules:
+        assert_orders(capsule, operation["brpop_seen"], random.Random(1))
 
 
 def assert_orders(capsule, seen, rng):

@@ -26,6 +26,8 @@ from kiqbridge.retry import (
 )
 
 NOW = 1_700_000_000.25
+SEVEN = RetryPolicy(max_retries=25, profile="7")
+EIGHT = RetryPolicy(max_retries=25, profile="8")
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "worker-7.3.10.json").read_text(encoding="utf-8")
 )["operations"]
@@ -166,7 +168,7 @@ class TestWhatIsKept:
     def test_the_first_failure_appends_in_rubys_order(self):
         payload = {"class": "A", "args": [7], "jid": "j", "backtrace": 1, "queue": "default"}
 
-        failed = failed_payload(payload, ValueError("boom"), queue="low", profile="7", now=NOW)
+        failed = failed_payload(payload, ValueError("boom"), queue="low", policy=SEVEN, now=NOW)
 
         assert list(failed) == [
             "class", "args", "jid", "backtrace", "queue",
@@ -176,9 +178,9 @@ class TestWhatIsKept:
         assert (failed["failed_at"], failed["retry_count"]) == (NOW, 0)
 
     def test_a_later_failure_overwrites_in_place_and_appends_retried_at(self):
-        first = failed_payload({"class": "A"}, ValueError("1"), queue="q", profile="7", now=NOW)
+        first = failed_payload({"class": "A"}, ValueError("1"), queue="q", policy=SEVEN, now=NOW)
 
-        second = failed_payload(first, KeyError("2"), queue="q", profile="7", now=NOW + 20)
+        second = failed_payload(first, KeyError("2"), queue="q", policy=SEVEN, now=NOW + 20)
 
         assert list(second) == [*first, "retried_at"]
         assert second["failed_at"] == NOW
@@ -187,22 +189,22 @@ class TestWhatIsKept:
         assert second["retry_count"] == 1
 
     def test_profile_8_writes_milliseconds(self):
-        first = failed_payload({}, ValueError(), queue="q", profile="8", now=NOW)
-        second = failed_payload(first, ValueError(), queue="q", profile="8", now=NOW)
+        first = failed_payload({}, ValueError(), queue="q", policy=EIGHT, now=NOW)
+        second = failed_payload(first, ValueError(), queue="q", policy=EIGHT, now=NOW)
 
         assert second["failed_at"] == second["retried_at"] == 1_700_000_000_250
 
     def test_a_retry_queue_takes_the_place_of_the_queue(self):
         payload = {"queue": "default", "retry_queue": "later"}
 
-        failed = failed_payload(payload, ValueError(), queue="default", profile="7", now=NOW)
+        failed = failed_payload(payload, ValueError(), queue="default", policy=SEVEN, now=NOW)
 
         assert failed["queue"] == "later"
 
     @pytest.mark.parametrize("queue", [None, ""])
     def test_an_empty_retry_queue_is_none(self, queue):
         failed = failed_payload(
-            {"retry_queue": queue}, ValueError(), queue="default", profile="7", now=NOW
+            {"retry_queue": queue}, ValueError(), queue="default", policy=SEVEN, now=NOW
         )
 
         assert failed["queue"] == "default"
@@ -212,7 +214,7 @@ class TestWhatIsKept:
     )
     def test_the_count_goes_up_whatever_a_producer_wrote(self, count, new):
         failed = failed_payload(
-            {"retry_count": count}, ValueError(), queue="q", profile="7", now=NOW
+            {"retry_count": count}, ValueError(), queue="q", policy=SEVEN, now=NOW
         )
 
         assert failed["retry_count"] == new
@@ -281,7 +283,7 @@ def outer(message):
 class TestBacktrace:
     def lines(self, backtrace, error=None):
         error = error or raised(outer, "boom")
-        failed = failed_payload({"backtrace": backtrace}, error, queue="q", profile="7", now=NOW)
+        failed = failed_payload({"backtrace": backtrace}, error, queue="q", policy=SEVEN, now=NOW)
         text = failed["error_backtrace"]
         assert "\n" not in text
         return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
@@ -323,7 +325,7 @@ class TestBacktrace:
     @pytest.mark.parametrize("backtrace", [False, None, 0])
     def test_it_is_kept_only_if_asked_for(self, backtrace):
         failed = failed_payload(
-            {"backtrace": backtrace}, raised(outer, "x"), queue="q", profile="7", now=NOW
+            {"backtrace": backtrace}, raised(outer, "x"), queue="q", policy=SEVEN, now=NOW
         )
 
         assert "error_backtrace" not in failed

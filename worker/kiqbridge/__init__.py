@@ -4,7 +4,8 @@ This is the client half: declaring jobs and enqueuing them. It loads nothing of 
 """
 
 from kiqbridge.client import Client, configure
-from kiqbridge.current import interrupted
+from kiqbridge.current import interrupted, log_context
+from kiqbridge.current_attributes import locale
 from kiqbridge.errors import (
     ConfigError,
     EventError,
@@ -20,6 +21,7 @@ from kiqbridge.errors import (
     RedisRefused,
     RedisUnavailable,
 )
+from kiqbridge.iterable import IterableJob
 from kiqbridge.job import Job, job
 from kiqbridge.server import Server, server
 
@@ -29,6 +31,7 @@ __all__ = [
     "Client",
     "ConfigError",
     "EventError",
+    "IterableJob",
     "Job",
     "JobInterrupted",
     "JobNotFound",
@@ -46,5 +49,7 @@ __all__ = [
     "configure",
     "interrupted",
     "job",
+    "locale",
+    "log_context",
     "server",
 ]

@@ -11,7 +11,7 @@ such as `{"_aj_globalid": "gid://app/User/1"}`, stays as it is.
 
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -165,6 +165,39 @@ def serialize(arguments: list[Any]) -> list[Any]:
     return [_serialize(value, f"args[{index}]", 2) for index, value in enumerate(arguments)]
 
 
+def deserialize(value: Any) -> Any:
+    """A value as Active Job wrote it, the counterpart of `serialize`.
+
+    A Symbol, Date, Time, DateTime, TimeWithZone, Duration or BigDecimal becomes Python's; a hash loses the notes
+    about its keys, and its symbol keys are `Symbol`. A record (`{"_aj_globalid": …}`) and whatever
+    else has no counterpart here stay as they are.
+    """
+    if isinstance(value, list):
+        return [deserialize(each) for each in value]
+    if not isinstance(value, dict) or _GLOBAL_ID in value:
+        return value
+    if _SERIALIZED in value:
+        return _read_object(value)
+    noted = value.get(_SYMBOL_KEYS) or value.get(_KEYWORDS) or ()
+    symbols = frozenset(key for key in noted if isinstance(key, str))
+    return {
+        Symbol(key) if key in symbols else key: deserialize(child)
+        for key, child in value.items()
+        if key not in _RESERVED
+    }
+
+
+def _read_object(value: dict[str, Any]) -> Any:
+    name = str(value[_SERIALIZED]).removeprefix("ActiveJob::Serializers::")
+    read = _READERS.get(name.removesuffix("Serializer"))
+    if read is None:
+        return value
+    try:
+        return read(value.get("value"))
+    except (TypeError, ValueError, ArithmeticError):  # of a Rails that writes it in another way
+        return value
+
+
 def _keywords(item: Mapping[str, Any]) -> list[Any]:
     keywords = item.get("kwargs")
     if keywords is None:
@@ -300,3 +333,21 @@ def _instant(moment: float) -> str:
         raise PayloadError(
             f"at: {shorten(moment)} lies beyond the year 9999, which Active Job cannot write"
         ) from error
+
+
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "Symbol": lambda value: Symbol(_read_text(value)),
+    "Date": lambda value: date.fromisoformat(_read_text(value)),
+    "Time": lambda value: datetime.fromisoformat(_read_text(value)),
+    "DateTime": lambda value: datetime.fromisoformat(_read_text(value)),
+    "TimeWithZone": lambda value: datetime.fromisoformat(_read_text(value)),
+    "Duration": lambda value: timedelta(seconds=value),
+    "BigDecimal": lambda value: Decimal(_read_text(value)),
+}
+"""Serializer → what its `value` stands for."""

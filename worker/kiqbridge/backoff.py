@@ -3,12 +3,15 @@
 import random
 
 
-def retry_delay(count: int, rng: random.Random) -> float:
+def retry_delay(count: int, rng: random.Random, seconds: float | None = None) -> float:
     """Seconds until the next try: count⁴ + 15 and a jitter of 0…9 times (count + 1).
+
+    `seconds` is a job's own choice instead of count⁴ + 15; the jitter stays (§8.3).
 
     `count` is the new `retry_count`, 0 at the first failure. The jitter is that of Sidekiq
     6.2.2 to 7, which also lies in the range of 8. A count below 0 (a job retried by
     hand from the UI before, §8.7) counts as 0.
     """
     count = max(count, 0)
-    return count**4 + 15 + rng.randrange(10) * (count + 1)
+    base = count**4 + 15 if seconds is None else seconds
+    return base + rng.randrange(10) * (count + 1)

@@ -2,18 +2,29 @@
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kiqbridge.config import Config
+from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.queues import Mode, QueueOrder, mode_of, queue_order
+from kiqbridge.server import CapsuleSetup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capsule:
-    """Queues with weights (0 = none) and how many jobs run at once."""
+    """Queues with weights (0 = none) and how many jobs run at once.
+
+    Attributes:
+        concurrency: plain jobs, one thread each.
+        async_concurrency: `async def` jobs, all on one event loop.
+        middleware: around its jobs.
+    """
 
     name: str
     queues: Sequence[tuple[str, int]]
     concurrency: int
+    async_concurrency: int
+    middleware: Chain[ServerMiddleware]
 
     @property
     def mode(self) -> Mode:
@@ -31,3 +42,40 @@ class Capsule:
     def order(self, rng: random.Random) -> QueueOrder:
         """A drawer of queue orders for one thread."""
         return queue_order(self.queues, rng)
+
+
+def capsules_of(
+    config: Config, declared: Mapping[str, CapsuleSetup], middleware: Chain[ServerMiddleware]
+) -> list[Capsule]:
+    """The default capsule, then those declared in code, then those of the file.
+
+    Where both tell of the same one, the file's queues and concurrency count and the code's
+    middleware. Each gets a copy of the middleware of its own.
+    """
+    default = Capsule(
+        name="default",
+        queues=config.queues,
+        concurrency=config.concurrency,
+        async_concurrency=config.async_concurrency,
+        middleware=middleware.copy(),
+    )
+    capsules = {"default": default}
+    for setup in declared.values():
+        chain = middleware if setup.middleware is None else setup.middleware
+        capsules[setup.name] = replace(
+            default,
+            name=setup.name,
+            queues=setup.queues,
+            concurrency=setup.concurrency,
+            middleware=chain.copy(),
+        )
+    for section in config.capsules:
+        known = capsules.get(section.name)
+        capsules[section.name] = Capsule(
+            name=section.name,
+            queues=section.queues,
+            concurrency=section.concurrency,
+            async_concurrency=section.async_concurrency or config.async_concurrency,
+            middleware=known.middleware if known else middleware.copy(),
+        )
+    return list(capsules.values())

@@ -6,20 +6,25 @@ s acknowledges chunk s-1. All effects on the in-flight lists go through here, on
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kiqbridge import scripts
 from kiqbridge.keys import Keys
 from kiqbridge.lease import Lease, LeaseKeeper
-from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.redis_connection import Command, RedisConnection
 
 _CLAIM = scripts.load("claim")
 _SETTLE = scripts.load("settle")
 _GIVE_BACK = scripts.load("give_back")
+_ACKNOWLEDGE = scripts.load("acknowledge")
 
 _FENCED = -1
+
+POPPED = Lease("")
+"""Stands for the lease of jobs that were popped (basic_fetch.py): nobody can take them away."""
+POPPED.valid_until = float("inf")
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +34,7 @@ class Chunk:
     The owner takes from the right; others may take from the left, under `lock`.
 
     Attributes:
+        home: key of the list that they came from and go back to.
         leaving: taken out under `lock` to be given back, newest first, and not yet confirmed by
             Redis. They may be anybody's already, so nobody here begins them, and the chunk must not
             be acknowledged before they are confirmed.
@@ -36,23 +42,63 @@ class Chunk:
 
     lease: Lease
     queue: str
+    home: str
     list_key: str
     jobs: deque[bytes]
     size: int
     lock: threading.Lock = field(default_factory=threading.Lock)
     leaving: list[bytes] = field(default_factory=list)
+    elsewhere: "Elsewhere | None" = None
+
+
+class Elsewhere:
+    """Jobs of one chunk that run on the event loop, while their thread goes on with other chunks.
+
+    They are acknowledged one by one, and only then may their claimer claim again: its next claim
+    would acknowledge all that is left.
+    """
+
+    def __init__(self, claimer: "Claimer", free: Callable[["Claimer"], None]) -> None:
+        self._lock = threading.Lock()
+        self._claimer = claimer
+        self._free = free
+        self._held = 1  # by the thread that claimed
+
+    def hold(self) -> None:
+        """One more job is on the loop."""
+        with self._lock:
+            self._held += 1
+
+    def release(self, count: int = 1) -> None:
+        """So many jobs are acknowledged or settled, or the thread has left the chunk."""
+        with self._lock:
+            self._held -= count
+            is_free = self._held == 0
+        if is_free:
+            self._free(self._claimer)
 
 
 class Claimer:
-    """The claims of one thread under the process' lease."""
+    """Numbered claims under the process' lease.
+
+    Used by one thread at a time, on that thread's connection. `source` gives the list to claim from
+    for a queue's name; default: the queue itself.
+    """
 
     def __init__(
-        self, tid: str, keeper: LeaseKeeper, connection: RedisConnection, keys: Keys
+        self,
+        tid: str,
+        keeper: LeaseKeeper,
+        connection: RedisConnection,
+        keys: Keys,
+        *,
+        source: Callable[[str], str] | None = None,
     ) -> None:
         self.tid = tid
+        self.connection = connection
         self._keeper = keeper
-        self._connection = connection
         self._keys = keys
+        self._source = source or keys.queue
         self._sequence = 0
         self._lease = keeper.current
 
@@ -69,18 +115,20 @@ class Claimer:
         if lease is not self._lease:
             self._lease, self._sequence = lease, 0
         sequence = self._sequence + 1
-        reply = self._ask(self._connection, lease, sequence, queues, most)
+        reply = self._ask(self.connection, lease, sequence, queues, most)
         if isinstance(reply, int):
-            self._connection.close()
+            self.connection.close()
             self._keeper.renounce(lease, "fenced" if reply == _FENCED else "its claims are unknown")
             return None
         self._sequence = sequence
         if len(reply) == 1:
             return None
         jobs = deque(reply)
+        queue = jobs.popleft().decode()
         return Chunk(
             lease=lease,
-            queue=jobs.popleft().decode(),
+            queue=queue,
+            home=self._source(queue),
             list_key=self._keys.inflight_list(lease.incarnation, self.tid, sequence),
             jobs=jobs,
             size=len(jobs),
@@ -113,7 +161,8 @@ class Claimer:
                 keys.inflight_list(lease.incarnation, self.tid, sequence),
                 keys.inflight_list(lease.incarnation, self.tid, sequence + 1),
                 keys.paused,
-                *(keys.queue(name) for name in queues),
+                keys.careful,
+                *(self._source(name) for name in queues),
             ],
             [lease.incarnation, self.tid, sequence, most, *queues],
         )
@@ -121,24 +170,89 @@ class Claimer:
     def settle(
         self, chunk: Chunk, job: bytes, target: str, score: float, text: bytes, *trim: float
     ) -> bool:
-        """Move a claimed job into a sorted set and acknowledge it, in one step.
-
-        `trim` is for the dead set, see settle.lua. False: it was not ours any more, nothing was
-        done.
-
-        Raises:
-            RedisUnavailable: repeat it; a second time does nothing.
-        """
-        outcome = self._connection.script(
-            _SETTLE,
-            [self._keys.inflight, chunk.list_key, target],
-            [chunk.lease.incarnation, job, repr(score), text, *(str(bound) for bound in trim)],
+        """See the function `settle`."""
+        return settle(
+            self.connection,
+            self._keys,
+            chunk,
+            job,
+            target=target,
+            score=score,
+            text=text,
+            trim=trim,
         )
-        return bool(outcome == 1)
 
     def give_back(self, chunk: Chunk, jobs: Sequence[bytes]) -> int:
         """See the function `give_back`."""
-        return give_back(self._connection, self._keys, chunk, jobs)
+        return give_back(self.connection, self._keys, chunk, jobs)
+
+
+class SpareClaimers:
+    """Claimers whose chunks are done with, for threads that have left theirs to the event loop."""
+
+    def __init__(self, make: Callable[[RedisConnection], Claimer]) -> None:
+        self._make = make
+        self._spare: deque[Claimer] = deque()
+
+    def lend(self, connection: RedisConnection) -> Claimer:
+        """One for the thread that owns this connection."""
+        try:
+            claimer = self._spare.pop()
+        except IndexError:
+            return self._make(connection)
+        claimer.connection = connection
+        return claimer
+
+    def free(self, claimer: Claimer) -> None:
+        """Its last chunk holds no job any more."""
+        self._spare.append(claimer)
+
+
+def settle(
+    connection: RedisConnection,
+    keys: Keys,
+    chunk: Chunk,
+    job: bytes,
+    *,
+    target: str,
+    score: float,
+    text: bytes,
+    trim: Sequence[float] = (),
+) -> bool:
+    """Move a claimed job into a sorted set and acknowledge it, in one step.
+
+    `trim` is for the dead set, see settle.lua. False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    if chunk.lease is POPPED:
+        connection.run(*_plain_settlement(target, score, text, trim))
+        return True
+    outcome = connection.script(
+        _SETTLE,
+        [keys.inflight, chunk.list_key, target],
+        [chunk.lease.incarnation, job, repr(score), text, *(str(bound) for bound in trim)],
+    )
+    return bool(outcome == 1)
+
+
+def acknowledge(
+    connection: RedisConnection, keys: Keys, done: Sequence[tuple[Chunk, bytes]]
+) -> None:
+    """Take single finished jobs off the lists of their chunks, which are of one lease.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    if done[0][0].lease is POPPED:
+        return
+    lists = dict.fromkeys(chunk.list_key for chunk, _ in done)
+    numbers = {key: str(number) for number, key in enumerate(lists, start=2)}
+    args: list[str | bytes] = [done[0][0].lease.incarnation]
+    for chunk, text in done:
+        args += [numbers[chunk.list_key], text]
+    connection.script(_ACKNOWLEDGE, [keys.inflight, *numbers], args)
 
 
 def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Sequence[bytes]) -> int:
@@ -153,12 +267,31 @@ def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Seque
     chunk.leaving += jobs
     if not chunk.leaving:
         return 0
+    if chunk.lease is POPPED:
+        connection.call("RPUSH", chunk.home, *chunk.leaving)
+        moved = len(chunk.leaving)
+        chunk.leaving.clear()
+        return moved
     moved = int(
         connection.script(
             _GIVE_BACK,
-            [keys.inflight, chunk.list_key, keys.queue(chunk.queue)],
+            [keys.inflight, chunk.list_key, chunk.home],
             [chunk.lease.incarnation, *chunk.leaving],
         )
     )
     chunk.leaving.clear()
     return moved
+
+
+def _plain_settlement(
+    target: str, score: float, text: bytes, trim: Sequence[float]
+) -> list[Command]:
+    """As Sidekiq writes it: a job that was popped is in no list that could tell whose it is."""
+    commands: list[Command] = [("MULTI",), ("ZADD", target, repr(score), text)]
+    if trim:
+        cutoff, most = trim
+        commands += [
+            ("ZREMRANGEBYSCORE", target, "-inf", repr(cutoff)),
+            ("ZREMRANGEBYRANK", target, 0, -int(most)),
+        ]
+    return [*commands, ("EXEC",)]

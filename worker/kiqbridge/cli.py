@@ -43,6 +43,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_worker(commands)
     _add_health(commands)
     _add_dev(commands)
+    _add_deploy_mark(commands)
+    _add_pauses(commands)
+    _add_recover(commands)
     return parser
 
 
@@ -82,6 +85,55 @@ def _add_dev(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     add_arguments(dev)
     dev.set_defaults(command=run)
+
+
+def _add_deploy_mark(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from kiqbridge.deploy_command import add_arguments, run  # noqa: PLC0415
+
+    mark = commands.add_parser(
+        "deploy-mark",
+        help="draw a deployment into the charts of the Web UI",
+        description="Tell the Web UI's Metrics page that something was deployed now: a line in its charts, "
+        "kept for 90 days. A label is marked once within a minute, however many machines say it.",
+    )
+    add_arguments(mark)
+    mark.set_defaults(command=run)
+
+
+def _add_pauses(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from kiqbridge.pause_command import add_arguments  # noqa: PLC0415
+
+    add_arguments(
+        commands.add_parser(
+            "queue",
+            help="pause and resume queues, list them",
+            description="Pause queues, resume them, list them. A paused queue is served by none of our "
+            "workers, nor by Ruby's with Sidekiq Pro; jobs can be pushed to it.",
+        ),
+        "queue",
+    )
+    add_arguments(
+        commands.add_parser(
+            "class",
+            help="pause and resume classes of jobs",
+            description="Pause classes of jobs, resume them, list the paused ones. Our workers put their "
+            "jobs off, a minute each time; Ruby's know nothing of it.",
+        ),
+        "class",
+    )
+
+
+def _add_recover(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from kiqbridge.recover_command import add_arguments, run  # noqa: PLC0415
+
+    recover = commands.add_parser(
+        "recover",
+        help="give back what dead workers hold",
+        description="List the registered workers with what they hold, watch the silent ones for 8 s as a "
+        "worker would, and give their jobs back: exit 0 if nobody is left to rescue, 1 if somebody is.",
+    )
+    add_arguments(recover)
+    recover.set_defaults(command=run)
 
 
 def _complain(error: Exception, code: int) -> int:

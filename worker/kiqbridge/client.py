@@ -16,11 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kiqbridge import active_job, json_text, scripts
+from kiqbridge import active_job, json_text, pauses, scripts
 from kiqbridge.bulk import BATCH_SIZE, parse_bulk
+from kiqbridge.deploy import DeployMark, parse_label, write_mark
 from kiqbridge.errors import PayloadError, PushNotReplicated, PushOutcomeUnknown
 from kiqbridge.keys import Keys
 from kiqbridge.middleware import Chain, ClientMiddleware, ServerMiddleware
+from kiqbridge.pauses import Pause
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
     Profile,
@@ -45,6 +47,8 @@ from kiqbridge.registry import definition_of
 from kiqbridge.wire_profile import FleetProfile
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import redis
 
 GUARD_TTL_S = 15 * 86_400
@@ -321,6 +325,91 @@ class Client:
         )
         return int(replies[2])
 
+    def deploy_mark(self, label: str) -> DeployMark:
+        """Draw a deployment into the charts of the Web UI, at this minute (§12.5).
+
+        A label is marked once within 60 seconds, whoever says it; of several labels in one minute the
+        first is kept.
+
+        Args:
+            label: what people shall read there, such as a version or a commit's subject.
+
+        Raises:
+            PayloadError: that is no label.
+            RedisUnavailable: nothing was written.
+        """
+        return write_mark(self._redis, self.keys, parse_label(label), time.time())
+
+    def pause_queue(
+        self,
+        name: str,
+        *,
+        reason: str = "",
+        by: str = "",
+        for_s: float | None = None,
+        until: "float | datetime | None" = None,
+    ) -> Pause:
+        """Let no worker take jobs of this queue, Ruby's with Sidekiq Pro included; running ones go on.
+
+        In effect at once, also for a queue that is empty or unknown. Pausing again replaces reason and
+        end.
+
+        Args:
+            name: without prefix.
+            reason, by: why and who, kept for whoever looks.
+            for_s: seconds after which it ends by itself; default: never.
+            until: epoch seconds or an aware datetime at which it ends by itself.
+
+        Raises:
+            PayloadError: a wrong value; nothing was written.
+            RedisUnavailable: pause again, which does no harm.
+        """
+        return pauses.pause(
+            self._redis, self.keys, "queue", name, reason=reason, by=by, for_s=for_s, until=until
+        )
+
+    def unpause_queue(self, name: str) -> bool:
+        """End the pause of a queue, whoever made it; whether it was paused. Raises as `pause_queue`."""
+        return pauses.unpause(self._redis, self.keys, "queue", name)
+
+    def pause_class(
+        self,
+        job_class: object,
+        *,
+        reason: str = "",
+        by: str = "",
+        for_s: float | None = None,
+        until: "float | datetime | None" = None,
+    ) -> Pause:
+        """Let our workers run no job of this class: those they meet are put off, a minute each time.
+
+        In effect within a second; Ruby's workers know nothing of it. After the end of the pause jobs
+        come back within 70 s.
+
+        Args:
+            job_class: a declared job, or a name as on the wire; a Rails job's own class.
+            reason, by, for_s, until: as for `pause_queue`.
+
+        Raises:
+            As `pause_queue`.
+        """
+        name = _wire_name(job_class)
+        return pauses.pause(
+            self._redis, self.keys, "class", name, reason=reason, by=by, for_s=for_s, until=until
+        )
+
+    def unpause_class(self, job_class: object) -> bool:
+        """End the pause of a class; whether it was paused. Raises as `pause_queue`."""
+        return pauses.unpause(self._redis, self.keys, "class", _wire_name(job_class))
+
+    def pauses(self) -> list[Pause]:
+        """What is paused now: queues, those that Ruby paused included, then classes.
+
+        Raises:
+            RedisUnavailable: nothing was read.
+        """
+        return pauses.list_pauses(self._redis, self.keys)
+
     def prepare_inline(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
         """A payload as it would arrive, without Redis (§5.8); None when middleware stops it.
 
@@ -437,6 +526,23 @@ class Client:
 
 _default: Client | None = None
 _default_lock = threading.Lock()
+_default_middleware: Chain[ClientMiddleware] = Chain()
+"""What each client that declared jobs push through begins with, however often it is configured."""
+
+
+def add_default_middleware(
+    entry: ClientMiddleware, *, instead_of: ClientMiddleware | None = None
+) -> None:
+    """Add middleware to the client that declared jobs push through, and to those configured later."""
+    with _default_lock:
+        chains = [_default_middleware]
+        if _default is not None:
+            chains.append(_default.middleware)
+        for chain in chains:
+            if instead_of is not None:
+                chain.remove(instead_of)
+            if entry not in list(chain):
+                chain.add(entry)
 
 
 def configure(
@@ -453,8 +559,25 @@ def configure(
         url, redis=redis, namespace=namespace, profile=profile, wait_replicas=wait_replicas
     )
     with _default_lock:
+        client.middleware = _default_middleware.copy()
         _default = client
     return client
+
+
+def adopt_default_client(client: Client) -> None:
+    """Let declared jobs push through this one, unless `configure` has chosen another."""
+    global _default  # noqa: PLW0603 - as in configure
+    with _default_lock:
+        if _default is None:
+            _default = client
+
+
+def release_default_client(client: Client) -> None:
+    """Undo `adopt_default_client`."""
+    global _default  # noqa: PLW0603 - as in configure
+    with _default_lock:
+        if _default is client:
+            _default = None
 
 
 def default_client() -> Client:
@@ -463,6 +586,7 @@ def default_client() -> Client:
     with _default_lock:
         if _default is None:
             _default = Client()
+            _default.middleware = _default_middleware.copy()
         return _default
 
 
@@ -490,6 +614,11 @@ def _tick_outcome(jobs: Sequence[_Prepared], answer: list[bytes], entry: bytes) 
     return TickOutcome(
         kind=kind, jobs=[job.outcome(jid) for job, jid in zip(jobs, known, strict=False)]
     )
+
+
+def _wire_name(job_class: object) -> str:
+    definition = definition_of(job_class)
+    return definition.name if definition else cast("str", job_class)  # checked by `pauses`
 
 
 def _shown_class(payload: Mapping[str, Any]) -> str:

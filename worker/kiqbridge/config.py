@@ -8,13 +8,29 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
+from kiqbridge import redaction
 from kiqbridge.errors import ConfigError
 from kiqbridge.payload import ProfileSetting, parse_profile
 from kiqbridge.queues import parse_queue
 
 Warn = Callable[[str], None]
+
+ForeignJobs = Literal["refuse", "run", "requeue"]
+"""What to do with a job that uses a feature of Sidekiq Pro or Enterprise which we cannot honour."""
+
+_ROUTE = "route:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsuleSettings:
+    """A capsule beside the default one; `async_concurrency` None = as the default one has it."""
+
+    name: str
+    queues: tuple[tuple[str, int], ...]
+    concurrency: int
+    async_concurrency: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +39,10 @@ class Config:
 
     queues: tuple[tuple[str, int], ...]
     concurrency: int
+    async_concurrency: int
+    capsules: tuple[CapsuleSettings, ...]
+    processes: int | Literal["auto"]
+    max_memory_mb: int
     timeout_s: float
     require: tuple[str, ...]
     environment: str
@@ -30,6 +50,9 @@ class Config:
     labels: tuple[str, ...]
     log_level: str
     log_format: str
+    logged_job_attributes: tuple[str, ...]
+    skip_default_job_logging: bool
+    redact: tuple[str, ...]
     redis_url: str = field(repr=False)
     namespace: str
     profile: ProfileSetting
@@ -37,7 +60,12 @@ class Config:
     look_ahead: int
     recover_after_s: float
     beat_s: float
+    metrics: str
     run_dir: str
+    ecs_protect_after_s: float
+    foreign_jobs: ForeignJobs
+    unknown_class: str
+    max_iteration_runtime_s: float | None
     max_retries: int
     dead_max_jobs: int
     dead_timeout_s: int
@@ -98,6 +126,25 @@ def _seconds(name: str) -> Callable[[Any, str], float]:
     return parse
 
 
+def _seconds_or_off(name: str) -> Callable[[Any, str], float]:
+    above_0 = _seconds(name)
+
+    def parse(value: Any, source: str) -> float:
+        if str(value) in ("0", "0.0"):
+            return 0.0
+        try:
+            return above_0(value, source)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; 0 = off") from None
+
+    return parse
+
+
+def _seconds_or_none(name: str) -> Callable[[Any, str], float | None]:
+    above_0 = _seconds(name)
+    return lambda value, source: None if value == "" else above_0(value, source)
+
+
 def _text(name: str) -> Callable[[Any, str], str]:
     def parse(value: Any, source: str) -> str:
         if not isinstance(value, str | int | float) or isinstance(value, bool):
@@ -112,6 +159,29 @@ def _texts(name: str) -> Callable[[Any, str], tuple[str, ...]]:
     def parse(value: Any, source: str) -> tuple[str, ...]:
         items = value if isinstance(value, list | tuple) else [value]
         return tuple(_text(name)(item, source) for item in items)
+
+    return parse
+
+
+def _words(name: str) -> Callable[[Any, str], tuple[str, ...]]:
+    """A list of texts, or one text with commas between them."""
+
+    def parse(value: Any, source: str) -> tuple[str, ...]:
+        if isinstance(value, str):
+            value = value.split(",")
+        return tuple(text.strip() for text in _texts(name)(value, source) if text.strip())
+
+    return parse
+
+
+def _switch(name: str) -> Callable[[Any, str], bool]:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+    def parse(value: Any, source: str) -> bool:
+        chosen = known.get(str(value).lower())
+        if chosen is None:
+            raise ConfigError(f"{name}: {value!r} is neither true nor false (from {source})")
+        return chosen
 
     return parse
 
@@ -154,9 +224,75 @@ def _queue(item: Any, source: str) -> tuple[str, int]:
     return parse_queue(",".join(str(part) for part in parts), source=source)
 
 
+def _processes(value: Any, source: str) -> int | Literal["auto"]:
+    if str(value).lower() == "auto":
+        return "auto"
+    try:
+        return _whole_number("processes", 1)(value, source)
+    except ConfigError as error:
+        raise ConfigError(f"{error}; write how many processes, or auto for one per CPU") from None
+
+
+def _metrics(value: Any, source: str) -> str:
+    # A bare off is YAML's false.
+    return _choice("metrics", "both", "7", "8", "off")("off" if value is False else value, source)
+
+
 def _profile(value: Any, source: str) -> ProfileSetting:
     return parse_profile(str(value), source=source)
 
+
+def _unknown_class(value: Any, source: str) -> str:
+    text = str(value)
+    if text == "retry" or (text.startswith(_ROUTE) and text != _ROUTE):
+        return text
+    raise ConfigError(
+        f"unknown_class: {value!r} is neither retry nor {_ROUTE}QUEUE (from {source}); write for instance "
+        f"{_ROUTE}ruby to pass jobs that are not declared here on to queue ruby"
+    )
+
+
+def routed_queue(unknown_class: str) -> str | None:
+    """The queue to which the setting `unknown_class` routes, None when such jobs are retried."""
+    return unknown_class.removeprefix(_ROUTE) if unknown_class.startswith(_ROUTE) else None
+
+
+def _capsules(value: Any, source: str) -> tuple[CapsuleSettings, ...]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            f"capsules: {value!r} is not a mapping of names to concurrency and queues (from {source})"
+        )
+    return tuple(_capsule(str(name), section, source) for name, section in value.items())
+
+
+def _capsule(name: str, section: Any, source: str) -> CapsuleSettings:
+    where = f"capsule {name} in {source}"
+    if name == "default":
+        raise ConfigError(
+            f"{where}: default is described by queues and concurrency at the top level; choose another "
+            "name"
+        )
+    if not isinstance(section, Mapping) or not section.get("queues"):
+        raise ConfigError(
+            f"{where}: {section!r} names no queues; write concurrency and queues below it"
+        )
+    unknown = [str(key) for key in section if key not in _CAPSULE_KEYS]
+    if unknown:
+        raise ConfigError(
+            f"{where}: {', '.join(unknown)} is no setting of a capsule; these are "
+            f"{', '.join(_CAPSULE_KEYS)}"
+        )
+    number = _whole_number("concurrency", 1)
+    asynchronous = section.get("async_concurrency")
+    return CapsuleSettings(
+        name=name,
+        queues=_queues(section["queues"], where),
+        concurrency=number(section.get("concurrency", 1), where),
+        async_concurrency=None if asynchronous is None else number(asynchronous, where),
+    )
+
+
+_CAPSULE_KEYS = ("concurrency", "queues", "async_concurrency")
 
 QUEUES_VARIABLE = "KIQBRIDGE_QUEUES"
 
@@ -178,7 +314,42 @@ SETTINGS: tuple[Setting, ...] = (
         env=("KIQBRIDGE_CONCURRENCY",),
         flags=("-c", "--concurrency"),
         metavar="INT",
-        help="how many jobs run at once",
+        help="how many plain jobs run at once, one thread each",
+    ),
+    Setting(
+        name="async_concurrency",
+        parse=_whole_number("async_concurrency", 1),
+        default=100,
+        env=("KIQBRIDGE_ASYNC_CONCURRENCY",),
+        flags=("--async-concurrency",),
+        metavar="INT",
+        help="how many `async def` jobs run at once, all on one event loop",
+    ),
+    Setting(
+        name="capsules",
+        parse=_capsules,
+        default={},
+        help="further capsules in the same process: for each name its queues, concurrency and "
+        "async_concurrency",
+    ),
+    Setting(
+        name="processes",
+        parse=_processes,
+        default=1,
+        env=("KIQBRIDGE_PROCESSES",),
+        flags=("--processes",),
+        metavar="INT|auto",
+        help="how many worker processes run under one supervisor, each with its own threads; auto = one "
+        "for each CPU that it may use; 1 = no supervisor",
+    ),
+    Setting(
+        name="max_memory_mb",
+        parse=_whole_number("max_memory_mb", 0),
+        default=0,
+        env=("KIQBRIDGE_MAX_MEMORY_MB",),
+        flags=("--max-memory-mb",),
+        metavar="INT",
+        help="resident memory in MB above which the supervisor replaces a process; 0 = no ceiling",
     ),
     Setting(
         name="timeout_s",
@@ -238,6 +409,29 @@ SETTINGS: tuple[Setting, ...] = (
         help="pretty, json or plain; auto is pretty on a terminal, else json",
     ),
     Setting(
+        name="logged_job_attributes",
+        parse=_words("logged_job_attributes"),
+        default=["bid", "tags"],
+        env=("KIQBRIDGE_LOGGED_JOB_ATTRIBUTES",),
+        help="attributes of a job that each of its log lines carries, besides class, jid and queue; in "
+        "the environment with commas between them",
+    ),
+    Setting(
+        name="skip_default_job_logging",
+        parse=_switch("skip_default_job_logging"),
+        default=False,
+        env=("KIQBRIDGE_SKIP_DEFAULT_JOB_LOGGING",),
+        help="true = no `start`, `done` and `fail` for each job",
+    ),
+    Setting(
+        name="redact",
+        parse=_words("redact"),
+        default=list(redaction.DEFAULT_KEYS),
+        env=(redaction.VARIABLE,),
+        help="names of arguments and attributes whose values no log line or message shows; replaces "
+        "the default; in the environment with commas between them",
+    ),
+    Setting(
         name="redis_url",
         parse=_text("redis_url"),
         default="redis://localhost:6379/0",
@@ -262,10 +456,10 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="fetch",
-        parse=_choice("fetch", "reliable"),
+        parse=_choice("fetch", "reliable", "basic"),
         default="reliable",
         env=("KIQBRIDGE_FETCH",),
-        help="reliable: a killed worker loses no job",
+        help="reliable: a killed worker loses no job; basic: Sidekiq's own BRPOP, which loses what runs",
     ),
     Setting(
         name="look_ahead",
@@ -289,12 +483,52 @@ SETTINGS: tuple[Setting, ...] = (
         help="seconds between heartbeats; buttons of the Web UI act at the next one",
     ),
     Setting(
+        name="metrics",
+        parse=_metrics,
+        default="both",
+        env=("KIQBRIDGE_METRICS",),
+        help="whose Metrics page shows our jobs: 7 or 8 = that of Sidekiq 7 or 8 and later, both, or off",
+    ),
+    Setting(
         name="run_dir",
         parse=_text("run_dir"),
         default="",
         env=("KIQBRIDGE_RUN_DIR",),
         help="folder of the file that `kiqbridge health` reads; none = a folder of the user's own "
         "among the system's temporary files",
+    ),
+    Setting(
+        name="foreign_jobs",
+        parse=_choice("foreign_jobs", "refuse", "run", "requeue"),
+        default="refuse",
+        env=("KIQBRIDGE_FOREIGN_JOBS",),
+        help="jobs of a batch of Sidekiq Pro (bid) or encrypted ones of Enterprise (encrypt): refuse = to "
+        "the dead set, run = run and warn, requeue = put off by a minute until a Ruby worker takes them",
+    ),
+    Setting(
+        name="unknown_class",
+        parse=_unknown_class,
+        default="retry",
+        env=("KIQBRIDGE_UNKNOWN_CLASS",),
+        help="jobs whose class is not declared here: retry = fail and be retried, as in Ruby; route:QUEUE "
+        "= pass them on to another queue, untouched",
+    ),
+    Setting(
+        name="ecs_protect_after_s",
+        parse=_seconds_or_off("ecs_protect_after_s"),
+        default=0,
+        env=("KIQBRIDGE_ECS_PROTECT_AFTER_S",),
+        help="seconds after which a running job has ECS protect its task from scale-in and deployments, "
+        "until it ends; 0 = never",
+    ),
+    Setting(
+        name="max_iteration_runtime_s",
+        parse=_seconds_or_none("max_iteration_runtime"),
+        default="",
+        env=("KIQBRIDGE_MAX_ITERATION_RUNTIME_S",),
+        file_key="max_iteration_runtime",
+        help="seconds after which an iterable job makes room for others and goes on later; none = "
+        "when the worker stops",
     ),
     Setting(
         name="max_retries",
@@ -410,7 +644,7 @@ def file_layer(
     """The file's settings by their own names, its environment section merged over the top level.
 
     Raises:
-        ConfigError: the file holds something that is not built yet and must not be ignored.
+        ConfigError: the environment's section is no mapping.
     """
     plain = dict(content)
     section = plain.pop(environment, None)
@@ -421,11 +655,6 @@ def file_layer(
         )
     if section:
         plain |= {str(key): value for key, value in section.items() if key != "environment"}
-    if plain.get("capsules"):
-        raise ConfigError(
-            f"capsules: this version runs one capsule per process (from {file_name}); start one "
-            "worker per capsule with its own -q and -c"
-        )
     if plain.get("verbose"):
         plain.setdefault("log_level", "debug")
     names = {setting.file_key or setting.name: setting.name for setting in SETTINGS}
@@ -457,6 +686,8 @@ def _pick(
 
 def shown_default(setting: Setting) -> str:
     """As people write it."""
-    if isinstance(setting.default, list):
+    if isinstance(setting.default, list | dict):
         return ", ".join(setting.default) or "none"
+    if isinstance(setting.default, bool):
+        return str(setting.default).lower()
     return str(setting.default) or "none"

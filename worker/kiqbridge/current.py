@@ -3,7 +3,8 @@
 Context variables, so that an `async def` job sees its own and not that of its neighbour on the loop.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -47,3 +48,20 @@ def interrupted() -> bool:
     """
     runtime = RUNTIME.get()
     return runtime is not None and runtime.is_stopping()
+
+
+LOG_CONTEXT: ContextVar[Mapping[str, Any] | None] = ContextVar("kiqbridge_log", default=None)
+"""What `log_context` has added here."""
+
+
+@contextmanager
+def log_context(**keys: Any) -> Iterator[None]:
+    """Put these keys on every line that is logged within, by whatever logger; also a decorator.
+
+    Nested ones add to those around them. Threads that are started within do not inherit them; tasks do.
+    """
+    token = LOG_CONTEXT.set({**(LOG_CONTEXT.get() or {}), **keys})
+    try:
+        yield
+    finally:
+        LOG_CONTEXT.reset(token)

@@ -91,4 +91,14 @@ class JobTimeout(KiqbridgeError):  # noqa: N818 - reads as what happened
 
 
 class ProcessDied(KiqbridgeError):  # noqa: N818 - reads as what happened
-    """The child process that ran a job ended in the midst of it; the message names the signal."""
+    """The child process that ran a job ended in the midst of it; the message names the signal.
+
+    Attributes:
+        is_verdict: it ran nothing but this job, which was suspected: the job is to blame.
+    """
+
+    is_verdict = False
+
+
+class JobRefused(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """A job uses a feature of Sidekiq Pro or Enterprise that cannot be honoured here; it is dead."""

@@ -2,11 +2,13 @@
 
 import logging
 import threading
+from typing import Protocol
 
-from kiqbridge.claims import Chunk, Claimer
+from kiqbridge.claims import Chunk, Claimer, Elsewhere, SpareClaimers
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.queues import QueueOrder
+from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.wakeup import IdleGate
 
 logger = logging.getLogger(__name__)
@@ -39,11 +41,45 @@ class Outage:
             logger.info("Redis is back after %.1f s", lease_now() - since)
 
 
+class Fetches(Protocol):
+    """Where a processor gets its jobs from.
+
+    Attributes:
+        connection: the thread's own, for settling what it fetched.
+    """
+
+    connection: RedisConnection
+
+    def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
+        """Jobs of one queue, or None: look whether to go on."""
+
+    def acknowledge(self, give_up: threading.Event) -> None:
+        """Acknowledge the last chunk without taking another."""
+
+    def acknowledge_for(self, connection: RedisConnection) -> None:
+        """The same from another thread, when this one begins nothing any more."""
+
+    def share(self, chunk: Chunk) -> None:
+        """Jobs of this chunk, the last one fetched, run elsewhere: they are acknowledged singly."""
+
+    def part_with(self, chunk: Chunk) -> None:
+        """Leave a shared chunk to those who run its jobs, and fetch on under another name."""
+
+
 class Fetcher:
     """Chunks for one thread, in the order of its capsule's queues."""
 
-    def __init__(self, claimer: Claimer, order: QueueOrder, gate: IdleGate, outage: Outage) -> None:
+    def __init__(
+        self,
+        claimer: Claimer,
+        order: QueueOrder,
+        gate: IdleGate,
+        outage: Outage,
+        spare: SpareClaimers | None = None,
+    ) -> None:
         self.claimer = claimer
+        self.connection = claimer.connection
+        self._spare = spare
         self._order = order
         self._gate = gate
         self._outage = outage
@@ -79,6 +115,21 @@ class Fetcher:
                     return
             else:
                 return
+
+    def acknowledge_for(self, connection: RedisConnection) -> None:
+        """See `Claimer.acknowledge_for`."""
+        self.claimer.acknowledge_for(connection)
+
+    def share(self, chunk: Chunk) -> None:
+        """See `Fetches.share`."""
+        if chunk.elsewhere is None and self._spare is not None:
+            chunk.elsewhere = Elsewhere(self.claimer, self._spare.free)
+
+    def part_with(self, chunk: Chunk) -> None:
+        """See `Fetches.part_with`."""
+        if chunk.elsewhere is not None and self._spare is not None:
+            self.claimer = self._spare.lend(self.connection)
+            chunk.elsewhere.release()
 
     def _looked(self, *, found: bool) -> None:
         if self._woken:

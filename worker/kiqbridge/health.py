@@ -3,23 +3,20 @@
 - live: it says something, and none of its threads has ended. Restarting it is the cure for the rest.
   That Redis is away is no reason: a new process would not find it either.
 - ready: live, and jobs are begun: Redis has confirmed its lease and taken its heartbeat lately, and
-  it is not quiet.
+  it is not quiet. Of the processes of one supervisor those that start or stop do not count, as long as
+  another one makes progress: a process is being replaced.
 """
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from kiqbridge.clock import lease_now
-from kiqbridge.status import STALE_AFTER_S, Status, read_statuses, run_folder
-
-MISSED_BEATS = 3
-LEAST_SILENCE_S = 15.0
-"""A heartbeat that waits for an answer in vain takes some seconds; one such is no news."""
+from kiqbridge.status import Status, faults_of_all, read_statuses, run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,30 +51,11 @@ def run(options: argparse.Namespace) -> int:
     folder = run_folder(options.run_dir or os.environ.get("KIQBRIDGE_RUN_DIR", ""))
     statuses = [status for status in read_statuses(folder) if options.pid in (None, status.pid)]
     now = lease_now()
-    faults = {status.pid: list(faults_of(status, options.check, now)) for status in statuses}
+    faults = faults_of_all(statuses, options.check, now)
     is_well = bool(statuses) and not any(faults.values())
     told = _json if options.json else _lines
     sys.stdout.write(told(options, statuses, faults, folder))
     return 0 if is_well else 1
-
-
-def faults_of(status: Status, check: str, now: float) -> Iterator[str]:
-    """Why it is not live, or not ready; `now` is on `lease_now`."""
-    silence = now - status.written_at
-    if silence > STALE_AFTER_S:
-        yield f"it has said nothing for {silence:.0f} s"
-    for name in status.ended_threads:
-        yield f"its thread {name} has ended"
-    if check == "live":
-        return
-    if status.state != "running":
-        yield f"it is {status.state}"
-    if not status.is_leased:
-        yield "Redis has not confirmed its lease"
-    if status.heartbeat_at is None:
-        yield "Redis has taken no heartbeat yet"
-    elif now - status.heartbeat_at > max(MISSED_BEATS * status.beat_s, LEAST_SILENCE_S):
-        yield f"Redis has taken no heartbeat for {now - status.heartbeat_at:.0f} s"
 
 
 def _lines(

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kiqbridge.capsule import Capsule
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.keys import Keys
-from kiqbridge.processor import Processor
-from kiqbridge.queues import mode_of
+from kiqbridge.lifecycle import Events
 from kiqbridge.redis_connection import Command, RedisConnection
-from kiqbridge.stats import Stats
+from kiqbridge.stats import Counting, Stats
+from kiqbridge.work import UnitOfWork
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,10 @@ _SLOW_READINGS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInfo:
-    """What does not change while a process lives (§10.2); `started_at` in epoch seconds."""
+    """What does not change while a process lives (§10.2); `started_at` in epoch seconds.
+
+    `concurrency` is that of all capsules together, their event loops included where there are any.
+    """
 
     identity: str
     hostname: str
@@ -40,17 +44,20 @@ class ProcessInfo:
     tag: str
     labels: Sequence[str]
     concurrency: int
-    queues: Mapping[str, int]
+    capsules: Sequence[Capsule]
     version: str
     started_at: float
 
     def text(self) -> str:
         """The `info` field, in the forms that readers from 5 to 8.1 look for."""
-        weights = dict(self.queues)
-        capsule = {
-            "concurrency": self.concurrency,
-            "mode": mode_of(weights.values()).value,
-            "weights": weights,
+        weights = [dict(capsule.weights) for capsule in self.capsules]
+        capsules = {
+            capsule.name: {
+                "concurrency": capsule.concurrency,
+                "mode": capsule.mode.value,
+                "weights": dict(capsule.weights),
+            }
+            for capsule in self.capsules
         }
         return json.dumps(
             {
@@ -59,9 +66,9 @@ class ProcessInfo:
                 "pid": self.pid,
                 "tag": self.tag,
                 "concurrency": self.concurrency,
-                "capsules": {"default": capsule},
-                "queues": list(weights),
-                "weights": [weights],
+                "capsules": capsules,
+                "queues": list(dict.fromkeys(name for each in weights for name in each)),
+                "weights": weights,
                 "labels": list(self.labels),
                 "identity": self.identity,
                 "version": self.version,
@@ -74,6 +81,8 @@ class ProcessInfo:
 class Heartbeat:
     """The thread that beats.
 
+    `work` gives the running jobs by the id of their thread or task.
+
     Attributes:
         taken_at: when Redis last took a beat, on `lease_now`; None = never.
     """
@@ -84,7 +93,9 @@ class Heartbeat:
         info: ProcessInfo,
         keys: Keys,
         connection: RedisConnection,
-        processors: Sequence[Processor],
+        work: Callable[[], Mapping[str, UnitOfWork]],
+        counters: Sequence[Counting],
+        events: Events,
         is_quiet: Callable[[], bool],
         on_signal: Callable[[str], None],
         beat_s: float,
@@ -93,11 +104,12 @@ class Heartbeat:
         self._info_text = info.text()
         self._keys = keys
         self._connection = connection
-        self._processors = processors
+        self._work = work
+        self._events = events
         self._is_quiet = is_quiet
         self._on_signal = on_signal
         self._beat_s = beat_s
-        self._stats = Stats(processors, keys)
+        self._stats = Stats(counters, keys)
         self._rtt_us = 0
         self._slow_readings = 0
         self.taken_at: float | None = None
@@ -136,12 +148,16 @@ class Heartbeat:
         """
         now = time.time()
         self._stats.flush(self._connection, now)
-        self._connection.run(*self._work_commands())
+        work = self._work()
+        self._connection.run(*self._work_commands(work))
         sent = time.perf_counter()
         self._connection.call("PING")
         self._note_rtt(int((time.perf_counter() - sent) * 1_000_000))
-        replies = self._connection.run(*self._process_commands(now))
+        replies = self._connection.run(*self._process_commands(now, busy=len(work)))
         self.taken_at = lease_now()
+        if not replies[-1][1]:  # it was not there: the first beat, or the first after an outage
+            self._events.fire("heartbeat")
+        self._events.fire("beat")
         signal = replies[-1][-1]
         if isinstance(signal, bytes):
             self._on_signal(signal.decode(errors="replace"))
@@ -157,17 +173,15 @@ class Heartbeat:
             if self._stopping.wait(self._beat_s):
                 return
 
-    def _work_commands(self) -> list[Command]:
-        running = [(processor.tid, processor.current) for processor in self._processors]
+    def _work_commands(self, running: Mapping[str, UnitOfWork]) -> list[Command]:
         fields: list[str] = []
-        for tid, unit in running:
-            if unit is not None:
-                work = {
-                    "queue": unit.queue,
-                    "payload": unit.text.decode("utf-8", "replace"),
-                    "run_at": int(unit.run_at),
-                }
-                fields += [tid, json.dumps(work, ensure_ascii=False, separators=(",", ":"))]
+        for tid, unit in running.items():
+            work = {
+                "queue": unit.queue,
+                "payload": unit.text.decode("utf-8", "replace"),
+                "run_at": int(unit.run_at),
+            }
+            fields += [tid, json.dumps(work, ensure_ascii=False, separators=(",", ":"))]
         commands: list[Command] = [("MULTI",)]
         identity = self._info.identity
         for key in (self._keys.work(identity), self._keys.workers(identity)):
@@ -176,9 +190,8 @@ class Heartbeat:
                 commands += [("HSET", key, *fields), ("EXPIRE", key, TTL_S)]
         return [*commands, ("EXEC",)]
 
-    def _process_commands(self, now: float) -> list[Command]:
+    def _process_commands(self, now: float, *, busy: int) -> list[Command]:
         key = self._keys.process(self._info.identity)
-        busy = sum(processor.current is not None for processor in self._processors)
         fields: dict[str, Any] = {
             "info": self._info_text,
             "concurrency": self._info.concurrency,
@@ -191,6 +204,7 @@ class Heartbeat:
         return [
             ("MULTI",),
             ("SADD", self._keys.processes, self._info.identity),
+            ("EXISTS", key),
             ("HSET", key, *(part for pair in fields.items() for part in pair)),
             ("EXPIRE", key, TTL_S),
             ("RPOP", self._keys.signals(self._info.identity)),

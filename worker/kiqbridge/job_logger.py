@@ -1,22 +1,38 @@
 """Log lines in Sidekiq's manner (protocol §16): one event a line, context as keys.
 
 `start`, then `done` or `fail` with elapsed seconds for each job. The context of the running job is
-put on every record that is logged while it runs, by whatever logger.
+put on every record that is logged while it runs, by whatever logger, and what `log_context` adds.
+
+Two lines per job are most of what a worker logs, so `JobLines` writes them past the logging module
+where nobody else listens: same text, a tenth of the time.
 """
 
-import io
 import json
 import logging
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from json.encoder import encode_basestring
 from typing import Any, TextIO
 
-from kiqbridge.current import CONTEXT
+from kiqbridge import log_level, redaction
+from kiqbridge.current import CONTEXT, LOG_CONTEXT
+from kiqbridge.log_writer import LogWriter
+from kiqbridge.registry import JobDefinition
+from kiqbridge.retry import error_message
+
+logger = logging.getLogger(__name__)
 
 TID: ContextVar[str] = ContextVar("kiqbridge_tid", default="main")
 """Id of the processor thread."""
+
+LOGGED_ATTRIBUTES = ("bid", "tags")
+"""Attributes of a payload that its lines carry, if it has them."""
+
+SKIP_OPTION = "skip_default_job_logging"
+"""Option of a class whose jobs log no `start`, `done` and `fail`."""
 
 _COLOURS = {
     "DEBUG": "\033[2m",
@@ -27,93 +43,349 @@ _COLOURS = {
 }
 _RESET = "\033[0m"
 _NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+_MOST_TEXTS = 1_000
+_SHOWN = 500
 
 
-def configure_logging(level: str, form: str, stream: TextIO | None = None) -> None:
-    """Send all records to standard output in the given form (`auto`, `pretty`, `json`, `plain`)."""
+def configure_logging(
+    level: str,
+    form: str,
+    stream: TextIO | None = None,
+    *,
+    attributes: Sequence[str] = LOGGED_ATTRIBUTES,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Send all records to standard output.
+
+    Args:
+        level: the least important level, `debug` to `fatal`.
+        form: `auto`, `pretty`, `json` or `plain`; auto is pretty on a terminal, else json.
+        stream: where to instead.
+        attributes: of a payload, besides class, jid and queue, that its lines carry.
+        environ: with `DYNO` in it lines other than JSON have no time, since Heroku adds it (§16).
+    """
     stream = stream or sys.stdout
     if form == "auto":
         form = "pretty" if stream.isatty() else "json"
     formatter: logging.Formatter = (
-        JSONFormatter() if form == "json" else LineFormatter(colour=form == "pretty")
+        JSONFormatter(attributes=attributes)
+        if form == "json"
+        else LineFormatter(
+            colour=form == "pretty", attributes=attributes, with_time="DYNO" not in environ
+        )
     )
-    if isinstance(stream, io.TextIOWrapper):  # a message that UTF-8 cannot carry is still a line
-        stream.reconfigure(errors="backslashreplace")
-    handler = logging.StreamHandler(stream)
+    handler = LogWriter(stream)
     handler.setFormatter(formatter)
     root = logging.getLogger()
+    for former in root.handlers[:]:
+        former.flush()
     root.handlers[:] = [handler]
     names = {"warn": "WARNING", "fatal": "CRITICAL"}
     root.setLevel(names.get(level, level.upper()))
 
 
-def job_context(payload: dict[str, Any], queue: str) -> dict[str, Any]:
+def job_context(
+    payload: Mapping[str, Any], queue: str, attributes: Sequence[str] = LOGGED_ATTRIBUTES
+) -> dict[str, Any]:
     """What every line about a job carries."""
     context = {
         "class": payload.get("display_class") or payload.get("wrapped") or payload.get("class"),
         "jid": payload.get("jid"),
         "queue": queue,
     }
-    for name in ("bid", "tags"):
-        if payload.get(name):
-            context[name] = payload[name]
+    for name in attributes:
+        value = payload.get(name)
+        if value:
+            context[name] = _hidden(name, value)
     return context
 
 
 class LineFormatter(logging.Formatter):
     """`TIME pid=1 tid=2 class=A jid=3 INFO: message`, coloured on a terminal."""
 
-    def __init__(self, *, colour: bool) -> None:
+    def __init__(
+        self,
+        *,
+        colour: bool,
+        attributes: Sequence[str] = LOGGED_ATTRIBUTES,
+        with_time: bool = True,
+    ) -> None:
         super().__init__()
         self._colour = colour
+        self._attributes = tuple(attributes)
+        self._time = _Clock() if with_time else None
+        self._info = self._painted("INFO")
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and the traceback below it."""
-        level = _NAMES.get(record.levelname, record.levelname)
-        context = "".join(f" {key}={_plain(value)}" for key, value in _context(record).items())
-        paint, reset = (_COLOURS.get(level, ""), _RESET) if self._colour else ("", "")
+        level = self._painted(_NAMES.get(record.levelname, record.levelname))
+        context = _pairs(_context(record, self._attributes))
         line = (
-            f"{_time(record)} pid={record.process} tid={TID.get()}{context} "
-            f"{paint}{level}{reset}: {record.getMessage()}"
+            f"{self._prefix(record.created)}pid={_pid.number} tid={TID.get()}{context} "
+            f"{level}: {record.getMessage()}"
         )
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
 
+    def job_context(self, payload: Mapping[str, Any], queue: str) -> str:
+        """` class=A jid=3 queue=default`."""
+        return _pairs(job_context(payload, queue, self._attributes))
+
+    def job_line(self, now: float, message: str, context: str, elapsed: float | None) -> str:
+        """As `format` writes it."""
+        took = "" if elapsed is None else f" elapsed={elapsed}"
+        return (
+            f"{self._prefix(now)}pid={_pid.number} tid={TID.get()}{context}{took} "
+            f"{self._info}: {message}\n"
+        )
+
+    def _prefix(self, now: float) -> str:
+        return "" if self._time is None else f"{self._time.text(now)} "
+
+    def _painted(self, level: str) -> str:
+        return f"{_COLOURS.get(level, '')}{level}{_RESET}" if self._colour else level
+
 
 class JSONFormatter(logging.Formatter):
     """One object per line: ts, pid, tid, lvl, msg, and ctx if there is any."""
 
+    def __init__(self, *, attributes: Sequence[str] = LOGGED_ATTRIBUTES) -> None:
+        super().__init__()
+        self._attributes = tuple(attributes)
+        self._time = _Clock()
+        self._texts: dict[Any, str] = {}
+
     def format(self, record: logging.LogRecord) -> str:
         """One line; a traceback is its last member."""
         entry: dict[str, Any] = {
-            "ts": _time(record),
-            "pid": os.getpid(),
+            "ts": self._time.text(record.created),
+            "pid": _pid.number,
             "tid": TID.get(),
             "lvl": _NAMES.get(record.levelname, record.levelname),
             "msg": record.getMessage(),
         }
-        context = _context(record)
+        context = _context(record, self._attributes)
         if context:
             entry["ctx"] = context
         if record.exc_info:
             entry["exc"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, separators=(",", ":"), default=str)
+        return _json(entry)
+
+    def job_context(self, payload: Mapping[str, Any], queue: str) -> str:
+        """`"class":"A","jid":"3","queue":"default"`."""
+        jid = payload.get("jid")
+        if type(jid) is not str or not jid.isascii() or not jid.isalnum():
+            jid = _json(jid)
+        else:
+            jid = f'"{jid}"'
+        name = payload.get("display_class") or payload.get("wrapped") or payload.get("class")
+        text = f'"class":{self._text(name)},"jid":{jid},"queue":{self._text(queue)}'
+        for attribute in self._attributes:
+            value = payload.get(attribute)
+            if value:
+                text += f",{_json(attribute)}:{_json(_hidden(attribute, value))}"
+        return text
+
+    def job_line(self, now: float, message: str, context: str, elapsed: float | None) -> str:
+        """As `format` writes it."""
+        took = "" if elapsed is None else f',"elapsed":{elapsed}'
+        return (
+            f'{{"ts":"{self._time.text(now)}","pid":{_pid.number},"tid":"{TID.get()}",'
+            f'"lvl":"INFO","msg":"{message}","ctx":{{{context}{took}}}}}\n'
+        )
+
+    def _text(self, value: Any) -> str:
+        """JSON of a name that comes again and again."""
+        if type(value) is not str:
+            return _json(value)
+        text = self._texts.get(value)
+        if text is None:
+            if len(self._texts) >= _MOST_TEXTS:  # names come from payloads: bounded
+                self._texts.clear()
+            text = self._texts[value] = encode_basestring(value)
+        return text
 
 
-def _context(record: logging.LogRecord) -> dict[str, Any]:
+_FORMATTERS = (LineFormatter, JSONFormatter)
+
+
+class _Pid:
+    """Of this process, without asking the system for each line."""
+
+    def __init__(self) -> None:
+        self.number = os.getpid()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._ask)
+
+    def _ask(self) -> None:
+        self.number = os.getpid()
+
+
+_pid = _Pid()
+
+
+class JobLines:
+    """`start`, and `done` or `fail`, of each job; one for all threads of a process.
+
+    Args:
+        skip: log none of them (`skip_default_job_logging`).
+    """
+
+    def __init__(self, *, skip: bool = False) -> None:
+        self._skip = skip
+        self._root = logging.getLogger()
+        self._package = logging.getLogger("kiqbridge")
+        self._writer: LogWriter | None = None
+        self._formatter: Any = None  # one of _FORMATTERS
+
+    def start(
+        self, payload: Mapping[str, Any], queue: str, definition: JobDefinition | None = None
+    ) -> str | None:
+        """Say that a job begins; `CONTEXT` must be set. At level debug it shows the arguments.
+
+        Args:
+            payload: the job.
+            queue: where it came from.
+            definition: of its class, if there is one; for `skip_default_job_logging` and the names
+                of the arguments.
+
+        Returns:
+            What `end` is to be given: None = say nothing.
+        """
+        if self._skip or not logger.isEnabledFor(logging.INFO):
+            return None
+        if SKIP_OPTION in payload:
+            if payload[SKIP_OPTION]:
+                return None
+        elif definition is not None and definition.options.get(SKIP_OPTION):
+            return None
+        if logger.isEnabledFor(logging.DEBUG) or not self._is_direct():
+            logger.info("start", extra=_arguments(payload, definition))
+            return ""
+        formatter = self._formatter
+        context: str = formatter.job_context(payload, queue)
+        self._writer.write(formatter.job_line(time.time(), "start", context, None))  # type: ignore[union-attr] # _is_direct has set it
+        return context
+
+    def end(self, context: str | None, message: str, elapsed_s: float) -> None:
+        """Say how it ended: `done` or `fail`, or another message without quotes in it."""
+        if context is None:
+            return
+        elapsed = round(elapsed_s, 3)
+        if context and self._is_direct():
+            line = self._formatter.job_line(time.time(), message, context, elapsed)
+            self._writer.write(line)  # type: ignore[union-attr] # as in start
+        else:
+            logger.info(message, extra={"elapsed": elapsed})
+
+    def _is_direct(self) -> bool:
+        """Whether our writer alone gets these lines; whoever else listens gets records as usual."""
+        handlers = self._root.handlers
+        if len(handlers) != 1:
+            return False
+        writer = handlers[0]
+        if writer is not self._writer or writer.formatter is not self._formatter:
+            if type(writer) is not LogWriter or type(writer.formatter) not in _FORMATTERS:
+                return False
+            self._writer, self._formatter = writer, writer.formatter
+        return not (
+            writer.filters
+            or writer.level > logging.INFO
+            or LOG_CONTEXT.get()
+            or logger.handlers
+            or logger.filters
+            or self._package.handlers
+            or self._package.filters
+            or not (logger.propagate and self._package.propagate)
+            or log_level.are_active()
+        )
+
+
+def log_failure(
+    error: BaseException,
+    outcome: str,
+    payload: Mapping[str, Any],
+    definition: JobDefinition | None = None,
+) -> None:
+    """Say that a job failed: class and message of the error and what becomes of the job, and the backtrace.
+
+    The line carries the job's context (§16); its arguments only at level debug, without secrets.
+
+    Args:
+        error: what it raised.
+        outcome: such as `is tried again in 15 s`.
+        payload: the job.
+        definition: of its class, for the names of its arguments.
+    """
+    extra = _arguments(payload, definition)
+    message = redaction.current().text(_first_line(error_message(error)))
+    with log_level.at_usual_level():  # a job may be terse, but not fail unseen
+        logger.warning(
+            "%s: %s; it %s", type(error).__name__, message, outcome, exc_info=error, extra=extra
+        )
+
+
+def _arguments(
+    payload: Mapping[str, Any], definition: JobDefinition | None
+) -> dict[str, Any] | None:
+    """At level debug, the arguments as a line may show them."""
+    if not logger.isEnabledFor(logging.DEBUG):
+        return None
+    signature = definition.signature if definition is not None else None
+    return {"arguments": redaction.current().arguments(payload.get("args", []), signature)}
+
+
+class _Clock:
+    """Times as ISO 8601 in UTC with milliseconds; the text of the last second is kept."""
+
+    def __init__(self) -> None:
+        self._second = (-1, "")
+
+    def text(self, now: float) -> str:
+        whole, milliseconds = divmod(int(now * 1000), 1000)
+        second, text = self._second
+        if second != whole:
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+            self._second = (whole, text)
+        return f"{text}.{milliseconds:03d}Z"
+
+
+def _first_line(message: str) -> str:
+    """Enough to know it; the backtrace below has all of it."""
+    line = message.partition("\n")[0]
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
+
+
+def _context(record: logging.LogRecord, attributes: Sequence[str]) -> dict[str, Any]:
     running = CONTEXT.get()
-    context = job_context(*running) if running else {}
+    context = job_context(*running, attributes) if running else {}
+    added = LOG_CONTEXT.get()
+    if added:
+        context.update({name: _hidden(name, value) for name, value in added.items()})
+    arguments = getattr(record, "arguments", None)
+    if arguments is not None:
+        context["args"] = arguments
     elapsed = getattr(record, "elapsed", None)
     if elapsed is not None:
         context["elapsed"] = elapsed
     return context
 
 
+def _hidden(name: str, value: Any) -> Any:
+    redactor = redaction.current()
+    return redaction.HIDDEN if redactor.hides(name) else redactor.value(value)
+
+
+def _pairs(context: Mapping[str, Any]) -> str:
+    return "".join(f" {key}={_plain(value)}" for key, value in context.items())
+
+
 def _plain(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    # A line break in a payload must not look like a line of its own.
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
-def _time(record: logging.LogRecord) -> str:
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-    return f"{whole}.{int(record.msecs):03d}Z"
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -9,6 +9,11 @@ LAYOUT = "v1"
 """Version of the in-flight layout; part of every incarnation's name, so that two layouts can meet."""
 
 
+def layout_of(incarnation: str) -> str:
+    """The layout version in an incarnation's name."""
+    return incarnation.partition(":")[0]
+
+
 class Keys:
     """All key names under one namespace (`""`, `myapp` or `myapp:`)."""
 
@@ -21,8 +26,11 @@ class Keys:
         self.processes = f"{prefix}processes"
         self.process_cleanup = f"{prefix}process_cleanup"
         self.paused = f"{prefix}paused"
+        self.pauses = f"{prefix}kb:paused"
         self.inflight = f"{prefix}kb:inflight"
         self.poller = f"{prefix}kb:poller"
+        self.careful = f"{prefix}kb:careful"
+        self.isolation = f"{prefix}kb:isolation"
 
     def __repr__(self) -> str:
         return f"Keys({self.prefix!r})"
@@ -55,6 +63,30 @@ class Keys:
         """Counter `processed` or `failed`, in total or of one UTC day `YYYY-MM-DD` (§11)."""
         return f"{self.prefix}stat:{name}:{day}" if day else f"{self.prefix}stat:{name}"
 
+    def metrics(self, bucket: str) -> str:
+        """Hash of counters of all job classes in a minute, or ten (§12.2)."""
+        return f"{self.prefix}j|{bucket}"
+
+    def histogram_7(self, class_name: str, minute: str) -> str:
+        """Bitfield of how long a class' jobs took in a minute, for readers of version 7 (§12.3)."""
+        return f"{self.prefix}{class_name}-{minute}"
+
+    def histogram_8(self, class_name: str, minute: str) -> str:
+        """The same for readers from version 8."""
+        return f"{self.prefix}h|{class_name}-{minute}"
+
+    def marks(self, day: str) -> str:
+        """Hash time → label of the deployments of a UTC day `YYYYMMDD` (§12.5)."""
+        return f"{self.prefix}{day}-marks"
+
+    def deploy_lock(self, label: str) -> str:
+        """String with a TTL: this label was marked within the last minute; its value is when."""
+        return f"{self.prefix}deploylock-{label}"
+
+    def metrics_flush(self, identity: str) -> str:
+        """String with a TTL: number of the last metrics that a process got written."""
+        return f"{self.prefix}kb:metrics:{identity}"
+
     def inflight_list(self, incarnation: str, tid: str, sequence: int) -> str:
         """List that holds claim number `sequence` of one claimer until it is acknowledged."""
         return f"{self.prefix}kb:inflight:{incarnation}:{tid}:{sequence % 2}"
@@ -66,6 +98,14 @@ class Keys:
     def alive(self, incarnation: str) -> str:
         """String with a TTL: the owner of the incarnation is alive."""
         return f"{self.prefix}kb:alive:{incarnation}"
+
+    def recovered(self, orphan: str) -> str:
+        """String with a TTL: how often a job (its jid or SHA-1) was found orphaned."""
+        return f"{self.prefix}kb:recovered:{orphan}"
+
+    def suspects(self, queue: str) -> str:
+        """List of job texts of a queue that each shall run alone, oldest at the tail."""
+        return f"{self.prefix}kb:suspects:{queue}"
 
     def seen(self, dedupe_key: str) -> str:
         """String with a TTL: the event was enqueued already; its value is the jid."""

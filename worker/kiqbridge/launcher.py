@@ -15,27 +15,32 @@ from pathlib import Path
 from redis.connection import AbstractConnection
 
 from kiqbridge import __version__
-from kiqbridge.capsule import Capsule
-from kiqbridge.claims import Claimer
-from kiqbridge.client import Client
+from kiqbridge.bookkeeping import Bookkeeper
+from kiqbridge.capsule import Capsule, capsules_of
+from kiqbridge.client import Client, adopt_default_client, release_default_client
 from kiqbridge.clock import lease_now
 from kiqbridge.config import Config
-from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.crew import Company, Crew
+from kiqbridge.current import Runtime
+from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.execution import JobRunner
-from kiqbridge.fetch import Fetcher, Outage
+from kiqbridge.fetch import Outage
 from kiqbridge.heartbeat import Heartbeat, ProcessInfo
 from kiqbridge.keys import Keys
 from kiqbridge.lease import LeaseKeeper, LeaseTimes
+from kiqbridge.limits import Timekeeper
 from kiqbridge.look_ahead import Guardian
 from kiqbridge.manager import Manager
-from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.poller import Poller
-from kiqbridge.processor import Processor, Tools
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Registry, default_registry
+from kiqbridge.resources import ProcessResources
 from kiqbridge.retry import RetryPolicy
+from kiqbridge.server import Server
+from kiqbridge.server import server as default_server
+from kiqbridge.settling import Settler
 from kiqbridge.status import EVERY_S, Status, StatusFile, run_folder
-from kiqbridge.wakeup import IdleGate, Waker
+from kiqbridge.work import UnitOfWork
 
 logger = logging.getLogger(__name__)
 
@@ -53,31 +58,45 @@ LAST_STEPS_S = 9.0
 class Launcher:
     """One worker process: all its parts, made from a configuration.
 
+    Args:
+        config: the settings.
+        registry: the declared jobs.
+        server: what they run with; its middleware and listeners are copied here.
+        tell: gets the name of the lease when it is taken out, and with each of its beats.
+
     Attributes:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
         server_middleware: functions around each job; add to it before `start`.
-        client: what the poller pushes through; its middleware runs for moved jobs too.
+        client: what the poller and the jobs push through.
     """
 
-    def __init__(self, config: Config, registry: Registry = default_registry) -> None:
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry = default_registry,
+        server: Server = default_server,
+        tell: Callable[[str], None] = lambda _incarnation: None,
+    ) -> None:
         self._config = config
+        self._registry = registry
+        self._server = server
         self.identity = f"{_hostname()}:{os.getpid()}:{secrets.token_hex(6)}"
-        self.server_middleware: Chain[ServerMiddleware] = Chain()
+        self.server_middleware = server.middleware.copy()
+        self._events = server.events.copy()
+        self._resources = ProcessResources(server.resources)
         self._keys = Keys(config.namespace)
         self._pool = RedisPool(config.redis_url)
         self.client = Client(namespace=config.namespace, profile=config.profile, pool=self._pool)
-        self._capsule = Capsule(
-            name="default", queues=config.queues, concurrency=config.concurrency
-        )
-        self._gate = IdleGate()
+        for entry in server.client_middleware:
+            self.client.middleware.add(entry)
         self._keeper = LeaseKeeper(
             identity=self.identity,
             keys=self._keys,
             connect=self._pool.connection,
             times=LeaseTimes(config.recover_after_s),
+            tell=tell,
         )
         self._guardian = Guardian(self._pool.connection(), self._keys)
-        self._waker = Waker(self._gate, list(self._capsule.weights), self._keys, self._track)
         self._poller = Poller(
             identity=self.identity,
             keys=self._keys,
@@ -86,7 +105,7 @@ class Launcher:
             track=self._track,
             dead_bounds=self._dead_bounds,
         )
-        self._registry = registry
+        self._crews: list[Crew] = []
         self._manager: Manager | None = None
         self._heartbeat: Heartbeat | None = None
         self._quiet = threading.Event()
@@ -103,12 +122,19 @@ class Launcher:
         return f"<Launcher {self.identity} {self._manager or 'not started'}>"
 
     def start(self, on_signal: Callable[[str], None]) -> None:
-        """Register and start all threads; waits for Redis with growing pauses.
+        """Open what jobs share, register and start all threads; waits for Redis with growing pauses.
 
         Args:
             on_signal: gets the name (TSTP, TERM, TTIN) of a signal sent through Redis (§10.5).
+
+        Raises:
+            ConfigError: a resource or a listener to startup failed; nothing was registered.
         """
         self._status_file.start()
+        with self._composing:
+            if self._stopping.is_set():
+                return
+            self._prepare()
         if not self._register_patiently():
             return
         with self._composing:
@@ -120,8 +146,10 @@ class Launcher:
         if not self._quiet.is_set():
             self._quiet.set()
             logger.info("quiet: no new jobs are taken, running ones go on")
+            self._events.fire("quiet")
         self._poller.quiet()
-        self._waker.stop()
+        for crew in self._crews:
+            crew.waker.stop()
         if self._manager is not None:
             self._manager.quiet()
 
@@ -144,12 +172,14 @@ class Launcher:
     def _end(self, deadline: float) -> None:
         self._stopping.set()
         self.quiet()
+        self._events.fire("shutdown")
         with self._composing:  # from now on nothing is put together any more
             manager, heartbeat = self._manager, self._heartbeat
         if manager is not None:
             manager.stop(deadline)
             self._guardian.stop()
             self._poller.stop()
+        self._close_resources()
         try:
             returned = self._keeper.stop()
             if returned:
@@ -158,7 +188,15 @@ class Launcher:
             logger.warning("the lease stays: another process gives back what it holds: %s", error)
         if heartbeat is not None:
             heartbeat.stop()
+        self._events.fire("exit")
+        release_default_client(self.client)
         self._status_file.stop()
+
+    def _close_resources(self) -> None:
+        try:
+            self._resources.close()
+        except Exception:
+            logger.exception("a resource failed while it was closed")
 
     def dump_threads(self) -> None:
         """Log where each thread is (TTIN)."""
@@ -184,21 +222,48 @@ class Launcher:
                 return True
         return False
 
+    def _prepare(self) -> None:
+        """Make the capsules and open what their jobs share, before anything is registered."""
+        try:
+            self._resources.open()
+            self._crews = self._make_crews()
+            for crew in self._crews:
+                if crew.loop is not None:
+                    crew.loop.start()
+            adopt_default_client(self.client)
+            self._events.fire("startup", raising=True)
+        except Exception as error:
+            self._close_resources()
+            if isinstance(error, KiqbridgeError):
+                raise
+            raise ConfigError(f"the start failed: {type(error).__name__}: {error}") from error
+
     def _compose(self, on_signal: Callable[[str], None]) -> None:
-        processors = self._processors()
-        self._manager = Manager(processors, self._gate, self._pool.connection(), self._keys)
+        processors = [each for crew in self._crews for each in crew.processors]
+        loops = [crew.loop for crew in self._crews if crew.loop is not None]
+        self._manager = Manager(
+            processors,
+            [crew.gate for crew in self._crews],
+            self._pool.connection(),
+            self._keys,
+            loops=loops,
+            bookkeeper=self._bookkeeper if loops else None,
+        )
         self._heartbeat = Heartbeat(
             info=self._process_info(),
             keys=self._keys,
             connection=self._pool.connection(),
-            processors=processors,
+            work=self._work,
+            counters=[*processors, *loops],
+            events=self._events,
             is_quiet=self._quiet.is_set,
             on_signal=on_signal,
             beat_s=self._config.beat_s,
         )
         self._heartbeat.start()
         self._guardian.start(processors)
-        self._waker.start()
+        for crew in self._crews:
+            crew.waker.start()
         self._poller.start()
         if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
             self._manager.quiet()
@@ -206,32 +271,62 @@ class Launcher:
         self._running.set()
         logger.info("%s", self._banner())
 
-    def _processors(self) -> list[Processor]:
-        outage = Outage()
-        config = self._config
-        tools = Tools(
+    def _make_crews(self) -> list[Crew]:
+        config, outage = self._config, Outage()
+        settler = Settler(self._keys, self._dead_bounds)
+        self._bookkeeper = Bookkeeper(self._pool.connection(), self._keys, settler, outage)
+        company = Company(
+            keys=self._keys,
+            pool=self._pool,
             keeper=self._keeper,
-            runner=JobRunner(
-                registry=self._registry,
-                middleware=self.server_middleware,
-                policy=lambda: RetryPolicy(
-                    max_retries=config.max_retries, profile=self.client.wire_profile()
-                ),
-                rng=random.Random(),  # noqa: S311 - jitter
-            ),
             guardian=self._guardian,
             outage=outage,
-            keys=self._keys,
-            dead_bounds=self._dead_bounds,
+            settler=settler,
+            bookkeeper=self._bookkeeper,
+            runtime=Runtime(
+                client=self.client,
+                redis=self._pool,
+                is_stopping=self._quiet.is_set,
+                timeout_s=config.timeout_s,
+                max_iteration_runtime_s=config.max_iteration_runtime_s,
+            ),
             look_ahead=config.look_ahead,
+            fetch=config.fetch,
         )
-        processors = []
-        for _ in range(self._capsule.concurrency):
-            tid = secrets.token_hex(3)
-            claimer = Claimer(tid, self._keeper, self._pool.connection(), self._keys)
-            order = self._capsule.order(random.Random())  # noqa: S311 - spreads load over queues
-            processors.append(Processor(tid, Fetcher(claimer, order, self._gate, outage), tools))
-        return processors
+        timekeeper = Timekeeper()
+        capsules = capsules_of(config, self._server.capsules, self.server_middleware)
+        return [
+            Crew(
+                capsule,
+                self._runner(capsule, timekeeper),
+                company,
+                self._track,
+                self._resources.for_loop() if self._needs_loop(capsule) else None,
+            )
+            for capsule in capsules
+        ]
+
+    def _runner(self, capsule: Capsule, timekeeper: Timekeeper) -> JobRunner:
+        return JobRunner(
+            registry=self._registry,
+            middleware=capsule.middleware,
+            policy=lambda: RetryPolicy(
+                max_retries=self._config.max_retries,
+                profile=self.client.wire_profile(),
+                backtrace_cleaner=self._server.backtrace_cleaner,
+            ),
+            rng=random.Random(),  # noqa: S311 - jitter
+            server=self._server,
+            timekeeper=timekeeper,
+        )
+
+    def _needs_loop(self, capsule: Capsule) -> bool:
+        return capsule.middleware.is_partly_async or any(
+            definition.handling.pool == "async" for definition in self._registry
+        )
+
+    def _work(self) -> dict[str, UnitOfWork]:
+        return {tid: unit for crew in self._crews for tid, unit in crew.running().items()}
 
     def _process_info(self) -> ProcessInfo:
         return ProcessInfo(
@@ -240,8 +335,8 @@ class Launcher:
             pid=os.getpid(),
             tag=self._config.tag or Path.cwd().name,
             labels=[LABEL, *(label for label in self._config.labels if label != LABEL)],
-            concurrency=self._capsule.concurrency,
-            queues=self._capsule.weights,
+            concurrency=sum(crew.concurrency for crew in self._crews),
+            capsules=[crew.capsule for crew in self._crews],
             version=f"kiqbridge-{__version__}",
             started_at=time.time(),
         )
@@ -275,6 +370,7 @@ class Launcher:
             for name, each in (("heartbeat", self._heartbeat), ("lease", self._keeper))
             if not each.alive
         ]
+        others += [f"loop {loop.name}" for loop in self._manager.loops if not loop.alive]
         # Asked for after the look: what has ended because of it is not reported.
         if not self._quiet.is_set():
             yield from processors
@@ -288,13 +384,18 @@ class Launcher:
         return self._pool.raw_connection(protocol=3)
 
     def _banner(self) -> str:
-        queues = ", ".join(
-            f"{name},{weight}" if weight else name for name, weight in self._config.queues
-        )
         return (
-            f"kiqbridge {__version__} is ready: {self._capsule.concurrency} threads, queues {queues} "
-            f"({self._capsule.mode}), {len(self._registry)} job classes, Redis {self._pool.address}"
+            f"kiqbridge {__version__} is ready: {'; '.join(_described(crew) for crew in self._crews)}; "
+            f"{len(self._registry)} job classes, Redis {self._pool.address}"
         )
+
+
+def _described(crew: Crew) -> str:
+    capsule = crew.capsule
+    name = "" if capsule.name == "default" else f"capsule {capsule.name}: "
+    tasks = f" and {crew.loop.limit} tasks" if crew.loop else ""
+    queues = ", ".join(f"{queue},{weight}" if weight else queue for queue, weight in capsule.queues)
+    return f"{name}{capsule.concurrency} threads{tasks}, queues {queues} ({capsule.mode})"
 
 
 def _hostname() -> str:

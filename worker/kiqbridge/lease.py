@@ -57,10 +57,32 @@ class LeaseTimes:
         self.beat_every = recover_after_s / 10
         self.watch_for = recover_after_s * 8 / 30
         self.look_again_after = recover_after_s / 30
+        self.silent_after_ms = int(self.silent_after * 1000)
+
+
+def renew(connection: RedisConnection, keys: Keys, incarnation: str, silent_after_ms: int) -> bool:
+    """Say that the owner of a lease is alive, for so many milliseconds.
+
+    False: the lease is gone. A lease that was taken away is never given back here.
+
+    Raises:
+        RedisUnavailable: not said.
+    """
+    alive = keys.alive(incarnation)
+    # While the key is there nobody has reaped it: who does removes it in the same script.
+    # Not SET … XX, which a server whose memory is full refuses: the whole fleet would fall silent.
+    return bool(
+        connection.call("PEXPIRE", alive, silent_after_ms)
+        or connection.script(_RENEW, [keys.inflight, alive], [incarnation, silent_after_ms])
+    )
 
 
 class LeaseKeeper:
-    """Holds the current lease of this process, in a thread of its own."""
+    """Holds the current lease of this process, in a thread of its own.
+
+    `tell` gets the incarnation when it is registered and again with each beat, also while Redis is
+    away: who hears it knows that this interpreter runs.
+    """
 
     def __init__(
         self,
@@ -69,8 +91,10 @@ class LeaseKeeper:
         keys: Keys,
         connect: Callable[[], RedisConnection],
         times: LeaseTimes,
+        tell: Callable[[str], None] = lambda _incarnation: None,
     ) -> None:
         self._identity = identity
+        self._tell = tell
         self._keys = keys
         self._times = times
         self._connection = connect()
@@ -148,30 +172,24 @@ class LeaseKeeper:
         connection.script(
             _REGISTER,
             [self._keys.inflight, self._keys.alive(lease.incarnation)],
-            [lease.incarnation, self._silent_after_ms()],
+            [lease.incarnation, self._times.silent_after_ms],
         )
         lease.valid_until = asked_at + self._times.silent_after
         self.current = lease
+        self._tell(lease.incarnation)
 
     def _renew(self, connection: RedisConnection, lease: Lease) -> None:
         asked_at = lease_now()
-        alive, silent_after = self._keys.alive(lease.incarnation), self._silent_after_ms()
-        # While the key is there nobody has reaped us: who does removes it in the same script.
-        # Not SET … XX, which a server whose memory is full refuses: the whole fleet would fall silent.
-        held = connection.call("PEXPIRE", alive, silent_after) or connection.script(
-            _RENEW, [self._keys.inflight, alive], [lease.incarnation, silent_after]
-        )
+        held = renew(connection, self._keys, lease.incarnation, self._times.silent_after_ms)
         if held:
             lease.valid_until = max(lease.valid_until, asked_at + self._times.silent_after)
         else:
             lease.lost = True
 
-    def _silent_after_ms(self) -> int:
-        return int(self._times.silent_after * 1000)
-
     def _run(self) -> None:
         pause = self._times.beat_every
         while not self._stopping.wait(pause):
+            self._tell(self.current.incarnation)
             try:
                 pause = self._beat()
             except RedisUnavailable as error:

@@ -1,12 +1,14 @@
-"""The processors of one capsule: starting them, quieting them, and ending them by a deadline (§14)."""
+"""All who perform jobs, over all capsules: starting, quieting, and ending them by a deadline (§14)."""
 
 import logging
 import threading
 import time
 from collections.abc import Sequence
 
+from kiqbridge.bookkeeping import Bookkeeper
 from kiqbridge.claims import give_back
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.event_loop import EventLoop
 from kiqbridge.keys import Keys
 from kiqbridge.processor import Processor
 from kiqbridge.redis_connection import RedisConnection
@@ -17,21 +19,29 @@ logger = logging.getLogger(__name__)
 CLEANUP_S = 3.0
 """How long interrupted threads may run their cleanup (§14.4)."""
 
+LAST_WORD_S = 1.0
+"""How long each of the threads that end last may take for what it has in hand."""
+
 LOCK_S = 0.5
 
 
 class Manager:
-    """Owns the processors."""
+    """Owns the processors, the event loops and who acknowledges for these."""
 
     def __init__(
         self,
         processors: Sequence[Processor],
-        gate: IdleGate,
+        gates: Sequence[IdleGate],
         connection: RedisConnection,
         keys: Keys,
+        *,
+        loops: Sequence[EventLoop] = (),
+        bookkeeper: Bookkeeper | None = None,
     ) -> None:
         self.processors = processors
-        self._gate = gate
+        self.loops = loops
+        self._bookkeeper = bookkeeper
+        self._gates = gates
         self._connection = connection
         self._keys = keys
         self._quieted = threading.Event()
@@ -42,7 +52,9 @@ class Manager:
         return f"<Manager {state}, {busy} of {len(self.processors)} busy>"
 
     def start(self) -> None:
-        """Start all threads."""
+        """Start all threads; the event loops run already."""
+        if self._bookkeeper is not None:
+            self._bookkeeper.start()
         for processor in self.processors:
             processor.start()
 
@@ -51,47 +63,68 @@ class Manager:
         self._quieted.set()
         for processor in self.processors:
             processor.quiet()
-        self._gate.open()
+        for gate in self._gates:
+            gate.open()
 
     def stop(self, deadline: float) -> None:
         """Wait for running jobs until the deadline (`time.monotonic`), then give them back."""
         self.quiet()
         self._wait_until(deadline)
+        late = [loop for loop in self.loops if not loop.wait(deadline)]
         busy = [processor for processor in self.processors if processor.alive]
-        if not busy:
-            return
+        if late or busy:
+            self._interrupt(late, busy)
+        for loop in self.loops:
+            loop.stop(LAST_WORD_S)
+        if self._bookkeeper is not None:
+            self._bookkeeper.stop(LAST_WORD_S)
+
+    def _interrupt(self, late: Sequence[EventLoop], busy: Sequence[Processor]) -> None:
+        """Give back first, then interrupt: running twice is better than losing."""
         # A thread may also be waiting for a Redis that does not answer, without a job.
         running = sum(processor.current is not None for processor in busy)
+        running += sum(len(loop.running()) for loop in late)
         if running:
             logger.warning(
                 "%d jobs did not finish in time: they are given back and interrupted", running
             )
-        for processor in busy:
-            if not self._give_back(processor):
+        workers: list[Processor | EventLoop] = [*busy, *late]
+        for worker in workers:
+            if not self._give_back(worker):
                 break  # Redis is away, for the others as well
         for processor in busy:
             processor.interrupt()
-        self._wait_until(time.monotonic() + CLEANUP_S)
+        for loop in late:
+            loop.cancel()
+        until = time.monotonic() + CLEANUP_S
+        self._wait_until(until)
+        for loop in late:
+            loop.wait(until)
 
     def _wait_until(self, deadline: float) -> None:
         for processor in self.processors:
             processor.join(max(deadline - time.monotonic(), 0))
 
-    def _give_back(self, processor: Processor) -> bool:
-        """Requeue before the interrupt: running twice is better than losing. False: no Redis."""
+    def _give_back(self, worker: Processor | EventLoop) -> bool:
+        """False: no Redis."""
+        try:
+            if isinstance(worker, Processor):
+                self._give_back_of(worker)
+            else:
+                worker.give_back(self._connection, self._keys)
+        except KiqbridgeError as error:
+            logger.warning(
+                "%s: its jobs stay in flight, another process gives them back: %s", worker, error
+            )
+            return not isinstance(error, RedisUnavailable)
+        return True
+
+    def _give_back_of(self, processor: Processor) -> None:
         chunk = processor.chunk
-        if chunk is None:
-            return True
-        if not chunk.lock.acquire(timeout=LOCK_S):
-            return True  # its thread is giving back itself, and waits for Redis
+        if chunk is None or not chunk.lock.acquire(timeout=LOCK_S):
+            return  # if it has one, its thread is giving back itself, and waits for Redis
         try:
             give_back(self._connection, self._keys, chunk, processor.unfinished())
             processor.acknowledge(self._connection)
-        except KiqbridgeError as error:
-            logger.warning(
-                "%s: its jobs stay in flight, another process gives them back: %s", processor, error
-            )
-            return not isinstance(error, RedisUnavailable)
         finally:
             chunk.lock.release()
-        return True

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict, cast
 
+from kiqbridge import redaction
 from kiqbridge.errors import ConfigError, PayloadError
 
 DEFAULT_OPTIONS: Mapping[str, Any] = {"retry": True, "queue": "default"}
@@ -33,6 +34,7 @@ ProfileSetting = Literal["7", "8", "auto"]
 """What may be asked for: a profile, or `auto`, see `wire_profile`."""
 
 _SHOWN = 80
+_SEARCHED = 2_000
 
 
 class Payload(TypedDict, total=False):
@@ -269,9 +271,20 @@ def check_payload(payload: Mapping[str, Any]) -> None:
 
 
 def shorten(value: object) -> str:
-    """The repr of a value, cut so that it fits into one line of an error."""
+    """The repr of a value without secrets (redaction.py), cut so that it fits into one line of an error."""
+    redactor = redaction.current()
     try:
-        text = repr(value)
+        if isinstance(value, Mapping):
+            text = repr(redactor.payload(value))
+        elif isinstance(value, list | tuple):
+            text = repr(redactor.value(value))
+        elif isinstance(value, str):
+            text = repr(redactor.text(value[:_SEARCHED]))
+        elif isinstance(value, bytes):
+            known = redactor.text(value[:_SEARCHED].decode("latin-1"))
+            text = repr(known.encode("latin-1"))
+        else:
+            text = redactor.text(repr(value)[:_SEARCHED])
     except Exception as unreadable:  # noqa: BLE001 - the refusal matters more than what it shows
         text = f"({type(value).__qualname__} that cannot be shown: {type(unreadable).__name__})"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -20,7 +20,7 @@ from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.keys import Keys
 from kiqbridge.payload import Profile
 from kiqbridge.redis_connection import RedisConnection
-from kiqbridge.retry import failed_payload
+from kiqbridge.retry import RetryPolicy, failed_payload
 from kiqbridge.wakeup import TrackingConnection
 
 logger = logging.getLogger(__name__)
@@ -213,7 +213,9 @@ class Poller:
         if not isinstance(payload, dict):
             return member
         queue = str(payload.get("queue") or "default")
-        failed = failed_payload(payload, error, queue=queue, profile=profile, now=now)
+        failed = failed_payload(
+            payload, error, queue=queue, policy=RetryPolicy(max_retries=0, profile=profile), now=now
+        )
         return json_text.dumps_moved(failed, member)
 
     def _clean_up_processes(self) -> None:

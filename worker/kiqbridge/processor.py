@@ -12,29 +12,26 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kiqbridge.claims import Chunk
+from kiqbridge.bookkeeping import Bookkeeper
+from kiqbridge.bridge import LOOP
+from kiqbridge.claims import Chunk, Elsewhere, acknowledge, give_back
 from kiqbridge.clock import lease_now, wall_now
+from kiqbridge.current import RUNTIME, Runtime
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable, Shutdown
+from kiqbridge.event_loop import EventLoop
 from kiqbridge.execution import JobRunner, Settlement
-from kiqbridge.fetch import RETRY_S, Fetcher, Outage
+from kiqbridge.fetch import RETRY_S, Fetches, Outage
 from kiqbridge.job_logger import TID
 from kiqbridge.keys import Keys
 from kiqbridge.lease import LeaseKeeper
 from kiqbridge.look_ahead import Guardian, next_size, take_unbegun
 from kiqbridge.redis_connection import RedisConnection
-from kiqbridge.retry import Verdict
+from kiqbridge.settling import Settler
+from kiqbridge.work import UnitOfWork
 
 logger = logging.getLogger(__name__)
 
 TAKING_S = 0.001
-
-
-class UnitOfWork(NamedTuple):
-    """A running job: its queue, its text as fetched, and when it began (epoch seconds)."""
-
-    queue: str
-    text: bytes
-    run_at: float
 
 
 _TAKING = UnitOfWork("", b"", 0.0)
@@ -42,15 +39,18 @@ _TAKING = UnitOfWork("", b"", 0.0)
 
 
 class Tools(NamedTuple):
-    """What all processors of a process share."""
+    """What all processors of a capsule share."""
 
     keeper: LeaseKeeper
     runner: JobRunner
     guardian: Guardian
     outage: Outage
     keys: Keys
-    dead_bounds: Callable[[float], tuple[float, int]]
+    settler: Settler
     look_ahead: int
+    loop: EventLoop | None = None
+    bookkeeper: Bookkeeper | None = None
+    runtime: Runtime | None = None
 
 
 class Processor:
@@ -62,7 +62,7 @@ class Processor:
         performing: user code is running now.
     """
 
-    def __init__(self, tid: str, fetcher: Fetcher, tools: Tools) -> None:
+    def __init__(self, tid: str, fetcher: Fetches, tools: Tools) -> None:
         self.tid = tid
         self._current: UnitOfWork | None = None
         self.chunk: Chunk | None = None
@@ -73,6 +73,7 @@ class Processor:
         self._fetcher = fetcher
         self._tools = tools
         self._size = 1
+        self._done: list[bytes] = []
         self._quiet = False
         self._abandoned = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kiqbridge-{tid}", daemon=True)
@@ -122,10 +123,17 @@ class Processor:
 
     def acknowledge(self, connection: RedisConnection) -> None:
         """Acknowledge what this thread finished, from another one, after `unfinished` went back."""
-        self._fetcher.claimer.acknowledge_for(connection)
+        chunk = self.chunk
+        if chunk is None or chunk.elsewhere is None:
+            self._fetcher.acknowledge_for(connection)
+        elif self._done:
+            acknowledge(connection, self._tools.keys, [(chunk, text) for text in self._done])
 
     def _run(self) -> None:
         TID.set(self.tid)
+        RUNTIME.set(self._tools.runtime)
+        if self._tools.loop is not None:
+            LOOP.set(self._tools.loop.loop)
         with contextlib.suppress(Shutdown):
             while not self._quiet:
                 chunk = self._fetcher.fetch(self._size, self._abandoned)
@@ -137,17 +145,33 @@ class Processor:
         self.chunk = chunk
         try:
             self._work(chunk)
-        except Exception:
+        except Exception as error:
             # Ours, not the job's: jobs' errors are settled. Nothing here may be acknowledged.
             logger.exception("internal error; the jobs of this thread are given back")
+            current = self.current
+            self._tools.runner.report(
+                error, {"context": "internal error", "jobstr": current.text if current else b""}
+            )
             self._abandoned.wait(RETRY_S)
             self._give_back(chunk)
         finally:
+            if chunk.elsewhere is not None:
+                self._part_with(chunk, chunk.elsewhere)
             self._current = None
             self.chunk = None
 
+    def _part_with(self, chunk: Chunk, elsewhere: Elsewhere) -> None:
+        """Leave a chunk to the event loop; what was done here is acknowledged by itself."""
+        bookkeeper = self._tools.bookkeeper
+        if bookkeeper is not None:
+            for text in self._done:
+                elsewhere.hold()
+                bookkeeper.ended(chunk, text, None)
+        self._fetcher.part_with(chunk)
+
     def _work(self, chunk: Chunk) -> None:
         lease, jobs, tools = chunk.lease, chunk.jobs, self._tools
+        self._done = done = []
         if chunk.size > 1:
             tools.guardian.watch()
         longest = 0.0
@@ -168,7 +192,8 @@ class Processor:
                 continue
             self.began_at = now
             self._current = UnitOfWork(chunk.queue, text, wall_now())
-            self._perform(chunk, text)
+            if self._perform(chunk, text):
+                done.append(text)
             self._current = None
             began, now = now, lease_now()
             longest = max(longest, now - began)
@@ -190,43 +215,54 @@ class Processor:
         # away; the next claim deletes the list, so it must not come before that is done.
         with chunk.lock:
             if chunk.leaving:
-                self._insist(lambda: self._fetcher.claimer.give_back(chunk, ()))
+                self._insist(
+                    lambda: give_back(self._fetcher.connection, self._tools.keys, chunk, ())
+                )
             return not chunk.jobs
 
-    def _perform(self, chunk: Chunk, text: bytes) -> None:
-        try:
-            settlement = self._tools.runner.run(text, chunk.queue, self)
-        except Shutdown:
-            self.processed += 1
-            self.failed += 1
-            raise
+    def _perform(self, chunk: Chunk, text: bytes) -> bool:
+        """Run a job, or leave it to the event loop; whether it is done here."""
+        tools = self._tools
+        execution = tools.runner.begin(text, chunk.queue)
+        if isinstance(execution, Settlement):
+            settlement: Settlement | None = execution
+        elif (
+            tools.loop is not None
+            and execution.definition is not None
+            and execution.definition.handling.pool == "async"
+        ):
+            self._fetcher.share(chunk)
+            if not tools.loop.take(chunk, execution, self._abandoned):
+                raise Shutdown
+            return False
+        else:
+            try:
+                settlement = tools.runner.perform(execution, self)
+            except Shutdown:
+                self.processed += 1
+                self.failed += 1
+                raise
         if settlement is None:
             self.processed += 1
-            return
-        if settlement.counted:
-            self.processed += 1
-            self.failed += 1
-        self._settle(chunk, text, settlement)
+        else:
+            if settlement.counted:
+                self.processed += 1
+                self.failed += 1
+            self._settle(chunk, text, settlement)
+        return True
 
     def _settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> None:
-        if settlement.verdict is Verdict.DROP:
-            return
-        keys = self._tools.keys
-        target: str = keys.retry
-        trim: tuple[float, ...] = ()
-        if settlement.verdict is Verdict.DEAD:
-            target, trim = keys.dead, self._tools.dead_bounds(settlement.score)
         if not self._insist(
-            lambda: self._fetcher.claimer.settle(
-                chunk, text, target, settlement.score, settlement.text, *trim
-            )
+            lambda: self._tools.settler.write(self._fetcher.connection, chunk, text, settlement)
         ):
             logger.warning("a failed job was not ours any more; whoever has it decides about it")
+        elif settlement.then is not None:
+            settlement.then()
 
     def _give_back(self, chunk: Chunk) -> None:
         with chunk.lock:
             chunk.leaving += self.unfinished()
-            self._insist(lambda: self._fetcher.claimer.give_back(chunk, ()))
+            self._insist(lambda: give_back(self._fetcher.connection, self._tools.keys, chunk, ()))
 
     def _insist(self, write: Callable[[], object]) -> object:
         """Repeat a write until Redis has taken it: before that nothing may be acknowledged."""

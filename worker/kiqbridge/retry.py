@@ -3,18 +3,21 @@
 As its developer lives it: the job raises, the message is logged, and it is tried again after 15 s,
 16 s, 31 s, 96 s and so on, 25 times within about 20 days. Then it is dead: kept for six months,
 where the Web UI can revive it. `retry: N` changes the number, `retry: 0` means dead at once and
-`retry: false` dropped at once. The decision is a pure function; writing it is one script.
+`retry: false` dropped at once. The decision is a pure function, but for the rules that a class
+brings along; writing it is one script.
 """
 
 import base64
 import json
+import logging
 import os
 import random
 import re
 import traceback
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,12 @@ from typing import Any
 from kiqbridge.backoff import retry_delay
 from kiqbridge.errors import JobNotFound
 from kiqbridge.payload import Profile, read_timestamp, timestamp
+from kiqbridge.registry import Handling, OnError
+from kiqbridge.server import BacktraceCleaner
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_HANDLING = Handling()
 
 MESSAGE_LIMIT = 10_000
 """Characters of an error message that are kept (§8.6)."""
@@ -31,11 +40,17 @@ _ENGINE = f"{Path(__file__).parent}{os.sep}"
 
 
 class Verdict(StrEnum):
-    """Where a failed job goes."""
+    """Where a job goes that did not succeed.
+
+    REPUSH is the end of its queue, for an iterable job that makes room; SCHEDULE puts it off,
+    untouched.
+    """
 
     RETRY = "retry"
     DEAD = "dead"
     DROP = "drop"
+    REPUSH = "repush"
+    SCHEDULE = "schedule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +68,7 @@ class RetryPolicy:
 
     max_retries: int
     profile: Profile
+    backtrace_cleaner: BacktraceCleaner | None = None
 
 
 def decide(
@@ -64,6 +80,7 @@ def decide(
     policy: RetryPolicy,
     now: float,
     rng: random.Random,
+    handling: Handling = DEFAULT_HANDLING,
 ) -> RetryDecision:
     """Decide about a failed job.
 
@@ -76,24 +93,85 @@ def decide(
         policy: the worker's settings.
         now: epoch seconds.
         rng: for the jitter.
+        handling: the class' own rules; their functions are called here, at most once each, and an
+            error in them is logged and counts as if they had said nothing.
     """
     retry = payload.get("retry")
     if retry is None and class_retry is not None:
         retry = class_retry
         payload = {**payload, "retry": retry}  # kept with the job, as Ruby does
-    failed = failed_payload(payload, error, queue=queue, profile=policy.profile, now=now)
-    if retry is None or retry is False:
-        return RetryDecision(verdict=Verdict.DROP, payload=failed)
+    failed = failed_payload(payload, error, queue=queue, policy=policy, now=now)
+    answer = _rule_for(error, handling.on_error)
+    if answer == "discard" or retry is None or retry is False:
+        return _dropped(failed, policy, now, discarded=answer == "discard")
     limit = retry if isinstance(retry, int) and retry is not True else policy.max_retries
     count = failed["retry_count"]
-    if _exhausted(failed, count, limit, now):
-        kept = failed.get("dead") is not False
-        return RetryDecision(verdict=Verdict.DEAD if kept else Verdict.DROP, payload=failed)
-    return RetryDecision(verdict=Verdict.RETRY, payload=failed, at=now + retry_delay(count, rng))
+    if answer == "kill" or _exhausted(failed, count, limit, now):
+        return _died(failed, error, handling, policy, now)
+    if answer is None and handling.retry_in is not None:
+        answer = _ask(handling.retry_in, count, error, failed)
+        if answer == "discard":
+            return _dropped(failed, policy, now, discarded=True)
+        if answer == "kill":
+            return _died(failed, error, handling, policy, now)
+    delay = retry_delay(count, rng, _seconds(answer))
+    return RetryDecision(verdict=Verdict.RETRY, payload=failed, at=now + delay)
+
+
+def _rule_for(error: BaseException, rules: OnError) -> str | float | None:
+    """What is declared for the nearest class of an error."""
+    return next((rules[kind] for kind in type(error).__mro__ if kind in rules), None)
+
+
+def _ask(function: Callable[..., object], *args: object) -> Any:
+    try:
+        return function(*args)
+    except Exception:
+        logger.exception(
+            "%s failed: the job is treated as if it had said nothing",
+            getattr(function, "__qualname__", function),
+        )
+        return None
+
+
+def _seconds(answer: object) -> float | None:
+    """A job's own delay; None where it stands for the usual one (§8.3)."""
+    if isinstance(answer, timedelta):
+        answer = answer.total_seconds()
+    if isinstance(answer, bool) or not isinstance(answer, int | float) or not answer > 0:
+        return None
+    return answer
+
+
+def _dropped(
+    failed: dict[str, Any], policy: RetryPolicy, now: float, *, discarded: bool
+) -> RetryDecision:
+    if discarded:  # only the death handlers see it (§8.3)
+        failed["discarded_at"] = timestamp(now, policy.profile)
+    return RetryDecision(verdict=Verdict.DROP, payload=failed)
+
+
+def _died(
+    failed: dict[str, Any],
+    error: BaseException,
+    handling: Handling,
+    policy: RetryPolicy,
+    now: float,
+) -> RetryDecision:
+    """No tries are left (§8.4)."""
+    answer = handling.retries_exhausted and _ask(handling.retries_exhausted, failed, error)
+    if answer == "discard" or failed.get("dead") is False:
+        return _dropped(failed, policy, now, discarded=True)
+    return RetryDecision(verdict=Verdict.DEAD, payload=failed)
 
 
 def failed_payload(
-    payload: Mapping[str, Any], error: BaseException, *, queue: str, profile: Profile, now: float
+    payload: Mapping[str, Any],
+    error: BaseException,
+    *,
+    queue: str,
+    policy: RetryPolicy,
+    now: float,
 ) -> dict[str, Any]:
     """The payload with what is recorded about a failure, in Ruby's order (§3.4, §8.1)."""
     failed = dict(payload)
@@ -102,14 +180,15 @@ def failed_payload(
     failed["error_class"] = error_class(error)
     count = payload.get("retry_count")
     if count is None:
-        failed["failed_at"] = timestamp(now, profile)
+        failed["failed_at"] = timestamp(now, policy.profile)
         failed["retry_count"] = 0
     else:
-        failed["retried_at"] = timestamp(now, profile)
+        failed["retried_at"] = timestamp(now, policy.profile)
         failed["retry_count"] = _whole(count) + 1
     lines = payload.get("backtrace")
     if lines:
-        failed["error_backtrace"] = _backtrace(error, None if lines is True else _whole(lines))
+        most = None if lines is True else _whole(lines)
+        failed["error_backtrace"] = _backtrace(error, most, policy.backtrace_cleaner)
     return failed
 
 
@@ -151,10 +230,17 @@ def _whole(value: object) -> int:
         return 0
 
 
-def _backtrace(error: BaseException, most: int | None) -> str:
-    """Base64 of deflated JSON: the lines, innermost first, without ours (§8.6)."""
+def backtrace_lines(error: BaseException) -> list[str]:
+    """`FILE:LINE:in 'FUNCTION'`, innermost first, without ours (§8.6)."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_ENGINE)] or list(frames)
-    lines = [f"{frame.filename}:{frame.lineno}:in '{frame.name}'" for frame in reversed(own)]
+    return [f"{frame.filename}:{frame.lineno}:in '{frame.name}'" for frame in reversed(own)]
+
+
+def _backtrace(error: BaseException, most: int | None, cleaner: BacktraceCleaner | None) -> str:
+    """Base64 of deflated JSON, without line breaks (§8.6)."""
+    lines = backtrace_lines(error)
+    if cleaner is not None:
+        lines = _ask(cleaner, lines) or lines
     text = json.dumps(lines[:most], ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"))).decode("ascii")

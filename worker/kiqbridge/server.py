@@ -31,6 +31,9 @@ ErrorHandler = Callable[[BaseException, Mapping[str, Any]], object]
 DeathHandler = Callable[[Mapping[str, Any], BaseException], object]
 """(payload, error) of a job that is given up: dead, or dropped."""
 
+BacktraceCleaner = Callable[[list[str]], list[str]]
+"""Lines of a backtrace, innermost first → those to keep (§8.6)."""
+
 T = TypeVar("T")
 E = TypeVar("E", bound=ErrorHandler)
 D = TypeVar("D", bound=DeathHandler)
@@ -99,6 +102,7 @@ class Server:
     Attributes:
         middleware: around each job.
         client_middleware: around each push of the worker, also when it moves a scheduled job.
+        backtrace_cleaner: applied before a backtrace is kept with a failed job.
         error_handlers, death_handlers: called in order; their own errors are logged.
         events: see `on`.
         resources: see `lifespan`.
@@ -108,6 +112,7 @@ class Server:
     def __init__(self) -> None:
         self.middleware: Chain[ServerMiddleware] = Chain()
         self.client_middleware: Chain[ClientMiddleware] = Chain()
+        self.backtrace_cleaner: BacktraceCleaner | None = None
         self.error_handlers: list[ErrorHandler] = []
         self.death_handlers: list[DeathHandler] = []
         self.events = Events()

@@ -24,6 +24,9 @@ STALE_AFTER_S = 20.0
 """A process that was silent for this long has lost its jobs to others already (lease.py)."""
 LEFTOVER_AFTER_S = 600.0
 """What is older was left behind by a process that was killed, and its pid is another one's now."""
+MISSED_BEATS = 3
+LEAST_SILENCE_S = 15.0
+"""A heartbeat that waits for an answer in vain takes some seconds; one such is no news."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,12 @@ class Status:
     """Whether it may begin jobs: Redis has confirmed its lease lately."""
     ended_threads: Sequence[str]
     """Threads that should run and do not."""
+    busy: int = 0
+    """Jobs that run now."""
+    concurrency: int = 0
+    """Jobs that can run at once."""
+    supervisor: int | None = None
+    """The pid of the process that started this one and starts it again; None = nobody does."""
 
 
 class StatusFile:
@@ -109,6 +118,40 @@ def read_statuses(folder: Path) -> Iterator[Status]:
             status = Status(**json.loads(path.read_text(encoding="utf-8")))
             if _is_running(status.pid) and -1 <= now - status.written_at <= LEFTOVER_AFTER_S:
                 yield status
+
+
+def faults_of(status: Status, check: str, now: float) -> Iterator[str]:
+    """Why it is not `live`, or not `ready`; `now` is on `lease_now`."""
+    silence = now - status.written_at
+    # A C call may hold the interpreter lock for long. Its supervisor keeps the lease of such a process
+    # meanwhile, and kills it in the end; without one its jobs have gone to others already.
+    if silence > STALE_AFTER_S and not (check == "live" and status.supervisor is not None):
+        yield f"it has said nothing for {silence:.0f} s"
+    for name in status.ended_threads:
+        yield f"its thread {name} has ended"
+    if check == "live":
+        return
+    if status.state != "running":
+        yield f"it is {status.state}"
+    if not status.is_leased:
+        yield "Redis has not confirmed its lease"
+    if status.heartbeat_at is None:
+        yield "Redis has taken no heartbeat yet"
+    elif now - status.heartbeat_at > max(MISSED_BEATS * status.beat_s, LEAST_SILENCE_S):
+        yield f"Redis has taken no heartbeat for {now - status.heartbeat_at:.0f} s"
+
+
+def faults_of_all(statuses: Sequence[Status], check: str, now: float) -> dict[int, list[str]]:
+    """Faults by pid; none of a process that its supervisor replaces while another makes progress."""
+    faults = {status.pid: list(faults_of(status, check, now)) for status in statuses}
+    progress = {
+        status.supervisor for status in statuses if not any(faults_of(status, "ready", now))
+    }
+    for status in statuses:
+        is_replaced = status.supervisor is not None and status.state in ("starting", "stopping")
+        if is_replaced and status.supervisor in progress:
+            faults[status.pid] = list(faults_of(status, "live", now))
+    return faults
 
 
 def _sweep(folder: Path) -> None:

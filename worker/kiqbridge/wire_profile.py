@@ -39,6 +39,11 @@ def profile_for(infos: Iterable[bytes | None]) -> Profile:
     return "8" if theirs and all(map(_reads_milliseconds, theirs)) else "7"
 
 
+def is_ours(info: bytes) -> bool:
+    """Whether the `info` text of a process is of one of ours (§10.2)."""
+    return _version(info) == OURS
+
+
 def _version(info: bytes) -> str:
     """The version that a process tells, OURS for one of ours, empty for what cannot be read."""
     try:

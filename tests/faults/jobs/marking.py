@@ -1,10 +1,12 @@
 """Jobs that leave their marks outside Redis: one line per event, appended in one write.
 
-`begun` gets `JID PID` when a job begins, `performed` when it has done its work, `failed` when it
-raises on purpose. The folder is named by MARKS.
+`begun` gets `JID PID TIME` when a job begins, `performed` when it has done its work, `failed` when
+it raises on purpose, `interrupted` when the worker ended it. The folder is named by MARKS; the time is
+that of the monotonic clock, which all processes share.
 """
 
 import contextlib
+import mmap
 import os
 import signal
 import threading
@@ -25,10 +27,22 @@ def opened(name: str) -> int:
 
 
 BEGUN, PERFORMED, FAILED = opened("begun"), opened("performed"), opened("failed")
+INTERRUPTED = opened("interrupted")
 
 
 def mark(file: int, jid: str) -> None:
-    os.write(file, f"{jid} {os.getpid()}\n".encode())
+    os.write(file, f"{jid} {os.getpid()} {time.monotonic():.3f}\n".encode())
+
+
+def opened_counts() -> mmap.mmap | None:
+    path = FOLDER / "counts"
+    if not path.exists():
+        return None
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), 0)  # shared: the kernel keeps it when the process is killed
+
+
+COUNTS = opened_counts()
 
 
 class Trap:
@@ -71,6 +85,39 @@ class Mark(Job):
         if work_ms:
             time.sleep(work_ms / 1000)
         mark(PERFORMED, self.jid)
+
+
+class Work(Job):
+    """Works for so many milliseconds, in steps between which it can be interrupted."""
+
+    def perform(self, work_ms: float) -> None:
+        mark(BEGUN, self.jid)
+        until = time.monotonic() + work_ms / 1000
+        try:
+            while time.monotonic() < until:
+                time.sleep(0.01)
+        except BaseException:
+            mark(INTERRUPTED, self.jid)
+            raise
+        mark(PERFORMED, self.jid)
+
+
+class Count(Job):
+    """Does nothing but count itself: one byte per job in the file `counts`, for millions of them."""
+
+    def perform(self, number: int) -> None:
+        COUNTS[number] += 1
+
+
+class CountFailing(Job):
+    """As `Count`, and fails each time but the last."""
+
+    retry = 3
+
+    def perform(self, number: int, failures: int) -> None:
+        COUNTS[number] += 1
+        if COUNTS[number] <= failures:
+            raise RuntimeError(f"job {number} fails, as asked")
 
 
 class FailOnce(Job):

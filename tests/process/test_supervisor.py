@@ -1,0 +1,572 @@
+"""`kiqbridge worker --processes N`: real processes that are killed, frozen, replaced and stopped."""
+
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from support.fleet import incarnations, is_frozen
+from support.processes import ChildProcess
+from support.waiting import wait_until
+from support.workers import WorkerProcess
+
+from kiqbridge.supervisor import KILL_MARGIN_S, LAST_STEPS_S
+
+JOBS = """
+import ctypes, os, random, time
+from kiqbridge import job
+
+def note(text):
+    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    os.write(handle, f"{text} {os.getpid()}\\n".encode())
+    os.close(handle)
+
+note("loaded")
+HELD = []
+
+@job
+def note_it(name):
+    note(name)
+
+@job
+def short(name):
+    time.sleep(0.005)
+    note(name)
+
+@job
+def draw():
+    note(f"drawn {random.random()}")
+    while not os.path.exists(os.environ["NOTES"] + ".open"):
+        time.sleep(0.005)
+
+@job
+def until_open(name):
+    note("begin " + name)
+    while not os.path.exists(os.environ["NOTES"] + ".open"):
+        time.sleep(0.005)
+    note("end " + name)
+
+@job
+def holds_the_interpreter(seconds):
+    note("begin held")
+    ctypes.PyDLL(None).sleep(seconds)
+    note("end held")
+
+@job
+def keep(megabytes):
+    HELD.append(os.urandom(1 << 20) * megabytes)
+    note("kept")
+"""
+SOON = {"KIQBRIDGE_RECOVER_AFTER_S": "3"}
+
+
+class Notes:
+    """What jobs noted: each line a text and the pid of the process that it ran in."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def pairs(self):
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return [(text, int(pid)) for text, _, pid in (line.rpartition(" ") for line in lines)]
+
+    def texts(self):
+        return [text for text, _ in self.pairs() if text != "loaded"]
+
+    def pids(self, beginning=""):
+        return [pid for text, pid in self.pairs() if text.startswith(beginning)]
+
+    def open_gate(self):
+        self.path.with_name(f"{self.path.name}.open").touch()
+
+
+@pytest.fixture
+def notes(tmp_path):
+    return Notes(tmp_path / "notes")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "shop_jobs.py").write_text(JOBS)
+    return folder
+
+
+@pytest.fixture
+def start(redis, redis_url, notes, folder):
+    """Starts supervisors on the jobs above; neither they nor their children outlive the test."""
+    with ExitStack() as stack:
+
+        def start(*args, processes=2, require="shop_jobs.py", ready=True, env=None):
+            supervisor = WorkerProcess(
+                *("-r", require, "--processes", str(processes), *args),
+                redis_url=redis_url,
+                cwd=folder,
+                env={
+                    "NOTES": str(notes.path),
+                    "KIQBRIDGE_BEAT_S": "0.1",
+                    "KIQBRIDGE_LOG_FORMAT": "plain",
+                    "KIQBRIDGE_RUN_DIR": str(folder / "run"),
+                    **(env or {}),
+                },
+            )
+            stack.enter_context(supervisor)
+            if ready:
+                supervisor.wait_for_output(f"all {processes} processes are ready")
+                supervisor.wait_for(lambda: len(beating(redis)) == processes, what="their beats")
+            return supervisor
+
+        yield start
+
+
+def text(name, *args, jid="0123456789abcdef01234567"):
+    return json.dumps({"class": name, "args": list(args), "jid": jid, "retry": True}).encode()
+
+
+def beating(redis):
+    """The pids of all processes that Ruby's UI lists."""
+    return {int(name.split(b":")[-2]) for name in redis.smembers("processes") if redis.exists(name)}
+
+
+def children_of(pid):
+    """The pids of all children that are not dead."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return {int(child) for child in listed if is_running(int(child))}
+
+
+def is_running(pid):
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def nothing_is_left(redis):
+    """Processes that ended in order leave no trace but the hashes that expire."""
+    assert not redis.keys("kb:*")
+    assert not redis.exists("processes")
+    assert not redis.keys("*:work")
+
+
+class TestProcesses:
+    def test_each_is_a_process_of_its_own_and_every_job_is_performed_once(
+        self, redis, start, notes
+    ):
+        supervisor = start("-c", "2", processes=3)
+        children = children_of(supervisor.pid)
+        assert len(children) == 3
+        assert beating(redis) == children
+
+        redis.lpush("queue:default", *(text("short", str(number)) for number in range(300)))
+        supervisor.wait_for(lambda: len(notes.texts()) == 300)
+
+        assert sorted(map(int, notes.texts())) == list(range(300))
+        assert set(notes.pids()[1:]) == children
+        assert supervisor.stop() == 0
+        assert redis.get("stat:processed") == b"300"
+        assert not any(map(is_running, children))
+        nothing_is_left(redis)
+
+    def test_the_jobs_are_loaded_once_by_the_supervisor_which_opens_no_connection_before_it_forks(
+        self, redis, start, notes
+    ):
+        supervisor = start()
+
+        assert notes.pairs() == [("loaded", supervisor.pid)]
+        assert "has started" not in supervisor.output
+        assert "has opened" not in supervisor.output
+        assert [len(incarnations(redis, pid)) for pid in children_of(supervisor.pid)] == [1, 1]
+        assert len(incarnations(redis)) == 2
+
+    def test_chance_is_not_the_same_in_all_of_them(self, redis, start, notes):
+        supervisor = start("-c", "1", processes=3)
+        redis.lpush("queue:default", *[text("draw")] * 3)
+
+        supervisor.wait_for(lambda: len(notes.texts()) == 3)
+
+        assert len(set(notes.pids("drawn"))) == 3
+        assert len(set(notes.texts())) == 3
+
+    def test_health_tells_of_each(self, start, folder):
+        supervisor = start()
+        command = [sys.executable, "-m", "kiqbridge", "health", "--live", "--json"]
+
+        with ChildProcess(command, env={"KIQBRIDGE_RUN_DIR": str(folder / "run")}) as health:
+            assert health.wait() == 0
+
+        answer = json.loads(health.output)
+        assert {worker["pid"] for worker in answer["workers"]} == children_of(supervisor.pid)
+        assert all(worker["ok"] for worker in answer["workers"])
+
+    def test_the_list_of_processes_shows_what_it_is(self, start):
+        supervisor = start()
+
+        shown = Path(f"/proc/{supervisor.pid}/cmdline")
+
+        supervisor.wait_for(
+            lambda: "supervisor [2 of 2 processes]" in shown.read_text(encoding="utf-8"),
+            what="its title",
+        )
+
+    def test_auto_is_one_for_each_cpu(self, redis, start):
+        cpus = len(os.sched_getaffinity(0))
+        supervisor = start(processes="auto", env={"KIQBRIDGE_MAX_MEMORY_MB": "4000"}, ready=False)
+
+        supervisor.wait_for(lambda: len(beating(redis)) == cpus, what="their beats")
+        assert len(children_of(supervisor.pid)) == cpus
+
+    def test_what_a_fork_does_not_carry_over_is_told(self, redis_url, start, folder):
+        port = redis_url.rpartition(":")[2].partition("/")[0]
+        (folder / "odd_jobs.py").write_text(
+            "import socket, threading\n"
+            "threading.Thread(target=threading.Event().wait, daemon=True, name='mine').start()\n"
+            f"CONNECTION = socket.create_connection(('127.0.0.1', {port}))\n"
+        )
+
+        supervisor = start(require="odd_jobs.py")
+
+        assert "has started a thread (mine)" in supervisor.output
+        assert f"has opened a connection (127.0.0.1:{port})" in supervisor.output
+
+
+class TestCrash:
+    def test_a_killed_process_gets_a_successor_and_the_others_are_left_alone(
+        self, redis, start, notes
+    ):
+        supervisor = start("-c", "1", env=SOON)
+        redis.lpush("queue:default", text("until_open", "a"), text("until_open", "b"))
+        supervisor.wait_for(lambda: len(notes.texts()) == 2)
+        (victim_job, victim), (other_job, other) = notes.pairs()[1:]
+
+        os.kill(victim, signal.SIGKILL)
+        supervisor.wait_for_output(f"(pid {victim}) was killed by SIGKILL")
+        supervisor.wait_for(
+            lambda: len(beating(redis) & children_of(supervisor.pid)) == 2, what="a successor"
+        )
+        supervisor.wait_for(lambda: notes.texts().count(victim_job) == 2, what="its job elsewhere")
+        notes.open_gate()
+        supervisor.wait_for(lambda: notes.texts().count(victim_job.replace("begin", "end")) == 1)
+
+        assert other in children_of(supervisor.pid)
+        ends = [pid for each, pid in notes.pairs() if each == other_job.replace("begin", "end")]
+        assert ends == [other]
+        assert notes.texts().count(other_job) == 1
+        assert supervisor.stop() == 0
+        assert not incarnations(redis)
+        assert not redis.exists("queue:default", "retry", "dead")
+
+    def test_a_job_that_kills_its_process_leaves_the_others_jobs_alone(self, redis, start, notes):
+        supervisor = start("-c", "2", processes=3, env=SOON)
+        jobs = [text("short", str(number), jid=f"j{number}") for number in range(200)]
+        redis.lpush("queue:default", *jobs)
+        supervisor.wait_for(lambda: len(notes.texts()) > 20)
+
+        victim = notes.pids()[-1]
+        os.kill(victim, signal.SIGSEGV)
+
+        supervisor.wait_for_output(f"(pid {victim}) was killed by SIGSEGV")
+        supervisor.wait_for(lambda: len(set(notes.texts())) == 200, 30, "all jobs performed")
+        again = Counter(notes.texts()) - Counter(set(notes.texts()))
+        by_victim = {each for each, pid in notes.pairs() if pid == victim}
+        assert set(again) <= by_victim
+        assert supervisor.stop() == 0
+
+    def test_who_dies_again_and_again_is_started_ever_later(self, start, folder):
+        (folder / "dying.py").write_text(
+            "import os\nos.register_at_fork(after_in_child=lambda: os._exit(3))\n"
+        )
+        supervisor = start(processes=2, require="dying.py", ready=False)
+
+        for pause in ("0.5", "1.0", "2.0"):
+            supervisor.wait_for_output(f"ended with exit code 3; another is started in {pause} s")
+
+        assert supervisor.output.index("in 1.0 s") < supervisor.output.index("in 2.0 s")
+        assert "in 0.5 s" not in supervisor.output.partition("in 1.0 s")[2].partition("in 2.0")[2]
+        assert supervisor.stop() == 0
+
+    def test_a_reason_that_keeps_all_from_starting_ends_it_with_1(self, redis, server, start):
+        redis.execute_command("ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "+ping")
+        try:
+            url = server.url.replace("redis://", "redis://poor:pw@")
+            supervisor = start(env={"REDIS_URL": url}, ready=False)
+
+            assert supervisor.wait() == 1
+        finally:
+            redis.execute_command("ACL", "DELUSER", "poor")
+        last = supervisor.output.splitlines()[-1]
+        assert last.startswith("kiqbridge: none of the 2 processes could start: Redis at")
+        assert "NOPERM" in last
+        assert "Traceback" not in supervisor.output
+
+    def test_code_that_cannot_be_loaded_ends_it_before_it_forks(self, start, folder):
+        (folder / "broken.py").write_text("import nothing_of_this_name\n")
+
+        supervisor = start(require="broken.py", ready=False)
+
+        assert supervisor.wait() == 1
+        assert supervisor.output.count("-r broken.py: importing it failed") == 1
+        assert "supervisor: starting" not in supervisor.output
+
+    def test_a_process_that_is_stopped_through_redis_is_started_anew(self, redis, start):
+        supervisor = start()
+        name = next(iter(redis.smembers("processes"))).decode()
+        pid = int(name.split(":")[-2])
+
+        redis.lpush(f"{name}-signals", "TERM")
+
+        supervisor.wait_for_output(f"(pid {pid}) ended with exit code 0; another is started in")
+        supervisor.wait_for(
+            lambda: len(beating(redis)) == 2 and pid not in beating(redis), what="a successor"
+        )
+        assert supervisor.stop() == 0
+
+
+class TestMemory:
+    def test_a_process_above_the_ceiling_is_replaced_once_its_successor_is_ready(
+        self, redis, start, notes
+    ):
+        supervisor = start("-c", "1", "--max-memory-mb", "250")
+        before = children_of(supervisor.pid)
+
+        redis.lpush("queue:default", text("keep", 300))
+        supervisor.wait_for(lambda: "kept" in notes.texts())
+        [fat] = notes.pids("kept")
+
+        supervisor.wait_for_output(f"(pid {fat}) ended with exit code 0, as it was told", 20)
+        supervisor.wait_for(lambda: len(beating(redis)) == 2, what="its successor")
+        assert before - children_of(supervisor.pid) == {fat}
+        output = supervisor.output
+        assert "the ceiling is 250" in output
+        assert output.index("is to replace") < output.index("is told to end")
+        assert output.index("is told to end") < output.index(f"(pid {fat}) ended")
+        assert notes.texts() == ["kept"]
+        assert supervisor.stop() == 0
+        nothing_is_left(redis)
+
+    def test_one_process_with_a_ceiling_has_a_supervisor_too(self, start):
+        supervisor = start("--max-memory-mb", "4000", processes=1)
+
+        assert len(children_of(supervisor.pid)) == 1
+
+    def test_a_ceiling_below_what_the_code_takes_is_refused(self, start):
+        supervisor = start("--max-memory-mb", "1", ready=False)
+
+        assert supervisor.wait() == 1
+        assert "kiqbridge: max_memory_mb: 1 is less than the" in supervisor.output
+
+
+class TestSignals:
+    def running(self, redis, supervisor, notes):
+        """Each of two processes with one thread is in the midst of a job."""
+        redis.lpush("queue:default", text("until_open", "a"), text("until_open", "b"))
+        supervisor.wait_for(lambda: len(notes.texts()) == 2)
+        assert set(notes.pids("begin")) == children_of(supervisor.pid)
+
+    def test_term_lets_all_of_them_finish(self, redis, start, notes):
+        supervisor = start("-c", "1")
+        self.running(redis, supervisor, notes)
+        redis.lpush("queue:default", text("note_it", "later"))
+
+        supervisor.signal(signal.SIGTERM)
+        supervisor.wait_for(lambda: supervisor.output.count("no new jobs are taken") == 2)
+        notes.open_gate()
+
+        assert supervisor.wait() == 0
+        assert sorted(notes.texts()) == ["begin a", "begin b", "end a", "end b"]
+        assert redis.lrange("queue:default", 0, -1) == [text("note_it", "later")]
+        nothing_is_left(redis)
+
+    def test_at_the_deadline_all_jobs_go_back(self, redis, start, notes):
+        supervisor = start("-c", "1", "-t", "0.3")
+        self.running(redis, supervisor, notes)
+
+        assert supervisor.stop() == 0
+
+        assert redis.llen("queue:default") == 2
+        nothing_is_left(redis)
+
+    def test_ctrl_c_in_a_terminal_reaches_all_at_once_and_a_second_one_changes_nothing(
+        self, redis, start, notes
+    ):
+        supervisor = start("-c", "1")
+        self.running(redis, supervisor, notes)
+
+        os.killpg(supervisor.pid, signal.SIGINT)
+        supervisor.wait_for(lambda: supervisor.output.count("no new jobs are taken") == 2)
+        os.killpg(supervisor.pid, signal.SIGINT)
+        os.killpg(supervisor.pid, signal.SIGINT)
+        notes.open_gate()
+
+        assert supervisor.wait() == 0
+        assert sorted(notes.texts()) == ["begin a", "begin b", "end a", "end b"]
+        assert "Traceback" not in supervisor.output
+        nothing_is_left(redis)
+
+    def test_tstp_makes_all_of_them_quiet_and_starts_no_more(self, redis, start, notes):
+        supervisor = start("-c", "1")
+        supervisor.signal(signal.SIGTSTP)
+        supervisor.wait_for(
+            lambda: (
+                [redis.hget(name, "quiet") for name in redis.smembers("processes")] == [b"true"] * 2
+            ),
+            what="both being quiet",
+        )
+        redis.lpush("queue:default", text("note_it", "not taken"))
+
+        victim = min(children_of(supervisor.pid))
+        os.kill(victim, signal.SIGKILL)
+        supervisor.wait_for_output(f"(pid {victim}) was killed by SIGKILL")
+        supervisor.wait_for_output("no other is started")
+
+        assert supervisor.stop() == 0
+        assert notes.texts() == []
+        assert redis.llen("queue:default") == 1
+
+    def test_ttin_tells_where_the_threads_of_all_are(self, redis, start, notes):
+        supervisor = start("-c", "1")
+        self.running(redis, supervisor, notes)
+
+        supervisor.signal(signal.SIGTTIN)
+
+        supervisor.wait_for(lambda: supervisor.output.count("in until_open") == 2)
+        assert supervisor.is_running
+
+    def test_usr2_replaces_one_after_another_under_load(self, redis, start, notes):
+        supervisor = start("-c", "2")
+        before = children_of(supervisor.pid)
+        redis.lpush("queue:default", *(text("short", str(number)) for number in range(1500)))
+        supervisor.wait_for(lambda: len(notes.texts()) > 50)
+        seen = set()
+
+        def replaced():
+            children = children_of(supervisor.pid)
+            seen.add(len(children))
+            return not children & before and len(children) == 2
+
+        supervisor.signal(signal.SIGUSR2)
+        supervisor.wait_for(replaced, what="two new processes")
+        supervisor.wait_for(lambda: len(notes.texts()) >= 1500, 30, "all jobs")
+
+        assert seen <= {2, 3}
+        assert sorted(map(int, notes.texts())) == list(range(1500))
+        assert supervisor.stop() == 0
+        nothing_is_left(redis)
+
+    def test_who_does_not_end_in_time_is_killed(self, redis, start):
+        supervisor = start("-t", "0.2", env=SOON)
+        frozen, other = children_of(supervisor.pid)
+        os.kill(frozen, signal.SIGSTOP)
+        wait_until(lambda: is_frozen(frozen), what="its freeze")
+
+        supervisor.signal(signal.SIGTERM)
+
+        assert supervisor.wait(0.2 + LAST_STEPS_S + KILL_MARGIN_S + 10) == 0
+        assert f"(pid {frozen}) did not end within" in supervisor.output
+        assert f"(pid {other}) ended with exit code 0" in supervisor.output
+        assert not is_running(frozen)
+
+
+class TestItsEnd:
+    def test_its_children_end_in_order_when_it_is_killed(self, redis, start, notes):
+        supervisor = start("-c", "1")
+        redis.lpush("queue:default", text("until_open", "a"), text("until_open", "b"))
+        supervisor.wait_for(lambda: len(notes.texts()) == 2)
+        children = children_of(supervisor.pid)
+        redis.lpush("queue:default", text("note_it", "later"))
+
+        supervisor.kill()
+        wait_until(lambda: supervisor.output.count("no new jobs are taken") == 2, 10, "their drain")
+        notes.open_gate()
+
+        wait_until(lambda: not any(map(is_running, children)), 15, "the end of its children")
+        assert sorted(notes.texts()) == ["begin a", "begin b", "end a", "end b"]
+        assert redis.lrange("queue:default", 0, -1) == [text("note_it", "later")]
+        nothing_is_left(redis)
+
+    def test_without_the_kernels_help_they_hear_its_pipe_end(self, redis, start, folder):
+        (folder / "no_prctl.py").write_text(
+            "import ctypes\nfrom kiqbridge import forked\n"
+            "forked._PR_SET_PDEATHSIG = 0x7fffffff  # a request that the kernel does not know\n"
+        )
+        supervisor = start(require="no_prctl.py")
+        children = children_of(supervisor.pid)
+
+        supervisor.kill()
+
+        wait_until(lambda: not any(map(is_running, children)), 15, "the end of its children")
+        assert supervisor.output.count("the supervisor is gone") == 2
+        nothing_is_left(redis)
+
+    def test_they_work_on_while_it_is_frozen(self, redis, start, notes):
+        supervisor = start("-c", "1", env=SOON)
+        leases = incarnations(redis)
+        supervisor.signal(signal.SIGSTOP)
+        wait_until(lambda: is_frozen(supervisor.pid), what="its freeze")
+        for key in redis.keys("kb:alive:*"):  # only what is written from now on counts
+            redis.pexpire(key, 500)
+
+        redis.lpush("queue:default", *(text("short", str(number)) for number in range(400)))
+        wait_until(lambda: len(notes.texts()) == 400, 15, "all jobs")
+
+        wait_until(lambda: all(redis.pttl(f"kb:alive:{name}") > 500 for name in leases), 5)
+        assert incarnations(redis) == leases
+        supervisor.signal(signal.SIGCONT)
+        assert supervisor.stop() == 0
+
+
+class TestLiveness:
+    SECONDS = 12
+    RECOVER: ClassVar = {"KIQBRIDGE_RECOVER_AFTER_S": "6"}
+
+    def test_a_c_call_that_holds_the_interpreter_is_no_death_under_a_supervisor(
+        self, redis, start, notes
+    ):
+        supervisor = start("-c", "1", env=self.RECOVER)
+        leases = incarnations(redis)
+        redis.lpush("queue:default", text("holds_the_interpreter", self.SECONDS))
+
+        supervisor.wait_for(lambda: "end held" in notes.texts(), self.SECONDS + 15)
+
+        assert notes.texts() == ["begin held", "end held"]
+        assert incarnations(redis) == leases
+        assert "died" not in supervisor.output
+        assert supervisor.stop() == 0
+        assert redis.get("stat:processed") == b"1"
+        nothing_is_left(redis)
+
+    def test_without_one_its_job_runs_twice(self, redis, redis_url, start, notes, folder):
+        env = {"NOTES": str(notes.path), **self.RECOVER}
+        args = ("-r", "shop_jobs.py", "-c", "1")
+        with (
+            WorkerProcess(*args, redis_url=redis_url, cwd=folder, env=env) as one,
+            WorkerProcess(*args, redis_url=redis_url, cwd=folder, env=env) as other,
+        ):
+            one.wait_ready()
+            other.wait_ready()
+            redis.lpush("queue:default", text("holds_the_interpreter", self.SECONDS))
+
+            one.wait_for(lambda: notes.texts().count("begin held") == 2, self.SECONDS + 10)
+
+            assert len(set(notes.pids("begin"))) == 2
+
+    def test_a_frozen_process_is_found_dead_all_the_same(self, redis, start, notes):
+        supervisor = start("-c", "1", env=SOON)
+        redis.lpush("queue:default", text("until_open", "x"))
+        supervisor.wait_for(lambda: notes.texts() == ["begin x"])
+        [frozen] = notes.pids("begin")
+
+        os.kill(frozen, signal.SIGSTOP)
+
+        supervisor.wait_for(lambda: len(notes.pids("begin x")) == 2, what="its job elsewhere")
+        assert incarnations(redis, frozen) == set()
+        notes.open_gate()
+        os.kill(frozen, signal.SIGCONT)
+        supervisor.wait_for(lambda: incarnations(redis, frozen), what="a new lease")
+        assert supervisor.stop() == 0

@@ -1,0 +1,192 @@
+"""Which executions a worker measures, and when it says so (protocol §12.1, §12.2)."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+from support.jobs import own_declarations
+from support.waiting import wait_until
+
+from kiqbridge import job
+from kiqbridge.config import merge
+from kiqbridge.errors import JobInterrupted
+from kiqbridge.launcher import Launcher
+
+BUCKETS = {"7": "j|????????|*:*", "8": "j|??????|*:??"}
+"""Patterns of the minutes' hashes."""
+
+
+@pytest.fixture
+def started():
+    """Set when a job that tells so has begun."""
+    return threading.Event()
+
+
+@pytest.fixture(autouse=True)
+def _declared(started):
+    with own_declarations():
+
+        @job(name="Quick")
+        def quick():
+            pass
+
+        @job(name="OnLoop")
+        async def on_loop():
+            await asyncio.sleep(0.021)
+
+        @job(name="Failing", retry=False)
+        def failing():
+            raise ValueError("no luck")
+
+        @job(name="MakesRoom")
+        def makes_room():
+            if not started.is_set():
+                started.set()
+                raise JobInterrupted
+
+        @job(name="ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper")
+        def wrapper(_data):
+            pass
+
+        @job(name="Telling")
+        def telling():
+            started.set()
+
+        @job(name="Endless")
+        def endless():
+            started.set()
+            while True:  # not one long wait, which would not notice its interruption
+                threading.Event().wait(0.01)
+
+        yield
+
+
+def worker(redis_url, **settings):
+    flags = {"redis_url": redis_url, "concurrency": "2", "timeout_s": "5", "beat_s": "0.05"}
+    return Launcher(merge(environ={}, flags={**flags, **settings}))
+
+
+def push(redis, job_class, **attributes):
+    payload = {"class": job_class, "args": [], "jid": "a", "retry": False, **attributes}
+    redis.lpush("queue:default", json.dumps(payload))
+
+
+def counted(redis, version="8"):
+    """Field → count, over the minutes that the test took."""
+    found = {}
+    for key in redis.scan_iter(BUCKETS[version], count=1000):
+        for name, count in redis.hgetall(key).items():
+            found[name.decode()] = found.get(name.decode(), 0) + int(count)
+    return found
+
+
+def work_off(redis, launcher, jobs):
+    """Run a worker until so many jobs were counted as processed, and end it."""
+    launcher.start(lambda _signal: None)
+    try:
+        wait_until(lambda: redis.get("stat:processed") == str(jobs).encode())
+    finally:
+        launcher.stop()
+
+
+@pytest.mark.parametrize("version", BUCKETS)
+def test_successes_have_a_time_and_failures_none(redis, redis_url, version):
+    push(redis, "Quick")
+    push(redis, "Quick")
+    push(redis, "Failing")
+
+    work_off(redis, worker(redis_url), 3)
+
+    found = counted(redis, version)
+    assert found.pop("Quick|ms") < 1000
+    assert found == {"Quick|p": 2, "Failing|f": 1, "Failing|p": 1}
+
+
+def test_jobs_on_the_event_loop_are_measured_too(redis, redis_url):
+    for _ in range(5):
+        push(redis, "OnLoop")
+
+    work_off(redis, worker(redis_url), 5)
+
+    found = counted(redis)
+    assert found["OnLoop|p"] == 5
+    assert found["OnLoop|ms"] >= 5 * 20
+
+
+def test_a_wrapped_job_counts_under_the_class_inside(redis, redis_url):
+    push(
+        redis, "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper", args=[{}], wrapped="Nightly"
+    )
+
+    work_off(redis, worker(redis_url), 1)
+
+    assert counted(redis).keys() == {"Nightly|ms", "Nightly|p"}
+
+
+def test_an_unknown_class_and_what_is_no_job_are_not_measured(redis, redis_url):
+    push(redis, "Unknown")
+    redis.lpush("queue:default", "{no json")
+
+    work_off(redis, worker(redis_url), 1)
+
+    assert redis.zcard("dead") == 1
+    assert counted(redis) == {}
+    assert not redis.keys("h|*")
+
+
+def test_an_iterable_job_that_makes_room_counts_as_a_success(redis, redis_url):
+    push(redis, "MakesRoom")
+
+    work_off(redis, worker(redis_url), 2)
+
+    found = counted(redis)
+    assert found.pop("MakesRoom|ms") < 1000
+    assert found == {"MakesRoom|p": 2}
+    assert redis.get("stat:failed") == b"1"
+
+
+def test_a_job_that_the_shutdown_interrupts_counts_as_failed(redis, redis_url, started):
+    push(redis, "Endless")
+    launcher = worker(redis_url, timeout_s="0.1")
+    launcher.start(lambda _signal: None)
+    assert started.wait(10)
+
+    launcher.stop()
+
+    assert counted(redis) == {"Endless|f": 1, "Endless|p": 1}
+    assert redis.llen("queue:default") == 1
+
+
+def test_what_no_beat_has_written_yet_is_written_at_the_end(redis, redis_url, started):
+    launcher = worker(redis_url, beat_s="60")
+    launcher.start(lambda _signal: None)
+    push(redis, "Telling")
+    assert started.wait(10)
+
+    launcher.stop()
+
+    assert counted(redis)["Telling|p"] == 1
+
+
+def test_each_beat_writes_what_is_new(redis, redis_url):
+    launcher = worker(redis_url)
+    launcher.start(lambda _signal: None)
+    try:
+        for count in (1, 2, 3):
+            push(redis, "Quick")
+            wait_until(lambda count=count: counted(redis).get("Quick|p") == count)
+    finally:
+        launcher.stop()
+
+    assert counted(redis)["Quick|p"] == counted(redis, "7")["Quick|p"] == 3
+
+
+@pytest.mark.parametrize(("setting", "versions"), [("off", ""), ("7", "7"), ("8", "8")])
+def test_only_the_chosen_forms_are_written(redis, redis_url, setting, versions):
+    push(redis, "Quick")
+
+    work_off(redis, worker(redis_url, metrics=setting), 1)
+
+    assert "".join(version for version in BUCKETS if counted(redis, version)) == versions
+    assert len(redis.keys("kb:metrics:*")) == len(versions)

@@ -1,0 +1,195 @@
+"""Metrics and deploy marks as Sidekiq's workers wrote them, and as its readers read them.
+
+The measurements of a recorded flush are given to our recorder, so the very commands must come out.
+"""
+
+import calendar
+import re
+from itertools import pairwise
+
+import pytest
+from support.metrics_reader import (
+    for_job,
+    minutes_7,
+    minutes_8,
+    ten_minutes_8,
+    top_jobs,
+)
+from support.vectors import FILES, of_kind, put_state, recorded_state, state_of
+
+from kiqbridge.client import Client
+from kiqbridge.deploy import write_mark
+from kiqbridge.keys import Keys
+from kiqbridge.metrics import BOUNDS_MS, BUCKETS, Measured, Metrics
+from kiqbridge.redis_connection import RedisPool
+
+VERSIONS = {"worker-7.3.10": "7", "worker-8.1.7": "8"}
+TEN_MINUTES = re.compile(r"j\|\d{6}\|\d+:\d")
+AT_EXIT = "hard_shutdown"
+
+
+def is_of_metrics(words):
+    return words[0] == "bitfield" or (
+        words[0] in {"hincrby", "expire"} and re.match(r"j\||(h\|)?\w+-\d+-\d+:", words[1])
+    )
+
+
+def flushes():
+    """(file, operation) of each recorded operation in which metrics were flushed."""
+    return [
+        (file, name)
+        for file in VERSIONS
+        for name, operation in FILES[file].items()
+        if any(is_of_metrics(command["cmd"]) for command in operation["commands"])
+    ]
+
+
+def recorded_flush(file, name):
+    return [
+        command["cmd"] for command in FILES[file][name]["commands"] if is_of_metrics(command["cmd"])
+    ]
+
+
+def moment_of(commands):
+    """The minute of a flush, epoch seconds, from the key of its minute."""
+    key = [words[1] for words in commands if words[1].startswith("j|")][-1]
+    _, day, time = key.split("|")
+    year = int(day[:-4]) + (2000 if len(day) == 6 else 0)
+    hour, minute = map(int, time.split(":"))
+    return calendar.timegm((year, int(day[-4:-2]), int(day[-2:]), hour, minute, 0))
+
+
+def perform_as_recorded(recorder, commands):
+    """Record what leads to these commands: times of the recorded sums, in the recorded buckets."""
+    counts = {}
+    for words in commands:
+        if words[0] == "hincrby" and not TEN_MINUTES.fullmatch(words[1]):
+            job_class, field = words[2].split("|")
+            counts.setdefault(job_class, {})[field] = int(words[3])
+    for job_class, fields in counts.items():
+        succeeded = fields["p"] - fields.get("f", 0)
+        for _ in range(succeeded):
+            recorder.record(job_class, fields["ms"] / succeeded, False)
+        for _ in range(fields.get("f", 0)):
+            recorder.record(job_class, 1.0, True)
+
+
+def commands_in_scripts(redis, act):
+    """What the server did within scripts meanwhile, as words."""
+    with redis.monitor() as monitor:
+        act()
+        redis.echo("the end")
+        for told in monitor.listen():
+            words = told["command"].split(" ")
+            if words[0] == "ECHO":
+                return
+            if told["client_type"] == "lua":
+                yield [words[0].lower(), *words[1:]]
+
+
+@pytest.mark.parametrize(("file", "name"), flushes())
+def test_a_flush_runs_the_recorded_commands(file, name, redis, redis_url):
+    theirs = recorded_flush(file, name)
+    metrics = Metrics(Keys(), identity="host:1:aaa", forms=VERSIONS[file])
+    perform_as_recorded(metrics.recorder(), theirs)
+    connection = RedisPool(redis_url).connection()
+
+    ours = commands_in_scripts(redis, lambda: metrics.flush(connection, moment_of(theirs)))
+
+    assert [words for words in ours if is_of_metrics(words)] == theirs
+
+
+@pytest.mark.parametrize("file", VERSIONS)
+def test_flush_after_flush_the_recorded_keys_are_there(file, redis, redis_url):
+    metrics = Metrics(Keys(), identity="host:1:aaa", forms=VERSIONS[file])
+    recorder, connection = metrics.recorder(), RedisPool(redis_url).connection()
+    compared = 0
+
+    for name in [name for each, name in flushes() if each == file and name != AT_EXIT]:
+        theirs = recorded_flush(file, name)
+        perform_as_recorded(recorder, theirs)
+        metrics.flush(connection, moment_of(theirs))
+        expected = {
+            key: value
+            for key, value in recorded_state(FILES[file][name].get("keys", [])).items()
+            if is_of_metrics(["expire", key])
+        }
+        if name.startswith("beat"):  # later ones kept their keys to those of interest
+            assert state_of(redis) == expected
+            compared += len(expected)
+
+    assert compared >= 5
+
+
+def test_the_bounds_are_those_that_the_recorded_times_show():
+    shown = {
+        (int(words[6][1:]), int(other[3]) / int(words[7]))
+        for file, name in flushes()
+        for words, other in pairwise(recorded_flush(file, name))
+        if words[0] == "bitfield" and other[0] == "hincrby" and other[2].endswith("|ms")
+    }
+    for index, milliseconds in shown:
+        lower = BOUNDS_MS[index - 1] if index else 0
+        assert lower <= milliseconds < BOUNDS_MS[index]
+
+
+class Given(Metrics):
+    """Metrics with a given measurement."""
+
+    def __init__(self, measured, forms):
+        super().__init__(Keys(), identity="host:1:aaa", forms=forms)
+        self._waiting.append(measured)
+
+
+@pytest.mark.parametrize(("file", "name"), of_kind("metrics"))
+def test_sidekiqs_readers_read_what_we_write(file, name, redis, redis_url):
+    operation = FILES[file][name]
+    measured = {"PyJob": Measured(histogram={6: 2}, failed=1, ms=250)}
+
+    Given(measured, "both").flush(RedisPool(redis_url).connection(), operation["now"])
+
+    recorded = recorded_state(operation["state"])
+    stats = {key: value for key, value in recorded.items() if key.startswith("stat:")}
+    assert state_of(redis) == {key: recorded[key] for key in recorded.keys() - stats.keys()}
+    assert stats.keys() == {
+        Keys().stat(each, day) for each in ("processed", "failed") for day in ("2026-11-20", None)
+    }
+
+
+@pytest.mark.parametrize(("file", "name"), of_kind("metrics"))
+def test_our_reader_in_the_tests_reads_as_sidekiqs(file, name, redis):
+    """What makes it fit to judge our writer."""
+    operation = FILES[file][name]
+    put_state(redis, operation["state"])
+    now = operation["now"]
+
+    seven, eight = (operation["read"][version]["metrics"] for version in ("7.3.10", "8.1.7"))
+    assert top_jobs(redis, minutes_7(now, 60)) == seven["minutes"]
+    assert for_job(redis, "PyJob", minutes_7(now, 60), "") == seven["for_job"]
+    assert top_jobs(redis, minutes_8(now, 60)) == eight["minutes"]
+    assert top_jobs(redis, ten_minutes_8(now, 24)) == eight["hours"]
+    assert for_job(redis, "PyJob", minutes_8(now, 60), "h|") == eight["for_job"]
+    assert all(len(hist) == BUCKETS for hist in eight["for_job"]["hist"].values())
+
+
+@pytest.mark.parametrize(("file", "name"), of_kind("deploy_mark"))
+def test_a_deploy_mark_is_the_recorded_one(file, name, redis, redis_url):
+    operation = FILES[file][name]
+    recorded = recorded_state(operation["keys"])
+    [(at, label)] = recorded["20261120-marks"][1].items()
+    hour, minute = map(int, re.search(rb"T(\d\d):(\d\d):00Z", at).groups())
+    now = calendar.timegm((2026, 11, 20, hour, minute, 59)) + 0.9
+
+    mark = write_mark(RedisPool(redis_url), Keys(), label.decode(), now)
+
+    assert (mark.at, mark.standing, mark.new) == (at.decode(), label.decode(), True)
+    assert state_of(redis) == recorded
+    for key in operation["keys"]:
+        assert key["ttl"] - 5 < redis.ttl(key["key"]) <= key["ttl"]
+
+
+def test_the_clients_mark_is_that_of_this_minute(redis, redis_url):
+    mark = Client(redis_url).deploy_mark("v7")
+
+    [key] = redis.keys("*-marks")
+    assert redis.hgetall(key) == {mark.at.encode(): b"v7"}

@@ -1,0 +1,411 @@
+"""Context variables that travel with jobs, in the forms of Ruby's CurrentAttributes, and the locale."""
+
+import asyncio
+import json
+import threading
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from support.jobs import configure_capture, own_declarations
+from support.vectors import FILES, job_texts
+
+from kiqbridge import current_attributes, job
+from kiqbridge.active_job import Symbol, deserialize, serialize
+from kiqbridge.client import Client, configure, default_client
+from kiqbridge.current_attributes import CurrentAttributes, Locale, locale, read
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.server import server
+
+USER = ContextVar("user_id")
+TENANT = ContextVar("tenant")
+REQUEST = ContextVar("request_id", default="none")
+
+SYMBOL = "ActiveJob::Serializers::SymbolSerializer"
+
+
+@pytest.fixture
+def clean():
+    """Nothing declared, no client, no middleware, and all of it forgotten at the end."""
+    chains = (server.middleware, server.client_middleware)
+    before = [list(chain) for chain in chains]
+    groups, chosen = current_attributes._persisted._groups[:], current_attributes._locale
+    with own_declarations():
+        yield
+    for chain, entries in zip(chains, before, strict=True):
+        chain.clear()
+        for entry in entries:
+            chain.add(entry)
+    current_attributes._persisted._groups[:] = groups
+    current_attributes._locale = chosen
+
+
+def isolated(function, *args):
+    """Call it where no variable is set, and forget what it sets."""
+    return copy_context().run(function, *args)
+
+
+def pushed(middleware, payload=None, **variables):
+    """The payload after `save`, with these variables set."""
+
+    def save():
+        for name, value in variables.items():
+            {"user": USER, "tenant": TENANT, "request": REQUEST}[name].set(value)
+        content = {"class": "A", "args": [], "created_at": 1.5, **(payload or {})}
+        return middleware.save("A", content, "default", lambda: content)
+
+    return isolated(save)
+
+
+def seen_by(middleware, payload, look):
+    """What a plain job sees."""
+    return middleware(None, payload, "default", look)
+
+
+def both():
+    return USER.get(None), TENANT.get(None)
+
+
+class TestSaving:
+    def test_what_is_set_is_stored_as_a_plain_hash_up_to_7(self):
+        attributes = CurrentAttributes({"user_id": USER, "tenant": TENANT})
+
+        payload = pushed(attributes, user=42, tenant="acme")
+
+        assert payload["cattr"] == {"user_id": 42, "tenant": "acme"}
+
+    def test_what_is_set_is_stored_as_serialized_pairs_from_8(self):
+        attributes = CurrentAttributes({"user_id": USER, "tenant": TENANT})
+
+        payload = pushed(attributes, {"created_at": 1795174552621}, user=42, tenant="acme")
+
+        assert payload["cattr"] == [
+            [{"_aj_serialized": SYMBOL, "value": "user_id"}, 42],
+            [{"_aj_serialized": SYMBOL, "value": "tenant"}, "acme"],
+        ]
+
+    def test_nothing_is_stored_where_nothing_is_set(self):
+        attributes = CurrentAttributes({"user_id": USER, "request_id": REQUEST})
+
+        assert "cattr" not in pushed(attributes)
+
+    def test_none_that_was_set_is_stored_as_rails_does(self):
+        assert pushed(CurrentAttributes({"user_id": USER}), user=None)["cattr"] == {"user_id": None}
+
+    def test_a_retry_keeps_the_original(self):
+        attributes = CurrentAttributes({"user_id": USER})
+
+        assert pushed(attributes, {"cattr": {"user_id": 1}}, user=2)["cattr"] == {"user_id": 1}
+
+    def test_a_second_group_has_a_key_of_its_own(self):
+        attributes = CurrentAttributes({"user_id": USER}, {"request_id": REQUEST}, {"t": TENANT})
+
+        payload = pushed(attributes, user=1, request="r", tenant="a")
+
+        assert payload["cattr"] == {"user_id": 1}
+        assert payload["cattr_1"] == {"request_id": "r"}
+        assert payload["cattr_2"] == {"t": "a"}
+
+    def test_what_came_from_sidekiq_8_can_be_passed_on_to_7(self):
+        attributes = CurrentAttributes({"user_id": USER})
+        value = {
+            Symbol("role"): Symbol("admin"),
+            "since": date(2026, 1, 2),
+            "for": timedelta(hours=1),
+            "limit": Decimal("1.5"),
+            "at": [datetime(2026, 1, 2, tzinfo=UTC)],
+        }
+
+        stored = pushed(attributes, user=value)["cattr"]
+
+        assert json.loads(json.dumps(stored)) == {
+            "user_id": {
+                "role": "admin",
+                "since": "2026-01-02",
+                "for": 3600.0,
+                "limit": "1.5",
+                "at": ["2026-01-02T00:00:00+00:00"],
+            }
+        }
+        assert type(stored["user_id"]["role"]) is str
+        assert {type(name) for name in stored["user_id"]} == {str}
+
+    def test_a_value_that_8_cannot_carry_is_refused_with_its_path(self):
+        attributes = CurrentAttributes({"user_id": USER})
+
+        with pytest.raises(PayloadError, match=r"cattr: .*of type object has no form"):
+            pushed(attributes, {"created_at": 1795174552621}, user=object())
+
+    @pytest.mark.parametrize("group", [{}, {"user_id": "USER"}])
+    def test_only_context_variables_can_be_named(self, group):
+        with pytest.raises(ConfigError, match="current attributes"):
+            CurrentAttributes(group)
+
+
+class TestReading:
+    @pytest.mark.parametrize("name", ["6.4.1/current_attributes", "8.1.7/current_attributes"])
+    def test_what_ruby_recorded_is_set_around_the_job(self, name):
+        [text] = job_texts(FILES["activejob"][name])
+        attributes = CurrentAttributes({"user_id": USER, "tenant": TENANT})
+
+        assert seen_by(attributes, json.loads(text), both) == (42, "acme")
+
+    @pytest.mark.parametrize("name", ["6.4.1/current_attributes", "8.1.7/current_attributes"])
+    def test_what_python_writes_is_what_ruby_recorded(self, name):
+        [text] = job_texts(FILES["activejob"][name])
+        recorded = json.loads(text)
+        payload = {"created_at": recorded["created_at"]}
+
+        ours = pushed(
+            CurrentAttributes({"user_id": USER, "tenant": TENANT}), payload, user=42, tenant="acme"
+        )
+
+        assert json.dumps(ours["cattr"]) == json.dumps(recorded["cattr"])
+
+    def test_each_group_has_its_own(self):
+        attributes = CurrentAttributes({"id": USER}, {"id": TENANT})
+
+        assert seen_by(attributes, {"cattr": {"id": 1}, "cattr_1": {"id": 2}}, both) == (1, 2)
+
+    def test_a_name_that_nobody_here_knows_is_passed_over(self):
+        attributes = CurrentAttributes({"user_id": USER})
+
+        assert seen_by(attributes, {"cattr": {"user_id": 1, "ruby_only": 2}}, both) == (1, None)
+
+    @pytest.mark.parametrize(
+        "stored", [None, 5, "x", [], [1], [[1]], [["a", 1, 2]], {}, [{"a": 1}], [[{}, 1]], [[[], 1]]]
+    )
+    def test_what_makes_no_sense_sets_nothing(self, stored):
+        attributes = CurrentAttributes({"user_id": USER})
+
+        assert seen_by(attributes, {"cattr": stored}, both) == (None, None)
+
+    def test_what_a_job_sets_ends_with_it(self):
+        attributes = CurrentAttributes({"user_id": USER, "tenant": TENANT})
+
+        def perform():
+            TENANT.set("of this job")
+            return both()
+
+        assert seen_by(attributes, {"cattr": {"user_id": 1}}, perform) == (1, "of this job")
+        assert seen_by(attributes, {}, both) == (None, None)
+        assert both() == (None, None)
+
+    def test_an_error_ends_it_too(self):
+        attributes = CurrentAttributes({"user_id": USER})
+
+        with pytest.raises(ZeroDivisionError):
+            seen_by(attributes, {"cattr": {"user_id": 1}}, lambda: 1 / 0)
+
+        assert both() == (None, None)
+
+    def test_threads_do_not_see_each_others(self):
+        attributes = CurrentAttributes({"user_id": USER})
+        meeting = threading.Barrier(2)
+        seen = {}
+
+        def perform():
+            meeting.wait(5)
+            seen[USER.get()] = threading.get_ident()
+            meeting.wait(5)
+
+        threads = [
+            threading.Thread(target=seen_by, args=(attributes, {"cattr": {"user_id": n}}, perform))
+            for n in (1, 2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert set(seen) == {1, 2}
+
+    def test_tasks_of_one_loop_do_not_see_each_others(self):
+        attributes = CurrentAttributes({"user_id": USER})
+
+        async def perform():
+            await asyncio.sleep(0)
+            return USER.get()
+
+        async def run():
+            return await asyncio.gather(
+                *(
+                    attributes.call_async(None, {"cattr": {"user_id": n}}, "default", perform)
+                    for n in range(20)
+                )
+            )
+
+        assert asyncio.run(run()) == list(range(20))
+
+
+class TestRubysValues:
+    @pytest.mark.parametrize(
+        "value",
+        [
+            None,
+            True,
+            1,
+            2**70,
+            1.5,
+            "text",
+            [1, ["a"]],
+            {"a": {"b": 1}},
+            Symbol("role"),
+            {Symbol("role"): [Symbol("admin")], "plain": 1},
+            date(2026, 1, 2),
+            datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+            timedelta(seconds=90),
+            Decimal("12.5"),
+        ],
+    )
+    def test_what_active_job_writes_is_read_back(self, value):
+        [back] = deserialize(serialize([value]))
+
+        assert back == value
+        assert type(back) is type(value)
+
+    def test_symbol_keys_are_symbols_again(self):
+        back = deserialize({"role": 1, "name": 2, "_aj_symbol_keys": ["role"]})
+
+        assert back == {"role": 1, "name": 2}
+        assert {key: type(key) for key in back} == {"role": Symbol, "name": str}
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            {"_aj_globalid": "gid://app/User/1"},
+            {"_aj_serialized": "MoneySerializer", "amount": 5},
+            {"_aj_serialized": "ActiveJob::Serializers::DateSerializer", "value": 5},
+            {"_aj_serialized": "ActiveJob::Serializers::TimeSerializer", "value": "later"},
+            {"_aj_serialized": "ActiveJob::Serializers::DurationSerializer", "value": None},
+            {"_aj_serialized": "ActiveJob::Serializers::BigDecimalSerializer", "value": "x"},
+            {"_aj_serialized": None},
+        ],
+    )
+    def test_what_has_no_counterpart_stays_as_it_is(self, value):
+        assert deserialize(value) == value
+
+    def test_values_of_attributes_are_read(self):
+        pairs = [
+            [{"_aj_serialized": SYMBOL, "value": "role"}, {"_aj_serialized": SYMBOL, "value": "x"}],
+            ["user", {"_aj_globalid": "gid://app/User/1"}],
+        ]
+
+        assert read(pairs) == {"role": Symbol("x"), "user": {"_aj_globalid": "gid://app/User/1"}}
+
+
+class TestPersisting:
+    def test_one_call_installs_both_halves(self, clean):
+        current_attributes.persist(user_id=USER)
+        pushes = configure_capture()
+
+        @job
+        def greet(): ...
+
+        isolated(lambda: (USER.set(7), greet.perform_async()))
+
+        assert pushes.last["cattr"] == {"user_id": 7}
+        [load] = server.middleware
+        assert seen_by(load, pushes.last, both) == (7, None)
+        assert len(server.client_middleware) == 1
+
+    def test_a_client_configured_before_or_after_has_it(self, clean):
+        before = configure("redis://nowhere.invalid:1/0")
+        current_attributes.persist(user_id=USER)
+        after = configure("redis://nowhere.invalid:1/0")
+
+        assert len(before.middleware) == len(after.middleware) == 1
+        assert default_client() is after
+        assert len(Client("redis://nowhere.invalid:1/0").middleware) == 0
+
+    def test_each_call_is_a_group_and_the_same_again_none(self, clean):
+        current_attributes.persist(user_id=USER)
+        current_attributes.persist({"request-id": REQUEST})
+        current_attributes.persist(user_id=USER)
+        pushes = configure_capture()
+
+        @job
+        def greet(): ...
+
+        isolated(lambda: (USER.set(7), REQUEST.set("r"), greet.perform_async()))
+
+        assert pushes.last["cattr"] == {"user_id": 7}
+        assert pushes.last["cattr_1"] == {"request-id": "r"}
+        assert "cattr_2" not in pushes.last
+        assert len(server.middleware) == 1
+
+    def test_a_job_passes_them_on_to_those_it_enqueues(self, clean):
+        current_attributes.persist(user_id=USER)
+        pushes = configure_capture()
+
+        @job
+        def child(): ...
+
+        [load] = server.middleware
+        seen_by(load, {"cattr": {"user_id": 9}}, child.perform_async)
+
+        assert pushes.last["cattr"] == {"user_id": 9}
+
+
+class TestLocale:
+    def test_it_is_stored_if_there_is_one_and_none_yet(self):
+        def save(payload, chosen):
+            locale.set(chosen)
+            return Locale().save("A", payload, "default", lambda: payload)
+
+        assert isolated(save, {}, "de") == {"locale": "de"}
+        assert isolated(save, {"locale": "fr"}, "de") == {"locale": "fr"}
+        assert isolated(save, {}, None) == {}
+
+    def test_the_job_runs_with_it(self):
+        assert seen_by(Locale(), {"locale": "de"}, locale.get) == "de"
+        assert seen_by(Locale(), {}, locale.get) is None
+        assert seen_by(Locale(), {"locale": 5}, locale.get) is None
+        assert locale.get() is None
+
+    def test_an_async_job_runs_with_it(self):
+        async def perform():
+            return locale.get()
+
+        async def run():
+            return await Locale().call_async(None, {"locale": "de"}, "default", perform)
+
+        assert asyncio.run(run()) == "de"
+
+    def test_another_librarys_locale_goes_along(self, clean):
+        active = ["en"]
+
+        @contextmanager
+        def override(chosen):
+            active.append(chosen)
+            yield
+            active.pop()
+
+        current_attributes.persist_locale(get=lambda: active[-1], activate=override)
+        pushes = configure_capture()
+
+        @job
+        def greet(): ...
+
+        greet.perform_async()
+        [load] = server.middleware
+
+        assert pushes.last["locale"] == "en"
+        assert seen_by(load, {"locale": "de"}, lambda: list(active)) == ["en", "de"]
+        assert active == ["en"]
+
+    def test_the_last_call_counts(self, clean):
+        current_attributes.persist_locale(lambda: "de")
+        configure_capture()
+        current_attributes.persist_locale(lambda: "fr")
+        pushes = configure_capture()
+
+        @job
+        def greet(): ...
+
+        greet.perform_async()
+
+        assert pushes.last["locale"] == "fr"
+        assert len(server.middleware) == len(server.client_middleware) == 1

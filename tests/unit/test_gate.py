@@ -1,0 +1,216 @@
+"""Which jobs do not run here, or not now, and what happens with them instead."""
+
+import random
+import time
+import timeit
+
+import pytest
+
+from kiqbridge.config import merge, routed_queue
+from kiqbridge.errors import ConfigError
+from kiqbridge.gate import MOST_NAMES, Diversion, Gatekeeper, check_route
+
+NOW = 1_700_000_000.0
+JOB = {
+    "retry": True,
+    "queue": "default",
+    "class": "Mail",
+    "args": [1],
+    "jid": "0123456789abcdef01234567",
+    "created_at": NOW,
+    "enqueued_at": NOW,
+}
+RAILS_JOB = JOB | {
+    "class": "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
+    "wrapped": "Nightly",
+}
+
+
+class Paused:
+    def __init__(self, *classes):
+        self.classes = frozenset(classes)
+
+
+def gatekeeper(*paused, foreign_jobs="refuse", unknown_class="retry", declared=("Mail",)):
+    return Gatekeeper(
+        paused=Paused(*paused),
+        declared=declared,
+        foreign_jobs=foreign_jobs,
+        unknown_class=unknown_class,
+        rng=random.Random(1),
+        wall_now=lambda: NOW,
+    )
+
+
+def test_an_ordinary_job_runs():
+    assert gatekeeper().check(JOB) is None
+
+
+def test_the_look_at_an_ordinary_job_costs_next_to_nothing(tell):
+    check, empty = gatekeeper().check, lambda payload: None
+    number = 20_000
+
+    def nanoseconds(function):
+        best = min(timeit.repeat(lambda: function(JOB), number=number, repeat=20))
+        return best / number * 1e9
+
+    # Beside a call that does nothing, since a slow machine is slow at that as well.
+    cost = nanoseconds(check) - nanoseconds(empty)
+    tell(f"gate: {cost:.0f} ns for an ordinary job, without the call itself")
+    assert cost < 100
+
+
+class TestPausedClasses:
+    def test_their_jobs_are_put_off_by_a_minute_more_or_less(self):
+        gate = gatekeeper("Mail")
+
+        times = [gate.check(JOB).at - NOW for _ in range(200)]
+
+        assert all(50 <= each <= 70 for each in times)
+        assert max(times) - min(times) > 15
+
+    def test_others_run(self):
+        assert gatekeeper("Crawler").check(JOB) is None
+
+    @pytest.mark.parametrize(("paused", "runs"), [("Nightly", False), (RAILS_JOB["class"], True)])
+    def test_a_rails_job_goes_by_its_own_class(self, paused, runs):
+        assert (gatekeeper(paused).check(RAILS_JOB) is None) is runs
+
+    def test_a_pause_goes_before_everything_else(self):
+        gate = gatekeeper("Mail", unknown_class="route:ruby", declared=())
+
+        assert gate.check(JOB | {"bid": "b"}).at
+
+    def test_a_change_counts_at_once(self):
+        gate = gatekeeper()
+        gate._paused.classes = frozenset({"Mail"})
+
+        assert gate.check(JOB).at
+
+    @pytest.mark.parametrize("odd", [None, 7, [], {"a": 1}])
+    def test_a_class_that_is_no_text_fails_nothing_here(self, odd):
+        assert gatekeeper("Mail").check(JOB | {"class": odd, "wrapped": odd}) is None
+
+
+class TestForeignFeatures:
+    @pytest.mark.parametrize(
+        ("feature", "value", "reason"),
+        [
+            ("bid", "Abc123", "belongs to a batch of Sidekiq Pro"),
+            ("encrypt", True, "has encrypted arguments"),
+        ],
+    )
+    def test_refused_by_default_with_the_reason(self, feature, value, reason, caplog):
+        diversion = gatekeeper().check(JOB | {feature: value})
+
+        assert diversion.at is None
+        assert diversion.queue is None
+        assert str(diversion.error).startswith(f"this job {reason}")
+        assert "set foreign_jobs to run or requeue" in str(diversion.error)
+        [warning] = caplog.messages
+        assert JOB["jid"] in warning
+        assert "refused to the dead set" in warning
+
+    def test_run_by_setting_with_one_warning_per_class(self, caplog):
+        gate = gatekeeper(foreign_jobs="run")
+
+        for job_class in ("Mail", "Mail", "Crawler"):
+            assert gate.check(JOB | {"class": job_class, "bid": "b"}) is None
+
+        assert len(caplog.messages) == 2
+        assert "all others of this class run all the same" in caplog.messages[0]
+
+    def test_put_off_for_ruby_by_setting(self, caplog):
+        gate = gatekeeper(foreign_jobs="requeue")
+
+        for _ in range(3):
+            assert 50 <= gate.check(JOB | {"encrypt": True}).at - NOW <= 70
+
+        assert len(caplog.messages) == 1
+
+    @pytest.mark.parametrize("absent", [{"bid": None}, {"encrypt": False}, {"bid": ""}])
+    def test_a_feature_that_is_switched_off_is_none(self, absent):
+        assert gatekeeper().check(JOB | absent) is None
+
+    def test_an_expiry_is_left_alone(self):
+        assert gatekeeper().check(JOB | {"expires_in": 60, "expiry": 1.0}) is None
+
+    def test_names_of_classes_do_not_fill_the_memory(self, caplog):
+        gate = gatekeeper(foreign_jobs="run")
+
+        for number in range(MOST_NAMES + 100):
+            gate.check(JOB | {"class": f"C{number}", "bid": "b"})
+
+        assert len(gate._told) == len(caplog.messages) == MOST_NAMES
+
+
+class TestRoutes:
+    def test_a_class_that_is_not_declared_here_goes_to_the_other_queue(self, caplog):
+        gate = gatekeeper(unknown_class="route:ruby")
+
+        assert gate.check(JOB | {"class": "Rails::Only"}) == Diversion(queue="ruby")
+        assert gate.check(JOB | {"class": "Rails::Only"}) == Diversion(queue="ruby")
+        assert caplog.messages == [
+            "class Rails::Only is not declared here: its jobs are routed to queue ruby (unknown_class)"
+        ]
+
+    def test_a_declared_one_runs(self):
+        assert gatekeeper(unknown_class="route:ruby").check(JOB) is None
+
+    def test_a_rails_job_goes_by_its_wrapper_which_is_what_runs(self):
+        gate = gatekeeper(unknown_class="route:ruby", declared=("Nightly",))
+
+        assert gate.check(RAILS_JOB) == Diversion(queue="ruby")
+
+    def test_a_batch_of_ruby_s_own_class_goes_there_as_well(self):
+        gate = gatekeeper(unknown_class="route:ruby", declared=())
+
+        assert gate.check(JOB | {"bid": "b"}) == Diversion(queue="ruby")
+
+    def test_without_a_class_it_fails_as_any_other(self):
+        assert gatekeeper(unknown_class="route:ruby").check({"args": []}) is None
+
+    def test_a_route_into_a_circle_is_refused(self):
+        with pytest.raises(
+            ConfigError, match="routes to queue mail, which this worker serves itself"
+        ):
+            check_route("route:mail", {"default", "mail"}, source="KIQBRIDGE_UNKNOWN_CLASS")
+
+    @pytest.mark.parametrize("setting", ["retry", "route:ruby"])
+    def test_others_are_not(self, setting):
+        check_route(setting, {"default", "mail"}, source="default")
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("setting", "queue"), [("retry", None), ("route:ruby", "ruby"), ("route:a:b", "a:b")]
+    )
+    def test_unknown_class(self, setting, queue):
+        config = merge(environ={"KIQBRIDGE_UNKNOWN_CLASS": setting}, flags={})
+
+        assert routed_queue(config.unknown_class) == queue
+
+    @pytest.mark.parametrize("setting", ["route:", "route", "drop", "7"])
+    def test_unknown_class_that_is_no_such_setting(self, setting):
+        with pytest.raises(ConfigError, match="is neither retry nor route:QUEUE"):
+            merge(environ={"KIQBRIDGE_UNKNOWN_CLASS": setting}, flags={})
+
+    def test_foreign_jobs(self):
+        assert merge(environ={}, flags={}).foreign_jobs == "refuse"
+        assert merge(environ={"KIQBRIDGE_FOREIGN_JOBS": "RUN"}, flags={}).foreign_jobs == "run"
+        with pytest.raises(
+            ConfigError, match="foreign_jobs: 'x' is not one of refuse, run, requeue"
+        ):
+            merge(environ={"KIQBRIDGE_FOREIGN_JOBS": "x"}, flags={})
+
+
+def test_the_clock_is_the_wall_s_by_default():
+    gate = Gatekeeper(
+        paused=Paused("Mail"),
+        declared=(),
+        foreign_jobs="refuse",
+        unknown_class="retry",
+        rng=random.Random(1),
+    )
+
+    assert abs(gate.check(JOB).at - time.time() - 60) < 11

@@ -1,0 +1,494 @@
+"""Declaring iterable jobs, and running them where there is no worker (protocol §13.4)."""
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+from support.jobs import configure_capture, own_declarations
+
+from kiqbridge import ConfigError, IterableJob, Job, JobInterrupted, PayloadError, configure
+from kiqbridge.enumerators import sequence
+from kiqbridge.registry import default_registry, definition_of
+
+
+@pytest.fixture(autouse=True)
+def _declarations():
+    with own_declarations():
+        configure("redis://nowhere.invalid:1/0")
+        yield
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+class TestDeclaring:
+    def test_it_is_registered_and_pushed_like_any_job(self):
+        class Import(IterableJob):
+            class_name = "Imports::Users"
+            queue = "low"
+
+            def build_enumerator(self, path: str, copies: int = 1, *, cursor):
+                return iter(())
+
+            def each_iteration(self, row, path, copies=1):
+                pass
+
+        pushes = configure_capture()
+        Import.perform_async(copies=3, path="users.csv")
+
+        assert "Imports::Users" in default_registry
+        assert pushes.last["class"] == "Imports::Users"
+        assert pushes.last["args"] == ["users.csv", 3]
+        assert pushes.last["queue"] == "low"
+
+    def test_the_signature_of_the_job_is_that_of_the_enumerator_without_the_cursor(self):
+        class Import(IterableJob):
+            def build_enumerator(self, path: str, *, cursor):
+                return iter(())
+
+            def each_iteration(self, row, path):
+                pass
+
+        definition = definition_of(Import)
+
+        assert list(definition.signature.parameters) == ["path"]
+        with pytest.raises(PayloadError, match="Import cannot be called like this"):
+            Import.perform_async("a", "b")
+
+    def test_perform_is_refused(self):
+        with pytest.raises(ConfigError, match=r"Wrong: defines perform, .*each_iteration"):
+
+            class Wrong(IterableJob):
+                def perform(self):
+                    pass
+
+                def build_enumerator(self, *, cursor):
+                    return iter(())
+
+                def each_iteration(self, item):
+                    pass
+
+    def test_a_perform_from_a_mixin_is_refused_too(self):
+        class Mixin:
+            def perform(self):
+                pass
+
+        with pytest.raises(ConfigError, match="defines perform"):
+
+            class Wrong(Mixin, IterableJob):
+                def build_enumerator(self, *, cursor):
+                    return iter(())
+
+                def each_iteration(self, item):
+                    pass
+
+    @pytest.mark.parametrize("missing", ["build_enumerator", "each_iteration"])
+    def test_each_of_the_two_methods_is_required(self, missing):
+        methods = {
+            "build_enumerator": lambda _self, *, cursor: iter(()),
+            "each_iteration": lambda _self, item: None,
+        }
+        del methods[missing]
+
+        with pytest.raises(ConfigError, match=f"Wrong: defines no {missing}, .*abstract=True"):
+            type("Wrong", (IterableJob,), methods)
+
+        assert "Wrong" not in default_registry
+
+    def test_a_base_for_others_is_declared_abstract(self, seen):
+        class Base(IterableJob, abstract=True):
+            def each_iteration(self, item):
+                seen.append(item)
+
+        class Numbers(Base):
+            def build_enumerator(self, *, cursor):
+                return sequence([1, 2], cursor=cursor)
+
+        assert "Base" not in default_registry
+        with pytest.raises(ConfigError, match="Base"):
+            Base.perform_async()
+        Numbers.perform_inline()
+        assert seen == [1, 2]
+
+    def test_an_abstract_base_may_come_from_a_job(self):
+        class First(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return iter(())
+
+            def each_iteration(self, item):
+                pass
+
+        class Base(First, abstract=True):
+            pass
+
+        class Second(Base):
+            pass
+
+        assert {each.name for each in default_registry} == {"First", "Second"}
+        assert definition_of(Base) is None
+
+    @pytest.mark.parametrize(
+        "build",
+        [
+            lambda self: None,
+            lambda self, cursor, path: None,
+            lambda self, cursor, *paths: None,
+            lambda self, cursor, /: None,
+        ],
+    )
+    def test_an_enumerator_that_cannot_get_a_cursor_is_refused(self, build):
+        with pytest.raises(ConfigError, match=r"cannot be called with cursor=…; put `\*, cursor`"):
+            type(
+                "Wrong",
+                (IterableJob,),
+                {"build_enumerator": build, "each_iteration": lambda *_: None},
+            )
+
+    @pytest.mark.parametrize(
+        "build",
+        [
+            lambda self, path, cursor: None,
+            lambda self, path, *, cursor: None,
+            lambda self, path, **options: None,
+        ],
+    )
+    def test_the_cursor_may_be_taken_in_these_ways(self, build):
+        Right = type(  # noqa: N806 - a class
+            "Right",
+            (IterableJob,),
+            {"build_enumerator": build, "each_iteration": lambda self, item, path: None},
+        )
+
+        assert list(definition_of(Right).signature.parameters) == ["path"]
+
+    def test_both_methods_take_the_same_arguments(self):
+        with pytest.raises(ConfigError, match="each_iteration cannot be called with an item and"):
+
+            class Wrong(IterableJob):
+                def build_enumerator(self, path, *, cursor):
+                    return iter(())
+
+                def each_iteration(self, item):
+                    pass
+
+    def test_a_process_of_its_own_is_refused(self):
+        with pytest.raises(ConfigError, match="pool 'process' is not for iterable jobs"):
+
+            class Wrong(IterableJob):
+                pool = "process"
+
+                def build_enumerator(self, *, cursor):
+                    return iter(())
+
+                def each_iteration(self, item):
+                    pass
+
+    def test_the_pool_follows_each_iteration(self):
+        class Plain(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return iter(())
+
+            def each_iteration(self, item):
+                pass
+
+        class Asynchronous(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return iter(())
+
+            async def each_iteration(self, item):
+                pass
+
+        assert definition_of(Plain).handling.pool == "thread"
+        assert definition_of(Asynchronous).handling.pool == "async"
+
+    def test_what_a_job_can_read_is_empty_before_it_runs(self):
+        class Idle(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return iter(())
+
+            def each_iteration(self, item):
+                pass
+
+        idle = Idle()
+        assert (idle.cursor, idle.arguments, idle.current_object, idle.cancelled) == (
+            None,
+            (),
+            None,
+            False,
+        )
+
+    def test_it_is_a_job(self):
+        assert issubclass(IterableJob, Job)
+        assert not hasattr(IterableJob, "perform")
+        assert definition_of(IterableJob) is None
+
+
+class TestInline:
+    """Without a worker nothing is saved, and nobody interrupts."""
+
+    def test_the_callbacks_come_in_their_order(self, seen):
+        class Work(IterableJob):
+            def build_enumerator(self, first, *, cursor):
+                seen.append(("build", first, cursor))
+                return sequence(["a", "b"], cursor=cursor)
+
+            def each_iteration(self, item, first):
+                seen.append(("item", item, self.cursor, self.current_object, self.arguments))
+
+            @contextmanager
+            def around_iteration(self) -> Iterator[None]:
+                seen.append("before")
+                yield
+                seen.append("behind")
+
+            def on_start(self):
+                seen.append("start")
+
+            def on_resume(self):
+                seen.append("resume")
+
+            def on_stop(self):
+                seen.append("stop")
+
+            def on_complete(self):
+                seen.append("complete")
+
+        assert Work.perform_inline("x") is True
+
+        assert seen == [
+            ("build", "x", None),
+            "start",
+            "before",
+            ("item", "a", 0, "a", ("x",)),
+            "behind",
+            "before",
+            ("item", "b", 1, "b", ("x",)),
+            "behind",
+            "stop",
+            "complete",
+        ]
+
+    def test_asynchronous_ones_too(self, seen):
+        class Work(IterableJob):
+            async def build_enumerator(self, *, cursor):
+                for number in (1, 2):
+                    await asyncio.sleep(0)
+                    yield number, number
+
+            async def each_iteration(self, item):
+                await asyncio.sleep(0)
+                seen.append(item)
+
+            @asynccontextmanager
+            async def around_iteration(self):
+                await asyncio.sleep(0)
+                seen.append("before")
+                yield
+                seen.append("behind")
+
+            async def on_start(self):
+                await asyncio.sleep(0)
+                seen.append("start")
+
+            def on_stop(self):
+                seen.append("stop")
+
+            async def on_complete(self):
+                seen.append("complete")
+
+        Work.perform_inline()
+
+        assert seen == ["start", "before", 1, "behind", "before", 2, "behind", "stop", "complete"]
+
+    def test_an_asynchronous_job_may_have_plain_parts(self, seen):
+        class Work(IterableJob):
+            async def build_enumerator(self, *, cursor):
+                await asyncio.sleep(0)
+                return sequence([1, 2], cursor=cursor)
+
+            async def each_iteration(self, item):
+                seen.append(item)
+
+            @contextmanager
+            def around_iteration(self):
+                seen.append("before")
+                yield
+
+        Work.perform_inline()
+
+        assert seen == ["before", 1, "before", 2]
+
+    def test_none_for_an_enumerator_means_that_there_is_nothing_to_do(self, seen):
+        class Work(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return None
+
+            def each_iteration(self, item):
+                seen.append(item)
+
+            def on_start(self):
+                seen.append("start")
+
+            def on_stop(self):
+                seen.append("stop")
+
+            def on_complete(self):
+                seen.append("complete")
+
+        assert Work.perform_inline() is True
+        assert seen == []
+
+    @pytest.mark.parametrize(
+        ("made", "message"),
+        [
+            (5, "5 is no iterator of"),
+            ("ab", "'ab' is no iterator of"),
+            ([(1, 1)], "is no iterator of"),
+            (enumerate("ab"), r"enumerate gives \(index, item\)"),
+            (iter([1]), r"1 is no \(item, cursor\) pair"),
+            (iter([[1, 2]]), r"\[1, 2\] is no \(item, cursor\) pair"),
+        ],
+    )
+    def test_what_is_no_enumerator_is_an_error(self, made, message):
+        class Work(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return made
+
+            def each_iteration(self, item):
+                pass
+
+        with pytest.raises(TypeError, match=message):
+            Work.perform_inline()
+
+    def test_an_asynchronous_enumerator_needs_an_asynchronous_job(self):
+        class Work(IterableJob):
+            async def build_enumerator(self, *, cursor):
+                yield 1, 1
+
+            def each_iteration(self, item):
+                pass
+
+        with pytest.raises(TypeError, match="needs `async def each_iteration`"):
+            Work.perform_inline()
+
+    def test_a_plain_job_cannot_wait_for_something_asynchronous(self):
+        class Work(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return sequence([1], cursor=cursor)
+
+            def each_iteration(self, item):
+                pass
+
+            async def on_start(self):
+                await asyncio.sleep(0)
+
+        with pytest.raises(TypeError, match="make each_iteration `async def`"):
+            Work.perform_inline()
+
+    def test_a_cursor_without_a_json_text_is_refused_at_the_first_item(self, seen):
+        class Work(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return iter([("a", object())])
+
+            def each_iteration(self, item):
+                seen.append(item)
+
+        with pytest.raises(PayloadError, match=r"cursor: .* of type object would not arrive"):
+            Work.perform_inline()
+        assert seen == []
+
+    def test_a_generator_is_closed_when_the_job_ends_early(self, seen):
+        class Work(IterableJob):
+            def build_enumerator(self, *, cursor):
+                try:
+                    for number in range(10):
+                        yield number, number
+                finally:
+                    seen.append("closed")
+
+            def each_iteration(self, item):
+                if item == 2:
+                    self.abort()
+
+            def on_stop(self):
+                seen.append("stop")
+
+            def on_complete(self):
+                seen.append("complete")
+
+        Work.perform_inline()
+
+        assert seen == ["stop", "closed", "complete"]
+
+    def test_an_abort_that_is_not_complete_interrupts(self, seen):
+        class Work(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return sequence("abc", cursor=cursor)
+
+            def each_iteration(self, item):
+                seen.append(item)
+                try:
+                    self.abort(completed=False)
+                except Exception:
+                    seen.append("swallowed")
+                    raise
+
+            def on_stop(self):
+                seen.append("stop")
+
+            def on_complete(self):
+                seen.append("complete")
+
+        with pytest.raises(JobInterrupted, match="interrupted at cursor 0"):
+            Work.perform_inline()
+        assert seen == ["a", "stop"]
+
+    def test_an_abort_after_the_last_item_is_an_error(self):
+        class Work(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return sequence("a", cursor=cursor)
+
+            def each_iteration(self, item):
+                pass
+
+            def on_stop(self):
+                self.abort()
+
+        with pytest.raises(BaseException, match="has no place after the last one"):
+            Work.perform_inline()
+
+    def test_on_stop_is_called_after_an_error_too_and_hides_it_not(self, seen):
+        class Work(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return sequence("a", cursor=cursor)
+
+            def each_iteration(self, item):
+                raise LookupError("the first")
+
+            def on_stop(self):
+                seen.append("stop")
+                raise RuntimeError("the second")
+
+            def on_complete(self):
+                seen.append("complete")
+
+        with pytest.raises(LookupError, match="the first"):
+            Work.perform_inline()
+        assert seen == ["stop"]
+
+    def test_a_plain_one_needs_no_event_loop(self):
+        class Work(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return sequence("a", cursor=cursor)
+
+            def each_iteration(self, item):
+                with pytest.raises(RuntimeError, match="no running event loop"):
+                    asyncio.get_running_loop()
+                asyncio.run(asyncio.sleep(0))
+
+        assert Work.perform_inline() is True
+        assert not inspect.iscoroutinefunction(Work.perform)

@@ -1,0 +1,166 @@
+"""The log level of one job, beside threads and tasks that keep the worker's."""
+
+import asyncio
+import logging
+import threading
+
+import pytest
+
+from kiqbridge.log_level import are_active, at_level, parse_level
+
+
+class Heard(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def heard():
+    """What the root's handler gets, with the root at info."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    handler = Heard()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    yield handler.lines
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture
+def own_level():
+    """A logger with a level of its own."""
+    logger = logging.getLogger("test_log_level.own")
+    yield logger
+    logger.setLevel(logging.NOTSET)
+
+
+APP = logging.getLogger("test_log_level.app")
+
+
+@pytest.mark.parametrize(
+    ("value", "level"),
+    [
+        ("debug", 10),
+        ("INFO", 20),
+        ("warn", 30),
+        ("warning", 30),
+        ("error", 40),
+        ("fatal", 50),
+        (0, 10),
+        (1, 20),
+        (4, 50),
+        (5, None),
+        (-1, None),
+        (True, None),
+        ("loud", None),
+        (None, None),
+        ([], None),
+    ],
+)
+def test_a_level_is_a_name_or_rubys_number(value, level):
+    assert parse_level(value) == level
+
+
+def test_a_lower_level_lets_any_logger_say_more(heard):
+    APP.debug("before")
+    with at_level(logging.DEBUG):
+        APP.debug("within")
+    APP.debug("after")
+
+    assert heard == ["within"]
+
+
+def test_a_higher_level_makes_any_logger_say_less(heard):
+    with at_level(logging.ERROR):
+        APP.warning("warning")
+        APP.error("error")
+    APP.info("after")
+
+    assert heard == ["error", "after"]
+
+
+def test_another_thread_keeps_the_usual_level(heard):
+    with at_level(logging.DEBUG):
+        thread = threading.Thread(target=lambda: (APP.debug("other"), APP.info("other's info")))
+        thread.start()
+        thread.join()
+
+    assert heard == ["other's info"]
+
+
+def test_two_jobs_at_once_have_each_their_own(heard):
+    both = threading.Barrier(2)
+
+    def job(level):
+        with at_level(level):
+            both.wait()
+            APP.debug("debug at %d", level)
+            APP.error("error at %d", level)
+            both.wait()
+
+    threads = [threading.Thread(target=job, args=(level,)) for level in (10, 50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(heard) == ["debug at 10", "error at 10"]
+
+
+def test_tasks_on_one_loop_have_each_their_own(heard):
+    async def job(level, mine, other):
+        with at_level(level):
+            mine.set()
+            await other.wait()
+            APP.debug("debug at %d", level)
+
+    async def run():
+        first, second = asyncio.Event(), asyncio.Event()
+        await asyncio.gather(job(10, first, second), job(30, second, first))
+
+    asyncio.run(run())
+
+    assert heard == ["debug at 10"]
+
+
+def test_a_logger_with_a_lower_level_of_its_own_goes_on_elsewhere(heard, own_level):
+    own_level.setLevel(logging.DEBUG)
+    with at_level(logging.DEBUG):
+        thread = threading.Thread(target=lambda: own_level.debug("as usual"))
+        thread.start()
+        thread.join()
+    own_level.debug("after")
+
+    assert heard == ["as usual", "after"]
+
+
+def test_a_logger_with_a_higher_level_of_its_own_keeps_it(heard, own_level):
+    own_level.setLevel(logging.WARNING)
+    with at_level(logging.DEBUG):
+        own_level.info("chatter")
+
+    assert heard == []
+
+
+def test_nothing_remains_afterwards_also_after_an_error(heard):
+    root = logging.getLogger()
+
+    with pytest.raises(ZeroDivisionError), at_level(logging.DEBUG):
+        assert are_active()
+        _ = 1 / 0
+
+    assert root.level == logging.INFO
+    assert root.handlers[0].filters == []
+    assert not are_active()
+
+
+def test_a_level_that_somebody_sets_meanwhile_counts_afterwards(heard):
+    with at_level(logging.DEBUG):
+        logging.getLogger().setLevel(logging.ERROR)
+
+    assert logging.getLogger().level == logging.ERROR

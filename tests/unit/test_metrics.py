@@ -1,0 +1,188 @@
+"""Measuring jobs in memory: under which name, in which bucket, and what is new since the last time."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kiqbridge.config import merge
+from kiqbridge.errors import ConfigError
+from kiqbridge.keys import Keys
+from kiqbridge.metrics import (
+    BOUNDS_MS,
+    BUCKETS,
+    FORMS,
+    LONGEST_NAME,
+    MOST_NAMES,
+    OTHERS,
+    Metrics,
+    Recorder,
+    measured_name,
+)
+
+
+def bucket_of(milliseconds):
+    recorder = Recorder()
+    recorder.record("Work", milliseconds, False)
+    [index] = [i for i, count in enumerate(recorder.cells["Work"][:BUCKETS]) if count]
+    return index
+
+
+class TestHistogram:
+    def test_there_are_26_buckets_with_growing_bounds(self):
+        assert BUCKETS == 26
+        assert list(BOUNDS_MS) == sorted(set(BOUNDS_MS))
+
+    @given(st.floats(0, 1e12))
+    def test_the_bucket_is_the_first_whose_bound_is_strictly_greater(self, milliseconds):
+        bounds = (*BOUNDS_MS, math.inf)
+
+        index = bucket_of(milliseconds)
+
+        assert milliseconds < bounds[index]
+        assert all(bound <= milliseconds for bound in bounds[:index])
+
+    @pytest.mark.parametrize(("index", "bound"), list(enumerate(BOUNDS_MS)))
+    def test_a_bound_itself_is_in_the_next_bucket(self, index, bound):
+        assert bucket_of(bound) == index + 1
+        assert bucket_of(math.nextafter(bound, 0)) == index
+
+    @pytest.mark.parametrize(
+        ("milliseconds", "index"),
+        [
+            (0, 0),
+            (19.99, 0),
+            (20, 1),
+            (149, 5),
+            (150, 6),
+            (13_000, 17),
+            (334_999, 24),
+            (335_000, 25),
+        ],
+    )
+    def test_known_times(self, milliseconds, index):
+        assert bucket_of(milliseconds) == index
+
+
+class TestRecorder:
+    @given(
+        st.lists(st.tuples(st.sampled_from("ABC"), st.floats(0, 1e6), st.booleans()), max_size=50)
+    )
+    def test_it_counts_each_execution_once_and_only_successes_with_time(self, executions):
+        recorder = Recorder()
+        for execution in executions:
+            recorder.record(*execution)
+
+        assert recorder.cells.keys() == {name for name, _, _ in executions}
+        for name, cell in recorder.cells.items():
+            times = [ms for each, ms, failed in executions if each == name and not failed]
+            assert sum(cell[:BUCKETS]) == len(times)
+            assert cell[BUCKETS] == sum(each == name and f for each, _, f in executions)
+            assert cell[BUCKETS + 1] == pytest.approx(sum(times))
+
+    def test_names_beyond_the_limit_count_together(self):
+        recorder = Recorder()
+        for number in range(MOST_NAMES + 50):
+            recorder.record(f"Work{number}", 1.0, False)
+        recorder.record("Work0", 1.0, False)
+
+        assert len(recorder.cells) == MOST_NAMES + 1
+        assert recorder.cells[OTHERS][0] == 50
+        assert recorder.cells["Work0"][0] == 2
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name"),
+    [
+        ({}, "Work"),
+        ({"wrapped": "NightlyJob"}, "NightlyJob"),
+        *[({"wrapped": odd}, "Work") for odd in (None, "", 5, True, ["NightlyJob"], {"a": 1})],
+        ({"wrapped": "x" * 10_000}, "x" * LONGEST_NAME),
+    ],
+)
+def test_the_name_is_that_of_the_wrapped_class_if_there_is_one(attributes, name):
+    assert measured_name({"class": "Work", **attributes}) == name
+
+
+class TestNew:
+    """What `flush` takes: each difference once, over all recorders."""
+
+    def setup_method(self):
+        self.metrics = Metrics(Keys(), identity="host:1:aaa")
+
+    def take(self):
+        return {
+            name: (dict(each.histogram), each.failed, each.ms)
+            for name, each in self.metrics._take().items()
+        }
+
+    def test_recorders_are_added_up(self):
+        one, two = self.metrics.recorder(), self.metrics.recorder()
+        one.record("A", 10, False)
+        two.record("A", 25, False)
+        two.record("A", 0, True)
+        two.record("B", 0, True)
+
+        assert self.take() == {"A": ({0: 1, 1: 1}, 1, 35), "B": ({}, 1, 0)}
+        assert self.take() == {}
+
+    def test_only_what_is_new_is_taken(self):
+        recorder = self.metrics.recorder()
+        recorder.record("A", 10, False)
+        recorder.record("B", 10, False)
+        self.take()
+        recorder.record("A", 70, False)
+
+        assert self.take() == {"A": ({4: 1}, 0, 70)}
+
+    def test_parts_of_milliseconds_add_up(self):
+        recorder = self.metrics.recorder()
+        taken = []
+        for _ in range(40):
+            for _ in range(5):
+                recorder.record("A", 0.25, False)
+            taken.append(self.take()["A"][2])
+
+        assert sum(taken) == 50
+        assert set(taken) == {1, 2}
+
+    def test_names_that_readers_would_cut_or_redis_cannot_carry_are_changed(self):
+        recorder = self.metrics.recorder()
+        for name in ("A|B", "A!B", "C\ud800", "Ã|é|"):
+            recorder.record(name, 1, False)
+
+        assert self.take() == {
+            "A!B": ({0: 2}, 0, 2),
+            "C?": ({0: 1}, 0, 1),
+            "Ã!é!": ({0: 1}, 0, 1),
+        }
+
+    def test_its_repr_tells_whose_keys_are_written(self):
+        recorder = self.metrics.recorder()
+        recorder.record("A", 1, False)
+        self.take()
+
+        assert repr(self.metrics) == "<Metrics for 7 and 8, 1 classes>"
+        assert repr(Metrics(Keys(), identity="i", forms="off")) == "<Metrics for none, 0 classes>"
+
+
+class TestSetting:
+    def config(self, environ=(), file=()):
+        return merge(file=dict(file), file_name="the file", environ=dict(environ), flags={})
+
+    def test_both_is_the_default(self):
+        assert self.config().metrics == "both"
+
+    @pytest.mark.parametrize("value", FORMS)
+    def test_every_form_may_be_set(self, value):
+        assert self.config(environ={"KIQBRIDGE_METRICS": value}).metrics == value
+
+    @pytest.mark.parametrize(("value", "meaning"), [(False, "off"), (8, "8"), ("Off", "off")])
+    def test_the_file_may_say_it_as_yaml_reads_it(self, value, meaning):
+        assert self.config(file={"metrics": value}).metrics == meaning
+
+    @pytest.mark.parametrize("value", [True, 9, "none"])
+    def test_others_are_refused(self, value):
+        with pytest.raises(ConfigError, match=r"metrics: .* is not one of both, 7, 8, off \(from"):
+            self.config(file={"metrics": value})

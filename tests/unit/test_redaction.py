@@ -1,0 +1,220 @@
+"""No secret in lines and messages."""
+
+import inspect
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kiqbridge import redaction
+from kiqbridge.payload import shorten
+from kiqbridge.redaction import DEFAULT_KEYS, HIDDEN, Redactor, addresses
+
+
+@pytest.fixture
+def configured():
+    """What a test configures is forgotten."""
+    former = redaction._redactor
+    yield redaction.configure
+    redaction._redactor = former
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        ("text", "shown"),
+        [
+            ("redis://u:hunter2@h:6379/0", "redis://u:***@h:6379/0"),
+            ("rediss://:hunter2@h", "rediss://:***@h"),
+            ("amqp://u:hunter2@h/v", "amqp://u:***@h/v"),
+            ("https://u:hunter2@h/p?q", "https://u:***@h/p?q"),
+            ("at redis://u:hunter2@h, again", "at redis://u:***@h, again"),
+            ("redis://u:12345@h", "redis://u:***@h"),
+            ("redis://u:a/b@h", "redis://u:***@h"),
+            ("redis://u:a@b@h", "redis://u:***@h"),
+            ("redis://a:x@h,redis://b:y@i", "redis://a:***@h,redis://b:***@i"),
+            ('{"url":"redis://u:hunter2@h"}', '{"url":"redis://u:***@h"}'),
+        ],
+    )
+    def test_a_password_is_hidden(self, text, shown):
+        assert addresses(text) == shown
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "redis://h:6379/0",
+            "http://h:8080/people/a@b.example",
+            "mail a@b.example: see http://h",
+            "redis://user@h",
+            "",
+        ],
+    )
+    def test_all_else_stays(self, text):
+        assert addresses(text) == text
+
+    @given(
+        st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="'\"<>\\"),
+                min_size=8).filter(lambda password: "://" not in password)
+    )
+    def test_no_password_is_seen_whatever_is_in_it(self, password):
+        if password.lstrip("0123456789")[:1] in ("/", "?", "#"):
+            return  # then what follows the colon is a port, and nothing else tells them apart
+        assert password not in addresses(f"redis://user:{password}@host:6379/0")
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "password",
+            "Password",
+            "PASSWD",
+            "db_password",
+            "passwordConfirmation",
+            "secrets",
+            "client-secret",
+            "accessToken",
+            "X-Api-Key",
+            "apiKey",
+            "apikey",
+            "Authorization",
+            "authorization_header",
+        ],
+    )
+    def test_a_secret_name_is_known_whatever_its_spelling(self, name):
+        assert Redactor().hides(name)
+
+    @pytest.mark.parametrize("name", ["tokenizer", "secretary", "compass", "user_id", "", None, 5])
+    def test_a_word_that_only_begins_like_one_is_not(self, name):
+        assert not Redactor().hides(name)
+
+    def test_own_names_replace_the_default_ones(self):
+        redactor = Redactor(["iban"])
+
+        assert redactor.value({"IBAN": "DE1", "password": "x"}) == {"IBAN": HIDDEN, "password": "x"}
+
+    def test_without_names_only_addresses_are_looked_at(self):
+        redactor = Redactor([])
+
+        assert redactor.value({"token": "redis://a:b@h"}) == {"token": "redis://a:***@h"}
+        assert redactor.text("token=x") == "token=x"
+
+
+class TestValues:
+    def test_dicts_are_searched_at_any_depth(self):
+        value = {"users": [{"name": "a", "auth": {"token": "t", "kind": 1}}], "secret": {"a": 1}}
+
+        assert Redactor().value(value) == {
+            "users": [{"name": "a", "auth": {"token": HIDDEN, "kind": 1}}],
+            "secret": HIDDEN,
+        }
+
+    def test_the_value_itself_is_not_changed(self):
+        value = {"token": "t"}
+
+        Redactor().value(value)
+
+        assert value == {"token": "t"}
+
+    def test_what_is_nested_beyond_reason_is_hidden_rather_than_searched(self):
+        value = "deep"
+        for _ in range(5_000):
+            value = [value]
+
+        assert HIDDEN in str(Redactor().value(value))
+
+    def test_arguments_are_hidden_by_the_names_of_their_parameters(self):
+        def perform(user, password, *tokens, copy=False): ...
+
+        hidden = Redactor().arguments(
+            [1, "hunter2", "t1", "t2"], inspect.signature(perform)
+        )
+
+        assert hidden == [1, HIDDEN, HIDDEN, HIDDEN]
+
+    def test_more_arguments_than_parameters_are_no_error(self):
+        def perform(password): ...
+
+        assert Redactor().arguments(["x", 2], inspect.signature(perform)) == [HIDDEN, 2]
+
+    def test_a_payload_keeps_the_order_of_its_names(self):
+        def perform(token): ...
+
+        shown = Redactor().payload(
+            {"class": "A", "args": ["t"], "jid": "j", "cattr": {"api_key": "k"}},
+            inspect.signature(perform),
+        )
+
+        assert list(shown.items()) == [
+            ("class", "A"),
+            ("args", [HIDDEN]),
+            ("jid", "j"),
+            ("cattr", {"api_key": HIDDEN}),
+        ]
+
+    @pytest.mark.parametrize("payload", [None, 5, "x", [1], {"args": {"token": "t"}}, {"args": 5}])
+    def test_what_is_no_job_can_be_shown_too(self, payload):
+        assert "'t'" not in str(Redactor().payload(payload))
+
+
+class TestTexts:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"class":"A","args":[{"password":"hunter2"',
+            "{'password': 'hunter2', 'x': 1}",
+            '{"password":"hun\\"hunter2"}',
+            "password=hunter2&user=a",
+            "token: hunter2",
+            "Authorization: Bearer hunter2",
+            '{"secret":{"inner":"hunter2"}}',
+            '"api-key" => "hunter2"',
+            '"{\\"token\\":\\"hunter2\\"}"',
+            "redis://u:hunter2@h",
+        ],
+    )
+    def test_a_pair_in_a_text_is_hidden_also_when_the_text_is_cut(self, text):
+        assert "hunter2" not in Redactor().text(text)
+
+    @pytest.mark.parametrize(
+        "text", ["the password was wrong", "no token given", "tokenizer=fast", "a: b"]
+    )
+    def test_a_sentence_stays(self, text):
+        assert Redactor().text(text) == text
+
+
+class TestMessages:
+    @pytest.mark.parametrize(
+        "value",
+        [
+            {"class": "A", "args": [{"password": "hunter2"}]},
+            [{"password": "hunter2"}],
+            '{"password":"hunter2"}',
+            b'{"password":"hunter2"}',
+            b'\xff{"password":"hun\\"hunter2"',
+            "redis://u:hunter2@h",
+            ValueError("password=hunter2"),
+        ],
+    )
+    def test_what_an_error_shows_holds_no_secret(self, value):
+        assert "hunter2" not in shorten(value)
+
+    def test_the_start_of_a_text_that_was_cut_is_not_shown_either(self):
+        assert "hunter" not in shorten({"a" * 60: 1, "password": "hunter2"})
+
+    def test_a_process_may_choose_its_own_names(self, configured):
+        configured(["iban"])
+
+        assert shorten({"iban": "DE1"}) == "{'iban': '[REDACTED]'}"
+
+    def test_the_environment_names_them_where_nobody_has(self, configured, monkeypatch):
+        monkeypatch.setattr(redaction, "_redactor", None)
+        monkeypatch.setenv("KIQBRIDGE_REDACT", "iban, bic")
+
+        assert redaction.current().hides("IBAN")
+        assert not redaction.current().hides("password")
+
+    def test_an_empty_environment_means_the_default_names(self, configured, monkeypatch):
+        monkeypatch.setattr(redaction, "_redactor", None)
+        monkeypatch.setenv("KIQBRIDGE_REDACT", "")
+
+        assert all(redaction.current().hides(name) for name in DEFAULT_KEYS)

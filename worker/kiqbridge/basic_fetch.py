@@ -1,0 +1,87 @@
+"""Fetching as Sidekiq does (protocol §6): BRPOP, which takes a job out of Redis.
+
+A killed process loses what it was running. For comparison, and for a Redis without scripts; whoever
+has no reason for it leaves `fetch` at `reliable`.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from kiqbridge.claims import POPPED, Chunk
+from kiqbridge.clock import lease_now
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.fetch import RETRY_S, Outage
+from kiqbridge.keys import Keys
+from kiqbridge.queues import QueueOrder
+from kiqbridge.redis_connection import RedisConnection
+
+BLOCK_S = 2
+"""Seconds that one BRPOP waits; also how long a thread takes to notice that it shall end."""
+
+LOOK_AT_PAUSES_S = 1.0
+
+
+class BasicFetcher:
+    """One job at a time for one thread; the same interface as `Fetcher`."""
+
+    def __init__(
+        self, connection: RedisConnection, keys: Keys, order: QueueOrder, outage: Outage
+    ) -> None:
+        self.connection = connection
+        self._keys = keys
+        self._order = order
+        self._outage = outage
+        self._paused: frozenset[str] = frozenset()
+        self._looked_at = 0.0
+
+    def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:  # noqa: ARG002 - as Fetcher
+        """The next job, or None after 2 s without one."""
+        try:
+            chunk = self._pop()
+        except KiqbridgeError as error:
+            self._outage.report(error)
+            give_up.wait(RETRY_S)
+            return None
+        self._outage.over()
+        return chunk
+
+    def acknowledge(self, give_up: threading.Event) -> None:
+        """Nothing: a popped job is in nobody's list."""
+
+    def acknowledge_for(self, connection: RedisConnection) -> None:
+        """As `acknowledge`."""
+
+    def share(self, chunk: Chunk) -> None:
+        """As `acknowledge`."""
+
+    def part_with(self, chunk: Chunk) -> None:
+        """As `acknowledge`."""
+
+    def _pop(self) -> Chunk | None:
+        queues = self._served()
+        if not queues:
+            threading.Event().wait(BLOCK_S)
+            return None
+        # Not repeated after a lost reply: what it popped is lost, as with Sidekiq's own fetch.
+        [reply] = self.connection.run(
+            ("BRPOP", *(self._keys.queue(name) for name in queues), BLOCK_S), repeatable=False
+        )
+        if reply is None:
+            return None
+        key, text = reply
+        queue = key.decode().removeprefix(self._keys.queue(""))
+        return Chunk(
+            lease=POPPED, queue=queue, home=key.decode(), list_key="", jobs=deque([text]), size=1
+        )
+
+    def _served(self) -> Sequence[str]:
+        now = lease_now()
+        if now - self._looked_at >= LOOK_AT_PAUSES_S:
+            self._looked_at = now
+            members = self.connection.call("SMEMBERS", self._keys.paused)
+            self._paused = frozenset(name.decode() for name in members)
+        queues = self._order()
+        if not self._paused:
+            return queues
+        return [name for name in queues if name not in self._paused]

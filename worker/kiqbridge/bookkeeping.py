@@ -1,0 +1,118 @@
+"""Acknowledging jobs one by one, a few milliseconds' worth in one go, off the threads that run them.
+
+For jobs that run many at once on an event loop: waiting for the chunk's last would keep hundreds of
+finished ones unacknowledged.
+"""
+
+import logging
+import threading
+from collections import deque
+
+from kiqbridge.claims import Chunk, acknowledge
+from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.execution import Settlement
+from kiqbridge.fetch import RETRY_S, Outage
+from kiqbridge.keys import Keys
+from kiqbridge.lease import Lease
+from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.settling import Settler
+
+logger = logging.getLogger(__name__)
+
+GATHER_S = 0.005
+MOST = 1000
+"""Jobs in one script."""
+
+
+class Bookkeeper:
+    """The thread that acknowledges and settles what has ended elsewhere than on the thread that claimed."""
+
+    def __init__(
+        self, connection: RedisConnection, keys: Keys, settler: Settler, outage: Outage
+    ) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._settler = settler
+        self._outage = outage
+        self._ended: deque[tuple[Chunk, bytes, Settlement | None]] = deque()
+        self._some = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kiqbridge-bookkeeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Write what is left, as far as Redis allows within so many seconds; nothing comes after."""
+        self._stopping.set()
+        self._some.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def ended(self, chunk: Chunk, text: bytes, settlement: Settlement | None) -> None:
+        """A job of a chunk has ended; None: it succeeded."""
+        self._ended.append((chunk, text, settlement))
+        if not self._some.is_set():
+            self._some.set()
+
+    def _run(self) -> None:
+        while True:
+            self._some.wait()
+            self._stopping.wait(GATHER_S)
+            self._some.clear()
+            if not self._write_all() or (self._stopping.is_set() and not self._ended):
+                return
+
+    def _write_all(self) -> bool:
+        """Write until nothing is left; False: the process stops while Redis is away."""
+        while self._ended:
+            batch = [self._ended.popleft() for _ in range(min(len(self._ended), MOST))]
+            done: dict[Lease, list[tuple[Chunk, bytes]]] = {}
+            for chunk, text, settlement in batch:
+                if settlement is None:
+                    done.setdefault(chunk.lease, []).append((chunk, text))
+                elif not self._insist(chunk, text, settlement):
+                    return False
+            for jobs in done.values():
+                if not self._insist_on(jobs):
+                    return False
+        return True
+
+    def _insist(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
+        while True:
+            try:
+                is_ours = self._settler.write(self._connection, chunk, text, settlement)
+            except KiqbridgeError as error:
+                if not self._wait_after(error):
+                    return False
+            else:
+                self._outage.over()
+                break
+        if is_ours and settlement.then is not None:
+            settlement.then()
+        return self._insist_on([(chunk, text)])
+
+    def _insist_on(self, jobs: list[tuple[Chunk, bytes]]) -> bool:
+        """Acknowledge jobs of one lease."""
+        while True:
+            try:
+                acknowledge(self._connection, self._keys, jobs)
+            except KiqbridgeError as error:
+                if not self._wait_after(error):
+                    return False
+            else:
+                break
+        for chunk, _ in jobs:
+            if chunk.elsewhere is not None:
+                chunk.elsewhere.release()
+        return True
+
+    def _wait_after(self, error: KiqbridgeError) -> bool:
+        if isinstance(error, RedisUnavailable):
+            self._outage.report(error)
+        else:
+            logger.error(
+                "Redis refuses to take a job, which stays in-flight; trying again: %s", error
+            )
+        return not self._stopping.wait(RETRY_S)

@@ -1,0 +1,163 @@
+"""What a worker and the child processes that run its jobs say to each other.
+
+One socket a child. A message is a JSON object, and bytes where a job goes along; never pickle, which
+would let whoever writes to the socket choose code. An error is told by its names and lines, and made
+into a stand-in on this side, so that everything that handles errors goes on as if it had been raised
+here.
+"""
+
+import contextlib
+import json
+import socket
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from kiqbridge.payload import ProfileSetting
+
+_HEADER = struct.Struct(">II")
+
+FAILURE = "__kiqbridge_failure__"
+"""Attribute of a stand-in: the `Failure` that it stands for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSettings:
+    """What of the worker's settings its children need.
+
+    Told over the socket: flags and environment are for everybody to read, and there are passwords.
+    """
+
+    require: tuple[str, ...]
+    log_level: str
+    log_format: str
+    redis_url: str = field(repr=False)
+    namespace: str
+    profile: ProfileSetting
+    timeout_s: float
+    max_iteration_runtime_s: float | None = None
+
+    def to_message(self) -> dict[str, Any]:
+        """As it goes over the socket."""
+        return asdict(self)
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Self:
+        """The counterpart of `to_message`."""
+        return cls(**{**message, "require": tuple(message["require"])})
+
+
+class Channel:
+    """One end of the socket. Sent to by one thread at a time, and read by one."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+
+    def send(self, message: Mapping[str, Any], body: bytes = b"") -> None:
+        """Send a message.
+
+        Raises:
+            OSError: the other end is gone.
+        """
+        head = json.dumps(message).encode()
+        self.socket.sendall(_HEADER.pack(len(head), len(body)) + head + body)
+
+    def receive(self) -> tuple[dict[str, Any], bytes] | None:
+        """Wait for a message; None when the other end is gone, in the midst of one too."""
+        try:
+            header = self._read(_HEADER.size)
+            if header is None:
+                return None
+            length, rest = _HEADER.unpack(header)
+            head, body = self._read(length), self._read(rest)
+        except OSError:  # reset
+            return None
+        if head is None or body is None:
+            return None
+        message: dict[str, Any] = json.loads(head)
+        return message, body
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+    def _read(self, count: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < count:
+            part = self.socket.recv(count - len(parts))
+            if not part:
+                return None
+            parts += part
+        return bytes(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """An error in a child, and what the rules of its class answered about it there.
+
+    Attributes:
+        error_class: `builtins` by name, others `module.QualName`, as it is kept with the job.
+        message: cut and encodable, as it is kept with the job.
+        backtrace: lines, innermost first.
+        mro: `module:QualName` of its classes, its own first.
+        traceback: as Python prints it, for the log.
+        rule: what `on_error` says of its class, or None.
+        retry_in: what `retry_in` answered: "discard", "kill", seconds, or None.
+        is_given_up: whether `retries_exhausted` asked to skip the dead set.
+    """
+
+    error_class: str
+    message: str
+    backtrace: Sequence[str]
+    mro: Sequence[str]
+    traceback: str
+    rule: str | float | None = None
+    retry_in: str | float | None = None
+    is_given_up: bool = False
+
+    def stand_in(self) -> BaseException:
+        """An error of the same name, message and backtrace.
+
+        It is an instance of the nearest class of the original that is loaded here, so that handlers
+        recognize it; attributes that the original's own code sets are not there.
+        """
+        module, _, path = self.mro[0].partition(":")
+        name = path.rpartition(".")[2]
+        namespace = {
+            "__module__": module,
+            "__qualname__": path,
+            "__str__": lambda _self: self.message,
+        }
+        error: BaseException | None = None
+        for base in filter(None, map(_find_class, self.mro)):
+            # A class with rules of its own for subclasses or instances: the next one will do.
+            with contextlib.suppress(Exception):
+                kind: type[BaseException] = type(name, (base,), namespace)
+                error = kind.__new__(kind)
+                break
+        if error is None:
+            error = type(name, (Exception,), namespace)()
+        error.__cause__ = ChildTraceback(self.traceback)
+        setattr(error, FAILURE, self)
+        return error
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """What a stand-in stands for; None for an error of this process."""
+    found = getattr(error, FAILURE, None)
+    return found if isinstance(found, Failure) else None
+
+
+class ChildTraceback(Exception):  # noqa: N818 - no error, but where to see one
+    """Where an error was raised in a child process, for the log."""
+
+
+def _find_class(path: str) -> type[BaseException] | None:
+    """A class of errors that is loaded here; nothing is imported for it."""
+    module, _, name = path.partition(":")
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None

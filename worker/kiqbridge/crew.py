@@ -1,0 +1,118 @@
+"""Those who serve one capsule: its threads, its event loop and who wakes them."""
+
+import random
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from redis.connection import AbstractConnection
+
+from kiqbridge.basic_fetch import BasicFetcher
+from kiqbridge.bookkeeping import Bookkeeper
+from kiqbridge.capsule import Capsule
+from kiqbridge.claims import Claimer, SpareClaimers
+from kiqbridge.current import Runtime
+from kiqbridge.event_loop import EventLoop
+from kiqbridge.execution import JobRunner
+from kiqbridge.fetch import Fetcher, Fetches, Outage
+from kiqbridge.keys import Keys
+from kiqbridge.lease import LeaseKeeper
+from kiqbridge.look_ahead import Guardian
+from kiqbridge.processor import Processor, Tools
+from kiqbridge.redis_connection import RedisConnection, RedisPool
+from kiqbridge.resources import LoopResources
+from kiqbridge.settling import Settler
+from kiqbridge.wakeup import IdleGate, Waker
+from kiqbridge.work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Company:
+    """What all capsules of a process share."""
+
+    keys: Keys
+    pool: RedisPool
+    keeper: LeaseKeeper
+    guardian: Guardian
+    outage: Outage
+    settler: Settler
+    bookkeeper: Bookkeeper
+    runtime: Runtime
+    look_ahead: int
+    fetch: str
+
+
+class Crew:
+    """One capsule at work.
+
+    Attributes:
+        processors: its threads.
+        loop: its event loop, if anything asynchronous is declared.
+        gate: where idle threads wait.
+    """
+
+    def __init__(
+        self,
+        capsule: Capsule,
+        runner: JobRunner,
+        company: Company,
+        track: Callable[[], AbstractConnection],
+        resources: LoopResources | None,
+    ) -> None:
+        self.capsule = capsule
+        self.gate = IdleGate()
+        self.waker = Waker(self.gate, list(capsule.weights), company.keys, track)
+        self.loop: EventLoop | None = None
+        self._company = company
+        if resources is not None:
+            self.loop = EventLoop(
+                name=capsule.name,
+                limit=capsule.async_concurrency,
+                runner=runner,
+                keeper=company.keeper,
+                bookkeeper=company.bookkeeper,
+                runtime=company.runtime,
+                resources=resources,
+            )
+        tools = Tools(
+            keeper=company.keeper,
+            runner=runner,
+            guardian=company.guardian,
+            outage=company.outage,
+            keys=company.keys,
+            settler=company.settler,
+            look_ahead=company.look_ahead,
+            loop=self.loop,
+            bookkeeper=company.bookkeeper,
+            runtime=company.runtime,
+        )
+        spare = SpareClaimers(self._claimer)
+        self.processors = [
+            Processor(_tid(), self._fetcher(spare), tools) for _ in range(capsule.concurrency)
+        ]
+
+    @property
+    def concurrency(self) -> int:
+        """How many jobs run at once, on threads and loop together."""
+        return self.capsule.concurrency + (self.loop.limit if self.loop else 0)
+
+    def running(self) -> Mapping[str, UnitOfWork]:
+        """The running jobs by the id of their thread or task."""
+        busy = {processor.tid: unit for processor in self.processors if (unit := processor.current)}
+        return {**busy, **self.loop.running()} if self.loop else busy
+
+    def _fetcher(self, spare: SpareClaimers) -> Fetches:
+        company = self._company
+        connection = company.pool.connection()
+        order = self.capsule.order(random.Random())  # noqa: S311 - spreads load over queues
+        if company.fetch == "basic":
+            return BasicFetcher(connection, company.keys, order, company.outage)
+        return Fetcher(spare.lend(connection), order, self.gate, company.outage, spare)
+
+    def _claimer(self, connection: RedisConnection) -> Claimer:
+        company = self._company
+        return Claimer(_tid(), company.keeper, connection, company.keys)
+
+
+def _tid() -> str:
+    return secrets.token_hex(3)

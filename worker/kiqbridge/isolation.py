@@ -1,0 +1,315 @@
+"""Letting jobs that may kill their process run alone, one at a time in the whole fleet.
+
+A job that was found orphaned too often (recovery.py) is a suspect, not a culprit: neighbours of a
+killer, and jobs that were running at three deploys, look the same. So each suspect runs once in a
+child process of its own, where it can harm nobody. Then it is known:
+
+1. it succeeds: it was innocent, and its count is forgotten;
+2. it raises: that is an ordinary failure, with the ordinary retries;
+3. its child dies while its parent lives: it is the killer, and goes to the dead set with the signal's
+   name;
+4. the parent dies too: nothing is known, and the reaper makes it a suspect again.
+
+A suspect is claimed as any job is, so it lies in a registered in-flight list while it runs.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from kiqbridge import scripts
+from kiqbridge.claims import Chunk, Claimer, give_back
+from kiqbridge.clock import wall_now
+from kiqbridge.errors import KiqbridgeError, ProcessDied, RedisUnavailable, Shutdown
+from kiqbridge.execution import JobRunner, Settlement
+from kiqbridge.job_logger import TID
+from kiqbridge.keys import Keys
+from kiqbridge.lease import Lease, LeaseKeeper
+from kiqbridge.process_pool import Child, Order, ProcessPool
+from kiqbridge.recovery import orphan_id
+from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.retry import Verdict
+from kiqbridge.settling import Settler
+from kiqbridge.work import UnitOfWork
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+"""Seconds between two looks for suspects: one command each."""
+
+LOCK_S = 10.0
+RENEW_S = 3.0
+RETRY_S = 1.0
+
+GRACE_S = 1.0
+"""Who kills a whole group kills the parent in the same breath: it must outlive the child by so much
+before the job is blamed."""
+
+_LEAD = scripts.load("lead")
+
+
+class Isolation:
+    """The thread that looks for suspects and runs them.
+
+    `runner` gives, for the name of a queue, what runs its jobs with this object as their processes.
+
+    Attributes:
+        tid: as a processor's, for the heartbeat and the log.
+        current: the suspect that runs, if one does.
+        processed, failed: how many so far; only ever counted up, and only by this thread.
+        performing: always False: there is nothing to interrupt in this thread.
+    """
+
+    performing = False
+
+    def __init__(
+        self,
+        *,
+        identity: str,
+        tid: str,
+        queues: Sequence[str],
+        keys: Keys,
+        connect: Callable[[], RedisConnection],
+        keeper: LeaseKeeper,
+        pool: ProcessPool,
+        settler: Settler,
+        runner: Callable[[str], JobRunner],
+        look_s: float = LOOK_S,
+    ) -> None:
+        self.tid = tid
+        self.current: UnitOfWork | None = None
+        self.processed = 0
+        self.failed = 0
+        self._identity = identity
+        self._queues = queues
+        self._keys = keys
+        self._connection = connect()
+        self._other_connection = connect()
+        self._keeper = keeper
+        self._claimer = Claimer(tid, keeper, self._connection, keys, source=keys.suspects)
+        self._pool = pool
+        self._settler = settler
+        self._runner = runner
+        self._look_s = look_s
+        self._child: Child | None = None
+        self._chunk: Chunk | None = None
+        self._died: ProcessDied | None = None
+        self._renew_at = 0.0
+        self._quiet = threading.Event()
+        self._abandoned = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kiqbridge-isolation", daemon=True)
+
+    def __repr__(self) -> str:
+        return f"<Isolation {self.tid} {'busy' if self.current else 'idle'}>"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def quiet(self) -> None:
+        """Take no further suspect; the running one may finish."""
+        self._quiet.set()
+        child = self._child
+        if child is not None:
+            child.tell_stopping()
+
+    def stop(self, deadline: float) -> None:
+        """Wait for the running suspect until the deadline (`time.monotonic`), then give it back.
+
+        It goes back to the suspects, and its child is killed after that.
+        """
+        self.quiet()
+        if not self.alive:
+            return
+        self._thread.join(max(deadline - time.monotonic(), 0))
+        chunk, current = self._chunk, self.current
+        if chunk is not None and current is not None and self.alive:
+            try:
+                with chunk.lock:
+                    give_back(self._other_connection, self._keys, chunk, [current.text])
+            except KiqbridgeError as error:
+                logger.warning(
+                    "a suspect stays in flight, another process gives it back: %s", error
+                )
+        self._abandoned.set()
+        child = self._child
+        if child is not None:
+            child.kill()
+        self._thread.join(RETRY_S)
+
+    def perform(self, order: Order, _owner: object) -> None:
+        """Run the job in the child that was started for it; what `JobRunner` calls.
+
+        Raises:
+            Shutdown: it was given back.
+            ProcessDied: it killed the child; marked as a verdict.
+            JobTimeout, JobInterrupted, BaseException: see `Child.perform`.
+        """
+        child = self._child
+        if child is None:
+            raise Shutdown
+        try:
+            child.perform(order, while_waiting=self._renew)
+        except ProcessDied as error:
+            if self._abandoned.wait(GRACE_S):
+                raise Shutdown from None
+            error.is_verdict = True
+            self._died = error
+            raise
+
+    def look(self) -> bool:
+        """Look once, and run one suspect if there is one and nobody else does; whether one ran.
+
+        Raises:
+            KiqbridgeError: Redis is away, or the child could not start; nothing is lost.
+        """
+        lists = [self._keys.suspects(name) for name in self._queues]
+        if not self._connection.call("EXISTS", *lists) or not self._lock(LOCK_S):
+            return False
+        self._child = child = self._pool.start_child()
+        try:
+            # Before the claim: a child that cannot start says nothing about a job.
+            child.wait_ready(while_waiting=self._renew)
+            return self._run_one()
+        finally:
+            self._child = None
+            child.let_go()
+            child.wait_end(RETRY_S)
+            self._unlock()
+
+    def _run(self) -> None:
+        TID.set(self.tid)
+        pause = self._look_s
+        while not self._quiet.wait(pause):
+            pause = self._look_s
+            try:
+                while not self._quiet.is_set() and self.look():
+                    pass
+            except Shutdown:
+                return
+            except KiqbridgeError as error:
+                (logger.warning if isinstance(error, ProcessDied) else logger.debug)(
+                    "suspects wait: %s", error
+                )
+            except Exception:
+                logger.exception("letting a suspect run alone failed; it is tried again")
+
+    def _run_one(self) -> bool:
+        chunk = self._claimer.claim(self._queues, 1)
+        if chunk is None:
+            return False
+        text = chunk.jobs.pop()
+        self._chunk, self.current = chunk, UnitOfWork(chunk.queue, text, wall_now())
+        try:
+            if self._quiet.is_set():
+                self._give_back(chunk, text)
+                return False
+            if not self._may_begin(chunk.lease):
+                return False
+            logger.warning(
+                "a job was found orphaned too often, so it runs alone now: %s of queue %s",
+                orphan_id(text),
+                chunk.queue,
+            )
+            self._finish(chunk, text, self._run_alone(chunk.queue, text))
+        except Exception:
+            # Ours, not the job's; the next claim would acknowledge it.
+            self._give_back(chunk, text)
+            raise
+        finally:
+            self._chunk = self.current = None
+        return True
+
+    def _may_begin(self, lease: Lease) -> bool:
+        """Whether what was claimed is still ours.
+
+        Raises:
+            Shutdown: Redis is away and the process ends; nothing may be acknowledged any more.
+        """
+        if not lease.in_doubt() or self._keeper.confirm(lease):
+            return True
+        if not lease.lost:
+            raise Shutdown
+        return False
+
+    def _run_alone(self, queue: str, text: bytes) -> Settlement | None:
+        self._died = None
+        settlement = self._runner(queue).run(text, queue, self)
+        self.processed += settlement is None or settlement.counted
+        self.failed += settlement is not None and settlement.counted
+        died = self._died
+        if died is None or settlement is None:
+            return settlement
+        logger.warning(
+            "job %s of queue %s is what killed its processes: it ran alone, and %s; it is in the dead set, "
+            "mend it before you revive it",
+            orphan_id(text),
+            queue,
+            died,
+        )
+        # Whatever its options say of the dead set: somebody must see what it did.
+        return replace(settlement, verdict=Verdict.DEAD, score=wall_now())
+
+    def _finish(self, chunk: Chunk, text: bytes, settlement: Settlement | None) -> None:
+        """Settle what is to be settled, and acknowledge.
+
+        Raises:
+            Shutdown: Redis is away and the process ends: whoever reaps it gives the job back.
+        """
+        if settlement is None:
+            self._insist(lambda: self._claimer.claim((), 0))
+            self._connection.call("DEL", self._keys.recovered(orphan_id(text)))
+            return
+        connection = self._connection
+        if self._insist(lambda: self._settler.write(connection, chunk, text, settlement)):
+            if settlement.then is not None:
+                settlement.then()
+        else:
+            logger.warning("a suspect was not ours any more; whoever has it decides about it")
+        self._insist(lambda: self._claimer.claim((), 0))
+
+    def _give_back(self, chunk: Chunk, text: bytes) -> None:
+        with chunk.lock:
+            chunk.leaving.append(text)
+            self._insist(lambda: give_back(self._connection, self._keys, chunk, ()))
+
+    def _insist(self, write: Callable[[], object]) -> object:
+        """Repeat a write until Redis has taken it: before that nothing may be acknowledged."""
+        while True:
+            try:
+                return write()
+            except RedisUnavailable as error:
+                logger.debug("a suspect waits for Redis: %s", error)
+            except KiqbridgeError:
+                logger.exception(
+                    "Redis refuses to take a suspect; trying again, it stays in-flight"
+                )
+            if self._abandoned.wait(RETRY_S):
+                raise Shutdown
+
+    def _lock(self, seconds: float) -> bool:
+        self._renew_at = time.monotonic() + RENEW_S
+        lock = int(seconds * 1000)
+        return bool(self._connection.script(_LEAD, [self._keys.isolation], [self._identity, lock]))
+
+    def _renew(self) -> None:
+        """Keep the lock; when it is lost two suspects may run at once, each still alone in its child."""
+        if time.monotonic() < self._renew_at:
+            return
+        try:
+            self._lock(LOCK_S)
+        except KiqbridgeError as error:
+            logger.debug("the lock of the isolation waits for Redis: %s", error)
+
+    def _unlock(self) -> None:
+        try:
+            self._lock(0)
+        except KiqbridgeError as error:
+            logger.debug("the lock of the isolation ends by itself in %.0f s: %s", LOCK_S, error)

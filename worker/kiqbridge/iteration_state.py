@@ -1,0 +1,87 @@
+"""What Redis remembers of an iterable job between its executions: the hash `it-JID` (protocol §13.1).
+
+The hash is Sidekiq's, so a job may be interrupted by a Ruby process and go on here, or be cancelled
+from either side. Every effect on it is in this file, but that of `Client.cancel`.
+"""
+
+from typing import Any
+
+from kiqbridge import json_text
+from kiqbridge.client import ITERATION_TTL_S
+from kiqbridge.current import Runtime
+from kiqbridge.errors import PayloadError
+from kiqbridge.payload import check_json, shorten
+
+
+class IterationState:
+    """The progress of one job.
+
+    Attributes:
+        executions: how many were started.
+        cursor: position of the item that is about to be processed; None before the first.
+        runtime_s: seconds that the finished executions took.
+    """
+
+    def __init__(self, runtime: Runtime, jid: str) -> None:
+        self.executions = 0
+        self.cursor: Any = None
+        self.runtime_s: float = 0
+        self._redis = runtime.redis
+        self._client = runtime.client
+        self._key = runtime.client.keys.iteration(jid)
+
+    def load(self) -> None:
+        """HGETALL; a field that is missing counts as 0 or null, as after an early cancel (§13.5).
+
+        Raises:
+            PayloadError: the hash holds what nobody can have written.
+            RedisUnavailable: call again.
+        """
+        reply: list[bytes] = self._redis.call("HGETALL", self._key)
+        found = dict(zip(reply[::2], reply[1::2], strict=True))
+        try:
+            self.executions = int(found.get(b"ex") or 0)
+            self.cursor = json_text.loads(found.get(b"c") or b"null")
+            self.runtime_s = float(found.get(b"rt") or 0) or 0
+        except ValueError as error:
+            raise PayloadError(
+                f"{self._key}: {shorten(found)} is no progress of an iterable job: {error}; delete the "
+                "key to begin anew"
+            ) from error
+
+    def is_cancelled(self) -> bool:
+        """Whether somebody asked for the job's end: HGET.
+
+        Raises:
+            RedisUnavailable: call again.
+        """
+        return self._redis.call("HGET", self._key, "cancelled") is not None
+
+    def flush(self) -> bool:
+        """Save the progress (§13.3); the answer is that of `is_cancelled`.
+
+        Raises:
+            PayloadError: the cursor has no JSON text.
+            RedisUnavailable: call again.
+        """
+        check_json(self.cursor, "cursor")
+        # Sidekiq 8 keeps the time at which a job is forgotten; NX needs the Redis that 8 demands.
+        only_first = ["NX"] if self._client.wire_profile() == "8" else []
+        cursor = json_text.dumps(self.cursor)
+        progress = ("ex", self.executions, "c", cursor, "rt", repr(self.runtime_s))
+        replies = self._redis.run(
+            ("MULTI",),
+            ("HSET", self._key, *progress),
+            ("EXPIRE", self._key, ITERATION_TTL_S, *only_first),
+            ("HGET", self._key, "cancelled"),
+            ("EXEC",),
+        )
+        return replies[-1][2] is not None
+
+    def forget(self) -> None:
+        """UNLINK, when the job is complete.
+
+        Raises:
+            RedisUnavailable: call again.
+        """
+        self._redis.call("UNLINK", self._key)

@@ -1,0 +1,166 @@
+"""Keeping secrets out of lines and messages: passwords in addresses, and arguments by their names.
+
+Redis keeps jobs as they are; only what is logged or told in an error goes through here.
+"""
+
+import inspect
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+DEFAULT_KEYS: Final = (
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "token",
+    "authorization",
+    "api_key",
+    "apikey",
+    "access_key",
+    "private_key",
+    "credential",
+    "cookie",
+)
+"""Names whose values are hidden when nothing else is configured."""
+
+VARIABLE: Final = "KIQBRIDGE_REDACT"
+HIDDEN: Final = "[REDACTED]"
+MAX_DEPTH: Final = 100
+
+# The password may hold an unescaped slash or @: everything up to the last @ before a blank or quote,
+# unless what follows the colon is a port. Never over the start of another address.
+_IN_ADDRESS = re.compile(
+    r"""(://[^\s/@:'"<>\\]*):(?!\d+[/?#])((?:(?!://)[^\s'"<>\\])+)@""",
+)
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NO_NAME = re.compile(r"[^a-z0-9]+")
+
+
+class Redactor:
+    """Hides values by the names they have.
+
+    A name matches when one of the keys is a word of it or several in a row, whatever the case:
+    `token` matches `token`, `tokens`, `accessToken` and `X-Auth-Token`, but not `tokenizer`.
+
+    Args:
+        keys: the names; none = only passwords in addresses are hidden.
+    """
+
+    def __init__(self, keys: Iterable[str] = DEFAULT_KEYS) -> None:
+        self._words = tuple(f"_{_words(key)}" for key in keys if _words(key))
+        self._known: dict[str, bool] = {}
+        names = "|".join(re.escape(word[1:]).replace("_", r"[_\-. ]?") for word in self._words)
+        self._pairs = (
+            re.compile(
+                rf"""(?ix) ( \b(?:[\w\-]*[_\-])?(?:{names})s?(?:[_\-][\w\-]*)?\\?["']?  # the name
+                     \s*(?:=>|[:=])\s* )
+                     ( \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | \{{[^{{}}]*\}}? | \[[^\[\]]*\]?
+                     | (?:(?:basic|bearer|digest|token)\s+)?[^\s,;&}})\]"']+ )""",
+            )
+            if names
+            else None
+        )
+
+    def __repr__(self) -> str:
+        return f"Redactor({', '.join(word[1:] for word in self._words)})"
+
+    def hides(self, name: object) -> bool:
+        """Whether what has this name is secret."""
+        if not isinstance(name, str):
+            return False
+        known = self._known.get(name)
+        if known is None:
+            padded = f"_{_words(name)}_"
+            known = any(f"{word}_" in padded or f"{word}s_" in padded for word in self._words)
+            if len(self._known) < 10_000:  # noqa: PLR2004 - names may come from payloads: bounded
+                self._known[name] = known
+        return known
+
+    def value(self, value: Any, depth: int = 0) -> Any:
+        """A copy of any value, with secrets hidden in dicts at any depth and in addresses."""
+        if isinstance(value, str):
+            return addresses(value)
+        if depth > MAX_DEPTH:
+            return HIDDEN
+        if isinstance(value, Mapping):
+            return {
+                key: HIDDEN if self.hides(key) else self.value(child, depth + 1)
+                for key, child in value.items()
+            }
+        if isinstance(value, list | tuple):
+            shown = [self.value(child, depth + 1) for child in value]
+            return tuple(shown) if isinstance(value, tuple) else shown
+        return value
+
+    def arguments(self, args: Sequence[Any], signature: inspect.Signature | None = None) -> Any:
+        """Arguments of a job, hidden also where the parameter at their place has a secret name."""
+        if not isinstance(args, list | tuple):
+            return self.value(args)
+        names = _positions(signature, len(args)) if signature else [""] * len(args)
+        return [
+            HIDDEN if self.hides(name) else self.value(each)
+            for name, each in zip(names, args, strict=True)
+        ]
+
+    def payload(self, payload: Any, signature: inspect.Signature | None = None) -> Any:
+        """A job as it may be shown."""
+        if not isinstance(payload, Mapping):
+            return self.value(payload)
+        shown = self.value({name: value for name, value in payload.items() if name != "args"})
+        if "args" not in payload:
+            return shown
+        arguments = self.arguments(payload["args"], signature)
+        return {name: arguments if name == "args" else shown[name] for name in payload}
+
+    def text(self, text: str) -> str:
+        """A text that may hold pairs such as `"token": "x"` or `token=x`, cut or malformed."""
+        shown = addresses(text)
+        return shown if self._pairs is None else self._pairs.sub(rf"\1{HIDDEN}", shown)
+
+
+def addresses(text: str) -> str:
+    """A text without the passwords in its addresses: `redis://user:***@host`."""
+    if "://" not in text or "@" not in text:
+        return text
+    return _IN_ADDRESS.sub(r"\1:***@", text)
+
+
+def configure(keys: Iterable[str]) -> None:
+    """Choose the names for this process; a worker does it from its setting `redact`."""
+    global _redactor  # noqa: PLW0603 - messages are made wherever something is refused
+    _redactor = Redactor(keys)
+
+
+def current() -> Redactor:
+    """The names in force: those configured, else KIQBRIDGE_REDACT, else the default ones."""
+    if _redactor is None:
+        configure(parse_keys(os.environ.get(VARIABLE, "")))
+    assert _redactor is not None  # noqa: S101 - for the type checker
+    return _redactor
+
+
+def parse_keys(text: str) -> tuple[str, ...]:
+    """Names between commas; an empty text = the default ones."""
+    return tuple(name.strip() for name in text.split(",") if name.strip()) or DEFAULT_KEYS
+
+
+_redactor: Redactor | None = None
+
+
+def _words(name: str) -> str:
+    """`X-Api-Key` and `xApiKey` → `x_api_key`."""
+    return _NO_NAME.sub("_", _HUMP.sub("_", name).lower()).strip("_")
+
+
+def _positions(signature: inspect.Signature, count: int) -> list[str]:
+    """The parameter's name for each of so many positional arguments."""
+    names: list[str] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [parameter.name] * (count - len(names))
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    return [*names[:count], *[""] * (count - len(names))]
