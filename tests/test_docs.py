@@ -216,13 +216,28 @@ def run_up(command: Command, project: Project) -> None:
 
 def run_worker(command: Command, project: Project) -> None:
     with WorkerProcess(*command.words[2:], redis_url=project.redis_url, cwd=project.folder) as one:
-        one.wait_ready()
+        supervised = "--processes" in command.words
+        one.wait_ready((lambda output: "processes are ready" in output) if supervised else None)
         assert one.stop() == 0
 
 
 def run_deploy_mark(command: Command, project: Project) -> None:
     told = project.run(["-m", "kiqbridge", *command.words[1:]])
     assert re.fullmatch(rf"(already )?marked \S+: {re.escape(command.words[2])}\n", told)
+
+
+def run_pauses(command: Command, project: Project) -> None:
+    """On an empty database: nothing is known, and what is named is paused and resumed again."""
+    told = project.run(["-m", "kiqbridge", *command.words[1:]])
+    kind, verb, *rest = command.words[1:]
+    if verb == "list":
+        assert told in {"no queue is known\n", "no class is paused\n"} or " paused by " in told
+    else:
+        assert told.startswith(f"{verb.removesuffix('e')}ed {kind} {rest[0]}")
+
+
+def run_recover(command: Command, project: Project) -> None:
+    assert project.run(["-m", "kiqbridge", *command.words[1:]]).startswith("no worker is registered\n")
 
 
 def run_python(command: Command, project: Project) -> None:
@@ -261,6 +276,9 @@ COMMANDS = {
     "systemctl": read_words,
     "kiqbridge worker": run_worker,
     "kiqbridge deploy-mark": run_deploy_mark,
+    "kiqbridge queue": run_pauses,
+    "kiqbridge class": run_pauses,
+    "kiqbridge recover": run_recover,
     ".venv/bin/python": run_python,
     "ruby": run_web_ui,
     "aws lambda": run_lambda_invoke,

@@ -24,19 +24,20 @@ LAYERS = {
     "connection": "redis_connection scripts",
     "client": """
         __init__ middleware wire_profile client inline job registry recovery api
-        current lifecycle server current_attributes deploy bridge pauses
+        current lifecycle server current_attributes deploy bridge pauses incarnations
         iterable iteration_state enumerators
     """,
     "engine": """
         capsule fetch lease claims look_ahead wakeup retry stats processor manager
         poller heartbeat status launcher job_logger log_level log_writer execution metrics
-        systemd ecs process_title pause_watch gate neighbours
+        systemd ecs process_title surroundings pause_watch gate neighbours
         basic_fetch settling bookkeeping event_loop work resources crew limits
+        child_messages process_pool isolation
     """,
     "edge": """
         pause_command recover_command
         deploy_command
-        cli worker_command supervisor forked settings_file settings_doc health require signals dev web testing template cloudformation yaml_nodes __main__
+        cli worker_command supervisor forked settings_file settings_doc health require signals job_child dev web testing template cloudformation yaml_nodes __main__
     """,
     "aws": "aws",
 }

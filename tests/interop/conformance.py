@@ -26,7 +26,7 @@ against the real thing: Debian's Ruby Sidekiq 6.4.1 (its client, its worker proc
 with our client, our worker and our enqueue function. {cases} cases in {tests} tests.
 
 Versions 7.3 and 8.1 are not in Debian: what their clients and workers write was recorded, and ours is compared with it \
-in `tests/redis/test_client_vectors.py`, `tests/redis/test_active_job_vectors.py`, `tests/redis/test_worker_vectors.py` and `tests/redis/test_metrics_vectors.py`.
+in `tests/redis/test_client_vectors.py`, `tests/redis/test_active_job_vectors.py`, `tests/redis/test_worker_vectors.py`, `tests/redis/test_iterable.py` and `tests/redis/test_metrics_vectors.py`.
 """
 PROPER = {
     "python": "Python",

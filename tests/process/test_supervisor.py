@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 from support.fleet import incarnations, is_frozen
 from support.processes import ChildProcess
+from support.service_manager import ServiceManager
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
@@ -150,7 +151,7 @@ def is_running(pid):
 
 def nothing_is_left(redis):
     """Processes that ended in order leave no trace but the hashes that expire."""
-    assert not redis.keys("kb:*")
+    assert not [key for key in redis.keys("kb:*") if not key.startswith(b"kb:metrics:")]
     assert not redis.exists("processes")
     assert not redis.keys("*:work")
 
@@ -214,6 +215,56 @@ class TestProcesses:
             lambda: "supervisor [2 of 2 processes]" in shown.read_text(encoding="utf-8"),
             what="its title",
         )
+
+    def test_a_client_that_was_used_before_the_fork_serves_all_of_them(
+        self, redis, start, folder, notes
+    ):
+        (folder / "pushing.py").write_text(
+            "from kiqbridge import Client, job\n"
+            "from shop_jobs import note\n"
+            "client = Client()\n"
+            "client.push({'class': 'never', 'args': [], 'queue': 'elsewhere'})\n"
+            "@job\n"
+            "def push(name):\n"
+            "    jids = [client.push({'class': 'note_it', 'args': [f'{name}.{number}'],\n"
+            "        'jid': f'{name}.{number}'}) for number in range(50)]\n"
+            "    assert jids == [f'{name}.{number}' for number in range(50)]\n"
+            "    note('pushed')\n"
+        )
+        supervisor = start("-c", "3", processes=3, require="pushing.py")
+        redis.lpush("queue:default", *(text("push", number) for number in range(9)))
+
+        supervisor.wait_for(lambda: len(notes.texts()) == 9 * 51, 30, "all jobs")
+
+        expected = {f"{name}.{number}" for name in range(9) for number in range(50)}
+        assert Counter(notes.texts()) == Counter({**dict.fromkeys(expected, 1), "pushed": 9})
+        assert supervisor.stop() == 0
+        assert not redis.exists("retry", "dead")
+
+    def test_systemd_hears_of_one_service_that_is_ready_when_all_are(
+        self, redis, start, tmp_path, notes
+    ):
+        with ServiceManager(str(tmp_path / "notify")) as manager:
+            env = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"}
+            supervisor = start("-c", "1", processes=3, env=env)
+            messages = []
+
+            def hear(words):
+                messages.extend(manager.waiting())
+                return any(words in line for message in messages for line in message)
+
+            supervisor.wait_for(lambda: hear("STATUS=3 running, 0 of 3 busy"))
+            redis.lpush("queue:default", text("until_open", "x"))
+            supervisor.wait_for(lambda: hear("STATUS=3 running, 1 of 3 busy"))
+            supervisor.signal(signal.SIGTERM)
+            supervisor.wait_for(lambda: hear("STATUS=stopping, 1 of 1 busy"))
+            notes.open_gate()
+            assert supervisor.wait() == 0
+            hear("the end")
+
+        told = [line for message in messages for line in message]
+        assert told.count("READY=1") == told.count("STOPPING=1") == 1
+        assert told.count("WATCHDOG=1") == len(messages)
 
     def test_auto_is_one_for_each_cpu(self, redis, start):
         cpus = len(os.sched_getaffinity(0))
@@ -556,17 +607,23 @@ class TestLiveness:
 
             assert len(set(notes.pids("begin"))) == 2
 
-    def test_a_frozen_process_is_found_dead_all_the_same(self, redis, start, notes):
+    @pytest.mark.parametrize("with_supervisor", [False, True])
+    def test_a_frozen_process_is_found_dead_all_the_same(
+        self, redis, start, notes, with_supervisor
+    ):
         supervisor = start("-c", "1", env=SOON)
         redis.lpush("queue:default", text("until_open", "x"))
         supervisor.wait_for(lambda: notes.texts() == ["begin x"])
         [frozen] = notes.pids("begin")
 
         os.kill(frozen, signal.SIGSTOP)
+        if with_supervisor:
+            supervisor.signal(signal.SIGSTOP)
 
         supervisor.wait_for(lambda: len(notes.pids("begin x")) == 2, what="its job elsewhere")
         assert incarnations(redis, frozen) == set()
         notes.open_gate()
+        supervisor.signal(signal.SIGCONT)
         os.kill(frozen, signal.SIGCONT)
         supervisor.wait_for(lambda: incarnations(redis, frozen), what="a new lease")
         assert supervisor.stop() == 0

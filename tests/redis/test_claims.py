@@ -6,10 +6,11 @@ from support.servers import debian_server, embedded_server
 from support.waiting import wait_until
 
 from kiqbridge import scripts
-from kiqbridge.claims import give_back
+from kiqbridge.claims import acknowledge, give_back, repush, route
 from kiqbridge.client import Client
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.keys import Keys
+from kiqbridge.pauses import end_pause, read_entries
 from kiqbridge.poller import Poller
 from kiqbridge.recovery import Reaper
 from kiqbridge.redis_connection import RedisPool
@@ -391,7 +392,7 @@ class TestReaping:
 
         assert waiting(redis) == JOBS
         assert waiting(redis, "mail") == [b"mail 1", b"mail 2", b"mail 3"]
-        assert not redis.keys("kb:*")
+        assert not redis.keys("kb:inflight*") + redis.keys("kb:claims*") + redis.keys("kb:alive*")
 
     def test_an_unacknowledged_last_chunk_goes_back_whatever_its_number(self, redis, process):
         enqueue(redis, *JOBS[:6])
@@ -548,8 +549,18 @@ class TestCluster:
             assert claimer.settle(chunk, chunk.jobs.pop(), keys.dead, 1.0, b"dead", 0.0, 10_000)
             acknowledge(process.connect(), keys, [(chunk, b"another")])
             assert claimer.give_back(chunk, list(chunk.jobs)) == 1
-            claimer.claim(["default", "mail"], 5)
-        assert pool.call("LLEN", keys.queue("default")) == 1
+            chunk = claimer.claim(["default", "mail"], 5)
+            assert route(process.connect(), keys, chunk, chunk.jobs[0], "other")
+            chunk = claimer.claim(["default", "mail"], 5)
+            assert repush(
+                process.connect(), keys, chunk, chunk.jobs[0], queue="mail", text=b"anew"
+            )
+        assert pool.call("LLEN", keys.queue("other")) == 1
+        client.pause_queue("default", for_s=0.001)
+        [entry] = read_entries({b"queue:default": pool.call("HGET", keys.pauses, "queue:default")})
+        wait_until(lambda: end_pause(pool.connection(), keys, entry) == 1)
+        client.pause_class("Nop")
+        assert client.unpause_class("Nop")
         assert all(key.startswith(b"{app}:") for key in pool.call("KEYS", "*"))
         poller._hand_over()
         pool.close()
@@ -557,7 +568,10 @@ class TestCluster:
     def test_the_files_are_all_that_there_are(self):
         names = sorted(path.stem for path in scripts._FOLDER.glob("*.lua"))
 
-        known = "bury claim give_back lead promote push_once push_tick reap register renew settle"
+        known = """
+            acknowledge bury claim end_pause give_back lead pause promote push_once push_tick reap register
+            renew repush route settle unpause
+        """
         assert names == known.split(), "a new script must also run in the test above"
 
 

@@ -15,6 +15,7 @@ from support.waiting import wait_until
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.heartbeat import Heartbeat, ProcessInfo
 from kiqbridge.keys import Keys
+from kiqbridge.metrics import Metrics
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.work import UnitOfWork
 
@@ -246,6 +247,61 @@ class TestStats:
         process.beat()
 
         assert redis.get("stat:processed") == b"2"
+
+
+class TestMetrics:
+    @pytest.fixture
+    def process(self, redis_url):
+        self.metrics = Metrics(Keys(), identity=IDENTITY, forms="8")
+        return Process(redis_url, metrics=self.metrics)
+
+    def perform(self):
+        self.metrics.record("Work", 10.0, False)
+
+    def counted(self, redis):
+        return sum(int(redis.hget(key, "Work|p")) for key in redis.keys("j|??????|*:??"))
+
+    def test_a_beat_writes_what_was_measured(self, redis, process):
+        self.perform()
+        process.beat()
+        self.perform()
+        process.beat()
+
+        assert self.counted(redis) == 2
+
+    def test_signing_off_writes_the_rest(self, redis, process):
+        self.perform()
+        process.heartbeat.stop()
+
+        assert self.counted(redis) == 1
+
+    def test_a_beat_that_redis_does_not_take_keeps_them(self, redis, process):
+        self.perform()
+        process.connection.down = True
+        with pytest.raises(RedisUnavailable):
+            process.beat()
+        process.connection.down = False
+
+        process.beat()
+
+        assert self.counted(redis) == 1
+
+    def test_a_refusal_is_told_once_and_stops_no_beat(self, redis, process, caplog):
+        redis.lpush(f"{IDENTITY}-signals", "TSTP")
+        redis.rpush(f"kb:metrics:{IDENTITY}", "in the way")
+        self.perform()
+
+        process.beat()
+        process.beat()
+
+        assert process.signals == ["TSTP"]
+        [message] = caplog.messages
+        assert message.startswith("metrics are kept here until Redis takes them: ")
+        assert "WRONGTYPE" in message
+
+        redis.delete(f"kb:metrics:{IDENTITY}")
+        process.beat()
+        assert self.counted(redis) == 1
 
 
 class TestThread:

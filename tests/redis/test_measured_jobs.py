@@ -12,6 +12,16 @@ from kiqbridge import job
 from kiqbridge.config import merge
 from kiqbridge.errors import JobInterrupted
 from kiqbridge.launcher import Launcher
+from kiqbridge.require import load_all
+
+JOB_OF_A_PROCESS = """
+from kiqbridge import job
+
+@job(name="InAProcess", pool="process", retry=False)
+def in_a_process(fails):
+    if fails:
+        raise ValueError("no luck")
+"""
 
 BUCKETS = {"7": "j|????????|*:*", "8": "j|??????|*:??"}
 """Patterns of the minutes' hashes."""
@@ -112,6 +122,20 @@ def test_jobs_on_the_event_loop_are_measured_too(redis, redis_url):
     found = counted(redis)
     assert found["OnLoop|p"] == 5
     assert found["OnLoop|ms"] >= 5 * 20
+
+
+def test_jobs_in_the_process_pool_are_measured_here(redis, redis_url, tmp_path):
+    path = tmp_path / "measured_in_a_process.py"
+    path.write_text(JOB_OF_A_PROCESS)
+    load_all((str(path),))
+    for fails in (False, True, False):
+        push(redis, "InAProcess", args=[fails])
+
+    work_off(redis, worker(redis_url, require=[str(path)]), 3)
+
+    found = counted(redis)
+    assert found.pop("InAProcess|ms") < 5000
+    assert found == {"InAProcess|f": 1, "InAProcess|p": 3}
 
 
 def test_a_wrapped_job_counts_under_the_class_inside(redis, redis_url):

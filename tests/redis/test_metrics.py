@@ -34,12 +34,11 @@ class Process:
     def __init__(self, url, *, identity="host:1:aaa", namespace="", forms="both"):
         self.connection = UnreliableConnection(RedisPool(url).connection())
         self.metrics = Metrics(Keys(namespace), identity=identity, forms=forms)
-        self.thread = self.metrics.recorder()
 
     def perform(self, *times, name="Work"):
         """Jobs that take so many milliseconds; None is one that fails."""
         for each in times:
-            self.thread.record(name, each or 0, each is None)
+            self.metrics.record(name, each or 0, each is None)
 
     def flush(self, now=NOW):
         self.metrics.flush(self.connection, now)
@@ -193,8 +192,7 @@ class TestFlush:
         def perform():
             while not enough.is_set():
                 for number in range(1000):
-                    payload = {"class": f"Work{number % 7}"}
-                    process.metrics.record(payload, 0.5, failed=number % 10 == 0)
+                    process.metrics.record(f"Work{number % 7}", 0.5, number % 10 == 0)
                 rounds.append(1000)
 
         for _ in range(3):

@@ -59,7 +59,7 @@ def moment_of(commands):
     return calendar.timegm((year, int(day[-4:-2]), int(day[-2:]), hour, minute, 0))
 
 
-def perform_as_recorded(recorder, commands):
+def perform_as_recorded(metrics, commands):
     """Record what leads to these commands: times of the recorded sums, in the recorded buckets."""
     counts = {}
     for words in commands:
@@ -69,9 +69,9 @@ def perform_as_recorded(recorder, commands):
     for job_class, fields in counts.items():
         succeeded = fields["p"] - fields.get("f", 0)
         for _ in range(succeeded):
-            recorder.record(job_class, fields["ms"] / succeeded, False)
+            metrics.record(job_class, fields["ms"] / succeeded, False)
         for _ in range(fields.get("f", 0)):
-            recorder.record(job_class, 1.0, True)
+            metrics.record(job_class, 1.0, True)
 
 
 def commands_in_scripts(redis, act):
@@ -91,7 +91,7 @@ def commands_in_scripts(redis, act):
 def test_a_flush_runs_the_recorded_commands(file, name, redis, redis_url):
     theirs = recorded_flush(file, name)
     metrics = Metrics(Keys(), identity="host:1:aaa", forms=VERSIONS[file])
-    perform_as_recorded(metrics.recorder(), theirs)
+    perform_as_recorded(metrics, theirs)
     connection = RedisPool(redis_url).connection()
 
     ours = commands_in_scripts(redis, lambda: metrics.flush(connection, moment_of(theirs)))
@@ -102,12 +102,12 @@ def test_a_flush_runs_the_recorded_commands(file, name, redis, redis_url):
 @pytest.mark.parametrize("file", VERSIONS)
 def test_flush_after_flush_the_recorded_keys_are_there(file, redis, redis_url):
     metrics = Metrics(Keys(), identity="host:1:aaa", forms=VERSIONS[file])
-    recorder, connection = metrics.recorder(), RedisPool(redis_url).connection()
+    connection = RedisPool(redis_url).connection()
     compared = 0
 
     for name in [name for each, name in flushes() if each == file and name != AT_EXIT]:
         theirs = recorded_flush(file, name)
-        perform_as_recorded(recorder, theirs)
+        perform_as_recorded(metrics, theirs)
         metrics.flush(connection, moment_of(theirs))
         expected = {
             key: value

@@ -11,6 +11,9 @@ from support.servers import embedded_server
 from support.waiting import wait_until
 
 from kiqbridge import Client, RedisRefused
+from kiqbridge.keys import Keys
+from kiqbridge.metrics import Metrics
+from kiqbridge.redis_connection import RedisPool
 
 RECORDED = json.loads(
     (Path(__file__).parents[1] / "vectors" / "namespace-6.4.1.json").read_text(encoding="utf-8")
@@ -74,7 +77,9 @@ def test_a_hash_tag_lets_every_push_work_on_a_cluster_node(cluster, namespace):
     guarded = [client.push_once([JOB, later], ["a", "b"]) for _ in range(2)]
     ticked = [client.push_tick("s/Nightly", 4_000_000_000, [JOB, later], by="x") for _ in range(2)]
     client.cancel("0123456789abcdef01234567")
+    mark = client.deploy_mark("v1")
 
+    assert mark.new
     assert [job.duplicate for jobs in guarded for job in jobs] == [False, False, True, True]
     assert [outcome.kind for outcome in ticked] == ["enqueued", "duplicate"]
     prefix = namespace.rstrip(":")
@@ -84,6 +89,19 @@ def test_a_hash_tag_lets_every_push_work_on_a_cluster_node(cluster, namespace):
         assert raw.llen(f"{prefix}:queue:low") == 2
         assert raw.zcard(f"{prefix}:schedule") == 3
     client.close()
+
+
+def test_a_hash_tag_lets_metrics_be_written_on_a_cluster_node(cluster):
+    cluster.flush()
+    metrics = Metrics(Keys("{app}"), identity="host:1:aaa")
+    for number in range(150):  # in several calls
+        metrics.record(f"Work{number}", 10.0, False)
+
+    metrics.flush(RedisPool(cluster.url).connection(), 1_770_015_780)
+
+    with redis_py.Redis.from_url(cluster.url) as raw:
+        assert raw.hlen("{app}:j|260202|7:03") == raw.hlen("{app}:j|20260202|7:3") == 300
+        assert all(key.startswith(b"{app}:") for key in raw.scan_iter())
 
 
 def test_without_a_hash_tag_a_cluster_node_refuses_what_spans_slots(cluster):

@@ -15,6 +15,7 @@ from kiqbridge.keys import Keys
 from kiqbridge.pause_watch import PauseWatch
 from kiqbridge.pauses import TOO_EARLY, Entry, Pause, end_pause, read_entries
 from kiqbridge.redis_connection import RedisPool
+from kiqbridge.wakeup import IdleGate, Waker
 
 KEYS = Keys()
 
@@ -368,6 +369,53 @@ class TestTheWatch:
 
         assert time.monotonic() - began < 1
         assert "kiqbridge-pauses" not in [each.name for each in threading.enumerate()]
+
+
+class TestTheWaker:
+    """Who waits for jobs sees that a queue was resumed, whenever that happens."""
+
+    @pytest.fixture
+    def waker(self, pool):
+        waker = Waker(IdleGate(), ["mail", "low"], KEYS, lambda: pool.raw_connection(protocol=3))
+        yield waker
+        waker._tracking.close()
+
+    def test_also_in_the_midst_of_a_look(self, waker, redis, client):
+        redis.lpush("queue:mail", "job")
+        client.pause_queue("mail")
+        read = waker._tracking.read
+
+        def resume_after_the_first(*commands):
+            replies = read(*commands)
+            client.unpause_queue("mail")
+            return replies
+
+        waker._tracking.read = resume_after_the_first
+
+        assert waker._look()
+
+    @pytest.mark.parametrize(
+        ("filled", "paused", "found"),
+        [
+            ([], [], False),
+            (["mail"], [], True),
+            ([], ["mail"], False),
+            (["mail"], ["mail"], False),
+            (["mail", "low"], ["mail"], True),
+            (["low"], ["mail"], True),
+            (["mail", "low"], ["mail", "low"], False),
+            (["mail"], ["foreign"], True),
+        ],
+    )
+    def test_only_queues_that_are_not_paused_count(
+        self, waker, redis, client, filled, paused, found
+    ):
+        for name in filled:
+            redis.lpush(f"queue:{name}", "job")
+        for name in paused:
+            client.pause_queue(name)
+
+        assert waker._look() is found
 
 
 def connection_of(client):

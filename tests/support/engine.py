@@ -95,8 +95,8 @@ class EngineProcess:
         self.connections.append(connection)
         return connection
 
-    def claimer(self, tid: str = "t1", connection: Any = None) -> Claimer:
-        return Claimer(tid, self.keeper, connection or self.connect(), self.keys)
+    def claimer(self, tid: str = "t1", connection: Any = None, **options: Any) -> Claimer:
+        return Claimer(tid, self.keeper, connection or self.connect(), self.keys, **options)
 
     def lists(self, tid: str = "t1") -> list[str]:
         """Names of the two in-flight lists of a claimer, that of even claims first."""

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import redis as redis_py
 
@@ -144,7 +144,7 @@ class Pushers:
     def __init__(self) -> None:
         self._all: list[Pusher] = []
 
-    def __enter__(self) -> "Pushers":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -26,6 +26,7 @@ KINDS = {
     "push": "redis/test_client_vectors.py::test_a_push_sends_the_recorded_commands",
     "refusal": "redis/test_client_vectors.py::test_what_sidekiq_refuses_is_refused_before_redis",
     "active_job": "redis/test_active_job_vectors.py::test_an_active_job_is_sent_as_recorded",
+    "attributes": "unit/test_current_attributes.py::test_what_ruby_recorded_is_set_around_the_job",
     "cancel": "redis/test_client_vectors.py::test_a_cancel_sends_the_recorded_commands",
     "process": "unit/test_reader_vectors.py::test_a_process_tells_which_times_it_reads",
     "read": "unit/test_reader_vectors.py::test_a_recorded_job_runs_here_with_its_very_values",
@@ -56,7 +57,7 @@ KINDS = {
 
 LEFT_OUT = (
     "beats: their metrics are in test_metrics_vectors.py",
-    "failures: what death handlers got (not built), and the paths within error_backtrace",
+    "failures: the paths within error_backtrace",
     "stop_idle, hard_shutdown: exit codes, which are asserted of the real command (process/)",
     "namespace: the order of keys, in which 6.4.1 differs from 7",
 )
@@ -89,14 +90,13 @@ _NO_API = NotAsserted(
     "an operator's action; there is no such call here, Ruby's is used on our data"
 )
 _NO_WORK_READER = NotAsserted("nothing here reads what other processes work on")
-_NO_RETRY_IN = NotAsserted("there is no sidekiq_retry_in here")
 _NOT_A_JOB = NotAsserted(
     "Sidekiq loses it; here it is kept in the dead set (test_execution.py), rather kept than lost"
 )
 _NO_CRON_DATA = NotAsserted("sidekiq-cron's own data: here the schedule is EventBridge's")
 _SPREAD_7 = NotAsserted("7.3.10 does not know spread_interval: here as in 8.1.7, which is asserted")
 _NOTHING_TO_READ = NotAsserted("holds no job, and a reader must accept jobs; 7 and 8 are asserted")
-_LOGS_OF_7 = NotAsserted("our lines are those of 7 and the queue (protocol §16), not of this form")
+_LOGS_OF_7 = NotAsserted("our lines are those of 6 and 7 and the queue (protocol §16), not of 8")
 
 _WORKER = {
     "boot_and_first_beat": "beat",
@@ -117,10 +117,12 @@ _WORKER = {
             "fail_no_retry_key",
             "invalid_json",
             "integer_second_times",
+            "fail_retry_in",
+            "fail_discard",
+            "fail_kill",
         ),
         "failure",
     ),
-    **dict.fromkeys(("fail_retry_in", "fail_discard", "fail_kill"), _NO_RETRY_IN),
     "json_not_object": _NOT_A_JOB,
     "scheduled_due": "move",
     "quiet_by_api": "quiet",
@@ -222,9 +224,9 @@ def _entry(file: str, name: str, operation: Mapping[str, Any]) -> str | NotAsser
             return "process"
         return _NO_WORK_READER if name.startswith("work_") else _READERS.get(name)
     if file == "logs":
-        return "log" if name.startswith(("6", "7")) and "Without" not in name else _LOGS_OF_7
+        return "log" if name.startswith(("6", "7")) else _LOGS_OF_7
     if file == "activejob":
-        return "read" if name.endswith("current_attributes") else "active_job"
+        return "attributes" if name.endswith("current_attributes") else "active_job"
     return {"busy-page-deviations": "busy_page", "config": "config"}.get(file)
 
 

@@ -186,6 +186,13 @@ class TestErrors:
                 {"file": {"redis_url": ["redis://:s3cret@host"]}},
                 "redis_url: a list is not a text (from worker.yml)",
             ),
+            (
+                {"environ": {"KIQBRIDGE_ECS_PROTECT_AFTER_S": "-1"}},
+                (
+                    "ecs_protect_after_s: '-1' is not a number of seconds above 0 (from "
+                    "KIQBRIDGE_ECS_PROTECT_AFTER_S); 0 = off"
+                ),
+            ),
             ({"file": {"labels": [None]}}, "labels: a NoneType is not a text (from worker.yml)"),
             (
                 {"file": {"max_retries": -1}},

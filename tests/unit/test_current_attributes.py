@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 from support.jobs import configure_capture, own_declarations
-from support.vectors import FILES, job_texts
+from support.vectors import FILES, job_texts, of_kind
 
 from kiqbridge import current_attributes, job
 from kiqbridge.active_job import Symbol, deserialize, serialize
@@ -145,16 +145,16 @@ class TestSaving:
 
 
 class TestReading:
-    @pytest.mark.parametrize("name", ["6.4.1/current_attributes", "8.1.7/current_attributes"])
-    def test_what_ruby_recorded_is_set_around_the_job(self, name):
-        [text] = job_texts(FILES["activejob"][name])
+    @pytest.mark.parametrize(("file", "name"), of_kind("attributes"))
+    def test_what_ruby_recorded_is_set_around_the_job(self, file, name):
+        [text] = job_texts(FILES[file][name])
         attributes = CurrentAttributes({"user_id": USER, "tenant": TENANT})
 
         assert seen_by(attributes, json.loads(text), both) == (42, "acme")
 
-    @pytest.mark.parametrize("name", ["6.4.1/current_attributes", "8.1.7/current_attributes"])
-    def test_what_python_writes_is_what_ruby_recorded(self, name):
-        [text] = job_texts(FILES["activejob"][name])
+    @pytest.mark.parametrize(("file", "name"), of_kind("attributes"))
+    def test_what_python_writes_is_what_ruby_recorded(self, file, name):
+        [text] = job_texts(FILES[file][name])
         recorded = json.loads(text)
         payload = {"created_at": recorded["created_at"]}
 
@@ -175,7 +175,8 @@ class TestReading:
         assert seen_by(attributes, {"cattr": {"user_id": 1, "ruby_only": 2}}, both) == (1, None)
 
     @pytest.mark.parametrize(
-        "stored", [None, 5, "x", [], [1], [[1]], [["a", 1, 2]], {}, [{"a": 1}], [[{}, 1]], [[[], 1]]]
+        "stored",
+        [None, 5, "x", [], [1], [[1]], [["a", 1, 2]], {}, [{"a": 1}], [[{}, 1]], [[[], 1]]],
     )
     def test_what_makes_no_sense_sets_nothing(self, stored):
         attributes = CurrentAttributes({"user_id": USER})

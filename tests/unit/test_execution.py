@@ -368,7 +368,7 @@ class TestMiddleware:
         ]
 
     def test_one_that_does_not_call_on_skips_the_job_which_counts_as_done(self, runner, caplog):
-        caplog.set_level(logging.INFO, "kiqbridge.execution")
+        caplog.set_level(logging.INFO, "kiqbridge")
         called = []
         runner.declare(lambda: called.append(1))
         runner.middleware.add(lambda *_args: None)
@@ -403,7 +403,7 @@ class TestMiddleware:
 
 class TestShutdown:
     def test_an_interrupt_passes_and_asks_for_nothing(self, runner, caplog):
-        caplog.set_level(logging.INFO, "kiqbridge.execution")
+        caplog.set_level(logging.INFO, "kiqbridge")
 
         runner.declare(interrupt)
 
@@ -449,7 +449,7 @@ class TestShutdown:
 class TestLog:
     @pytest.fixture(autouse=True)
     def at_info(self, caplog):
-        caplog.set_level(logging.INFO, "kiqbridge.execution")
+        caplog.set_level(logging.INFO, "kiqbridge")
 
     def test_a_job_that_succeeds_says_start_and_done(self, runner, caplog):
         runner.declare(lambda: None)
@@ -465,7 +465,7 @@ class TestLog:
         runner.run(payload())
 
         assert caplog.messages[:2] == ["start", "fail"]
-        assert caplog.messages[2].startswith("ValueError: 'no luck'; it is tried again in ")
+        assert caplog.messages[2].startswith("ValueError: no luck; it is tried again in ")
         assert caplog.records[2].levelno == logging.WARNING
         assert caplog.records[2].exc_info[0] is ValueError
 

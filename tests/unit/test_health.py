@@ -31,6 +31,10 @@ AWAY = {"is_leased": False, "heartbeat_at": NOW - 300}
         ({"written_at": NOW - 20}, [], []),
         ({"written_at": NOW - 21}, *[["it has said nothing for 21 s"]] * 2),
         ({"ended_threads": ["lease"]}, *[["its thread lease has ended"]] * 2),
+        (
+            {"stuck_threads": ["heartbeat"]},
+            *[["its thread heartbeat has been stuck for more than 120 s"]] * 2,
+        ),
         ({"state": "quiet"}, [], ["it is quiet"]),
         ({"state": "stopping"}, [], ["it is stopping"]),
         ({"is_leased": False}, [], ["Redis has not confirmed its lease"]),

@@ -175,18 +175,6 @@ class TestDeclaring:
                 def each_iteration(self, item):
                     pass
 
-    def test_a_process_of_its_own_is_refused(self):
-        with pytest.raises(ConfigError, match="pool 'process' is not for iterable jobs"):
-
-            class Wrong(IterableJob):
-                pool = "process"
-
-                def build_enumerator(self, *, cursor):
-                    return iter(())
-
-                def each_iteration(self, item):
-                    pass
-
     def test_the_pool_follows_each_iteration(self):
         class Plain(IterableJob):
             def build_enumerator(self, *, cursor):

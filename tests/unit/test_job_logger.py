@@ -1,16 +1,29 @@
 """Log lines in Sidekiq's manner."""
 
+import asyncio
 import io
 import json
 import logging
 import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
+from support.jobs import own_declarations
 
+from kiqbridge import job, log_context
 from kiqbridge.current import CONTEXT
-from kiqbridge.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
+from kiqbridge.job_logger import (
+    TID,
+    JobLines,
+    JSONFormatter,
+    LineFormatter,
+    configure_logging,
+    log_failure,
+)
+from kiqbridge.log_level import at_level
+from kiqbridge.registry import definition_of
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "logs.json").read_text(encoding="utf-8")
@@ -29,8 +42,11 @@ FULL = {
 
 
 def exception_info(message):
+    def perform():
+        raise ValueError(message)
+
     try:
-        int(message)
+        perform()
     except ValueError as error:
         return ValueError, error, error.__traceback__
 
@@ -117,7 +133,7 @@ class TestLines:
         line = LineFormatter(colour=False).format(record(exc_info=exception_info("boom")))
 
         assert line.splitlines()[-1].startswith("ValueError: ")
-        assert line.splitlines()[-1].endswith("'boom'")
+        assert line.splitlines()[-1].endswith("boom")
 
     def test_colours_are_around_the_level_only(self):
         line = LineFormatter(colour=True).format(record())
@@ -152,7 +168,7 @@ class TestJSON:
 
         assert "\n" not in line
         assert json.loads(line)["msg"] == "a\nb"
-        assert json.loads(line)["exc"].endswith("'boom'")
+        assert json.loads(line)["exc"].endswith("boom")
 
 
 class TestConfiguring:
@@ -194,3 +210,305 @@ class TestConfiguring:
         logging.getLogger("some.library").info("bad \ud800 text")
 
         assert b"bad \\ud800 text" in raw.getvalue()
+
+
+@pytest.fixture
+def said(root):
+    """Configure as a worker does, and the lines so far."""
+    stream = io.StringIO()
+
+    def lines():
+        root.handlers[0].flush()
+        return stream.getvalue().split("\n")[:-1]  # splitlines() would split at U+2028 as well
+
+    def configure(form, level="info", **options):
+        configure_logging(level, form, stream, **options)
+        return lines
+
+    yield configure
+    for handler in root.handlers:
+        handler.close()
+
+
+class Listener(logging.Handler):
+    """Of somebody else, such as a service that collects errors."""
+
+    def __init__(self):
+        super().__init__()
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+
+class TestLinesOfJobs:
+    PAYLOADS = (
+        PLAIN,
+        FULL,
+        {"class": "A", "jid": 'quote " and \\ \u2028 é'},
+        {"class": 'Odd"Class\n', "jid": None, "bid": 5},
+        {"class": None, "jid": 12, "tags": "x"},
+        {"class": "A", "jid": "j", "tags": [1, None, {"a": "b"}]},
+        {},
+    )
+
+    @pytest.mark.parametrize("form", ["json", "plain", "pretty"])
+    @pytest.mark.parametrize("payload", PAYLOADS, ids=str)
+    def test_the_short_way_writes_what_the_logging_module_would(
+        self, said, running, root, form, payload
+    ):
+        lines = said(form)
+        running(payload, 'queue "1"')
+        job_lines = JobLines()
+
+        job_lines.end(job_lines.start(payload, 'queue "1"'), "done", 0.01234)
+        listener = Listener()
+        root.addHandler(listener)  # from now on there are two
+        job_lines.end(job_lines.start(payload, 'queue "1"'), "done", 0.01234)
+
+        assert len(listener.records) == 2
+        timeless = [re.sub(r"\d{4}-\S+?Z", "TIME", line) for line in lines()]
+        assert len(timeless) == 4
+        assert timeless[:2] == timeless[2:]
+        assert "0.012" in timeless[1]
+
+    def test_whoever_else_listens_gets_records(self, said, running):
+        lines = said("plain")
+        listener = Listener()
+        logging.getLogger("kiqbridge").addHandler(listener)
+        running(PLAIN)
+        try:
+            JobLines().start(PLAIN, "default")
+        finally:
+            logging.getLogger("kiqbridge").removeHandler(listener)
+
+        assert [record.getMessage() for record in listener.records] == ["start"]
+        assert len(lines()) == 1
+
+    def test_own_attributes_are_carried_in_place_of_bid_and_tags(self, said, running):
+        lines = said("json", attributes=("tenant", "cattr"))
+        payload = {**FULL, "tenant": "acme", "cattr": {"user": 1, "api_token": "t"}}
+        running(payload)
+
+        JobLines().start(payload, "default")
+        logging.getLogger("app").info("within")
+
+        for line in map(json.loads, lines()):
+            assert list(line["ctx"]) == ["class", "jid", "queue", "tenant", "cattr"]
+            assert line["ctx"]["cattr"] == {"user": 1, "api_token": "[REDACTED]"}
+
+    @pytest.mark.parametrize(
+        ("skip", "option"), [(True, None), (False, True)], ids=["setting", "payload"]
+    )
+    def test_they_can_be_left_out(self, said, running, skip, option):
+        lines = said("plain")
+        payload = PLAIN | ({} if option is None else {"skip_default_job_logging": option})
+        running(payload)
+        job_lines = JobLines(skip=skip)
+
+        job_lines.end(job_lines.start(payload, "default"), "done", 0.1)
+        logging.getLogger("app").info("the job's own")
+
+        assert [line.rpartition(": ")[2] for line in lines()] == ["the job's own"]
+
+    def test_a_class_can_leave_them_out_whoever_enqueued_it(self, said, running):
+        lines = said("plain")
+        running(PLAIN)
+        with own_declarations():
+
+            @job(name="EchoJob", skip_default_job_logging=True)
+            def echo(): ...
+
+            assert JobLines().start(PLAIN, "default", definition_of(echo)) is None
+
+        assert lines() == []
+
+    def test_above_info_there_are_none(self, said, running):
+        lines = said("plain", "warn")
+        running(PLAIN)
+
+        assert JobLines().start(PLAIN, "default") is None
+        assert lines() == []
+
+    def test_the_level_of_one_job_does_not_show_the_lines_of_another(self, said, running):
+        lines = said("plain", "warn")
+        running(PLAIN)
+        job_lines = JobLines()
+        begun = threading.Event()
+        over = threading.Event()
+
+        def other():
+            with at_level(logging.INFO):
+                job_lines.start(PLAIN, "default")
+                begun.set()
+                over.wait(5)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert begun.wait(5)
+        job_lines.end(job_lines.start(PLAIN, "default"), "done", 0.1)
+        over.set()
+        thread.join()
+
+        assert len(lines()) == 1
+
+    def test_at_debug_the_start_shows_the_arguments_without_secrets(self, said, running):
+        lines = said("json", "debug")
+        payload = PLAIN | {"args": [5, "hunter2", {"token": "t", "n": 1}]}
+        running(payload)
+        with own_declarations():
+
+            @job(name="EchoJob")
+            def echo(user, password, options): ...
+
+            job_lines = JobLines()
+            token = job_lines.start(payload, "default", definition_of(echo))
+            job_lines.end(token, "done", 0.1)
+
+        start, done = map(json.loads, lines())
+        assert start["ctx"]["args"] == [5, "[REDACTED]", {"token": "[REDACTED]", "n": 1}]
+        assert "args" not in done["ctx"]
+
+    def test_a_line_break_in_a_payload_makes_no_line(self, said, running):
+        lines = said("plain")
+        payload = {"class": "A\n2026 forged", "jid": "j\r\n2026 forged"}
+        running(payload)
+
+        JobLines().start(payload, "default")
+
+        assert len(lines()) == 1
+
+    def test_lines_have_no_time_where_heroku_adds_it(self, said, running):
+        lines = said("plain", environ={"DYNO": "worker.1"})
+        running(PLAIN)
+
+        JobLines().start(PLAIN, "default")
+        logging.getLogger("app").info("within")
+
+        assert all(line.startswith("pid=") for line in lines())
+        assert len(lines()) == 2
+
+
+class TestFailures:
+    def fail(self, payload, definition=None, message="boom"):
+        _, error, _ = exception_info(message)
+        log_failure(error, "is tried again in 15 s", payload, definition)
+
+    def test_a_failure_names_class_message_outcome_and_shows_the_backtrace(self, said, running):
+        lines = said("plain")
+        running(PLAIN | {"args": ["shown?"]})
+
+        self.fail(PLAIN | {"args": ["shown?"]})
+
+        text = "\n".join(lines())
+        assert (
+            f"class=EchoJob jid={'a' * 24} queue=default WARN: ValueError: boom; it is tried"
+            in text
+        )
+        assert "Traceback" in text
+        assert "shown?" not in text
+
+    def test_a_job_that_wants_silence_fails_audibly(self, said, running):
+        lines = said("plain")
+        running(PLAIN)
+
+        with at_level(logging.CRITICAL):
+            self.fail(PLAIN)
+
+        assert " WARN: ValueError: boom" in lines()[0]
+
+    def test_at_debug_it_shows_the_arguments_without_secrets(self, said, running):
+        lines = said("json", "debug")
+        payload = PLAIN | {"args": [{"password": "hunter2", "n": 1}]}
+        running(payload)
+
+        self.fail(payload)
+
+        assert json.loads(lines()[0])["ctx"]["args"] == [{"password": "[REDACTED]", "n": 1}]
+
+    def test_an_address_in_the_message_shows_no_password(self, said, running):
+        lines = said("json")
+        running(PLAIN)
+
+        self.fail(PLAIN, message="cannot connect to redis://user:hunter2@host:6379/0")
+
+        assert "redis://user:***@host:6379/0" in lines()[0]
+        assert "hunter2" not in lines()[0]
+
+    def test_a_message_of_many_lines_is_cut_and_whole_in_the_backtrace(self, said, running):
+        lines = said("json")
+        running(PLAIN)
+
+        self.fail(PLAIN, message="first\nsecond " + "x" * 5000)
+
+        entry = json.loads(lines()[0])
+        assert entry["msg"] == "ValueError: first; it is tried again in 15 s"
+        assert "second xxx" in entry["exc"]
+
+
+class TestLogContext:
+    def test_keys_are_on_every_line_within(self, said, running):
+        lines = said("json")
+        running(PLAIN)
+
+        with log_context(order_id=5):
+            with log_context(step="pay", token="t"):
+                logging.getLogger("app").info("in")
+            logging.getLogger("app").info("between")
+        logging.getLogger("app").info("out")
+
+        contexts = [json.loads(line)["ctx"] for line in lines()]
+        assert [list(context)[3:] for context in contexts] == [
+            ["order_id", "step", "token"],
+            ["order_id"],
+            [],
+        ]
+        assert contexts[0]["order_id"] == 5
+        assert contexts[0]["token"] == "[REDACTED]"
+
+    def test_it_works_without_a_job_and_in_plain_lines(self, said):
+        lines = said("plain")
+
+        with log_context(order_id=5):
+            logging.getLogger("app").info("hello")
+
+        assert lines()[0].endswith("tid=main order_id=5 INFO: hello")
+
+    def test_it_is_on_the_lines_of_a_job_that_runs_within(self, said, running):
+        lines = said("json")
+        running(PLAIN)
+
+        with log_context(order_id=5):
+            job_lines = JobLines()
+            job_lines.end(job_lines.start(PLAIN, "default"), "done", 0.1)
+
+        assert [json.loads(line)["ctx"]["order_id"] for line in lines()] == [5, 5]
+
+    def test_tasks_have_each_their_own(self, said):
+        lines = said("plain")
+
+        async def one(number):
+            with log_context(number=number):
+                await asyncio.sleep(0)
+                logging.getLogger("app").info("task %d", number)
+
+        async def run():
+            await asyncio.gather(*(one(number) for number in range(5)))
+
+        asyncio.run(run())
+
+        for line in lines():
+            number, told = re.search(r"number=(\d) INFO: task (\d)", line).groups()
+            assert number == told
+
+    def test_it_is_a_decorator_too(self, said):
+        lines = said("plain")
+
+        @log_context(part="import")
+        def run():
+            logging.getLogger("app").info("hello")
+
+        run()
+        run()
+
+        assert [" part=import " in line for line in lines()] == [True, True]

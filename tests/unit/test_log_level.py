@@ -150,9 +150,13 @@ def test_a_logger_with_a_higher_level_of_its_own_keeps_it(heard, own_level):
 def test_nothing_remains_afterwards_also_after_an_error(heard):
     root = logging.getLogger()
 
-    with pytest.raises(ZeroDivisionError), at_level(logging.DEBUG):
-        assert are_active()
-        _ = 1 / 0
+    def job():
+        with at_level(logging.DEBUG):
+            assert are_active()
+            _ = 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        job()
 
     assert root.level == logging.INFO
     assert root.handlers[0].filters == []

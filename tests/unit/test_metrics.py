@@ -1,6 +1,7 @@
 """Measuring jobs in memory: under which name, in which bucket, and what is new since the last time."""
 
 import math
+import threading
 
 import pytest
 from hypothesis import given
@@ -17,15 +18,15 @@ from kiqbridge.metrics import (
     MOST_NAMES,
     OTHERS,
     Metrics,
-    Recorder,
     measured_name,
 )
 
 
 def bucket_of(milliseconds):
-    recorder = Recorder()
-    recorder.record("Work", milliseconds, False)
-    [index] = [i for i, count in enumerate(recorder.cells["Work"][:BUCKETS]) if count]
+    metrics = Metrics(Keys(), identity="host:1:aaa")
+    metrics.record("Work", milliseconds, False)
+    [(index, count)] = metrics._take()["Work"].histogram.items()
+    assert count == 1
     return index
 
 
@@ -65,33 +66,6 @@ class TestHistogram:
         assert bucket_of(milliseconds) == index
 
 
-class TestRecorder:
-    @given(
-        st.lists(st.tuples(st.sampled_from("ABC"), st.floats(0, 1e6), st.booleans()), max_size=50)
-    )
-    def test_it_counts_each_execution_once_and_only_successes_with_time(self, executions):
-        recorder = Recorder()
-        for execution in executions:
-            recorder.record(*execution)
-
-        assert recorder.cells.keys() == {name for name, _, _ in executions}
-        for name, cell in recorder.cells.items():
-            times = [ms for each, ms, failed in executions if each == name and not failed]
-            assert sum(cell[:BUCKETS]) == len(times)
-            assert cell[BUCKETS] == sum(each == name and f for each, _, f in executions)
-            assert cell[BUCKETS + 1] == pytest.approx(sum(times))
-
-    def test_names_beyond_the_limit_count_together(self):
-        recorder = Recorder()
-        for number in range(MOST_NAMES + 50):
-            recorder.record(f"Work{number}", 1.0, False)
-        recorder.record("Work0", 1.0, False)
-
-        assert len(recorder.cells) == MOST_NAMES + 1
-        assert recorder.cells[OTHERS][0] == 50
-        assert recorder.cells["Work0"][0] == 2
-
-
 @pytest.mark.parametrize(
     ("attributes", "name"),
     [
@@ -102,11 +76,11 @@ class TestRecorder:
     ],
 )
 def test_the_name_is_that_of_the_wrapped_class_if_there_is_one(attributes, name):
-    assert measured_name({"class": "Work", **attributes}) == name
+    assert measured_name({"class": "changed meanwhile", **attributes}, "Work") == name
 
 
 class TestNew:
-    """What `flush` takes: each difference once, over all recorders."""
+    """What `flush` takes: each difference once, over all threads."""
 
     def setup_method(self):
         self.metrics = Metrics(Keys(), identity="host:1:aaa")
@@ -117,40 +91,73 @@ class TestNew:
             for name, each in self.metrics._take().items()
         }
 
-    def test_recorders_are_added_up(self):
-        one, two = self.metrics.recorder(), self.metrics.recorder()
-        one.record("A", 10, False)
-        two.record("A", 25, False)
-        two.record("A", 0, True)
-        two.record("B", 0, True)
+    @given(
+        st.lists(st.tuples(st.sampled_from("ABC"), st.floats(0, 1e6), st.booleans()), max_size=50),
+        st.integers(0, 50),
+    )
+    def test_each_execution_counts_once_and_only_successes_with_time(self, executions, half):
+        self.setup_method()
+        taken = {}
+        for part in (executions[:half], executions[half:]):
+            for execution in part:
+                self.metrics.record(*execution)
+            for name, (histogram, failed, ms) in self.take().items():
+                before = taken.get(name, (0, 0, 0))
+                new = (sum(histogram.values()), failed, ms)
+                taken[name] = tuple(map(sum, zip(before, new, strict=True)))
+
+        assert taken.keys() == {name for name, _, _ in executions}
+        for name, (succeeded, failed, ms) in taken.items():
+            times = [time for each, time, fails in executions if each == name and not fails]
+            assert succeeded == len(times)
+            assert failed == sum(each == name and fails for each, _, fails in executions)
+            assert ms == pytest.approx(sum(times), abs=1)
+
+    def test_threads_are_added_up(self):
+        def perform():
+            self.metrics.record("A", 25, False)
+            self.metrics.record("A", 0, True)
+            self.metrics.record("B", 0, True)
+
+        self.metrics.record("A", 10, False)
+        thread = threading.Thread(target=perform)
+        thread.start()
+        thread.join()
 
         assert self.take() == {"A": ({0: 1, 1: 1}, 1, 35), "B": ({}, 1, 0)}
         assert self.take() == {}
 
+    def test_names_beyond_the_limit_count_together(self):
+        for number in range(MOST_NAMES + 50):
+            self.metrics.record(f"Work{number}", 1.0, False)
+        self.metrics.record("Work0", 1.0, False)
+
+        taken = self.take()
+        assert len(taken) == MOST_NAMES + 1
+        assert taken[OTHERS] == ({0: 50}, 0, 50)
+        assert taken["Work0"] == ({0: 2}, 0, 2)
+
     def test_only_what_is_new_is_taken(self):
-        recorder = self.metrics.recorder()
-        recorder.record("A", 10, False)
-        recorder.record("B", 10, False)
+        self.metrics.record("A", 10, False)
+        self.metrics.record("B", 10, False)
         self.take()
-        recorder.record("A", 70, False)
+        self.metrics.record("A", 70, False)
 
         assert self.take() == {"A": ({4: 1}, 0, 70)}
 
     def test_parts_of_milliseconds_add_up(self):
-        recorder = self.metrics.recorder()
         taken = []
         for _ in range(40):
             for _ in range(5):
-                recorder.record("A", 0.25, False)
+                self.metrics.record("A", 0.25, False)
             taken.append(self.take()["A"][2])
 
         assert sum(taken) == 50
         assert set(taken) == {1, 2}
 
     def test_names_that_readers_would_cut_or_redis_cannot_carry_are_changed(self):
-        recorder = self.metrics.recorder()
         for name in ("A|B", "A!B", "C\ud800", "Ã|é|"):
-            recorder.record(name, 1, False)
+            self.metrics.record(name, 1, False)
 
         assert self.take() == {
             "A!B": ({0: 2}, 0, 2),
@@ -159,8 +166,7 @@ class TestNew:
         }
 
     def test_its_repr_tells_whose_keys_are_written(self):
-        recorder = self.metrics.recorder()
-        recorder.record("A", 1, False)
+        self.metrics.record("A", 1, False)
         self.take()
 
         assert repr(self.metrics) == "<Metrics for 7 and 8, 1 classes>"

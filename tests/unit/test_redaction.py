@@ -52,8 +52,10 @@ class TestAddresses:
         assert addresses(text) == text
 
     @given(
-        st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="'\"<>\\"),
-                min_size=8).filter(lambda password: "://" not in password)
+        st.text(
+            st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="'\"<>\\"),
+            min_size=8,
+        ).filter(lambda password: "://" not in password)
     )
     def test_no_password_is_seen_whatever_is_in_it(self, password):
         if password.lstrip("0123456789")[:1] in ("/", "?", "#"):
@@ -125,9 +127,7 @@ class TestValues:
     def test_arguments_are_hidden_by_the_names_of_their_parameters(self):
         def perform(user, password, *tokens, copy=False): ...
 
-        hidden = Redactor().arguments(
-            [1, "hunter2", "t1", "t2"], inspect.signature(perform)
-        )
+        hidden = Redactor().arguments([1, "hunter2", "t1", "t2"], inspect.signature(perform))
 
         assert hidden == [1, HIDDEN, HIDDEN, HIDDEN]
 

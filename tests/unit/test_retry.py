@@ -4,6 +4,7 @@ import base64
 import json
 import random
 import zlib
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import kiqbridge
 from kiqbridge.backoff import retry_delay
 from kiqbridge.errors import JobNotFound, PayloadError
 from kiqbridge.json_text import loads
+from kiqbridge.registry import Handling
 from kiqbridge.retry import (
     MESSAGE_LIMIT,
     RetryPolicy,
@@ -38,15 +40,26 @@ class Unreadable(Exception):  # noqa: N818 - named by what it does
         raise RuntimeError("no message")
 
 
-def decided(payload, error=None, *, class_retry=True, max_retries=25, now=NOW, seed=1):
+def decided(
+    payload,
+    error=None,
+    *,
+    class_retry=True,
+    max_retries=25,
+    now=NOW,
+    seed=1,
+    profile="7",
+    **handling,
+):
     return decide(
         payload if "class" in payload else {"class": "EchoJob", "args": [], **payload},
         error or ValueError("boom"),
         queue="default",
         class_retry=class_retry,
-        policy=RetryPolicy(max_retries=max_retries, profile="7"),
+        policy=RetryPolicy(max_retries=max_retries, profile=profile),
         now=now,
         rng=random.Random(seed),
+        handling=Handling(**handling),
     )
 
 
@@ -408,3 +421,115 @@ class TestAgainstSidekiq:
 
         assert len(lines) == 3
         assert all(":in " in line for line in lines)
+
+
+class Sub(ValueError):  # noqa: N818 - named by what it is
+    """For rules of the nearest class."""
+
+
+class TestTheClassOwnRules:
+    """retry_in, retries_exhausted and on_error (§8.3, §8.4)."""
+
+    @pytest.mark.parametrize("answer", [60, 60.0, timedelta(minutes=1)])
+    def test_retry_in_replaces_the_first_part_of_the_delay(self, answer):
+        decision = decided({"retry_count": 2}, retry_in=lambda *_: answer)
+
+        assert decision.verdict is Verdict.RETRY
+        assert 60 <= decision.at - NOW <= 60 + 9 * 4
+
+    @pytest.mark.parametrize("answer", [None, 0, -5, True, "soon", float("nan")])
+    def test_any_other_answer_means_the_usual_delay(self, answer):
+        assert decided({}, retry_in=lambda *_: answer).at == decided({}).at
+
+    def test_it_gets_the_new_count_the_error_and_the_payload(self):
+        got = []
+        error = ValueError("boom")
+
+        decided({"retry_count": 2}, error, retry_in=lambda *args: got.append(args))
+
+        [(count, given, payload)] = got
+        assert (count, given, payload["retry_count"]) == (3, error, 3)
+
+    def test_its_own_error_is_logged_and_counts_as_no_answer(self, caplog):
+        assert decided({}, retry_in=lambda *_: 1 // 0).at == decided({}).at
+        assert "had said nothing" in caplog.text
+
+    def test_discard_drops_and_tells_when(self):
+        decision = decided({}, retry_in=lambda *_: "discard", profile="8")
+
+        assert decision.verdict is Verdict.DROP
+        assert decision.payload["discarded_at"] == int(NOW * 1000)
+
+    def test_kill_ends_it_as_if_no_tries_were_left(self):
+        heard = []
+
+        decision = decided(
+            {"retry": 5},
+            retry_in=lambda *_: "kill",
+            retries_exhausted=lambda *args: heard.append(args),
+        )
+
+        assert decision.verdict is Verdict.DEAD
+        assert len(heard) == 1
+
+    def test_it_is_not_asked_when_no_tries_are_left(self):
+        heard = []
+
+        decided({"retry": 0}, retry_in=lambda *args: heard.append(args))
+
+        assert heard == []
+
+    @pytest.mark.parametrize(
+        ("payload", "answer", "verdict"),
+        [
+            ({"retry": 0}, None, "dead"),
+            ({"retry": 0}, "discard", "drop"),
+            ({"retry": 0, "dead": False}, None, "drop"),
+            ({"retry": 1}, "discard", "retry"),
+        ],
+    )
+    def test_retries_exhausted_may_keep_it_out_of_the_dead_set(self, payload, answer, verdict):
+        assert decided(payload, retries_exhausted=lambda *_: answer).verdict == verdict
+
+    def test_an_error_in_retries_exhausted_changes_nothing(self, caplog):
+        assert decided({"retry": 0}, retries_exhausted=lambda *_: 1 // 0).verdict is Verdict.DEAD
+        assert "had said nothing" in caplog.text
+
+    @pytest.mark.parametrize(
+        ("rules", "payload", "verdict"),
+        [
+            ({ValueError: "discard"}, {}, "drop"),
+            ({ValueError: "discard"}, {"retry": 0}, "drop"),
+            ({ValueError: "kill"}, {}, "dead"),
+            ({ValueError: "kill"}, {"retry": False}, "drop"),
+            ({ValueError: "retry"}, {}, "retry"),
+            ({KeyError: "kill"}, {}, "retry"),
+            ({Exception: "kill", ValueError: "retry"}, {}, "retry"),
+            ({Exception: "retry", ValueError: "kill"}, {}, "dead"),
+        ],
+    )
+    def test_on_error_goes_by_the_nearest_class(self, rules, payload, verdict):
+        assert decided(payload, Sub("boom"), on_error=rules).verdict == verdict
+
+    def test_on_error_gives_seconds_before_retry_in_is_asked(self):
+        heard = []
+
+        decision = decided(
+            {}, on_error={ValueError: 120}, retry_in=lambda *args: heard.append(args)
+        )
+
+        assert 120 <= decision.at - NOW <= 129
+        assert heard == []
+
+    def test_a_cleaner_shortens_the_backtrace(self):
+        policy = RetryPolicy(
+            max_retries=25, profile="7", backtrace_cleaner=lambda lines: [f"shop {len(lines)}"]
+        )
+
+        failed = failed_payload(
+            {"backtrace": True}, raised(outer, "boom"), queue="q", policy=policy, now=NOW
+        )
+
+        kept = json.loads(zlib.decompress(base64.b64decode(failed["error_backtrace"])))
+        assert len(kept) == 1
+        assert kept[0].startswith("shop ")

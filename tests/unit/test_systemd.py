@@ -1,14 +1,13 @@
 """What systemd is told, over real sockets."""
 
 import os
-import select
-import socket
 import subprocess
 import sys
 import threading
 from dataclasses import replace
 
 import pytest
+from support.service_manager import ServiceManager
 from support.waiting import wait_until
 
 from kiqbridge.status import Status
@@ -32,29 +31,17 @@ WORKER = Status(
 )
 
 
-class Manager:
-    """systemd's end of the socket."""
-
-    def __init__(self, address):
-        self.address = address
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.settimeout(10)
-        self.socket.bind(f"\0{address[1:]}" if address.startswith("@") else address)
-
-    def next(self):
-        """The lines of the next message."""
-        return self.socket.recv(4096).decode().split("\n")
-
-    def is_told_nothing(self):
-        return not select.select([self.socket], [], [], 0)[0]
+@pytest.fixture
+def manager_at_path(tmp_path):
+    with ServiceManager(str(tmp_path / "notify")) as manager:
+        yield manager
 
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request, tmp_path):
     name = str(tmp_path / "notify") if request.param == "path" else f"@kiqbridge-{os.getpid()}"
-    manager = Manager(name)
-    yield manager
-    manager.socket.close()
+    with ServiceManager(name) as manager:
+        yield manager
 
 
 class TestALife:
@@ -126,8 +113,8 @@ class TestTheWatchdog:
 
 class TestALoop:
     @pytest.mark.parametrize(("watchdog_s", "messages"), [(None, 3), (60, 3), (10, 6)])
-    def test_it_is_told_as_often_as_needed(self, tmp_path, watchdog_s, messages):
-        manager = Manager(str(tmp_path / "notify"))
+    def test_it_is_told_as_often_as_needed(self, manager_at_path, watchdog_s, messages):
+        manager = manager_at_path
         notifier = Notifier(manager.address, watchdog_s)
         notifier.start(lambda: WELL, in_thread=False)
         manager.next()
@@ -138,7 +125,6 @@ class TestALoop:
             told += not manager.is_told_nothing() and manager.next()[0] == STATUS
 
         assert told == messages
-        manager.socket.close()
 
 
 class TestTheEnvironment:
@@ -197,8 +183,8 @@ class TestTheEnvironment:
         [record] = caplog.records
         assert "systemd could not be told" in record.message
 
-    def test_a_manager_that_does_not_read_holds_nobody_up(self, tmp_path):
-        manager = Manager(str(tmp_path / "notify"))
+    def test_a_manager_that_does_not_read_holds_nobody_up(self, manager_at_path):
+        manager = manager_at_path
         notifier = Notifier(manager.address)
         notifier.start(lambda: WELL)
         code = """if True:
@@ -218,7 +204,6 @@ class TestTheEnvironment:
         )
 
         assert manager.next() == [STATUS]
-        manager.socket.close()
 
 
 class TestTheReport:

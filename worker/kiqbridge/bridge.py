@@ -131,6 +131,9 @@ def _around_coroutine(
 ) -> Callable[[], Awaitable[Any]]:
     if is_async(entry):
         return lambda: entry(*args, call_next)
+    if hasattr(entry, "call_async"):
+        call_async: Callable[..., Awaitable[Any]] = entry.call_async
+        return lambda: call_async(*args, call_next)
 
     async def on_a_thread() -> Any:
         loop = asyncio.get_running_loop()

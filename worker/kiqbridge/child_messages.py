@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from kiqbridge.payload import ProfileSetting
+from kiqbridge.redaction import DEFAULT_KEYS
 
 _HEADER = struct.Struct(">II")
 
@@ -38,6 +39,8 @@ class ChildSettings:
     profile: ProfileSetting
     timeout_s: float
     max_iteration_runtime_s: float | None = None
+    logged_job_attributes: tuple[str, ...] = ("bid", "tags")
+    redact: tuple[str, ...] = DEFAULT_KEYS
 
     def to_message(self) -> dict[str, Any]:
         """As it goes over the socket."""
@@ -46,7 +49,8 @@ class ChildSettings:
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> Self:
         """The counterpart of `to_message`."""
-        return cls(**{**message, "require": tuple(message["require"])})
+        lists = {name: tuple(value) for name, value in message.items() if isinstance(value, list)}
+        return cls(**{**message, **lists})
 
 
 class Channel:

@@ -6,11 +6,12 @@ s acknowledges chunk s-1. All effects on the in-flight lists go through here, on
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kiqbridge import scripts
+from kiqbridge.errors import RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.lease import Lease, LeaseKeeper
 from kiqbridge.redis_connection import Command, RedisConnection
@@ -18,9 +19,13 @@ from kiqbridge.redis_connection import Command, RedisConnection
 _CLAIM = scripts.load("claim")
 _SETTLE = scripts.load("settle")
 _GIVE_BACK = scripts.load("give_back")
+_ROUTE = scripts.load("route")
 _ACKNOWLEDGE = scripts.load("acknowledge")
+_REPUSH = scripts.load("repush")
 
 _FENCED = -1
+_STALE = -2
+_SETTLED = (1, 0, _FENCED)
 
 POPPED = Lease("")
 """Stands for the lease of jobs that were popped (basic_fetch.py): nobody can take them away."""
@@ -112,6 +117,11 @@ class Claimer:
             RedisUnavailable: call again; the claim is repeated under its number.
         """
         lease = self._keeper.current
+        if lease.lost:
+            # Another thread found it gone, and registers anew. The server may still know it, and a claim
+            # would acknowledge what this thread has dropped because of that.
+            self._keeper.renounce(lease, "another thread found it gone")
+            return None
         if lease is not self._lease:
             self._lease, self._sequence = lease, 0
         sequence = self._sequence + 1
@@ -142,7 +152,8 @@ class Claimer:
         Raises:
             RedisUnavailable: not acknowledged.
         """
-        self._ask(connection, self._lease, self._sequence + 1, (), 0)
+        if not self._lease.lost:  # else what was dropped because of that would be acknowledged
+            self._ask(connection, self._lease, self._sequence + 1, (), 0)
 
     def _ask(
         self,
@@ -153,7 +164,7 @@ class Claimer:
         most: int,
     ) -> Any:
         keys = self._keys
-        return connection.script(
+        reply = connection.script(
             _CLAIM,
             [
                 keys.inflight,
@@ -166,6 +177,9 @@ class Claimer:
             ],
             [lease.incarnation, self.tid, sequence, most, *queues],
         )
+        if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
+            return reply
+        return _number(connection, reply, (_FENCED, _STALE))
 
     def settle(
         self, chunk: Chunk, job: bytes, target: str, score: float, text: bytes, *trim: float
@@ -234,7 +248,50 @@ def settle(
         [keys.inflight, chunk.list_key, target],
         [chunk.lease.incarnation, job, repr(score), text, *(str(bound) for bound in trim)],
     )
-    return bool(outcome == 1)
+    return _number(connection, outcome, _SETTLED) == 1
+
+
+def route(connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, queue: str) -> bool:
+    """Push a claimed job to another queue, untouched, and acknowledge it, in one step.
+
+    False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    target = keys.queue(queue)
+    if chunk.lease is POPPED:
+        connection.run(("MULTI",), ("SADD", keys.queues, queue), ("LPUSH", target, job), ("EXEC",))
+        return True
+    outcome = connection.script(
+        _ROUTE,
+        [keys.inflight, chunk.list_key, target, keys.queues],
+        [chunk.lease.incarnation, job, queue],
+    )
+    return _number(connection, outcome, _SETTLED) == 1
+
+
+def repush(
+    connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, *, queue: str, text: bytes
+) -> bool:
+    """Push a claimed job again, to the end of a queue, and acknowledge it, in one step.
+
+    False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    if chunk.lease is POPPED:
+        # Repeated after a lost reply: twice is better than not at all.
+        target = keys.queue(queue)
+        connection.run(("MULTI",), ("SADD", keys.queues, queue), ("LPUSH", target, text), ("EXEC",))
+        return True
+    outcome = connection.script(
+        _REPUSH,
+        [keys.inflight, chunk.list_key, keys.queues, keys.queue(queue)],
+        [chunk.lease.incarnation, job, text, queue],
+    )
+    return _number(connection, outcome, _SETTLED) == 1
 
 
 def acknowledge(
@@ -255,6 +312,21 @@ def acknowledge(
     connection.script(_ACKNOWLEDGE, [keys.inflight, *numbers], args)
 
 
+def _number(connection: RedisConnection, reply: object, known: Container[int]) -> int:
+    """A script's answer, if it is one of those that it gives.
+
+    Raises:
+        RedisUnavailable: whoever answered is not the server, or is out of step: repeat the call.
+    """
+    if isinstance(reply, int) and reply in known:
+        return reply
+    connection.close()
+    raise RedisUnavailable(
+        f"an answer that Redis never gives to this call: {reply!r:.100}; nothing was taken from it; "
+        "check what stands between this process and Redis"
+    )
+
+
 def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Sequence[bytes]) -> int:
     """Put claimed jobs back to the consuming end of their queue, newest first in `jobs`.
 
@@ -272,13 +344,12 @@ def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Seque
         moved = len(chunk.leaving)
         chunk.leaving.clear()
         return moved
-    moved = int(
-        connection.script(
-            _GIVE_BACK,
-            [keys.inflight, chunk.list_key, chunk.home],
-            [chunk.lease.incarnation, *chunk.leaving],
-        )
+    reply = connection.script(
+        _GIVE_BACK,
+        [keys.inflight, chunk.list_key, chunk.home],
+        [chunk.lease.incarnation, *chunk.leaving],
     )
+    moved = _number(connection, reply, range(_FENCED, len(chunk.leaving) + 1))
     chunk.leaving.clear()
     return moved
 

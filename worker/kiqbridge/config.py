@@ -43,6 +43,8 @@ class Config:
     capsules: tuple[CapsuleSettings, ...]
     processes: int | Literal["auto"]
     max_memory_mb: int
+    pool_size: int | Literal["auto"]
+    pool_max_jobs: int
     timeout_s: float
     require: tuple[str, ...]
     environment: str
@@ -59,6 +61,7 @@ class Config:
     fetch: str
     look_ahead: int
     recover_after_s: float
+    orphan_limit: int
     beat_s: float
     metrics: str
     run_dir: str
@@ -224,13 +227,18 @@ def _queue(item: Any, source: str) -> tuple[str, int]:
     return parse_queue(",".join(str(part) for part in parts), source=source)
 
 
-def _processes(value: Any, source: str) -> int | Literal["auto"]:
-    if str(value).lower() == "auto":
-        return "auto"
-    try:
-        return _whole_number("processes", 1)(value, source)
-    except ConfigError as error:
-        raise ConfigError(f"{error}; write how many processes, or auto for one per CPU") from None
+def _processes(name: str) -> Callable[[Any, str], int | Literal["auto"]]:
+    def parse(value: Any, source: str) -> int | Literal["auto"]:
+        if str(value).lower() == "auto":
+            return "auto"
+        try:
+            return _whole_number(name, 1)(value, source)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error}; write how many processes, or auto for one per CPU"
+            ) from None
+
+    return parse
 
 
 def _metrics(value: Any, source: str) -> str:
@@ -334,7 +342,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="processes",
-        parse=_processes,
+        parse=_processes("processes"),
         default=1,
         env=("KIQBRIDGE_PROCESSES",),
         flags=("--processes",),
@@ -350,6 +358,21 @@ SETTINGS: tuple[Setting, ...] = (
         flags=("--max-memory-mb",),
         metavar="INT",
         help="resident memory in MB above which the supervisor replaces a process; 0 = no ceiling",
+    ),
+    Setting(
+        name="pool_size",
+        parse=_processes("pool_size"),
+        default="auto",
+        env=("KIQBRIDGE_POOL_SIZE",),
+        help='most child processes for jobs declared with pool="process", started when needed; auto = one for '
+        "each CPU that it may use",
+    ),
+    Setting(
+        name="pool_max_jobs",
+        parse=_whole_number("pool_max_jobs", 0),
+        default=0,
+        env=("KIQBRIDGE_POOL_MAX_JOBS",),
+        help="jobs after which such a child is replaced, against leaks; 0 = never",
     ),
     Setting(
         name="timeout_s",
@@ -474,6 +497,14 @@ SETTINGS: tuple[Setting, ...] = (
         default=30,
         env=("KIQBRIDGE_RECOVER_AFTER_S",),
         help="bound within which the jobs of a killed worker are given back, in seconds",
+    ),
+    Setting(
+        name="orphan_limit",
+        parse=_whole_number("orphan_limit", 1),
+        default=3,
+        env=("KIQBRIDGE_ORPHAN_LIMIT",),
+        help="how often a job may be found in the hands of a dead process until it is suspected of killing "
+        "them and runs alone",
     ),
     Setting(
         name="beat_s",

@@ -18,6 +18,7 @@ from kiqbridge.fetch import Fetcher, Fetches, Outage
 from kiqbridge.keys import Keys
 from kiqbridge.lease import LeaseKeeper
 from kiqbridge.look_ahead import Guardian
+from kiqbridge.process_pool import ProcessPool
 from kiqbridge.processor import Processor, Tools
 from kiqbridge.redis_connection import RedisConnection, RedisPool
 from kiqbridge.resources import LoopResources
@@ -38,6 +39,7 @@ class Company:
     settler: Settler
     bookkeeper: Bookkeeper
     runtime: Runtime
+    processes: ProcessPool
     look_ahead: int
     fetch: str
 
@@ -85,6 +87,7 @@ class Crew:
             loop=self.loop,
             bookkeeper=company.bookkeeper,
             runtime=company.runtime,
+            processes=company.processes,
         )
         spare = SpareClaimers(self._claimer)
         self.processors = [

@@ -16,14 +16,24 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kiqbridge import json_text
-from kiqbridge.current import CONTEXT
+from kiqbridge import json_text, log_level
+from kiqbridge.current import CONTEXT, RUNTIME
 from kiqbridge.errors import JobInterrupted, JobTimeout, PayloadError, Shutdown
+from kiqbridge.gate import Diversion
+from kiqbridge.job_logger import JobLines, log_failure
 from kiqbridge.limits import Timekeeper
+from kiqbridge.metrics import Metrics, measured_name
 from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.payload import shorten
+from kiqbridge.process_pool import Order, rules_after
 from kiqbridge.registry import Handling, JobDefinition, Registry
-from kiqbridge.retry import DEFAULT_HANDLING, RetryPolicy, Verdict, decide, error_message
+from kiqbridge.retry import (
+    DEFAULT_HANDLING,
+    RetryPolicy,
+    Verdict,
+    decide,
+    failed_payload,
+)
 from kiqbridge.server import Server
 
 logger = logging.getLogger(__name__)
@@ -39,6 +49,7 @@ class Settlement:
         text: the job as it shall be kept.
         counted: whether it counts as processed and failed (§11: malformed texts do not).
         then: called once it is written, and only then: tells the handlers.
+        queue: where a job goes that is routed or pushed again.
     """
 
     verdict: Verdict
@@ -46,6 +57,7 @@ class Settlement:
     text: bytes
     counted: bool
     then: Callable[[], None] | None = None
+    queue: str = ""
 
 
 @dataclass(slots=True)
@@ -55,6 +67,7 @@ class Execution:
     Attributes:
         definition: None when the class is not declared.
         started: on `time.monotonic`; 0 = not yet.
+        line: what `JobLines` wants back at the end.
     """
 
     text: bytes
@@ -62,18 +75,35 @@ class Execution:
     payload: dict[str, Any]
     definition: JobDefinition | None
     started: float = 0.0
+    line: str | None = None
 
 
 class Performing(Protocol):
     """Who runs the job: told when user code begins and ends, so that it can be interrupted."""
 
+    tid: str
     performing: bool
+
+
+class Processes(Protocol):
+    """Who runs jobs outside this process: the process pool, or the isolation of a suspect.
+
+    Attributes:
+        takes_all: not only those declared with `pool="process"`.
+    """
+
+    takes_all: bool
+
+    def perform(self, order: Order, owner: object) -> None:
+        """Run one; see `ProcessPool.perform`."""
 
 
 class JobRunner:
     """Runs jobs; one for all threads of a capsule.
 
-    `policy` is asked at each failure: the wire profile may follow the fleet.
+    `policy` is asked at each failure: the wire profile may follow the fleet. `gate` is asked about each
+    payload before its class is looked up. `capsule` is the name of theirs, whose middleware goes around
+    a job in one of the `processes` too. `metrics` measures each execution, if given.
     """
 
     def __init__(
@@ -86,6 +116,11 @@ class JobRunner:
         wall_now: Callable[[], float] = time.time,
         server: Server | None = None,
         timekeeper: Timekeeper | None = None,
+        gate: Callable[[Mapping[str, Any]], Diversion | None] = lambda _payload: None,
+        lines: JobLines | None = None,
+        processes: Processes | None = None,
+        capsule: str = "default",
+        metrics: Metrics | None = None,
     ) -> None:
         self._registry = registry
         self._middleware = middleware
@@ -94,6 +129,11 @@ class JobRunner:
         self._wall_now = wall_now
         self._server = server or Server()
         self._timekeeper = timekeeper or Timekeeper()
+        self._gate = gate
+        self._lines = lines or JobLines()
+        self._metrics = metrics
+        self._processes = processes
+        self._capsule = capsule
         self._loops = threading.local()
 
     def run(self, text: bytes, queue: str, thread: Performing) -> Settlement | None:
@@ -113,6 +153,9 @@ class JobRunner:
             return self._malformed(text, queue, error)
         if type(payload) is not dict:
             return self._malformed(text, queue, PayloadError(f"{shorten(payload)} is no object"))
+        diversion = self._gate(payload)
+        if diversion is not None:
+            return self._diverted(diversion, payload, text, queue)
         definition = self._registry.find(str(payload.get("class")))
         return Execution(text, queue, payload, definition)
 
@@ -120,24 +163,39 @@ class JobRunner:
         """Perform on this thread what has begun; as `run`."""
         token = CONTEXT.set((execution.payload, execution.queue))
         try:
-            speaks = self._start(execution)
-            try:
-                definition, instance = self._instance_of(execution)
-                self._call(definition, instance, execution, thread)
-            except JobInterrupted:
-                return self._interrupted(execution)
-            except Shutdown:
-                logger.info("interrupted: given back", extra=_elapsed(execution))
-                raise
-            except BaseException as error:
-                if _caused_by_shutdown(error):
-                    raise Shutdown from error
-                return self._failed(execution, error)
-            if speaks:
-                logger.info("done", extra=_elapsed(execution))
-            return None
+            if log_level.OPTION in execution.payload:
+                with log_level.of_job(execution.payload):
+                    return self._perform(execution, thread)
+            return self._perform(execution, thread)
         finally:
             CONTEXT.reset(token)
+
+    def _perform(self, execution: Execution, thread: Performing) -> Settlement | None:
+        self._start(execution)
+        try:
+            processes, definition = self._processes, execution.definition
+            if (
+                processes is not None
+                and definition is not None
+                and (processes.takes_all or definition.handling.pool == "process")
+            ):
+                processes.perform(self._order(execution, definition, thread), thread)
+            else:
+                definition, instance = self._instance_of(execution)
+                self._call(definition, instance, execution, thread)
+        except JobInterrupted:
+            return self._interrupted(execution)
+        except Shutdown:
+            self._measure(execution, _elapsed_s(execution), failed=True)
+            logger.info("interrupted: given back", extra=_elapsed(execution))
+            raise
+        except BaseException as error:
+            if _caused_by_shutdown(error):
+                self._measure(execution, _elapsed_s(execution), failed=True)
+                raise Shutdown from error
+            return self._failed(execution, error)
+        self._end(execution, "done")
+        return None
 
     async def perform_on_loop(self, execution: Execution, executor: Executor) -> Settlement | None:
         """Perform on this thread's event loop what has begun; None when it succeeded.
@@ -146,22 +204,31 @@ class JobRunner:
             CancelledError: it was interrupted from outside.
         """
         CONTEXT.set((execution.payload, execution.queue))
-        speaks = self._start(execution)
+        if log_level.OPTION in execution.payload:
+            with log_level.of_job(execution.payload):
+                return await self._perform_on_loop(execution, executor)
+        return await self._perform_on_loop(execution, executor)
+
+    async def _perform_on_loop(self, execution: Execution, executor: Executor) -> Settlement | None:
+        self._start(execution)
         try:
             definition, instance = self._instance_of(execution)
             await self._call_on_loop(definition, instance, execution, executor)
         except JobInterrupted:
-            return self._interrupted(execution)
+            # Elsewhere, since client middleware may ask Redis, or be `async def` and need this loop.
+            return await asyncio.get_running_loop().run_in_executor(
+                executor, contextvars.copy_context().run, self._interrupted, execution
+            )
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
+                self._measure(execution, _elapsed_s(execution), failed=True)
                 logger.info("interrupted: given back", extra=_elapsed(execution))
                 raise
             return self._failed(execution, error)  # of the job's own making
         except BaseException as error:  # noqa: BLE001 - a job's error is never ours
             return self._failed(execution, error)
-        if speaks:
-            logger.info("done", extra=_elapsed(execution))
+        self._end(execution, "done")
         return None
 
     def report(self, error: BaseException, context: Mapping[str, Any]) -> None:
@@ -169,12 +236,21 @@ class JobRunner:
         for handler in self._server.error_handlers:
             _tell(handler, error, context)
 
-    def _start(self, execution: Execution) -> bool:
+    def _start(self, execution: Execution) -> None:
         execution.started = time.monotonic()
-        speaks = logger.isEnabledFor(logging.INFO)
-        if speaks:
-            logger.info("start")
-        return speaks
+        execution.line = self._lines.start(execution.payload, execution.queue, execution.definition)
+
+    def _end(self, execution: Execution, message: str, failed: bool = False) -> None:  # noqa: FBT001, FBT002 - called for each job
+        elapsed_s = time.monotonic() - execution.started
+        self._measure(execution, elapsed_s, failed)
+        self._lines.end(execution.line, message, elapsed_s)
+
+    def _measure(self, execution: Execution, elapsed_s: float, failed: bool) -> None:  # noqa: FBT001 - called for each job
+        """Unless its class is unknown, or could not be made: no middleware saw it (§12.1)."""
+        definition = execution.definition
+        if self._metrics is not None and definition is not None:
+            name = measured_name(execution.payload, definition.name)
+            self._metrics.record(name, elapsed_s * 1000, failed)
 
     def _instance_of(self, execution: Execution) -> tuple[JobDefinition, Any]:
         definition = execution.definition
@@ -207,6 +283,18 @@ class JobRunner:
             self._middleware.invoke((instance, execution.payload, execution.queue), call)
         else:
             call()
+
+    def _order(self, execution: Execution, definition: JobDefinition, thread: Performing) -> Order:
+        policy = self._policy()
+        return Order(
+            text=execution.text,
+            queue=execution.queue,
+            tid=thread.tid,
+            capsule=self._capsule,
+            max_retries=policy.max_retries,
+            profile=policy.profile,
+            timeout_s=definition.handling.timeout_s,
+        )
 
     async def _call_on_loop(
         self, definition: JobDefinition, instance: Any, execution: Execution, executor: Executor
@@ -247,8 +335,7 @@ class JobRunner:
         return loop.run(result, context=contextvars.copy_context())
 
     def _failed(self, execution: Execution, error: BaseException) -> Settlement:
-        if logger.isEnabledFor(logging.INFO):
-            logger.info("fail", extra=_elapsed(execution))
+        self._end(execution, "fail", failed=True)
         now = self._wall_now()
         definition, text = execution.definition, execution.text
         # Parsed again: what middleware or the job did to the payload must not reach the retry.
@@ -261,19 +348,13 @@ class JobRunner:
             policy=self._policy(),
             now=now,
             rng=self._rng,
-            handling=self._handling_of(payload, definition),
+            handling=rules_after(error, self._handling_of(payload, definition)),
         )
         kept = {
             Verdict.RETRY: f"is tried again in {decision.at - now:.0f} s",
             Verdict.DEAD: "is dead, no tries are left",
         }.get(decision.verdict, "is dropped")
-        logger.warning(
-            "%s: %s; it %s",
-            type(error).__name__,
-            shorten(error_message(error)),
-            kept,
-            exc_info=error,
-        )
+        log_failure(error, kept, payload, definition)
 
         def tell() -> None:
             if decision.verdict is not Verdict.RETRY:
@@ -299,10 +380,53 @@ class JobRunner:
         return definition.handling if definition else DEFAULT_HANDLING
 
     def _interrupted(self, execution: Execution) -> Settlement:
-        """An iterable job makes room: it goes to the end of its queue (§13.2)."""
+        """An iterable job makes room: it is pushed again, to the end of its queue (§13.2)."""
+        runtime = RUNTIME.get()
+        if runtime is None:
+            return self._failed(execution, RuntimeError("interrupted, but by no worker"))
+        now = self._wall_now()
+        payload: dict[str, Any] = json_text.loads(execution.text)
+        payload.setdefault("queue", execution.queue)
+        try:
+            pushed = runtime.client.prepare_moved(payload, now, execution.text)
+        except Exception as error:  # noqa: BLE001 - client middleware's error is the job's, as in Ruby
+            return self._failed(execution, error)
+        # For the statistics it failed, for the metrics it did not (§12.1).
+        self._measure(execution, _elapsed_s(execution), failed=False)
+        if pushed is None:
+            logger.warning("interrupted, and client middleware stopped its push: it is dropped")
+            return Settlement(verdict=Verdict.DROP, score=now, text=execution.text, counted=True)
         logger.info("interrupted: goes on later", extra=_elapsed(execution))
+        queue, text = pushed
+        return Settlement(verdict=Verdict.REPUSH, score=now, text=text, counted=True, queue=queue)
+
+    def _diverted(
+        self, diversion: Diversion, payload: dict[str, Any], text: bytes, queue: str
+    ) -> Settlement:
+        """It does not run here: neither a success nor a failure, unless it is refused for good."""
+        if diversion.queue is not None:
+            return Settlement(
+                verdict=Verdict.ROUTE, score=0, text=text, counted=False, queue=diversion.queue
+            )
+        error = diversion.error
+        if error is None:
+            return Settlement(
+                verdict=Verdict.SCHEDULE, score=diversion.at or 0, text=text, counted=False
+            )
+        now = self._wall_now()
+        failed = failed_payload(payload, error, queue=queue, policy=self._policy(), now=now)
+
+        def tell() -> None:
+            for handler in self._server.death_handlers:
+                _tell(handler, failed, error)
+            self.report(error, {"context": "a job was refused", "job": payload})
+
         return Settlement(
-            verdict=Verdict.REPUSH, score=self._wall_now(), text=execution.text, counted=True
+            verdict=Verdict.DEAD,
+            score=now,
+            text=json_text.dumps_moved(failed, text),
+            counted=True,
+            then=tell,
         )
 
     def _malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
@@ -337,7 +461,11 @@ def _arguments(payload: Mapping[str, Any]) -> list[Any]:
 
 
 def _elapsed(execution: Execution) -> dict[str, float]:
-    return {"elapsed": round(time.monotonic() - execution.started, 3)}
+    return {"elapsed": round(_elapsed_s(execution), 3)}
+
+
+def _elapsed_s(execution: Execution) -> float:
+    return time.monotonic() - execution.started
 
 
 def _caused_by_shutdown(error: BaseException | None) -> bool:

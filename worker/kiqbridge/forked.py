@@ -36,9 +36,13 @@ class Tie:
 
     Through `reports` it tells what became of it, one JSON object a line. Nobody writes to
     `lifeline`: it ends when the supervisor does.
+
+    Attributes:
+        supervisor: its pid.
     """
 
-    def __init__(self, *, reports: int, lifeline: int) -> None:
+    def __init__(self, *, supervisor: int, reports: int, lifeline: int) -> None:
+        self.supervisor = supervisor
         self._reports = reports
         self._lifeline = lifeline
 

@@ -1,7 +1,7 @@
 """How the fleet, and Ruby's Web UI and API, see this process (protocol §10).
 
 Each beat: flush the counters; publish the running jobs under both names that readers look for;
-measure a round trip; write the process hash; take one signal that somebody sent us.
+measure a round trip; write the process hash; take one signal that somebody sent us; flush the metrics.
 """
 
 import json
@@ -15,9 +15,10 @@ from typing import Any
 
 from kiqbridge.capsule import Capsule
 from kiqbridge.clock import lease_now
-from kiqbridge.errors import KiqbridgeError
+from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.lifecycle import Events
+from kiqbridge.metrics import Metrics
 from kiqbridge.redis_connection import Command, RedisConnection
 from kiqbridge.stats import Counting, Stats
 from kiqbridge.work import UnitOfWork
@@ -85,6 +86,7 @@ class Heartbeat:
 
     Attributes:
         taken_at: when Redis last took a beat, on `lease_now`; None = never.
+        tried_at: when the last beat began, on `time.monotonic`.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Heartbeat:
         is_quiet: Callable[[], bool],
         on_signal: Callable[[str], None],
         beat_s: float,
+        metrics: Metrics | None = None,
     ) -> None:
         self._info = info
         self._info_text = info.text()
@@ -110,9 +113,12 @@ class Heartbeat:
         self._on_signal = on_signal
         self._beat_s = beat_s
         self._stats = Stats(counters, keys)
+        self._metrics = metrics
+        self._refusal = ""
         self._rtt_us = 0
         self._slow_readings = 0
         self.taken_at: float | None = None
+        self.tried_at = time.monotonic()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-heartbeat", daemon=True)
 
@@ -137,6 +143,7 @@ class Heartbeat:
                 ("SREM", self._keys.processes, identity),
                 ("UNLINK", self._keys.work(identity), self._keys.workers(identity)),
             )
+            self._flush_metrics(time.time())
         except KiqbridgeError as error:
             logger.warning("could not sign off; this process disappears in %d s: %s", TTL_S, error)
 
@@ -158,12 +165,14 @@ class Heartbeat:
         if not replies[-1][1]:  # it was not there: the first beat, or the first after an outage
             self._events.fire("heartbeat")
         self._events.fire("beat")
+        self._flush_metrics(now)
         signal = replies[-1][-1]
         if isinstance(signal, bytes):
             self._on_signal(signal.decode(errors="replace"))
 
     def _run(self) -> None:
         while True:
+            self.tried_at = time.monotonic()
             try:
                 self.beat()
             except KiqbridgeError as error:
@@ -172,6 +181,19 @@ class Heartbeat:
                 logger.exception("the heartbeat failed; the next one tries again")
             if self._stopping.wait(self._beat_s):
                 return
+
+    def _flush_metrics(self, now: float) -> None:
+        """Write what was measured; a beat has been taken all the same if that fails."""
+        if self._metrics is None:
+            return
+        try:
+            self._metrics.flush(self._connection, now)
+        except RedisUnavailable as error:
+            logger.debug("no metrics: %s", error)
+        except KiqbridgeError as error:
+            if str(error) != self._refusal:  # once, not at each beat
+                self._refusal = str(error)
+                logger.warning("metrics are kept here until Redis takes them: %s", error)
 
     def _work_commands(self, running: Mapping[str, UnitOfWork]) -> list[Command]:
         fields: list[str] = []

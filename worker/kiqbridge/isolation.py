@@ -63,6 +63,7 @@ class Isolation:
     """
 
     performing = False
+    takes_all = True
 
     def __init__(
         self,

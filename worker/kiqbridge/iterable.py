@@ -412,11 +412,6 @@ def _check_declaration(cls: type[IterableJob], *, abstract: bool) -> None:
         )
     if abstract:
         return
-    if cls.pool == "process":
-        raise ConfigError(
-            f"{cls.__qualname__}: pool 'process' is not for iterable jobs, whose progress is kept by the "
-            "worker itself; let each_iteration push jobs of that pool, one for each batch of items"
-        )
     for name in ("build_enumerator", "each_iteration"):
         if getattr(cls, name) is getattr(IterableJob, name):
             raise ConfigError(

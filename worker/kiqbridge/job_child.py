@@ -31,13 +31,13 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, cast
 
-from kiqbridge import json_text
+from kiqbridge import json_text, log_level, redaction
 from kiqbridge.bridge import LOOP
 from kiqbridge.child_messages import Channel, ChildSettings, Failure
 from kiqbridge.client import Client
 from kiqbridge.current import CONTEXT, RUNTIME, Runtime
 from kiqbridge.errors import JobInterrupted, KiqbridgeError, PayloadError
-from kiqbridge.job_logger import TID, configure_logging
+from kiqbridge.job_logger import TID, configure_logging, flush_logging
 from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.payload import Profile, shorten
 from kiqbridge.redis_connection import RedisPool
@@ -83,7 +83,10 @@ def main(argv: list[str]) -> int:
     settings = ChildSettings.from_message(received[0]["settings"])
     child = JobChild(channel, settings)
     try:
-        configure_logging(settings.log_level, settings.log_format)
+        redaction.configure(settings.redact)
+        configure_logging(
+            settings.log_level, settings.log_format, attributes=settings.logged_job_attributes
+        )
         load_all(settings.require)
         child.open()
     except Exception as error:
@@ -149,6 +152,7 @@ class JobChild:
             if self._is_alone:
                 break
             answer = self._perform(*received)
+            flush_logging()  # what it said comes before what the worker says of it
             self._is_busy = False
             with contextlib.suppress(OSError):  # then the other thread hears it too
                 self._channel.send(answer)
@@ -177,7 +181,8 @@ class JobChild:
         try:
             definition = self._registry.require(str(payload.get("class")))
             middleware = self._middleware(order["capsule"])
-            error = self._call(definition, payload, order["queue"], middleware)
+            with log_level.of_job(payload):
+                error = self._call(definition, payload, order["queue"], middleware)
             if error is None:
                 return {"done": True}
             if isinstance(error, JobInterrupted):

@@ -12,9 +12,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from json.encoder import encode_basestring
 from typing import Any, TextIO
 
 from kiqbridge import log_level, redaction
@@ -23,7 +22,8 @@ from kiqbridge.log_writer import LogWriter
 from kiqbridge.registry import JobDefinition
 from kiqbridge.retry import error_message
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("kiqbridge.job")
+"""Says `start`, `done`, `fail`, and why; a name of its own, so that it can be silenced alone."""
 
 TID: ContextVar[str] = ContextVar("kiqbridge_tid", default="main")
 """Id of the processor thread."""
@@ -84,12 +84,18 @@ def configure_logging(
     root.setLevel(names.get(level, level.upper()))
 
 
+def flush_logging() -> None:
+    """Write the lines that wait for others."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
 def job_context(
     payload: Mapping[str, Any], queue: str, attributes: Sequence[str] = LOGGED_ATTRIBUTES
 ) -> dict[str, Any]:
     """What every line about a job carries."""
     context = {
-        "class": payload.get("display_class") or payload.get("wrapped") or payload.get("class"),
+        "class": _shown_class(payload),
         "jid": payload.get("jid"),
         "queue": queue,
     }
@@ -114,34 +120,36 @@ class LineFormatter(logging.Formatter):
         self._colour = colour
         self._attributes = tuple(attributes)
         self._time = _Clock() if with_time else None
+        self._text = _Texts(_plain).of
         self._info = self._painted("INFO")
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and the traceback below it."""
         level = self._painted(_NAMES.get(record.levelname, record.levelname))
         context = _pairs(_context(record, self._attributes))
-        line = (
-            f"{self._prefix(record.created)}pid={_pid.number} tid={TID.get()}{context} "
-            f"{level}: {record.getMessage()}"
-        )
+        prefix = "" if self._time is None else f"{self._time.text(record.created)} "
+        line = f"{prefix}pid={_pid.number} tid={TID.get()}{context} {level}: {record.getMessage()}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
 
     def job_context(self, payload: Mapping[str, Any], queue: str) -> str:
         """` class=A jid=3 queue=default`."""
-        return _pairs(job_context(payload, queue, self._attributes))
+        jid, name = payload.get("jid"), _shown_class(payload)
+        if type(jid) is not str or not jid.isalnum():
+            jid = _plain(jid)
+        text = f" class={self._text(name)} jid={jid} queue={self._text(queue)}"
+        for attribute in self._attributes:
+            value = payload.get(attribute)
+            if value:
+                text += f" {attribute}={_plain(_hidden(attribute, value))}"
+        return text
 
     def job_line(self, now: float, message: str, context: str, elapsed: float | None) -> str:
         """As `format` writes it."""
         took = "" if elapsed is None else f" elapsed={elapsed}"
-        return (
-            f"{self._prefix(now)}pid={_pid.number} tid={TID.get()}{context}{took} "
-            f"{self._info}: {message}\n"
-        )
-
-    def _prefix(self, now: float) -> str:
-        return "" if self._time is None else f"{self._time.text(now)} "
+        prefix = "" if self._time is None else f"{self._time.text(now)} "
+        return f"{prefix}pid={_pid.number} tid={TID.get()}{context}{took} {self._info}: {message}\n"
 
     def _painted(self, level: str) -> str:
         return f"{_COLOURS.get(level, '')}{level}{_RESET}" if self._colour else level
@@ -154,7 +162,7 @@ class JSONFormatter(logging.Formatter):
         super().__init__()
         self._attributes = tuple(attributes)
         self._time = _Clock()
-        self._texts: dict[Any, str] = {}
+        self._text = _Texts(_json).of
 
     def format(self, record: logging.LogRecord) -> str:
         """One line; a traceback is its last member."""
@@ -174,12 +182,8 @@ class JSONFormatter(logging.Formatter):
 
     def job_context(self, payload: Mapping[str, Any], queue: str) -> str:
         """`"class":"A","jid":"3","queue":"default"`."""
-        jid = payload.get("jid")
-        if type(jid) is not str or not jid.isascii() or not jid.isalnum():
-            jid = _json(jid)
-        else:
-            jid = f'"{jid}"'
-        name = payload.get("display_class") or payload.get("wrapped") or payload.get("class")
+        jid, name = payload.get("jid"), _shown_class(payload)
+        jid = f'"{jid}"' if type(jid) is str and jid.isalnum() else _json(jid)
         text = f'"class":{self._text(name)},"jid":{jid},"queue":{self._text(queue)}'
         for attribute in self._attributes:
             value = payload.get(attribute)
@@ -194,17 +198,6 @@ class JSONFormatter(logging.Formatter):
             f'{{"ts":"{self._time.text(now)}","pid":{_pid.number},"tid":"{TID.get()}",'
             f'"lvl":"INFO","msg":"{message}","ctx":{{{context}{took}}}}}\n'
         )
-
-    def _text(self, value: Any) -> str:
-        """JSON of a name that comes again and again."""
-        if type(value) is not str:
-            return _json(value)
-        text = self._texts.get(value)
-        if text is None:
-            if len(self._texts) >= _MOST_TEXTS:  # names come from payloads: bounded
-                self._texts.clear()
-            text = self._texts[value] = encode_basestring(value)
-        return text
 
 
 _FORMATTERS = (LineFormatter, JSONFormatter)
@@ -336,6 +329,25 @@ def _arguments(
     return {"arguments": redaction.current().arguments(payload.get("args", []), signature)}
 
 
+class _Texts:
+    """How names are written that come again and again."""
+
+    def __init__(self, write: Callable[[Any], str]) -> None:
+        self._write = write
+        self._known: dict[str, str] = {}
+
+    def of(self, value: Any) -> str:
+        """The text of a value."""
+        if type(value) is not str:
+            return self._write(value)
+        text = self._known.get(value)
+        if text is None:
+            if len(self._known) >= _MOST_TEXTS:  # names come from payloads: bounded
+                self._known.clear()
+            text = self._known[value] = self._write(value)
+        return text
+
+
 class _Clock:
     """Times as ISO 8601 in UTC with milliseconds; the text of the last second is kept."""
 
@@ -349,6 +361,10 @@ class _Clock:
             text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
             self._second = (whole, text)
         return f"{text}.{milliseconds:03d}Z"
+
+
+def _shown_class(payload: Mapping[str, Any]) -> Any:
+    return payload.get("display_class") or payload.get("wrapped") or payload.get("class")
 
 
 def _first_line(message: str) -> str:

@@ -17,21 +17,29 @@ from redis.connection import AbstractConnection
 from kiqbridge import __version__
 from kiqbridge.bookkeeping import Bookkeeper
 from kiqbridge.capsule import Capsule, capsules_of
+from kiqbridge.child_messages import ChildSettings
 from kiqbridge.client import Client, adopt_default_client, release_default_client
 from kiqbridge.clock import lease_now
 from kiqbridge.config import Config
 from kiqbridge.crew import Company, Crew
 from kiqbridge.current import Runtime
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
-from kiqbridge.execution import JobRunner
+from kiqbridge.execution import JobRunner, Processes
 from kiqbridge.fetch import Outage
+from kiqbridge.gate import Gatekeeper, check_route
 from kiqbridge.heartbeat import Heartbeat, ProcessInfo
+from kiqbridge.isolation import Isolation
+from kiqbridge.job_logger import JobLines
 from kiqbridge.keys import Keys
 from kiqbridge.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.limits import Timekeeper
 from kiqbridge.look_ahead import Guardian
 from kiqbridge.manager import Manager
+from kiqbridge.metrics import Metrics
+from kiqbridge.neighbours import warn_of_shared_queues
+from kiqbridge.pause_watch import PauseWatch
 from kiqbridge.poller import Poller
+from kiqbridge.process_pool import ProcessPool
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Registry, default_registry
 from kiqbridge.resources import ProcessResources
@@ -39,7 +47,9 @@ from kiqbridge.retry import RetryPolicy
 from kiqbridge.server import Server
 from kiqbridge.server import server as default_server
 from kiqbridge.settling import Settler
-from kiqbridge.status import EVERY_S, Status, StatusFile, run_folder
+from kiqbridge.status import EVERY_S, STUCK_AFTER_S, Status, StatusFile, run_folder
+from kiqbridge.surroundings import attach
+from kiqbridge.systemd import Notifier
 from kiqbridge.work import UnitOfWork
 
 logger = logging.getLogger(__name__)
@@ -63,6 +73,8 @@ class Launcher:
         registry: the declared jobs.
         server: what they run with; its middleware and listeners are copied here.
         tell: gets the name of the lease when it is taken out, and with each of its beats.
+        notifier: who tells systemd how this process is.
+        supervisor: the pid of the process that starts this one again when it ends.
 
     Attributes:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
@@ -75,9 +87,14 @@ class Launcher:
         config: Config,
         registry: Registry = default_registry,
         server: Server = default_server,
+        *,
         tell: Callable[[str], None] = lambda _incarnation: None,
+        notifier: Notifier | None = None,
+        supervisor: int | None = None,
     ) -> None:
         self._config = config
+        self._notifier = notifier or Notifier()
+        self._supervisor = supervisor
         self._registry = registry
         self._server = server
         self.identity = f"{_hostname()}:{os.getpid()}:{secrets.token_hex(6)}"
@@ -94,6 +111,7 @@ class Launcher:
             keys=self._keys,
             connect=self._pool.connection,
             times=LeaseTimes(config.recover_after_s),
+            orphan_limit=config.orphan_limit,
             tell=tell,
         )
         self._guardian = Guardian(self._pool.connection(), self._keys)
@@ -105,6 +123,21 @@ class Launcher:
             track=self._track,
             dead_bounds=self._dead_bounds,
         )
+        self._pauses = PauseWatch(
+            keys=self._keys, connection=self._pool.connection(), track=self._track
+        )
+        self._gatekeeper = Gatekeeper(
+            paused=self._pauses,
+            declared=registry,
+            foreign_jobs=config.foreign_jobs,
+            unknown_class=config.unknown_class,
+            rng=random.Random(),  # noqa: S311 - jitter
+        )
+        self._processes = ProcessPool(
+            self._child_settings(), size=_pool_size(config), max_jobs=config.pool_max_jobs
+        )
+        self._isolation: Isolation | None = None
+        self._metrics = Metrics(self._keys, identity=self.identity, forms=config.metrics)
         self._crews: list[Crew] = []
         self._manager: Manager | None = None
         self._heartbeat: Heartbeat | None = None
@@ -113,6 +146,14 @@ class Launcher:
         self._stopping = threading.Event()
         self._status_file = StatusFile(
             run_folder(config.run_dir), self._status, min(EVERY_S, config.beat_s)
+        )
+        attach(
+            self._events,
+            config=config,
+            tag=self._tag(),
+            notifier=self._notifier,
+            look=self._status,
+            running=lambda: [(tid, unit.run_at) for tid, unit in self._work().items()],
         )
         # A process half put together can be neither quieted nor ended: threads that were not started
         # cannot be joined, and those that start later would not know.
@@ -150,6 +191,9 @@ class Launcher:
         self._poller.quiet()
         for crew in self._crews:
             crew.waker.stop()
+        self._processes.quiet()
+        if self._isolation is not None:
+            self._isolation.quiet()
         if self._manager is not None:
             self._manager.quiet()
 
@@ -177,8 +221,12 @@ class Launcher:
             manager, heartbeat = self._manager, self._heartbeat
         if manager is not None:
             manager.stop(deadline)
+            if self._isolation is not None:
+                self._isolation.stop(deadline)
             self._guardian.stop()
             self._poller.stop()
+            self._pauses.stop()
+        self._processes.stop()
         self._close_resources()
         try:
             returned = self._keeper.stop()
@@ -227,6 +275,8 @@ class Launcher:
         try:
             self._resources.open()
             self._crews = self._make_crews()
+            source = self._config.sources["unknown_class"]
+            check_route(self._config.unknown_class, self._own_queues(), source=source)
             for crew in self._crews:
                 if crew.loop is not None:
                     crew.loop.start()
@@ -241,6 +291,7 @@ class Launcher:
     def _compose(self, on_signal: Callable[[str], None]) -> None:
         processors = [each for crew in self._crews for each in crew.processors]
         loops = [crew.loop for crew in self._crews if crew.loop is not None]
+        self._isolation = self._make_isolation()
         self._manager = Manager(
             processors,
             [crew.gate for crew in self._crews],
@@ -254,21 +305,29 @@ class Launcher:
             keys=self._keys,
             connection=self._pool.connection(),
             work=self._work,
-            counters=[*processors, *loops],
+            counters=[*processors, *loops, *([self._isolation] if self._isolation else [])],
             events=self._events,
             is_quiet=self._quiet.is_set,
             on_signal=on_signal,
             beat_s=self._config.beat_s,
+            metrics=self._metrics,
         )
         self._heartbeat.start()
         self._guardian.start(processors)
         for crew in self._crews:
             crew.waker.start()
         self._poller.start()
+        self._pauses.start()
+        warn_of_shared_queues(
+            self._pool.run, self._keys, self._own_queues(), self._config.unknown_class
+        )
         if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
             self._manager.quiet()
         self._manager.start()
+        if self._isolation is not None and not self._quiet.is_set():
+            self._isolation.start()
         self._running.set()
+        self._notifier.ready()
         logger.info("%s", self._banner())
 
     def _make_crews(self) -> list[Crew]:
@@ -290,6 +349,7 @@ class Launcher:
                 timeout_s=config.timeout_s,
                 max_iteration_runtime_s=config.max_iteration_runtime_s,
             ),
+            processes=self._processes,
             look_ahead=config.look_ahead,
             fetch=config.fetch,
         )
@@ -298,7 +358,7 @@ class Launcher:
         return [
             Crew(
                 capsule,
-                self._runner(capsule, timekeeper),
+                self._runner(capsule, timekeeper, self._processes),
                 company,
                 self._track,
                 self._resources.for_loop() if self._needs_loop(capsule) else None,
@@ -306,7 +366,7 @@ class Launcher:
             for capsule in capsules
         ]
 
-    def _runner(self, capsule: Capsule, timekeeper: Timekeeper) -> JobRunner:
+    def _runner(self, capsule: Capsule, timekeeper: Timekeeper, processes: Processes) -> JobRunner:
         return JobRunner(
             registry=self._registry,
             middleware=capsule.middleware,
@@ -318,7 +378,48 @@ class Launcher:
             rng=random.Random(),  # noqa: S311 - jitter
             server=self._server,
             timekeeper=timekeeper,
+            metrics=self._metrics if self._metrics.on else None,
+            gate=self._gatekeeper.check,
+            lines=JobLines(skip=self._config.skip_default_job_logging),
+            processes=processes,
+            capsule=capsule.name,
         )
+
+    def _make_isolation(self) -> Isolation | None:
+        """Who lets suspects run alone; popped jobs cannot be given back, so basic fetch takes none."""
+        if self._config.fetch == "basic":
+            return None
+        capsules = {name: crew.capsule for crew in self._crews for name in crew.capsule.weights}
+        isolation = Isolation(
+            identity=self.identity,
+            tid=secrets.token_hex(3),
+            queues=list(capsules),
+            keys=self._keys,
+            connect=self._pool.connection,
+            keeper=self._keeper,
+            pool=self._processes,
+            settler=Settler(self._keys, self._dead_bounds),
+            runner=lambda queue: self._runner(capsules[queue], Timekeeper(), isolation),
+        )
+        return isolation
+
+    def _child_settings(self) -> ChildSettings:
+        config = self._config
+        return ChildSettings(
+            require=config.require,
+            log_level=config.log_level,
+            log_format=config.log_format,
+            redis_url=config.redis_url,
+            namespace=config.namespace,
+            profile=config.profile,
+            timeout_s=config.timeout_s,
+            max_iteration_runtime_s=config.max_iteration_runtime_s,
+            logged_job_attributes=config.logged_job_attributes,
+            redact=config.redact,
+        )
+
+    def _own_queues(self) -> set[str]:
+        return {name for crew in self._crews for name in crew.capsule.weights}
 
     def _needs_loop(self, capsule: Capsule) -> bool:
         return capsule.middleware.is_partly_async or any(
@@ -326,14 +427,18 @@ class Launcher:
         )
 
     def _work(self) -> dict[str, UnitOfWork]:
-        return {tid: unit for crew in self._crews for tid, unit in crew.running().items()}
+        work = {tid: unit for crew in self._crews for tid, unit in crew.running().items()}
+        isolation = self._isolation
+        if isolation is not None and (unit := isolation.current) is not None:
+            work[isolation.tid] = unit
+        return work
 
     def _process_info(self) -> ProcessInfo:
         return ProcessInfo(
             identity=self.identity,
             hostname=_hostname(),
             pid=os.getpid(),
-            tag=self._config.tag or Path.cwd().name,
+            tag=self._tag(),
             labels=[LABEL, *(label for label in self._config.labels if label != LABEL)],
             concurrency=sum(crew.concurrency for crew in self._crews),
             capsules=[crew.capsule for crew in self._crews],
@@ -351,7 +456,14 @@ class Launcher:
             beat_s=self._config.beat_s,
             is_leased=not self._keeper.current.in_doubt(),
             ended_threads=list(self._ended_threads()),
+            stuck_threads=list(self._stuck_threads()),
+            busy=len(self._work()),
+            concurrency=sum(crew.concurrency for crew in self._crews),
+            supervisor=self._supervisor,
         )
+
+    def _tag(self) -> str:
+        return self._config.tag or Path.cwd().name
 
     def _state(self) -> str:
         if self._stopping.is_set():
@@ -361,21 +473,36 @@ class Launcher:
         return "quiet" if self._quiet.is_set() else "running"
 
     def _ended_threads(self) -> Iterator[str]:
-        """Of those that should run; once quiet the processors end, and all do when it stops."""
+        """Of those that should run; who takes jobs ends once quiet, and all do when it stops."""
         if not self._running.is_set() or self._heartbeat is None or self._manager is None:
             return
-        processors = [each.tid for each in self._manager.processors if not each.alive]
+        takers = [each.tid for each in self._manager.processors if not each.alive]
+        takers += [f"waker {crew.capsule.name}" for crew in self._crews if not crew.waker.alive]
+        takers += [] if self._poller.alive else ["poller"]
         others = [
             name
-            for name, each in (("heartbeat", self._heartbeat), ("lease", self._keeper))
+            for name, each in (
+                ("heartbeat", self._heartbeat),
+                ("lease", self._keeper),
+                ("guardian", self._guardian),
+                ("pauses", self._pauses),
+            )
             if not each.alive
         ]
         others += [f"loop {loop.name}" for loop in self._manager.loops if not loop.alive]
         # Asked for after the look: what has ended because of it is not reported.
         if not self._quiet.is_set():
-            yield from processors
+            yield from takers
         if not self._stopping.is_set():
             yield from others
+
+    def _stuck_threads(self) -> Iterator[str]:
+        if not self._running.is_set() or self._heartbeat is None or self._stopping.is_set():
+            return
+        now = time.monotonic()
+        for name, each in (("heartbeat", self._heartbeat), ("lease", self._keeper)):
+            if now - each.tried_at > STUCK_AFTER_S:
+                yield name
 
     def _dead_bounds(self, now: float) -> tuple[float, int]:
         return now - self._config.dead_timeout_s, self._config.dead_max_jobs
@@ -396,6 +523,12 @@ def _described(crew: Crew) -> str:
     tasks = f" and {crew.loop.limit} tasks" if crew.loop else ""
     queues = ", ".join(f"{queue},{weight}" if weight else queue for queue, weight in capsule.queues)
     return f"{name}{capsule.concurrency} threads{tasks}, queues {queues} ({capsule.mode})"
+
+
+def _pool_size(config: Config) -> int:
+    if config.pool_size != "auto":
+        return config.pool_size
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _hostname() -> str:

@@ -9,13 +9,14 @@ fenced off when it wakes: it drops what it has not begun and registers as a new 
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from kiqbridge import scripts
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.keys import LAYOUT, Keys
-from kiqbridge.recovery import Reaper
+from kiqbridge.recovery import ORPHAN_LIMIT, Reaper
 from kiqbridge.redis_connection import RedisConnection
 
 logger = logging.getLogger(__name__)
@@ -82,6 +83,9 @@ class LeaseKeeper:
 
     `tell` gets the incarnation when it is registered and again with each beat, also while Redis is
     away: who hears it knows that this interpreter runs.
+
+    Attributes:
+        tried_at: when the last beat began, on `time.monotonic`.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class LeaseKeeper:
         keys: Keys,
         connect: Callable[[], RedisConnection],
         times: LeaseTimes,
+        orphan_limit: int = ORPHAN_LIMIT,
         tell: Callable[[str], None] = lambda _incarnation: None,
     ) -> None:
         self._identity = identity
@@ -102,10 +107,13 @@ class LeaseKeeper:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._reaper = Reaper(connect(), keys, watch_for_s=times.watch_for)
+        self._reaper = Reaper(
+            connect(), keys, watch_for_s=times.watch_for, orphan_limit=orphan_limit
+        )
         self._thread = threading.Thread(target=self._run, name="kiqbridge-lease", daemon=True)
         self.current = Lease("")
         self.current.lost = True
+        self.tried_at = time.monotonic()
 
     @property
     def alive(self) -> bool:
@@ -119,6 +127,7 @@ class LeaseKeeper:
             RedisUnavailable: not registered.
         """
         self._register(self._connection)
+        self.tried_at = time.monotonic()
         self._thread.start()
 
     def confirm(self, lease: Lease) -> bool:
@@ -142,7 +151,7 @@ class LeaseKeeper:
         """
         lease.lost = True
         with self._lock:
-            if lease is not self.current:
+            if lease is not self.current or self._stopping.is_set():
                 return
             self._register(self._confirm_connection)
         logger.warning(
@@ -189,6 +198,7 @@ class LeaseKeeper:
     def _run(self) -> None:
         pause = self._times.beat_every
         while not self._stopping.wait(pause):
+            self.tried_at = time.monotonic()
             self._tell(self.current.incarnation)
             try:
                 pause = self._beat()

@@ -8,9 +8,17 @@ such jobs there is no filter and no cost.
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, Final
+
+from kiqbridge.payload import shorten
+
+logger = logging.getLogger(__name__)
+
+OPTION: Final = "log_level"
+"""The attribute of a payload."""
 
 _LEVEL: ContextVar[int | None] = ContextVar("kiqbridge_log_level", default=None)
 
@@ -120,6 +128,24 @@ def at_level(level: int) -> Iterator[None]:
     finally:
         _overrides.end(level)
         _LEVEL.reset(token)
+
+
+@contextmanager
+def of_job(payload: Mapping[str, Any]) -> Iterator[None]:
+    """Log within at the level that a job's payload asks for; what is no level is told and ignored."""
+    wanted = payload.get(OPTION)
+    level = parse_level(wanted)
+    if level is None:
+        if wanted is not None:
+            logger.warning(
+                "log_level: %s is not debug, info, warn, error or fatal, nor 0 to 4; the job runs at the "
+                "worker's level",
+                shorten(wanted),
+            )
+        yield
+        return
+    with at_level(level):
+        yield
 
 
 @contextmanager

@@ -60,6 +60,11 @@ class Guardian:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-guardian", daemon=True)
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def start(self, processors: Sequence[Busy]) -> None:
         """Begin to watch these."""
         self._processors = processors

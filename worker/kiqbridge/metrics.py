@@ -1,8 +1,8 @@
 """How long jobs take and how often they fail, per class, for the Web UI's Metrics page (protocol §12).
 
-1. Each thread that performs, that of an event loop included, has a `Recorder` of its own, which
-   only ever counts up: no lock and no Redis while jobs run.
-2. `Metrics.flush`, at each beat and at the end, adds up all recorders and takes what is new since.
+1. Each thread that performs, that of an event loop included, has cells of its own, which only ever
+   count up: no lock and no Redis while jobs run.
+2. `Metrics.flush`, at each beat and at the end, adds up all threads and takes what is new since.
 3. That goes to Redis in one script with a number: a repeat after a lost reply adds nothing, and what
    Redis refused is kept for the next beat.
 
@@ -26,8 +26,9 @@ from kiqbridge.redis_connection import RedisConnection
 logger = logging.getLogger(__name__)
 
 BOUNDS_MS: Final = (
-    *(20, 30, 45, 65, 100, 150, 225, 335, 500, 750, 1100, 1700, 2500, 3800, 5750, 8500, 13_000),
-    *(20_000, 30_000, 45_000, 65_000, 100_000, 150_000, 225_000, 335_000),
+    *(20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 225.0, 335.0, 500.0, 750.0, 1100.0, 1700.0, 2500.0),
+    *(3800.0, 5750.0, 8500.0, 13_000.0, 20_000.0, 30_000.0, 45_000.0, 65_000.0, 100_000.0),
+    *(150_000.0, 225_000.0, 335_000.0),
 )
 """Upper bounds of all histogram buckets but the last, in milliseconds; a bound is in the next one."""
 
@@ -40,7 +41,7 @@ MINUTE_TTL_S = 8 * 3600
 TEN_MINUTES_TTL_S = 3 * 86_400
 
 MOST_NAMES = 2000
-"""How many classes a recorder keeps apart: `wrapped` is any text that a producer writes."""
+"""How many classes a thread keeps apart: `wrapped` is any text that a producer writes."""
 
 OTHERS = "others"
 """What all further classes are counted as."""
@@ -56,42 +57,16 @@ FORMS: Mapping[str, tuple[str, ...]] = {"both": ("7", "8"), "7": ("7",), "8": ("
 """Setting `metrics` → the Sidekiq versions whose keys are written."""
 
 
-def measured_name(payload: Mapping[str, Any]) -> str:
-    """Under which name a job is measured: `wrapped` if it names one, else `class` (§12.1)."""
-    wrapped = payload.get("wrapped")
-    if wrapped and type(wrapped) is str:
-        return wrapped[:LONGEST_NAME]
-    return str(payload["class"])
+def measured_name(payload: Mapping[str, Any], declared: str) -> str:
+    """Under which name a job is measured: `wrapped` if it names one, else its class (§12.1).
 
-
-class Recorder:
-    """What the jobs of one thread took; only that thread may call `record`.
-
-    Attributes:
-        cells: class → counts of each histogram bucket, failures, milliseconds in all; these grow
-            and are never reset, so that another thread can read them without a lock.
+    The class is given as it was `declared`: middleware and the job may have changed the payload.
     """
-
-    __slots__ = ("cells",)
-
-    def __init__(self) -> None:
-        self.cells: dict[str, list[float]] = {}
-
-    def record(self, class_name: str, milliseconds: float, failed: bool) -> None:  # noqa: FBT001 - called for each job; a keyword costs a tenth
-        """Count one execution; a failed one counts without its time (§12.1)."""
-        cell = self.cells.get(class_name)
-        if cell is None:
-            cell = self._new_cell(class_name)
-        if failed:
-            cell[_FAILED] += 1
-        else:
-            cell[bisect_right(BOUNDS_MS, milliseconds)] += 1
-            cell[_MS] += milliseconds
-
-    def _new_cell(self, class_name: str) -> list[float]:
-        if len(self.cells) >= MOST_NAMES:
-            class_name = OTHERS
-        return self.cells.setdefault(class_name, list(_NOTHING))
+    if "wrapped" in payload:
+        wrapped = payload["wrapped"]
+        if wrapped and type(wrapped) is str:
+            return wrapped[:LONGEST_NAME]
+    return declared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +108,9 @@ class Metrics:
         self._guard = keys.metrics_flush(identity)
         self._versions = FORMS[forms]
         self._local = threading.local()
-        self._recorders: list[Recorder] = []
+        # One for each thread: class → count of each histogram bucket, failures, milliseconds in all.
+        # They grow and are never reset, so that they can be read here without a lock.
+        self._threads: list[dict[str, list[float]]] = []
         self._taken: dict[str, Sequence[float]] = {}
         self._waiting: deque[Mapping[str, Measured]] = deque()
         self._number = 1
@@ -147,19 +124,26 @@ class Metrics:
         """Whether jobs are to be measured."""
         return bool(self._versions)
 
-    def record(self, payload: Mapping[str, Any], milliseconds: float, *, failed: bool) -> None:
-        """Count one execution of a job, on the thread that performed it."""
+    def record(self, class_name: str, milliseconds: float, failed: bool) -> None:  # noqa: FBT001 - called for each job, and keywords cost
+        """Count one execution, on the thread that performed it; a failed one without its time (§12.1)."""
         try:
-            recorder = self._local.recorder
-        except AttributeError:
-            recorder = self._local.recorder = self.recorder()
-        recorder.record(measured_name(payload), milliseconds, failed)
+            cell = self._local.cells[class_name]
+        except (AttributeError, KeyError):
+            cell = self._new_cell(class_name)
+        if failed:
+            cell[_FAILED] += 1
+        else:
+            cell[bisect_right(BOUNDS_MS, milliseconds)] += 1
+            cell[_MS] += milliseconds
 
-    def recorder(self) -> Recorder:
-        """A recorder for one more thread."""
-        recorder = Recorder()
-        self._recorders.append(recorder)
-        return recorder
+    def _new_cell(self, class_name: str) -> list[float]:
+        cells: dict[str, list[float]] | None = getattr(self._local, "cells", None)
+        if cells is None:
+            cells = self._local.cells = {}
+            self._threads.append(cells)
+        if len(cells) >= MOST_NAMES:
+            class_name = OTHERS
+        return cells.setdefault(class_name, list(_NOTHING))
 
     def flush(self, connection: RedisConnection, now: float) -> None:
         """Add what is new to the buckets of `now` (epoch seconds), if there is something (§12.2).
@@ -195,9 +179,9 @@ class Metrics:
     def _take(self) -> dict[str, Measured]:
         """What was recorded since the last time, by class, in the order of first appearance."""
         totals: dict[str, list[float]] = {}
-        for recorder in self._recorders:
+        for cells in self._threads:
             # A copy is one step for the interpreter; its thread goes on adding classes.
-            for name, cell in recorder.cells.copy().items():
+            for name, cell in cells.copy().items():
                 total = totals.setdefault(_key_part(name), list(_NOTHING))
                 for index, count in enumerate(cell):
                     total[index] += count

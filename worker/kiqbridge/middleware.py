@@ -5,7 +5,8 @@ added is the outermost. One that does not call on stops the push, or skips the j
 
 It may be `async def`, and then awaits what `call_next` returns. Either kind goes around either kind
 of job; where they differ the call crosses threads (bridge.py), which costs some 100 µs and, for plain
-middleware around an `async def` job, a thread while the job runs.
+middleware around an `async def` job, a thread while the job runs. An object that is callable and has
+an `async def call_async` with the same arguments is of both kinds, and nothing crosses.
 """
 
 import inspect

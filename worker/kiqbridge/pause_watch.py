@@ -58,6 +58,11 @@ class PauseWatch:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-pauses", daemon=True)
 
+    @property
+    def alive(self) -> bool:
+        """Whether it watches."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Look once, so that a paused class is known before the first job, and go on watching."""
         try:

@@ -67,6 +67,11 @@ class Poller:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Begin to poll."""
         self._thread.start()
@@ -116,6 +121,7 @@ class Poller:
             except Exception:
                 if not self._stopping.is_set():
                     logger.exception("moving due jobs failed; it is tried again")
+                    self._tracking.close()  # it may be out of step
                 self._stopping.wait(RETRY_S)
         self._hand_over()
 

@@ -260,6 +260,8 @@ class ProcessPool:
         idle_s: seconds without a job after which one is ended.
     """
 
+    takes_all = False
+
     def __init__(
         self, settings: ChildSettings, *, size: int, max_jobs: int = 0, idle_s: float = IDLE_S
     ) -> None:

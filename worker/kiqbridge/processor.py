@@ -25,6 +25,7 @@ from kiqbridge.job_logger import TID
 from kiqbridge.keys import Keys
 from kiqbridge.lease import LeaseKeeper
 from kiqbridge.look_ahead import Guardian, next_size, take_unbegun
+from kiqbridge.process_pool import ProcessPool
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.settling import Settler
 from kiqbridge.work import UnitOfWork
@@ -51,6 +52,7 @@ class Tools(NamedTuple):
     loop: EventLoop | None = None
     bookkeeper: Bookkeeper | None = None
     runtime: Runtime | None = None
+    processes: ProcessPool | None = None
 
 
 class Processor:
@@ -116,6 +118,8 @@ class Processor:
     def interrupt(self) -> None:
         """Raise `Shutdown` in the running job; to be called after it was given back."""
         self._abandoned.set()
+        if self._tools.processes is not None:
+            self._tools.processes.interrupt(self)
         if self.performing and self._thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self._thread.ident), ctypes.py_object(Shutdown)

@@ -85,7 +85,13 @@ def _rescue(
         rescued[name] = outcome.returned + outcome.suspected
 
     watch_for_s = LeaseTimes(config.recover_after_s).watch_for
-    reaper = Reaper(connection, keys, watch_for_s=watch_for_s, on_rescue=note)
+    reaper = Reaper(
+        connection,
+        keys,
+        watch_for_s=watch_for_s,
+        orphan_limit=config.orphan_limit,
+        on_rescue=note,
+    )
     if not options.now and not options.all_dead:
         _watch(reaper, watch_for_s)
         return rescued

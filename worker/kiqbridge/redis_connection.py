@@ -251,7 +251,7 @@ class RedisConnection:
         self._connect(last=last)
         try:
             return self._round_trip(packed, len(commands))
-        except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, OSError) as error:
+        except (redis.exceptions.RedisError, OSError) as error:  # also an answer that is none
             self.close()
             if not repeatable:
                 raise ReplyLost(f"no reply from {self._address}: {error}") from error

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kiqbridge.backoff import retry_delay
+from kiqbridge.child_messages import failure_of
 from kiqbridge.errors import JobNotFound
 from kiqbridge.payload import Profile, read_timestamp, timestamp
 from kiqbridge.registry import Handling, OnError
@@ -43,7 +44,7 @@ class Verdict(StrEnum):
     """Where a job goes that did not succeed.
 
     REPUSH is the end of its queue, for an iterable job that makes room; SCHEDULE puts it off,
-    untouched.
+    untouched. ROUTE is the end of another queue, untouched as well.
     """
 
     RETRY = "retry"
@@ -51,6 +52,7 @@ class Verdict(StrEnum):
     DROP = "drop"
     REPUSH = "repush"
     SCHEDULE = "schedule"
+    ROUTE = "route"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +234,9 @@ def _whole(value: object) -> int:
 
 def backtrace_lines(error: BaseException) -> list[str]:
     """`FILE:LINE:in 'FUNCTION'`, innermost first, without ours (§8.6)."""
+    failure = failure_of(error)
+    if failure is not None:  # it was raised in a child process
+        return list(failure.backtrace)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_ENGINE)] or list(frames)
     return [f"{frame.filename}:{frame.lineno}:in '{frame.name}'" for frame in reversed(own)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kiqbridge.claims import Chunk, settle
+from kiqbridge.claims import Chunk, repush, route, settle
 from kiqbridge.execution import Settlement
 from kiqbridge.keys import Keys
 from kiqbridge.redis_connection import RedisConnection
@@ -31,6 +31,17 @@ class Settler:
         verdict = settlement.verdict
         if verdict is Verdict.DROP:
             return True  # it leaves with the acknowledgement
+        if verdict is Verdict.ROUTE:
+            return route(connection, self._keys, chunk, text, settlement.queue)
+        if verdict is Verdict.REPUSH:
+            return repush(
+                connection,
+                self._keys,
+                chunk,
+                text,
+                queue=settlement.queue,
+                text=settlement.text,
+            )
         target = self._keys.retry
         trim: tuple[float, ...] = ()
         if verdict is Verdict.SCHEDULE:

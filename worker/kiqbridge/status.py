@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from kiqbridge.clock import lease_now
@@ -24,6 +24,9 @@ STALE_AFTER_S = 20.0
 """A process that was silent for this long has lost its jobs to others already (lease.py)."""
 LEFTOVER_AFTER_S = 600.0
 """What is older was left behind by a process that was killed, and its pid is another one's now."""
+STUCK_AFTER_S = 120.0
+"""A beat in an outage takes some tens of seconds at most; who hangs for longer hangs in our code, or in
+that of a listener to `beat`."""
 MISSED_BEATS = 3
 LEAST_SILENCE_S = 15.0
 """A heartbeat that waits for an answer in vain takes some seconds; one such is no news."""
@@ -45,6 +48,8 @@ class Status:
     """Whether it may begin jobs: Redis has confirmed its lease lately."""
     ended_threads: Sequence[str]
     """Threads that should run and do not."""
+    stuck_threads: Sequence[str] = field(default_factory=list)
+    """Threads that beat and have not begun a beat for a long time."""
     busy: int = 0
     """Jobs that run now."""
     concurrency: int = 0
@@ -129,6 +134,8 @@ def faults_of(status: Status, check: str, now: float) -> Iterator[str]:
         yield f"it has said nothing for {silence:.0f} s"
     for name in status.ended_threads:
         yield f"its thread {name} has ended"
+    for name in status.stuck_threads:
+        yield f"its thread {name} has been stuck for more than {STUCK_AFTER_S:.0f} s"
     if check == "live":
         return
     if status.state != "running":

@@ -148,7 +148,9 @@ def pause_after(failures: int) -> float:
 
 def process_count(setting: int | Literal["auto"]) -> int:
     """How many processes a setting means; `auto` is one for each CPU that this one may use."""
-    return len(os.sched_getaffinity(0)) if setting == "auto" else setting
+    if setting != "auto":
+        return setting
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_supervised(config: Config) -> bool:
@@ -312,7 +314,7 @@ class Supervisor:
     def _be_child(self, mask: Iterable[int]) -> NoReturn:
         """Work; never returns to what the parent was doing."""
         code = 1
-        tie = Tie(reports=self._reports_in, lifeline=self._lifeline)
+        tie = Tie(supervisor=self._pid, reports=self._reports_in, lifeline=self._lifeline)
         try:
             settle_in_child(self._pid)
             for handle in (self._reports, self._lifeline_held):

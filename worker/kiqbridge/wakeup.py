@@ -168,6 +168,11 @@ class Waker:
         self._thread = threading.Thread(target=self._run, name="kiqbridge-waker", daemon=True)
         self._stopping = threading.Event()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Begin to watch."""
         self._thread.start()
@@ -190,13 +195,24 @@ class Waker:
                 logger.debug("watching the queues failed: %s", error)
                 self._gate.wake_one()  # its claim reports the outage and waits it out
                 self._stopping.wait(RETRY_S)
+            except Exception:
+                # An answer that makes no sense: the connection is out of step. Without this thread
+                # nobody who is idle would ever begin a job again.
+                logger.exception("watching the queues failed; it is tried again")
+                self._tracking.close()
+                self._gate.wake_one()
+                self._stopping.wait(RETRY_S)
 
     def _look(self) -> bool:
         """Whether any queue that is not paused has jobs; arms all of them."""
-        lists = [self._keys.queue(name) for name in self._queues]
-        paused, found = self._tracking.read(("SMEMBERS", self._keys.paused), ("EXISTS", *lists))
-        if not found or not paused:
-            return bool(found)
-        names = {name.decode() for name in paused}
-        served = [self._keys.queue(name) for name in self._queues if name not in names]
-        return bool(served and self._tracking.read(("EXISTS", *served))[0])
+        members = ("SMEMBERS", self._keys.paused)
+        names: set[str] = set()
+        while True:
+            served = [self._keys.queue(name) for name in self._queues if name not in names]
+            if not served:
+                return False
+            # With the set each time: the news of a change that came between two looks is passed over.
+            paused, found = self._tracking.read(members, ("EXISTS", *served))
+            seen, names = names, {name.decode() for name in paused}
+            if seen == names or not (seen or found):
+                return bool(found)

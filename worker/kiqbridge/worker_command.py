@@ -5,18 +5,26 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kiqbridge import redaction
 from kiqbridge.config import SETTINGS, Config, merge, shown_default
 from kiqbridge.errors import ConfigError
+from kiqbridge.forked import Tie
 from kiqbridge.job_logger import configure_logging
 from kiqbridge.launcher import Launcher
+from kiqbridge.process_title import supervisor_title, title_setter
 from kiqbridge.redis_connection import url_from_environment
 from kiqbridge.require import load_all
 from kiqbridge.settings_file import read_file
 from kiqbridge.signals import SignalInbox
+from kiqbridge.status import run_folder
+from kiqbridge.supervisor import Hooks, Supervisor, is_supervised
+from kiqbridge.surroundings import report_on_children
+from kiqbridge.systemd import Notifier, Report, take_notifier
 
 logger = logging.getLogger(__name__)
 
@@ -56,16 +64,20 @@ def run(options: argparse.Namespace) -> int:
         ConfigError: a setting is wrong or the jobs' code cannot be loaded.
     """
     config, warnings = load_config(options, os.environ)
-    configure_logging(config.log_level, config.log_format)
+    redaction.configure(config.redact)
+    configure_logging(config.log_level, config.log_format, attributes=config.logged_job_attributes)
     for warning in warnings:
         logger.warning(warning)
+    notifier = take_notifier(os.environ, os.getpid())
     load_all(config.require)
-    inbox = SignalInbox()
-    inbox.trap()
-    launcher = Launcher(config)
     if not config.require:
         logger.warning("no jobs are loaded: name their module, file or directory with -r")
-    _run_until_stopped(launcher, inbox)
+    if is_supervised(config):
+        _supervise(config, notifier)
+    else:
+        inbox = SignalInbox()
+        inbox.trap()
+        _run_until_stopped(Launcher(config, notifier=notifier), inbox)
     # A thread that is stuck in C would hang the interpreter's own exit, and nothing is left to do.
     logging.shutdown()
     sys.stdout.flush()
@@ -91,6 +103,35 @@ def load_config(
         file=content, file_name=str(path), environ=environ, flags=flags, warn=warnings.append
     )
     return config, warnings
+
+
+def _supervise(config: Config, notifier: Notifier) -> None:
+    """Run several worker processes until TERM or INT.
+
+    Raises:
+        KiqbridgeError: none of them could start.
+    """
+
+    def work(inbox: SignalInbox, tie: Tie) -> None:
+        launcher = Launcher(config, tell=tie.registered, supervisor=tie.supervisor)
+        _run_until_stopped(launcher, inbox)
+
+    folder, pid = run_folder(config.run_dir), os.getpid()
+    tag, set_title = config.tag or Path.cwd().name, title_setter()
+
+    def look() -> Report:
+        # What ails a child is told, but is no reason to restart all: the supervisor looks after it.
+        report = report_on_children(folder, pid)
+        return Report("; ".join([report.line, *report.faults]), ())
+
+    notifier.start(look, in_thread=False)
+    hooks = Hooks(
+        on_ready=notifier.ready,
+        on_turn=lambda: notifier.turn(time.monotonic()),
+        on_stopping=notifier.stopping,
+        set_title=lambda text: set_title(supervisor_title(text, tag)),
+    )
+    Supervisor(config, work, hooks).run()
 
 
 def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> None:

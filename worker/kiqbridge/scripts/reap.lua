@@ -26,7 +26,7 @@ local counted, fate = 5 + 3 * claimers, {}
 for i = counted + 1, #ARGV, 2 do
   fate[ARGV[i]] = ARGV[i + 1]
 end
-local held = {}
+local held, found = {}, {}
 for i = 1, claimers do
   if redis.call('HGET', KEYS[3], ARGV[3 * i + 3]) ~= ARGV[3 * i + 4] then
     return -3
@@ -34,9 +34,13 @@ for i = 1, claimers do
   for list = 4 * i + 1, 4 * i + 2 do
     local back, suspects = {}, {}
     for _, job in ipairs(redis.call('LRANGE', KEYS[list], 0, -1)) do
-      local decided = by_owner and 'queue' or fate[redis.sha1hex(job)]
+      local sha = not by_owner and redis.sha1hex(job)
+      local decided = by_owner and 'queue' or fate[sha]
       if not decided then
         return -3
+      end
+      if sha then
+        found[sha] = true
       end
       if decided == 'queue' then
         table.insert(back, job)
@@ -68,11 +72,13 @@ for i = 1, claimers do
   end
 end
 for i = counted + 1, #ARGV, 2 do
-  local count = KEYS[4 + 4 * claimers + (i - counted + 1) / 2]
-  if ARGV[i + 1] ~= 'known' then
-    redis.pcall('INCR', count)
+  if found[ARGV[i]] then  -- not what a frozen owner has settled since it was read
+    local count = KEYS[4 + 4 * claimers + (i - counted + 1) / 2]
+    if ARGV[i + 1] ~= 'known' then
+      redis.pcall('INCR', count)
+    end
+    redis.pcall('EXPIRE', count, ARGV[5])
   end
-  redis.pcall('EXPIRE', count, ARGV[5])
 end
 redis.call('DEL', KEYS[2], KEYS[3])
 redis.call('SREM', KEYS[1], ARGV[1])

@@ -1,0 +1,154 @@
+"""Jobs for child processes, each beside its like for threads; what they see goes to files in MARKS."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from kiqbridge import interrupted, job, server
+from kiqbridge.current import CONTEXT, RUNTIME
+
+FOLDER = Path(os.environ["MARKS"])
+
+
+def note(**seen: object) -> None:
+    with (FOLDER / "seen").open("a") as file:
+        file.write(json.dumps({"pid": os.getpid(), **seen}) + "\n")
+
+
+@server.lifespan
+@contextmanager
+def database() -> Iterator[str]:
+    note(event="open")
+    yield "a database"
+    note(event="close")
+
+
+@server.lifespan
+@asynccontextmanager
+async def channel() -> AsyncIterator[str]:
+    yield f"a channel of {id(asyncio.get_running_loop())}"
+
+
+@server.middleware.add
+def outermost(_instance, payload, queue, call_next):
+    if payload["class"] == "Skipped":
+        return None
+    note(event="middleware", name=payload["class"], queue=queue)
+    return call_next()
+
+
+class Refused(Exception):
+    """An error of the jobs' own."""
+
+
+@job(name="Plain", pool="process")
+def plain(number: int) -> None:
+    payload, queue = CONTEXT.get()
+    runtime = RUNTIME.get()
+    note(
+        event="plain",
+        number=number,
+        jid=payload["jid"],
+        queue=queue,
+        database=database.value,
+        has_client=runtime is not None and runtime.client is not None,
+    )
+
+
+@job(name="Asynchronous", pool="process")
+async def asynchronous(number: int) -> None:
+    await asyncio.sleep(0)
+    payload, _ = CONTEXT.get()
+    own = channel.value == f"a channel of {id(asyncio.get_running_loop())}"
+    note(event="asynchronous", number=number, jid=payload["jid"], own_channel=own)
+
+
+@job(name="Skipped", pool="process")
+def skipped() -> None:
+    note(event="skipped")
+
+
+def fail(kind: str) -> None:
+    if kind == "own":
+        raise Refused("no \udcff, and a café")
+    if kind == "chain":
+        try:
+            raise KeyError("cause")
+        except KeyError as error:
+            raise ValueError("effect") from error
+    if kind == "arguments":
+        plain()
+    if kind == "exit":
+        raise SystemExit(3)
+    if kind == "long":
+        raise RuntimeError("x" * 20_000)
+    raise ZeroDivisionError(kind)
+
+
+RULES = {
+    "on_error": {ZeroDivisionError: "kill", SystemExit: "discard"},
+    "retry_in": lambda count, error, payload: 1000 + count + len(payload["error_class"]),
+}
+
+
+@job(name="FailInThread", backtrace=True, retry=3, **RULES)
+def fail_in_thread(kind: str) -> None:
+    fail(kind)
+
+
+@job(name="FailInProcess", backtrace=True, retry=3, pool="process", **RULES)
+def fail_in_process(kind: str) -> None:
+    fail(kind)
+
+
+@job(name="FailInCoroutine", backtrace=True, retry=3, pool="process", **RULES)
+async def fail_in_coroutine(kind: str) -> None:
+    fail(kind)
+
+
+@job(name="Busy", pool="process", timeout_s=0.7)
+def busy() -> None:
+    note(event="busy")
+    sum(range(10**12))  # in C, deaf to everything
+
+
+@job(name="Hold", pool="process")
+def hold() -> None:
+    note(event="hold")
+    while not (FOLDER / "release").exists():
+        time.sleep(0.01)
+    note(event="released")
+
+
+@job(name="HoldInC", pool="process")
+def hold_in_c() -> None:
+    note(event="hold")
+    sum(range(10**12))
+
+
+@job(name="Polite", pool="process")
+def polite() -> None:
+    note(event="polite")
+    while not interrupted():
+        time.sleep(0.01)
+    note(event="told")
+
+
+@job(name="Dies", pool="process", retry=3)
+def dies(how: str) -> None:
+    note(event="dies")
+    if how == "exit":
+        os._exit(7)
+    if how == "parents":  # what it started holds all of its sockets open
+        subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(20)"], close_fds=False
+        )
+    os.kill(os.getpid(), getattr(signal, how, signal.SIGKILL))
+    time.sleep(60)

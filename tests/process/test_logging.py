@@ -1,0 +1,214 @@
+"""What a real worker says on standard output: every job's lines, in order, and no secret."""
+
+import json
+import signal
+from collections import Counter
+
+import pytest
+from support.waiting import wait_until
+from support.workers import WorkerProcess
+
+from kiqbridge import Client
+
+JOBS = """
+import logging
+from contextvars import ContextVar
+
+from kiqbridge import current_attributes, job, log_context
+
+log = logging.getLogger("shop")
+tenant = ContextVar("tenant")
+current_attributes.persist(tenant=tenant)
+
+@job
+def quick(number): ...
+
+@job
+def chatty(order_id):
+    with log_context(order_id=order_id):
+        log.debug("a detail")
+        log.info("sold to %s", tenant.get("nobody"))
+
+@job
+async def chatty_async(order_id):
+    with log_context(order_id=order_id):
+        log.debug("a detail")
+        log.info("sold to %s", tenant.get("nobody"))
+
+@job(pool="process")
+def chatty_in_a_process(order_id):
+    with log_context(order_id=order_id):
+        log.debug("a detail")
+        log.info("sold to %s", tenant.get("nobody"))
+
+@job(skip_default_job_logging=True)
+def silent(number): ...
+
+@job(retry=False)
+def sign_in(user, password, options):
+    raise ConnectionError("cannot reach amqp://shop:hunter2@broker:5672/")
+"""
+MANY = 3_000
+
+
+@pytest.fixture
+def started(tmp_path, redis_url):
+    """`started("-v", VARIABLE="x")`: a worker that has nothing to do yet, and its client."""
+    workers = []
+
+    def start(*flags, **env):
+        code = tmp_path / "logging_jobs.py"
+        code.write_text(JOBS, encoding="utf-8")
+        worker = WorkerProcess("-r", str(code), "-c", "3", *flags, redis_url=redis_url, env=env)
+        workers.append(worker)
+        worker.wait_ready()
+        return worker, Client(redis_url)
+
+    yield start
+    for worker in workers:
+        worker.close()
+
+
+def entries(worker):
+    """The JSON lines so far."""
+    return [json.loads(line) for line in worker.output.splitlines() if line.startswith("{")]
+
+
+def of_job(worker, jid):
+    return [each for each in entries(worker) if each.get("ctx", {}).get("jid") == jid]
+
+
+def push(client, name, *args, **options):
+    return client.push({"class": name, "args": list(args), **options})
+
+
+def finished(worker, *jids):
+    """Wait for the last line of each, and their entries."""
+
+    def ended():
+        return all(
+            any(each["msg"] in ("done", "fail") for each in of_job(worker, jid)) for jid in jids
+        )
+
+    wait_until(ended, 20, lambda: worker.output[-3000:])
+    return [of_job(worker, jid) for jid in jids]
+
+
+@pytest.mark.parametrize("form", ["json", "plain"])
+def test_every_job_has_its_two_lines_and_an_orderly_end_loses_none(started, redis, form):
+    worker, client = started(KIQBRIDGE_LOG_FORMAT=form)
+
+    jids = client.push_bulk({"class": "quick", "args": [[number] for number in range(MANY)]})
+    wait_until(lambda: redis.llen("queue:default") == 0, 30, "an empty queue")
+    assert worker.stop() == 0
+
+    said = Counter()
+    for line in worker.output.splitlines():
+        if form == "json" and line.startswith("{"):
+            entry = json.loads(line)
+            said[entry.get("ctx", {}).get("jid"), entry["msg"]] += 1
+        elif form == "plain" and " jid=" in line:
+            said[line.split(" jid=")[1].split()[0], line.rpartition(": ")[2]] += 1
+    assert [said[jid, "start"] for jid in jids] == [1] * MANY
+    assert [said[jid, "done"] for jid in jids] == [1] * MANY
+
+
+def test_without_a_terminal_the_lines_are_json(started):
+    worker, client = started()
+
+    [[start, done]] = finished(worker, push(client, "quick", 1))
+
+    assert list(start) == ["ts", "pid", "tid", "lvl", "msg", "ctx"]
+    assert (start["msg"], done["msg"]) == ("start", "done")
+    assert (start["pid"], start["lvl"]) == (worker.pid, "INFO")
+    assert start["ctx"]["class"] == "quick"
+    assert done["ctx"]["elapsed"] >= 0
+    assert start["tid"] == done["tid"] != "main"
+
+
+@pytest.mark.parametrize("name", ["chatty", "chatty_async", "chatty_in_a_process"])
+def test_a_job_may_have_a_level_context_and_attributes_of_its_own(started, name):
+    worker, client = started()
+
+    usual, loud, unset = finished(
+        worker,
+        push(client, name, 1, cattr={"tenant": "acme"}),
+        push(client, name, 2, log_level="debug", cattr={"tenant": "umbrella"}),
+        push(client, name, 3),
+    )
+    quiet = push(client, name, 4, log_level=3)
+    finished(worker, push(client, name, 5), push(client, "quick", 1))
+
+    # Sorted, since the lines of two processes meet in the order in which each writes.
+    said = {each["msg"]: each["ctx"].get("order_id") for each in loud}
+    assert said == {"start": None, "a detail": 2, "sold to umbrella": 2, "done": None}
+    assert sorted(each["msg"] for each in usual) == ["done", "sold to acme", "start"]
+    assert sorted(each["msg"] for each in unset) == ["done", "sold to nobody", "start"]
+    assert of_job(worker, quiet) == []
+
+
+def test_a_class_or_the_worker_can_leave_the_lines_out(started):
+    worker, client = started()
+    silent = push(client, "silent", 1)
+    finished(worker, push(client, "quick", 1))
+    assert of_job(worker, silent) == []
+    assert worker.stop() == 0
+
+    other, client = started(KIQBRIDGE_SKIP_DEFAULT_JOB_LOGGING="true")
+    jid = push(client, "chatty", 1)
+    wait_until(lambda: of_job(other, jid), 20, "the job's own line")
+    assert other.stop() == 0
+
+    assert [each["msg"] for each in of_job(other, jid)] == ["sold to nobody"]
+
+
+@pytest.mark.parametrize("flags", [(), ("-v",)], ids=["info", "debug"])
+def test_no_line_shows_a_secret_and_arguments_are_for_debug(started, flags):
+    worker, client = started(*flags)
+    args = ("ann", "hunter2", {"api_key": "hunter2", "remember": True})
+
+    jid = push(client, "sign_in", *args)
+    wait_until(
+        lambda: [each for each in of_job(worker, jid) if each["lvl"] == "WARN"],
+        20,
+        lambda: worker.output,
+    )
+
+    lines = of_job(worker, jid)
+    failure = next(each for each in lines if each["lvl"] == "WARN")
+    assert failure["msg"].startswith(
+        "ConnectionError: cannot reach amqp://shop:***@broker:5672/; it"
+    )
+    assert "Traceback" in failure["exc"]
+    shown = ["ann", "[REDACTED]", {"api_key": "[REDACTED]", "remember": True}]
+    assert [each["ctx"].get("args") for each in lines] == (
+        [shown, None, shown] if flags else [None, None, None]
+    )
+    assert "hunter2" not in worker.output.replace('raise ConnectionError("cannot', "")
+
+
+def test_the_names_of_secrets_and_the_attributes_can_be_chosen(started):
+    worker, client = started(
+        "-v",
+        KIQBRIDGE_REDACT="user",
+        KIQBRIDGE_LOGGED_JOB_ATTRIBUTES="tenant,locale",
+    )
+
+    [[start, *_]] = finished(
+        worker, push(client, "sign_in", "ann", "open", {}, tenant="acme", tags=["a"])
+    )
+
+    assert start["ctx"]["args"] == ["[REDACTED]", "open", {}]
+    assert start["ctx"]["tenant"] == "acme"
+    assert "tags" not in start["ctx"]
+
+
+def test_a_worker_that_is_killed_has_written_all_but_the_last_moment(started, redis):
+    worker, client = started()
+    jids = client.push_bulk({"class": "quick", "args": [[number] for number in range(50)]})
+    finished(worker, *jids)
+
+    worker.signal(signal.SIGKILL)
+    worker.wait_for(lambda: worker.exit_code is not None, 10, "its end")
+
+    assert all(len(of_job(worker, jid)) == 2 for jid in jids)

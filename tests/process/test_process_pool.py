@@ -1,0 +1,345 @@
+"""Jobs in child processes of real workers: what they see, how they fail, and who ends when."""
+
+import base64
+import json
+import signal
+import zlib
+from pathlib import Path
+
+import pytest
+from support.fleet import KEYS, lists_in_flight
+from support.waiting import wait_until
+from support.workers import WorkerProcess
+
+from kiqbridge.child_messages import ChildSettings
+from kiqbridge.client import Client
+from kiqbridge.errors import JobTimeout, ProcessDied
+from kiqbridge.process_pool import Order, ProcessPool
+
+JOBS = Path(__file__).parent / "jobs" / "pooled.py"
+
+
+class Seen:
+    """What the jobs noted."""
+
+    def __init__(self, folder):
+        self._path = folder / "seen"
+
+    def all(self, event=None):
+        if not self._path.exists():
+            return []
+        text = self._path.read_text()
+        notes = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        return [note for note in notes if event in (None, note["event"])]
+
+    def wait(self, event, count=1):
+        return wait_until(lambda: len(found := self.all(event)) >= count and found, 30, event)
+
+
+@pytest.fixture
+def seen(tmp_path):
+    return Seen(tmp_path)
+
+
+@pytest.fixture
+def client(redis_url):
+    client = Client(redis_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def start(redis_url, tmp_path):
+    workers = []
+
+    def start(*args, **env):
+        worker = WorkerProcess(
+            "-r",
+            str(JOBS),
+            *args,
+            redis_url=redis_url,
+            env={"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain", **env},
+        )
+        workers.append(worker)
+        worker.wait_ready()
+        return worker
+
+    yield start
+    for worker in workers:
+        worker.close()
+
+
+def is_running(pid):
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def failed_job(redis, jid):
+    """The set in which a failed job lies, its score and its payload."""
+    for key in (KEYS.retry, KEYS.dead):
+        for text, score in redis.zrange(key, 0, -1, withscores=True):
+            payload = json.loads(text)
+            if payload["jid"] == jid:
+                return key, score, payload
+    return None
+
+
+class TestRunning:
+    def test_plain_and_async_jobs_see_what_they_would_see_in_the_worker(
+        self, start, client, seen, redis
+    ):
+        worker = start("-c", "2", KIQBRIDGE_POOL_SIZE="1")
+        jid = client.push({"class": "Plain", "args": [1]})
+        other = client.push({"class": "Asynchronous", "args": [2]})
+        client.push({"class": "Skipped", "args": []})
+        again = client.push({"class": "Plain", "args": [3]})
+
+        seen.wait("plain", 2)
+        [asynchronous] = seen.wait("asynchronous")
+        wait_until(lambda: not redis.exists("queue:default"), 10)
+        assert worker.stop() == 0
+
+        plain = {note["jid"]: note for note in seen.all("plain")}
+        assert plain[jid]["number"] == 1
+        assert plain[again]["number"] == 3
+        assert plain[jid]["queue"] == "default"
+        assert plain[jid]["database"] == "a database"
+        assert plain[jid]["has_client"]
+        assert (asynchronous["jid"], asynchronous["own_channel"]) == (other, True)
+        children = {note["pid"] for note in seen.all() if note["event"] in {"plain", "asynchronous"}}
+        assert len(children) == 1
+        assert worker.pid not in children
+        opened = [note["pid"] for note in seen.all("open")]
+        assert sorted(opened) == sorted([worker.pid, *children])  # once in each process
+        assert {note["pid"] for note in seen.all("close")} == {worker.pid, *children}
+        names = [note["name"] for note in seen.all("middleware")]
+        assert sorted(names) == ["Asynchronous", "Plain", "Plain"]
+        assert {note["pid"] for note in seen.all("middleware")} == children
+        assert not seen.all("skipped")
+        assert f"jid={jid}" in worker.output
+        assert worker.output.count("INFO: start") == worker.output.count("INFO: done") == 4
+        assert not lists_in_flight(redis)
+        assert redis.get("stat:processed") == b"4"
+        assert redis.get("stat:failed") in (None, b"0")
+
+
+class TestFailures:
+    @pytest.mark.parametrize("kind", ["own", "chain", "arguments", "long", "kill", "exit"])
+    def test_what_is_kept_of_a_failure_is_what_a_thread_keeps(
+        self, start, client, redis, kind, seen
+    ):
+        worker = start("-c", "1")
+        names = ["FailInThread", "FailInProcess", "FailInCoroutine"]
+        jids = {name: client.push({"class": name, "args": [kind]}) for name in names}
+        wait_until(lambda: worker.output.count("INFO: fail") == 3, 30, lambda: worker.output)
+        assert worker.stop() == 0
+
+        kept = {name: failed_job(redis, jid) for name, jid in jids.items()}
+        if kind == "exit":  # its rule: discard
+            assert set(kept.values()) == {None}
+            return
+        comparable = {}
+        for name, (key, score, payload) in kept.items():
+            lines = json.loads(zlib.decompress(base64.b64decode(payload["error_backtrace"])))
+            own = [line for line in lines if str(JOBS) in line]
+            comparable[name] = (
+                key,
+                payload["error_class"],
+                payload["error_message"],
+                payload["retry_count"],
+                list(payload),
+                [line for line in own if "in 'fail'" in line],
+                len(lines) - len(own),
+                # With some seconds between the three, and a tenth of jitter beside.
+                1000 <= score - payload["failed_at"] <= 1200 if key == KEYS.retry else None,
+            )
+        assert comparable["FailInProcess"] == comparable["FailInThread"]
+        assert comparable["FailInCoroutine"] == comparable["FailInThread"]
+        assert comparable["FailInThread"][0] == (KEYS.dead if kind == "kill" else KEYS.retry)
+        assert {note["name"] for note in seen.all("middleware")} == set(names)
+
+    def test_a_job_that_exceeds_its_time_is_killed_even_in_c(self, start, client, redis, seen):
+        worker = start("-c", "1")
+        jid = client.push({"class": "Busy", "args": []})
+
+        wait_until(lambda: failed_job(redis, jid), 30, lambda: worker.output)
+
+        _, _, payload = failed_job(redis, jid)
+        assert payload["error_class"] == "kiqbridge.errors.JobTimeout"
+        assert payload["error_message"].startswith("took longer than its timeout_s of 0.7 s")
+        [note] = seen.all("busy")
+        wait_until(lambda: not is_running(note["pid"]), 5)
+        client.push({"class": "Plain", "args": [1]})
+        seen.wait("plain")  # by a new child
+
+    @pytest.mark.parametrize(
+        ("how", "told"),
+        [
+            ("SIGSEGV", "was ended by SIGSEGV (signal 11)"),
+            ("SIGKILL", "was ended by SIGKILL (signal 9), as the system does when memory runs out"),
+            ("exit", "ended with exit code 7"),
+            ("parents", "was ended by SIGKILL"),
+        ],
+    )
+    def test_a_child_that_dies_costs_its_job_a_try_and_its_neighbours_nothing(
+        self, start, client, redis, seen, how, told, tmp_path
+    ):
+        worker = start("-c", "2", KIQBRIDGE_POOL_SIZE="2")
+        client.push({"class": "Hold", "args": []})
+        [neighbour] = seen.wait("hold")
+
+        jid = client.push({"class": "Dies", "args": [how]})
+        wait_until(lambda: failed_job(redis, jid), 30, lambda: worker.output)
+        key, _, payload = failed_job(redis, jid)
+        (tmp_path / "release").touch()
+        [released] = seen.wait("released")
+
+        assert key == KEYS.retry
+        assert payload["error_class"] == "kiqbridge.errors.ProcessDied"
+        assert told in payload["error_message"]
+        assert released["pid"] == neighbour["pid"]
+        assert worker.is_running
+        assert worker.stop() == 0
+        assert len(seen.all("hold")) == 1
+
+
+class TestEnding:
+    @pytest.mark.parametrize("name", ["Hold", "HoldInC"])
+    def test_children_do_not_outlive_a_worker_that_is_killed(self, start, client, seen, name):
+        worker = start("-c", "1")
+        client.push({"class": name, "args": []})
+        [note] = seen.wait("hold")
+        assert is_running(note["pid"])
+
+        worker.kill()
+
+        wait_until(lambda: not is_running(note["pid"]), 5, "the child's end")
+
+    @pytest.mark.parametrize("name", ["Hold", "HoldInC"])
+    def test_at_the_deadline_a_job_is_given_back_and_its_child_killed(
+        self, start, client, redis, seen, name
+    ):
+        worker = start("-c", "1", "-t", "1")
+        jid = client.push({"class": name, "args": []})
+        [note] = seen.wait("hold")
+
+        assert worker.stop(20) == 0
+
+        assert not is_running(note["pid"])
+        assert [json.loads(text)["jid"] for text in redis.lrange("queue:default", 0, -1)] == [jid]
+        assert redis.zcard(KEYS.retry) == redis.zcard(KEYS.dead) == 0
+        assert not lists_in_flight(redis)
+
+    def test_a_signal_to_all_of_the_group_is_the_workers_matter(
+        self, start, client, seen, tmp_path, redis
+    ):
+        worker = start("-c", "1", "-t", "20")
+        client.push({"class": "Hold", "args": []})
+        [note] = seen.wait("hold")
+
+        signal_group(worker.pid, signal.SIGTERM)
+        worker.wait_for_output("stopping")
+        assert is_running(note["pid"])
+        (tmp_path / "release").touch()
+
+        assert worker.wait(20) == 0
+        assert len(seen.all("released")) == 1
+        assert redis.zcard(KEYS.retry) == 0
+
+    def test_a_job_is_told_that_its_worker_stops(self, start, client, seen):
+        worker = start("-c", "1", "-t", "20")
+        client.push({"class": "Polite", "args": []})
+        seen.wait("polite")
+
+        assert worker.stop(20) == 0
+
+        assert len(seen.all("told")) == 1
+
+
+def signal_group(pid, number):
+    import os  # noqa: PLC0415 - for this alone
+
+    os.killpg(pid, number)
+
+
+@pytest.fixture
+def pool(redis_url, tmp_path, monkeypatch):
+    monkeypatch.setenv("MARKS", str(tmp_path))
+    pools = []
+
+    def make(**options):
+        settings = ChildSettings(
+            require=(str(JOBS),),
+            log_level="warning",
+            log_format="plain",
+            redis_url=redis_url,
+            namespace="",
+            profile="7",
+            timeout_s=25.0,
+        )
+        pools.append(ProcessPool(settings, **{"size": 2, **options}))
+        return pools[-1]
+
+    yield make
+    for each in pools:
+        each.stop()
+
+
+def order(name, *args, **options):
+    text = json.dumps({"class": name, "args": args, "jid": "j", "retry": True}).encode()
+    return Order(
+        text=text, queue="q", tid="t", capsule="default", max_retries=25, profile="7", **options
+    )
+
+
+class TestThePool:
+    def test_a_child_is_replaced_after_so_many_jobs(self, pool, seen):
+        pool = pool(size=1, max_jobs=2)
+
+        for number in range(4):
+            pool.perform(order("Plain", number), "owner")
+
+        pids = [note["pid"] for note in seen.all("plain")]
+        assert pids[0] == pids[1] != pids[2] == pids[3]
+
+    def test_one_without_work_is_ended_and_closes_what_it_has_open(self, pool, seen):
+        pool = pool(idle_s=0.2)
+        pool.perform(order("Plain", 1), "owner")
+        [note] = seen.all("plain")
+        assert repr(pool) == "<ProcessPool 1 of 2 children, 1 idle>"
+
+        wait_until(lambda: not is_running(note["pid"]), 10, "its end")
+
+        assert [each["pid"] for each in seen.all("close")] == [note["pid"]]
+        assert repr(pool) == "<ProcessPool 0 of 2 children, 0 idle>"
+
+    def test_only_the_one_that_died_is_replaced(self, pool, seen):
+        pool = pool(size=1)
+        pool.perform(order("Plain", 1), "owner")
+        with pytest.raises(ProcessDied, match="SIGABRT"):
+            pool.perform(order("Dies", "SIGABRT"), "owner")
+
+        pool.perform(order("Plain", 2), "owner")
+
+        first, second = (note["pid"] for note in seen.all("plain"))
+        assert first != second
+        assert repr(pool) == "<ProcessPool 1 of 1 children, 1 idle>"
+
+    def test_a_class_that_is_not_declared_there_is_not_run(self, pool):
+        with pytest.raises(Exception, match="uninitialized constant Nowhere") as caught:
+            pool().perform(order("Nowhere"), "owner")
+
+        assert type(caught.value).__qualname__ == "JobNotFound"
+
+    def test_time_is_counted_from_the_start_of_the_job_not_of_the_child(self, pool):
+        with pytest.raises(JobTimeout, match="took longer than its timeout_s of 0.3 s"):
+            pool().perform(order("Hold", timeout_s=0.3), "owner")
+
+    def test_a_child_that_cannot_load_the_code_says_why(self, pool, monkeypatch, tmp_path):
+        monkeypatch.setenv("MARKS", str(tmp_path / "missing"))
+
+        with pytest.raises(ProcessDied, match="did not start: .*No such file or directory"):
+            pool().perform(order("Plain", 1), "owner")

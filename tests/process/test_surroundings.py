@@ -1,0 +1,313 @@
+"""What a real worker tells systemd, `ps` and ECS, while it starts, works, drains and ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.ecs_agent import EcsAgent
+from support.servers import embedded_server, find_free_port
+from support.service_manager import ServiceManager
+from support.workers import WorkerProcess
+
+from kiqbridge import __version__
+from kiqbridge.clock import lease_now
+from kiqbridge.status import faults_of_all, read_statuses
+
+JOBS = """
+import ctypes, os, threading, time
+from kiqbridge import job
+
+@job
+def until_open():
+    print("begin", flush=True)
+    while not os.path.exists("open"):
+        time.sleep(0.005)
+    print("end", flush=True)
+
+@job
+def tell_environment():
+    print("NOTIFY_SOCKET" in os.environ, "WATCHDOG_USEC" in os.environ, flush=True)
+
+@job
+def end_thread(name):
+    [thread] = [each for each in threading.enumerate() if each.name == "kiqbridge-" + name]
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
+    )
+"""
+TITLE = rf"kiqbridge {re.escape(__version__)} shop \[(\d) of 2 busy\]( stopping)?"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "long_jobs.py").write_text(JOBS)
+    return folder
+
+
+@pytest.fixture
+def start(redis_url, folder):
+    """Starts a worker on the jobs above."""
+    with ExitStack() as stack:
+
+        def start(*args, url=redis_url, env):
+            worker = WorkerProcess(
+                *("-r", "long_jobs.py", "-c", "2", "-g", "shop", *args),
+                redis_url=url,
+                cwd=folder,
+                env={
+                    "KIQBRIDGE_BEAT_S": "0.1",
+                    "KIQBRIDGE_RUN_DIR": str(folder / "run"),
+                    "KIQBRIDGE_LOG_FORMAT": "plain",
+                    **env,
+                },
+            )
+            return stack.enter_context(worker)
+
+        yield start
+
+
+def enqueue(redis, name, *args):
+    text = json.dumps({"class": name, "args": args, "jid": os.urandom(12).hex(), "retry": True})
+    redis.lpush("queue:default", text)
+
+
+def title(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0 ")
+
+
+def children(pid):
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def hear(worker, manager, text, count=1):
+    """The messages up to that, or those, with `text`; fails at once when the worker ends."""
+    heard = []
+
+    def is_heard():
+        if not manager.is_told_nothing():
+            heard.append(manager.next())
+        return sum(text in "\n".join(message) for message in heard) >= count
+
+    worker.wait_for(is_heard, 40, f"a message with {text!r} after {heard}")
+    return heard
+
+
+class TestTheTitle:
+    def test_it_tells_how_busy_the_worker_is_and_that_it_stops(self, redis, start, folder):
+        worker = start(env={})
+
+        worker.wait_for(lambda: title(worker.pid) == f"kiqbridge {__version__} shop [0 of 2 busy]")
+        enqueue(redis, "until_open")
+        worker.wait_for(lambda: title(worker.pid) == f"kiqbridge {__version__} shop [1 of 2 busy]")
+        worker.signal(signal.SIGTSTP)
+        worker.wait_for(
+            lambda: title(worker.pid) == f"kiqbridge {__version__} shop [1 of 2 busy] stopping"
+        )
+
+        (folder / "open").touch()
+        assert worker.stop() == 0
+
+    def test_without_the_library_the_worker_runs_as_well(self, redis, start, folder):
+        (folder / "setproctitle.py").write_text("raise ImportError")
+
+        worker = start(env={"PYTHONPATH": str(folder)})
+        worker.wait_ready()
+
+        assert "kiqbridge\0worker" in Path(f"/proc/{worker.pid}/cmdline").read_text()
+        assert worker.stop() == 0
+        assert "setproctitle" not in worker.output
+
+
+class TestSystemd:
+    @pytest.fixture
+    def manager(self, tmp_path):
+        with ServiceManager(str(tmp_path / "notify")) as manager:
+            yield manager
+
+    @pytest.fixture
+    def env(self, manager):
+        """What systemd sets; the watchdog's time is long beside a machine that is busy."""
+        return {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000000"}
+
+    def test_it_hears_of_the_start_the_work_and_the_end(self, redis, start, folder, manager, env):
+        worker = start(env=env)
+        *before, ready = hear(worker, manager, "READY=1")
+        assert before
+        for status, watchdog in before:
+            assert status.startswith("STATUS=starting, 0 of 2 busy")
+            assert watchdog == "WATCHDOG=1"
+        assert "WATCHDOG=1" in ready
+        assert len(redis.smembers("kb:inflight")) == 1
+
+        enqueue(redis, "until_open")
+        hear(worker, manager, "STATUS=running, 1 of 2 busy")
+        worker.signal(signal.SIGTERM)
+        *before, stopping = hear(worker, manager, "STOPPING=1")
+        assert all("WATCHDOG=1" in message for message in before)
+        assert stopping == ["STOPPING=1", "STATUS=stopping, 1 of 2 busy", "WATCHDOG=1"]
+        # Draining may take longer than the watchdog waits.
+        [*_, draining] = hear(worker, manager, "STATUS=stopping, 1 of 2 busy")
+        assert "WATCHDOG=1" in draining
+
+        (folder / "open").touch()
+        assert worker.wait() == 0
+
+    def test_redis_that_is_away_is_told_and_is_no_reason_to_restart(self, start, manager, env):
+        port = find_free_port()
+        worker = start(
+            url=f"redis://127.0.0.1:{port}/0?socket_timeout=0.5",
+            env={**env, "KIQBRIDGE_RECOVER_AFTER_S": "3"},
+        )
+        worker.wait_for_output("cannot be reached", timeout_s=30)
+        assert not any("READY=1" in message for message in manager.waiting())
+
+        with embedded_server(port=port):
+            hear(worker, manager, "READY=1")
+
+        [*_, away] = hear(worker, manager, "Redis has not confirmed its lease")
+        assert away[0].startswith("STATUS=running, 0 of 2 busy; ")
+        assert "WATCHDOG=1" in away
+
+    @pytest.mark.parametrize("thread", ["lease", "heartbeat", "poller"])
+    def test_a_thread_that_ended_is_told_and_the_watchdog_hears_nothing(
+        self, redis, start, manager, env, thread
+    ):
+        worker = start(env=env)
+        hear(worker, manager, "READY=1")
+
+        enqueue(redis, "end_thread", thread)
+        [*_, ended] = hear(worker, manager, f"its thread {thread} has ended")
+        for message in (ended, *hear(worker, manager, "STATUS", count=5)):
+            assert "WATCHDOG=1" not in message
+
+        assert "systemd's watchdog will restart this process" in worker.output
+
+    def test_processes_of_jobs_cannot_speak_for_the_worker(self, redis, start, manager, env):
+        worker = start(env=env)
+        enqueue(redis, "tell_environment")
+
+        worker.wait_for_output("False False\n")
+
+    def test_under_a_supervisor_the_main_process_speaks_for_all(
+        self, redis, start, folder, manager, env
+    ):
+        worker = start("--processes", "2", env={**env, "WATCHDOG_USEC": "1000000"})
+        hear(worker, manager, "READY=1")
+        assert len(redis.smembers("kb:inflight")) == 2
+
+        enqueue(redis, "until_open")
+        [*_, status] = hear(worker, manager, "STATUS=2 running, 1 of 4 busy")
+        assert "WATCHDOG=1" in status
+        assert title(worker.pid) == f"kiqbridge {__version__} shop supervisor [2 of 2 processes]"
+        assert all(re.fullmatch(TITLE, title(pid)) for pid in children(worker.pid))
+
+        (folder / "open").touch()
+        assert worker.stop() == 0
+        assert any("STOPPING=1" in message for message in manager.waiting())
+
+
+class TestHealth:
+    def test_a_supervisor_that_replaces_a_process_stays_ready(self, start, folder):
+        worker = start("--processes", "2", env={})
+        run_dir = folder / "run"
+
+        def pids(check="ready"):
+            """Of those that are well; None if one is not."""
+            faults = faults_of_all(list(read_statuses(run_dir)), check, lease_now())
+            return None if any(faults.values()) else set(faults)
+
+        worker.wait_for(lambda: pids() == set(children(worker.pid)), 30, "two that are ready")
+        before = pids()
+        assert all(status.supervisor == worker.pid for status in read_statuses(run_dir))
+        os.kill(min(before), signal.SIGKILL)
+
+        def is_replaced():
+            now = pids()
+            assert now, list(read_statuses(run_dir))
+            return len(now - before) == 1 and len(now) == 2
+
+        worker.wait_for(is_replaced, 30, "its replacement")
+        told = subprocess.run(
+            [sys.executable, "-m", "kiqbridge", "health", "--ready", "--run-dir", str(run_dir)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert told.splitlines() == [f"worker {pid} is ready (running)" for pid in sorted(pids())]
+        assert worker.stop() == 0
+        assert list(read_statuses(run_dir)) == []
+
+
+class TestEcs:
+    @pytest.fixture
+    def agent(self):
+        with EcsAgent() as agent:
+            yield agent
+
+    @pytest.fixture
+    def env(self, agent):
+        return {"ECS_AGENT_URI": agent.uri, "KIQBRIDGE_ECS_PROTECT_AFTER_S": "0.2"}
+
+    def test_a_long_job_protects_the_task_until_it_ends(self, redis, start, folder, agent, env):
+        worker = start(env=env)
+        enqueue(redis, "until_open")
+
+        worker.wait_for(lambda: agent.is_protected, what="the protection")
+        assert "end\n" not in worker.output
+        (folder / "open").touch()
+        worker.wait_for(lambda: not agent.is_protected, what="its end")
+
+        assert "end\n" in worker.output
+        assert worker.stop() == 0
+        assert [state["ProtectionEnabled"] for state in agent.states] == [True, False]
+
+    def test_term_ends_the_protection_drains_and_gives_back_before_the_kill(
+        self, redis, start, agent, env
+    ):
+        worker = start("-t", "3", env=env)
+        enqueue(redis, "until_open")
+        worker.wait_for(lambda: agent.is_protected, what="the protection")
+
+        worker.signal(signal.SIGTERM)
+        worker.wait_for(lambda: not agent.is_protected, what="the end of the protection")
+        assert worker.is_running
+        assert redis.llen("queue:default") == 0  # the job goes on
+
+        assert worker.wait(timeout_s=3 + 10) == 0
+        assert redis.llen("queue:default") == 1
+        assert not redis.keys("kb:inflight*")
+
+    def test_the_processes_of_a_supervisor_share_it(self, redis, start, folder, agent, env):
+        worker = start("--processes", "2", "-c", "1", env=env)
+        for _ in range(2):
+            enqueue(redis, "until_open")
+        worker.wait_for(lambda: len(agent.states) == 2, what="the protection of both")
+
+        worker.wait_for(lambda: len(children(worker.pid)) == 2)
+        os.kill(children(worker.pid)[0], signal.SIGTSTP)  # gives its part back, its job goes on
+        worker.wait_for_output("no new jobs are taken")
+        (folder / "open").touch()
+        worker.wait_for(lambda: not agent.is_protected, what="its end")
+
+        assert [state["ProtectionEnabled"] for state in agent.states] == [True, True, False]
+        assert worker.stop() == 0
+
+    def test_an_agent_that_fails_disturbs_no_job(self, redis, start, folder, agent, env):
+        agent.answers = (500, "")
+        worker = start(env=env)
+        enqueue(redis, "until_open")
+        worker.wait_for_output("scale-in protection was not changed: HTTP 500")
+
+        (folder / "open").touch()
+        worker.wait_for_output("end\n")
+
+        assert worker.stop() == 0
+        assert worker.output.count("was not changed") == 1

@@ -1,0 +1,336 @@
+"""`async def` jobs: many at once on one loop, each acknowledged by itself, none lost at a shutdown."""
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+from support.jobs import own_declarations
+from support.waiting import wait_until
+
+from kiqbridge.client import Client
+from kiqbridge.config import merge
+from kiqbridge.current import CONTEXT, interrupted
+from kiqbridge.errors import ConfigError
+from kiqbridge.job import job
+from kiqbridge.launcher import Launcher
+from kiqbridge.server import Server
+
+
+class Jobs:
+    """Declared jobs whose course the test decides."""
+
+    def __init__(self):
+        self.running = 0
+        self.peak = 0
+        self.begun = []
+        self.done = []
+        self.cancelled = []
+        self.may_end = False
+
+        @job(name="Gated")
+        async def gated(name):
+            self.begun.append(name)
+            self.running += 1
+            self.peak = max(self.peak, self.running)
+            try:
+                while not self.may_end:  # noqa: ASYNC110 - a test sets it, on another thread
+                    await asyncio.sleep(0.005)
+            except asyncio.CancelledError:
+                self.cancelled.append(name)
+                raise
+            finally:
+                self.running -= 1
+            self.done.append(name)
+
+        @job(name="Quick")
+        async def quick(name):
+            await asyncio.sleep(0)
+            self.done.append(name)
+
+        @job(name="Plain")
+        def plain(name):
+            self.done.append(name)
+
+        @job(name="Failing", retry=3)
+        async def failing(name):
+            await asyncio.sleep(0)
+            raise ValueError(name)
+
+        @job(name="TooSlow", timeout_s=0.05)
+        async def too_slow():
+            await asyncio.sleep(60)
+
+        @job(name="Cancelling")
+        async def cancelling():
+            raise asyncio.CancelledError
+
+
+@pytest.fixture
+def jobs():
+    with own_declarations():
+        yield Jobs()
+
+
+@pytest.fixture
+def setup():
+    return Server()
+
+
+@pytest.fixture
+def working(jobs, setup, redis_url):
+    @contextmanager
+    def working(**settings):
+        flags = {
+            "redis_url": redis_url,
+            "concurrency": "2",
+            "async_concurrency": "500",
+            "beat_s": "0.05",
+            "timeout_s": "5",
+            **settings,
+        }
+        launcher = Launcher(merge(environ={}, flags=flags), server=setup)
+        launcher.start(lambda _signal: None)
+        try:
+            yield launcher
+        finally:
+            jobs.may_end = True
+            launcher.stop()
+
+    return working
+
+
+@pytest.fixture
+def client(redis_url):
+    client = Client(redis_url)
+    yield client
+    client.close()
+
+
+def push(client, name, count, **attributes):
+    return client.push_bulk(
+        {"class": name, "args": [[number] for number in range(count)], **attributes}
+    )
+
+
+def in_flight(redis):
+    return [text for key in redis.keys("kb:inflight:*:[01]") for text in redis.lrange(key, 0, -1)]
+
+
+class TestRunning:
+    def test_hundreds_run_at_once_on_two_threads(self, working, jobs, client, redis):
+        push(client, "Gated", 300)
+
+        with working():
+            wait_until(lambda: jobs.running == 300, what="all at once")
+            jobs.may_end = True
+            wait_until(lambda: len(jobs.done) == 300 and not in_flight(redis))
+
+        assert redis.get("stat:processed") == b"300"
+        assert sorted(jobs.done) == list(range(300))
+
+    def test_no_more_than_the_setting_run_at_once(self, working, jobs, client, redis):
+        push(client, "Gated", 40)
+
+        with working(async_concurrency="5"):
+            wait_until(lambda: jobs.running == 5)
+            wait_until(lambda: redis.llen("queue:default") + len(in_flight(redis)) == 40)
+            jobs.may_end = True
+            wait_until(lambda: len(jobs.done) == 40)
+
+        assert jobs.peak == 5
+
+    def test_each_is_acknowledged_by_itself(self, working, jobs, client, redis):
+        push(client, "Gated", 1)
+        push(client, "Quick", 200)
+
+        with working():
+            wait_until(lambda: len(jobs.done) == 200)
+            wait_until(lambda: len(in_flight(redis)) == 1, what="only the long one in flight")
+
+            assert b'"Gated"' in in_flight(redis)[0]
+            jobs.may_end = True
+            wait_until(lambda: not in_flight(redis))
+
+    def test_plain_jobs_between_them_run_on_threads(self, working, jobs, client, redis):
+        client.push_bulk({"class": "Gated", "args": [["held"]]})
+        for number in range(60):
+            client.push({"class": ("Quick", "Plain")[number % 2], "args": [number]})
+
+        with working():
+            wait_until(lambda: len(jobs.done) == 60)
+            wait_until(
+                lambda: len(in_flight(redis)) == 1, what="the plain ones acknowledged as well"
+            )
+            jobs.may_end = True
+            wait_until(lambda: not in_flight(redis))
+
+        assert redis.get("stat:processed") == b"61"
+
+    def test_each_sees_its_own_context(self, working, client):
+        seen = {}
+
+        @job(name="Looks")
+        async def looks(number):
+            await asyncio.sleep(0.01)
+            payload, queue = CONTEXT.get()
+            seen[number] = (payload["args"], queue, interrupted())
+
+        push(client, "Looks", 50)
+        with working():
+            wait_until(lambda: len(seen) == 50)
+
+        assert seen == {number: ([number], "default", False) for number in range(50)}
+
+    def test_ruby_sees_them_at_work(self, working, jobs, client, redis):
+        push(client, "Gated", 20)
+
+        with working() as launcher:
+            identity = launcher.identity
+            wait_until(lambda: redis.hget(identity, "busy") == b"20")
+            work = redis.hgetall(f"{identity}:work")
+
+            assert len(work) == 20
+            assert {json.loads(text)["queue"] for text in work.values()} == {"default"}
+            assert redis.hget(identity, "concurrency") == b"502"
+
+
+class TestFailing:
+    def test_a_failure_is_tried_again(self, working, client, redis):
+        push(client, "Failing", 30)
+
+        with working():
+            wait_until(lambda: redis.zcard("retry") == 30)
+            wait_until(lambda: not in_flight(redis))
+            wait_until(lambda: redis.get("stat:failed") == b"30")
+
+        kept = [json.loads(text) for text in redis.zrange("retry", 0, -1)]
+        assert {each["error_class"] for each in kept} == {"ValueError"}
+        assert {each["retry_count"] for each in kept} == {0}
+
+    def test_a_time_limit_is_enforced(self, working, client, redis):
+        client.push({"class": "TooSlow", "args": []})
+
+        with working():
+            wait_until(lambda: redis.zcard("retry") == 1)
+
+        [kept] = [json.loads(text) for text in redis.zrange("retry", 0, -1)]
+        assert kept["error_class"] == "kiqbridge.errors.JobTimeout"
+        assert kept["error_message"] == "took longer than its timeout_s of 0.05 s"
+
+    def test_a_job_that_cancels_itself_has_failed(self, working, client, redis):
+        client.push({"class": "Cancelling", "args": []})
+
+        with working():
+            wait_until(lambda: redis.zcard("retry") == 1)
+
+        assert b"CancelledError" in redis.zrange("retry", 0, -1)[0]
+
+    def test_handlers_are_told_once_it_is_written(self, working, client, setup, redis):
+        told = []
+        setup.error_handler(
+            lambda error, context: told.append((str(error), context["job"]["args"]))
+        )
+        setup.death_handler(lambda payload, _error: told.append(("dead", redis.zcard("dead"))))
+        client.push({"class": "Failing", "args": ["x"], "retry": 0})
+
+        with working():
+            wait_until(lambda: len(told) == 2)
+
+        assert told == [("dead", 1), ("x", ["x"])]
+
+
+class TestEnding:
+    def test_those_that_finish_in_time_are_not_given_back(self, working, jobs, client, redis):
+        push(client, "Gated", 20)
+
+        with working() as launcher:
+            wait_until(lambda: jobs.running == 20)
+            ending = threading.Thread(target=launcher.stop)
+            ending.start()
+            wait_until(lambda: redis.hget(launcher.identity, "quiet") == b"true")
+            jobs.may_end = True
+            ending.join()
+
+        assert len(jobs.done) == 20
+        assert not redis.exists("queue:default")
+        assert not redis.keys("kb:inflight*")
+        assert redis.get("stat:processed") == b"20"
+
+    def test_at_the_deadline_they_are_given_back_unchanged_and_cancelled(
+        self, working, jobs, client, redis
+    ):
+        push(client, "Gated", 20)
+        texts = sorted(redis.lrange("queue:default", 0, -1))
+
+        with working(timeout_s="0.2") as launcher:
+            wait_until(lambda: jobs.running == 20)
+            began = time.monotonic()
+            launcher.stop()
+            took = time.monotonic() - began
+
+        assert sorted(redis.lrange("queue:default", 0, -1)) == texts
+        assert sorted(jobs.cancelled) == list(range(20))
+        assert jobs.done == []
+        assert not redis.keys("kb:*inflight*")
+        assert took < 5
+
+    def test_a_thread_that_waits_for_room_gives_its_job_back(self, working, jobs, client, redis):
+        push(client, "Gated", 4)
+
+        with working(timeout_s="0.2", async_concurrency="1") as launcher:
+            wait_until(lambda: jobs.running == 1)
+            launcher.stop()
+
+        assert redis.llen("queue:default") == 4
+        assert jobs.begun == jobs.cancelled
+        assert len(jobs.begun) == 1
+
+
+class TestSurroundings:
+    def test_middleware_of_both_kinds_and_resources_of_the_loop(
+        self, working, client, setup, jobs, redis
+    ):
+        heard = []
+
+        @setup.lifespan
+        @asynccontextmanager
+        async def pool():
+            heard.append("open")
+            yield asyncio.get_running_loop()
+            heard.append("close")
+
+        async def asynchronous(_job, _payload, _queue, call_next):
+            assert pool.value is asyncio.get_running_loop()
+            return await call_next()
+
+        def plain(_job, payload, _queue, call_next):
+            heard.append(payload["class"])
+            return call_next()
+
+        setup.middleware.add(asynchronous)
+        setup.middleware.add(plain)
+        client.push({"class": "Quick", "args": [1]})
+        client.push({"class": "Plain", "args": [2]})
+
+        with working():
+            wait_until(lambda: sorted(jobs.done) == [1, 2])
+            wait_until(lambda: not in_flight(redis))
+
+        assert (heard[0], heard[-1]) == ("open", "close")
+        assert sorted(heard[1:-1]) == ["Plain", "Quick"]
+        assert not redis.exists("retry")
+
+    def test_a_resource_that_cannot_be_opened_ends_the_start(self, working, setup, redis):
+        @setup.lifespan
+        @asynccontextmanager
+        async def pool():
+            raise OSError("no database")
+            yield
+
+        with pytest.raises(ConfigError, match="the start failed: OSError: no database"), working():
+            pass
+
+        assert not redis.exists("kb:inflight", "processes")

@@ -1,0 +1,139 @@
+"""What the proofs under `tests/prove/` found: a lost lease that others went on with, and nonsense.
+
+`test_failover.py`: jobs that a replica had confirmed were lost. After a failover one thread's claims
+were unknown; while it registered anew, the others dropped what they had not begun and went on
+claiming under the old lease, which acknowledged just that.
+
+`test_network.py`: an answer that was no RESP, or RESP of another shape, ended the threads that read
+it, and the worker performed nothing any more.
+"""
+
+import pytest
+from support.engine import EngineProcess
+from support.proxy import UnsteadyProxy
+from support.waiting import wait_until
+
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.keys import Keys
+from kiqbridge.redis_connection import RedisPool
+from kiqbridge.wakeup import IdleGate, Waker
+
+QUEUE = "queue:default"
+
+
+@pytest.fixture
+def engine(redis_url):
+    with EngineProcess(redis_url) as engine:
+        yield engine
+
+
+def test_a_claim_under_a_lost_lease_does_not_acknowledge_what_was_dropped(engine, redis):
+    redis.lpush(QUEUE, "a", "b", "c")
+    claimer = engine.claimer()
+    chunk = claimer.claim(["default"], 2)
+    lists = engine.lists()
+
+    chunk.lease.lost = True  # by another thread, which has not registered anew yet
+    chunk.jobs.clear()
+    assert claimer.claim(["default"], 2) is None
+
+    assert [redis.lrange(name, 0, -1) for name in lists] == [[], [b"b", b"a"]]
+    assert redis.lrange(QUEUE, 0, -1) == [b"c"]
+    assert not engine.keeper.current.lost
+    assert list(claimer.claim(["default"], 2).jobs) == [b"c"]
+
+
+def test_nobody_acknowledges_under_a_lost_lease_for_a_thread_that_dropped_its_jobs(engine, redis):
+    redis.lpush(QUEUE, "a", "b")
+    claimer = engine.claimer()
+    chunk = claimer.claim(["default"], 2)
+    lists = engine.lists()
+
+    chunk.lease.lost = True
+    chunk.jobs.clear()
+    claimer.acknowledge_for(engine.connect())
+
+    assert [redis.lrange(name, 0, -1) for name in lists] == [[], [b"b", b"a"]]
+
+
+def test_threads_that_find_a_lease_lost_share_one_new_one(engine, redis):
+    claimers = [engine.claimer(f"t{number}") for number in range(3)]
+    engine.keeper.current.lost = True
+
+    assert [claimer.claim(["default"], 1) for claimer in claimers] == [None] * 3
+
+    assert redis.scard("kb:inflight") == 2
+    assert not engine.keeper.current.lost
+
+
+@pytest.fixture
+def proxy(server):
+    with UnsteadyProxy(server.port) as proxy:
+        yield proxy
+
+
+def test_an_answer_that_is_no_resp_is_a_lost_reply(proxy):
+    connection = RedisPool(proxy.url).connection()
+    assert connection.call("PING") == b"PONG"
+
+    proxy.talk_nonsense([b"\xde\xad\r\n"])
+    assert connection.call("PING") == b"PONG"  # asked again on a new connection
+
+    proxy.talk_nonsense([b"\xde\xad\r\n"] * 2)
+    with pytest.raises(RedisUnavailable, match="cannot be reached"):
+        connection.call("PING")
+    assert connection.call("PING") == b"PONG"
+    connection.close()
+
+
+@pytest.mark.parametrize("nonsense", [b"+OK\r\n", b":7\r\n", b"*-1\r\n", b"*1\r\n:1\r\n", b"*0\r\n"])
+def test_a_claim_takes_nothing_from_an_answer_of_another_shape_and_is_repeated(
+    proxy, redis, nonsense
+):
+    redis.lpush(QUEUE, "a", "b")
+    with EngineProcess(proxy.url) as engine:
+        claimer = engine.claimer()
+        assert list(claimer.claim(["default"], 1).jobs) == [b"a"]
+
+        proxy.talk_nonsense([nonsense])
+        with pytest.raises(RedisUnavailable, match="an answer that Redis never gives"):
+            claimer.claim(["default"], 1)
+
+        assert list(claimer.claim(["default"], 1).jobs) == [b"b"]
+
+
+def test_a_job_is_not_taken_for_settled_because_of_an_answer_of_another_shape(proxy, redis):
+    redis.lpush(QUEUE, "a")
+    with EngineProcess(proxy.url) as engine:
+        claimer = engine.claimer()
+        chunk = claimer.claim(["default"], 1)
+
+        proxy.talk_nonsense([b"+OK\r\n"])
+        with pytest.raises(RedisUnavailable, match="an answer that Redis never gives"):
+            claimer.settle(chunk, b"a", "retry", 1.0, b"a again")
+
+        assert redis.zrange("retry", 0, -1) == [b"a again"]
+        assert not claimer.settle(chunk, b"a", "retry", 1.0, b"a again")
+
+
+def test_the_waker_survives_answers_that_make_no_sense(proxy, redis, caplog):
+    gate = IdleGate()
+    pool = RedisPool(proxy.url)
+    waker = Waker(gate, ["default"], Keys(), lambda: pool.raw_connection(protocol=3))
+    waker.start()
+    proxy.talk_nonsense([b"+OK\r\n", b"*2\r\n:1\r\n:2\r\n:1\r\n", b":1\r\n:1\r\n"])
+
+    woken = 0
+    while not proxy.is_done:
+        gate.wait_for_work()
+        gate.looked(found=False)
+        woken += 1
+    gate.wait_for_work()
+    redis.lpush(QUEUE, "a")
+    gate.wait_for_work()
+
+    assert woken > 0
+    assert waker.alive
+    waker.stop()
+    gate.open()
+    wait_until(lambda: not waker.alive, 10, "the waker's end")

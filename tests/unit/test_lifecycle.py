@@ -1,0 +1,183 @@
+"""Events of a worker process, and the resources that are open while it runs."""
+
+import asyncio
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.lifecycle import Events
+from kiqbridge.resources import ProcessResources
+from kiqbridge.server import Server
+
+
+class TestEvents:
+    @pytest.mark.parametrize(
+        ("event", "order"),
+        [
+            ("startup", ["first", "second"]),
+            ("heartbeat", ["first", "second"]),
+            ("quiet", ["second", "first"]),
+            ("shutdown", ["second", "first"]),
+            ("exit", ["second", "first"]),
+        ],
+    )
+    def test_each_listener_is_called_once_in_the_events_order(self, event, order):
+        events, heard = Events(), []
+        events.add(event, lambda: heard.append("first"))
+        events.add(event, lambda: heard.append("second"))
+
+        events.fire(event)
+        events.fire(event)
+
+        assert heard == order
+
+    def test_a_beat_is_heard_every_time(self):
+        events, heard = Events(), []
+        events.add("beat", lambda: heard.append("beat"))
+
+        events.fire("beat")
+        events.fire("beat")
+
+        assert heard == ["beat", "beat"]
+
+    def test_an_error_is_logged_and_the_others_are_called(self, caplog):
+        events, heard = Events(), []
+        events.add("shutdown", lambda: heard.append("called"))
+        events.add("shutdown", lambda: 1 // 0)
+
+        events.fire("shutdown")
+
+        assert heard == ["called"]
+        assert "a listener to shutdown failed" in caplog.text
+
+    def test_at_startup_an_error_is_raised(self):
+        events = Events()
+        events.add("startup", lambda: 1 // 0)
+
+        with pytest.raises(ZeroDivisionError):
+            events.fire("startup", raising=True)
+
+    def test_a_copy_fires_on_its_own(self):
+        events, heard = Events(), []
+        events.add("startup", lambda: heard.append(1))
+
+        events.copy().fire("startup")
+        events.fire("startup")
+
+        assert heard == [1, 1]
+
+    def test_an_unknown_event_is_refused_with_those_that_there_are(self):
+        with pytest.raises(ConfigError, match="'boot' is no event; events are startup, quiet"):
+            Server().on("boot")(print)
+
+
+class Opened:
+    """Context managers that write down when they are opened and closed."""
+
+    def __init__(self):
+        self.heard = []
+
+    def plain(self, name, *, fails=False):
+        @contextmanager
+        def manager():
+            if fails:
+                raise OSError("no database")
+            self.heard.append(f"open {name}")
+            try:
+                yield name
+            finally:
+                self.heard.append(f"close {name}")
+
+        return manager
+
+    def asynchronous(self, name):
+        @asynccontextmanager
+        async def manager():
+            self.heard.append(f"open {name}")
+            try:
+                yield name
+            finally:
+                self.heard.append(f"close {name}")
+
+        return manager
+
+
+@pytest.fixture
+def opened():
+    return Opened()
+
+
+class TestResources:
+    def test_they_are_open_in_between_and_closed_in_reverse(self, opened):
+        server = Server()
+        first = server.lifespan(opened.plain("first"))
+        server.lifespan(opened.plain("second"))
+        resources = ProcessResources(server.resources)
+
+        resources.open()
+        assert first.value == "first"
+        resources.close()
+
+        assert opened.heard == ["open first", "open second", "close second", "close first"]
+        with pytest.raises(ConfigError, match="is not open here; a worker opens it"):
+            _ = first.value
+
+    def test_when_one_fails_those_before_are_closed(self, opened):
+        server = Server()
+        first = server.lifespan(opened.plain("first"))
+        server.lifespan(opened.plain("second", fails=True))
+
+        with pytest.raises(OSError, match="no database"):
+            ProcessResources(server.resources).open()
+
+        assert opened.heard == ["open first", "close first"]
+        with pytest.raises(ConfigError):
+            _ = first.value
+
+    def test_what_is_no_context_manager_is_refused(self):
+        server = Server()
+
+        @server.lifespan
+        def database():
+            return 5
+
+        with pytest.raises(
+            ConfigError, match=r"lifespan .*database: gives int, no context manager"
+        ):
+            ProcessResources(server.resources).open()
+
+    def test_asynchronous_ones_belong_to_their_loop(self, opened):
+        server = Server()
+        pool = server.lifespan(opened.asynchronous("pool"))
+        resources = ProcessResources(server.resources)
+        resources.open()
+
+        async def serve():
+            async with resources.for_loop():
+                return pool.value
+
+        assert asyncio.run(serve()) == "pool"
+        assert opened.heard == ["open pool", "close pool"]
+        with pytest.raises(ConfigError):
+            _ = pool.value
+
+
+class TestCapsulesInCode:
+    def test_the_name_must_be_free(self):
+        server = Server()
+        server.capsule("single", queues=["single"])
+
+        for name in ("single", "default", ""):
+            with pytest.raises(ConfigError, match="is taken or empty"):
+                server.capsule(name, queues=["a"])
+
+    @pytest.mark.parametrize("queues", [[], "single"])
+    def test_queues_are_a_list(self, queues):
+        with pytest.raises(ConfigError, match="is not a list of queue names"):
+            Server().capsule("single", queues=queues)
+
+    @pytest.mark.parametrize("concurrency", [0, -1, 1.5, True])
+    def test_concurrency_is_a_number(self, concurrency):
+        with pytest.raises(ConfigError, match="is not a whole number from 1"):
+            Server().capsule("single", queues=["a"], concurrency=concurrency)
