@@ -14,6 +14,7 @@ from support.fleet import (
     jids_in_flight,
     lists_in_flight,
 )
+from support.processes import is_process_running
 from support.waiting import wait_until
 
 from kiqbridge.client import Client
@@ -83,8 +84,10 @@ def test_killers_end_in_the_dead_set_and_two_hundred_neighbours_are_performed(
     wait_until(
         settled,
         90,
-        lambda: f"all settled: {len(fleet.marks.count('performed'))} performed, {deaths}, "
-        f"{dead_jobs(redis)}",
+        lambda: (
+            f"all settled: {len(fleet.marks.count('performed'))} performed, {deaths}, "
+            f"{dead_jobs(redis)}"
+        ),
         interval_s=0.05,
     )
     wait_until(lambda: not lists_in_flight(redis), 20, lambda: f"{lists_in_flight(redis)}")
@@ -209,18 +212,10 @@ def test_a_worker_that_stops_gives_a_suspect_back_or_lets_it_finish(
         assert fleet.marks.look().count("performed")[jid] == 1
         assert not redis.exists(KEYS.suspects("default"))
     else:
-        assert [json.loads(each)["jid"] for each in redis.lrange(KEYS.suspects("default"), 0, -1)] == [
-            jid
-        ]
+        assert [
+            json.loads(each)["jid"] for each in redis.lrange(KEYS.suspects("default"), 0, -1)
+        ] == [jid]
         assert fleet.marks.look().count("performed")[jid] == 0
-    assert not is_running(child)
+    assert not is_process_running(child)
     assert not lists_in_flight(redis)
     assert redis.zcard(KEYS.dead) == 0
-
-
-def is_running(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

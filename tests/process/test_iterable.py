@@ -231,9 +231,10 @@ def digits(number):
     return sum(len(str(each)) + 1 for each in range(number))
 
 
-def test_an_item_that_outlasts_the_shutdown_is_processed_again(stage):
+@pytest.mark.parametrize("name", ["Plain", "Asynchronous", "Separate"])
+def test_an_item_that_outlasts_the_shutdown_is_processed_again(name, stage):
     first = stage.start("-t", "1")
-    jid = stage.push("Plain", 2, 20)
+    jid = stage.push(name, 2, 20)
     stage.wait_for_items(jid, 1)
 
     assert first.stop() == 0

@@ -2,12 +2,14 @@
 
 import base64
 import json
+import os
 import signal
 import zlib
 from pathlib import Path
 
 import pytest
 from support.fleet import KEYS, lists_in_flight
+from support.processes import is_process_running
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
@@ -24,6 +26,10 @@ class Seen:
 
     def __init__(self, folder):
         self._path = folder / "seen"
+        self._folder = folder
+
+    def release(self):
+        (self._folder / "release").touch()
 
     def all(self, event=None):
         if not self._path.exists():
@@ -69,14 +75,6 @@ def start(redis_url, tmp_path):
         worker.close()
 
 
-def is_running(pid):
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-
 def failed_job(redis, jid):
     """The set in which a failed job lies, its score and its payload."""
     for key in (KEYS.retry, KEYS.dead):
@@ -109,7 +107,9 @@ class TestRunning:
         assert plain[jid]["database"] == "a database"
         assert plain[jid]["has_client"]
         assert (asynchronous["jid"], asynchronous["own_channel"]) == (other, True)
-        children = {note["pid"] for note in seen.all() if note["event"] in {"plain", "asynchronous"}}
+        children = {
+            note["pid"] for note in seen.all() if note["event"] in {"plain", "asynchronous"}
+        }
         assert len(children) == 1
         assert worker.pid not in children
         opened = [note["pid"] for note in seen.all("open")]
@@ -133,7 +133,8 @@ class TestFailures:
     ):
         worker = start("-c", "1")
         names = ["FailInThread", "FailInProcess", "FailInCoroutine"]
-        jids = {name: client.push({"class": name, "args": [kind]}) for name in names}
+        options = {"backtrace": True, "retry": 3}
+        jids = {name: client.push({"class": name, "args": [kind], **options}) for name in names}
         wait_until(lambda: worker.output.count("INFO: fail") == 3, 30, lambda: worker.output)
         assert worker.stop() == 0
 
@@ -152,10 +153,11 @@ class TestFailures:
                 payload["retry_count"],
                 list(payload),
                 [line for line in own if "in 'fail'" in line],
-                len(lines) - len(own),
                 # With some seconds between the three, and a tenth of jitter beside.
                 1000 <= score - payload["failed_at"] <= 1200 if key == KEYS.retry else None,
             )
+            if name != "FailInCoroutine":  # plain middleware around it adds lines of the bridge
+                assert lines == own
         assert comparable["FailInProcess"] == comparable["FailInThread"]
         assert comparable["FailInCoroutine"] == comparable["FailInThread"]
         assert comparable["FailInThread"][0] == (KEYS.dead if kind == "kill" else KEYS.retry)
@@ -171,12 +173,12 @@ class TestFailures:
         assert payload["error_class"] == "kiqbridge.errors.JobTimeout"
         assert payload["error_message"].startswith("took longer than its timeout_s of 0.7 s")
         [note] = seen.all("busy")
-        wait_until(lambda: not is_running(note["pid"]), 5)
+        wait_until(lambda: not is_process_running(note["pid"]), 5)
         client.push({"class": "Plain", "args": [1]})
         seen.wait("plain")  # by a new child
 
     @pytest.mark.parametrize(
-        ("how", "told"),
+        "died",
         [
             ("SIGSEGV", "was ended by SIGSEGV (signal 11)"),
             ("SIGKILL", "was ended by SIGKILL (signal 9), as the system does when memory runs out"),
@@ -185,8 +187,9 @@ class TestFailures:
         ],
     )
     def test_a_child_that_dies_costs_its_job_a_try_and_its_neighbours_nothing(
-        self, start, client, redis, seen, how, told, tmp_path
+        self, start, client, redis, seen, died
     ):
+        how, told = died
         worker = start("-c", "2", KIQBRIDGE_POOL_SIZE="2")
         client.push({"class": "Hold", "args": []})
         [neighbour] = seen.wait("hold")
@@ -194,7 +197,7 @@ class TestFailures:
         jid = client.push({"class": "Dies", "args": [how]})
         wait_until(lambda: failed_job(redis, jid), 30, lambda: worker.output)
         key, _, payload = failed_job(redis, jid)
-        (tmp_path / "release").touch()
+        seen.release()
         [released] = seen.wait("released")
 
         assert key == KEYS.retry
@@ -212,11 +215,11 @@ class TestEnding:
         worker = start("-c", "1")
         client.push({"class": name, "args": []})
         [note] = seen.wait("hold")
-        assert is_running(note["pid"])
+        assert is_process_running(note["pid"])
 
         worker.kill()
 
-        wait_until(lambda: not is_running(note["pid"]), 5, "the child's end")
+        wait_until(lambda: not is_process_running(note["pid"]), 5, "the child's end")
 
     @pytest.mark.parametrize("name", ["Hold", "HoldInC"])
     def test_at_the_deadline_a_job_is_given_back_and_its_child_killed(
@@ -228,22 +231,20 @@ class TestEnding:
 
         assert worker.stop(20) == 0
 
-        assert not is_running(note["pid"])
+        assert not is_process_running(note["pid"])
         assert [json.loads(text)["jid"] for text in redis.lrange("queue:default", 0, -1)] == [jid]
         assert redis.zcard(KEYS.retry) == redis.zcard(KEYS.dead) == 0
         assert not lists_in_flight(redis)
 
-    def test_a_signal_to_all_of_the_group_is_the_workers_matter(
-        self, start, client, seen, tmp_path, redis
-    ):
+    def test_a_signal_to_all_of_the_group_is_the_workers_matter(self, start, client, seen, redis):
         worker = start("-c", "1", "-t", "20")
         client.push({"class": "Hold", "args": []})
         [note] = seen.wait("hold")
 
-        signal_group(worker.pid, signal.SIGTERM)
+        os.killpg(worker.pid, signal.SIGTERM)
         worker.wait_for_output("stopping")
-        assert is_running(note["pid"])
-        (tmp_path / "release").touch()
+        assert is_process_running(note["pid"])
+        seen.release()
 
         assert worker.wait(20) == 0
         assert len(seen.all("released")) == 1
@@ -257,12 +258,6 @@ class TestEnding:
         assert worker.stop(20) == 0
 
         assert len(seen.all("told")) == 1
-
-
-def signal_group(pid, number):
-    import os  # noqa: PLC0415 - for this alone
-
-    os.killpg(pid, number)
 
 
 @pytest.fixture
@@ -311,7 +306,7 @@ class TestThePool:
         [note] = seen.all("plain")
         assert repr(pool) == "<ProcessPool 1 of 2 children, 1 idle>"
 
-        wait_until(lambda: not is_running(note["pid"]), 10, "its end")
+        wait_until(lambda: not is_process_running(note["pid"]), 10, "its end")
 
         assert [each["pid"] for each in seen.all("close")] == [note["pid"]]
         assert repr(pool) == "<ProcessPool 0 of 2 children, 0 idle>"
@@ -335,11 +330,11 @@ class TestThePool:
         assert type(caught.value).__qualname__ == "JobNotFound"
 
     def test_time_is_counted_from_the_start_of_the_job_not_of_the_child(self, pool):
-        with pytest.raises(JobTimeout, match="took longer than its timeout_s of 0.3 s"):
+        with pytest.raises(JobTimeout, match=r"took longer than its timeout_s of 0\.3 s"):
             pool().perform(order("Hold", timeout_s=0.3), "owner")
 
     def test_a_child_that_cannot_load_the_code_says_why(self, pool, monkeypatch, tmp_path):
         monkeypatch.setenv("MARKS", str(tmp_path / "missing"))
 
-        with pytest.raises(ProcessDied, match="did not start: .*No such file or directory"):
+        with pytest.raises(ProcessDied, match=r"did not start: .*No such file or directory"):
             pool().perform(order("Plain", 1), "owner")

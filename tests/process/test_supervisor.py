@@ -342,6 +342,69 @@ class TestCrash:
         assert "in 0.5 s" not in supervisor.output.partition("in 1.0 s")[2].partition("in 2.0")[2]
         assert supervisor.stop() == 0
 
+    def test_a_fork_that_the_system_refuses_is_tried_again(self, redis, start, folder):
+        (folder / "refused.py").write_text(
+            "import os\n"
+            "fork = os.fork\n"
+            "def refuse():\n"
+            "    os.fork = fork\n"
+            "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+            "os.fork = refuse\n"
+        )
+        supervisor = start(require="refused.py")
+
+        assert "process 1 could not be forked: [Errno 11]" in supervisor.output
+        assert "trying again in 0.5 s" in supervisor.output
+        assert supervisor.stop() == 0
+
+    def test_who_says_nothing_for_long_is_killed_and_its_job_runs_elsewhere(
+        self, redis, start, folder, notes
+    ):
+        (folder / "hanging.py").write_text(
+            "import ctypes, os, shop_jobs\n"
+            "from kiqbridge import job, supervisor\n"
+            "supervisor.HUNG_AFTER_S = 2\n"
+            "@job\n"
+            "def hang_once():\n"
+            "    shop_jobs.note('begun')\n"
+            "    if len(open(os.environ['NOTES']).readlines()) == 2:\n"
+            "        ctypes.PyDLL(None).sleep(600)\n"
+        )
+        supervisor = start("-c", "1", require="hanging.py", env=SOON)
+        redis.lpush("queue:default", text("hang_once"))
+
+        supervisor.wait_for(lambda: notes.texts() == ["begun"] * 2, 20, "it running again")
+
+        first, second = notes.pids("begun")
+        assert first != second
+        assert f"(pid {first}) has said nothing for" in supervisor.output
+        assert f"(pid {first}) was killed by SIGKILL: it hung" in supervisor.output
+        assert supervisor.stop() == 0
+        assert redis.get("stat:processed") == b"1"
+
+    def test_as_process_1_of_a_container_it_collects_what_jobs_leave_behind(
+        self, redis, start, folder, notes
+    ):
+        (folder / "leaving.py").write_text(
+            "import ctypes, os, subprocess, shop_jobs\n"
+            "from kiqbridge import job\n"
+            "ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # it inherits orphans, as process 1 does\n"
+            "@job\n"
+            "def leave():\n"
+            "    command = ['sh', '-c', 'sleep 0.3 >/dev/null & echo $!']\n"
+            "    orphan = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout\n"
+            "    shop_jobs.note(f'orphan {int(orphan)}')\n"
+        )
+        supervisor = start(require="leaving.py")
+        redis.lpush("queue:default", text("leave"))
+        supervisor.wait_for(notes.texts)
+        orphan = Path("/proc", notes.texts()[0].split()[1])
+
+        supervisor.wait_for(lambda: not orphan.exists(), what="the orphan being collected")
+
+        assert len(children_of(supervisor.pid)) == 2
+        assert "another is started" not in supervisor.output
+
     def test_a_reason_that_keeps_all_from_starting_ends_it_with_1(self, redis, server, start):
         redis.execute_command("ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "+ping")
         try:

@@ -41,6 +41,17 @@ def end_thread(name):
         ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
     )
 """
+HANGING = """
+import os, threading
+from kiqbridge import launcher, server
+
+launcher.STUCK_AFTER_S = 2.0
+
+@server.on("beat")
+def hang():
+    if os.path.exists("hang"):
+        threading.Event().wait()
+"""
 TITLE = rf"kiqbridge {re.escape(__version__)} shop \[(\d) of 2 busy\]( stopping)?"
 
 
@@ -190,6 +201,17 @@ class TestSystemd:
 
         assert "systemd's watchdog will restart this process" in worker.output
 
+    def test_a_thread_that_hangs_is_told_too(self, start, folder, manager, env):
+        (folder / "hanging.py").write_text(HANGING)
+        worker = start("-r", "hanging.py", env={**env, "KIQBRIDGE_RECOVER_AFTER_S": "3"})
+        hear(worker, manager, "READY=1")
+
+        (folder / "hang").touch()
+        [*_, stuck] = hear(worker, manager, "its thread heartbeat has been stuck")
+
+        assert "WATCHDOG=1" not in stuck
+        assert "lease" not in stuck[0]
+
     def test_processes_of_jobs_cannot_speak_for_the_worker(self, redis, start, manager, env):
         worker = start(env=env)
         enqueue(redis, "tell_environment")
@@ -219,12 +241,15 @@ class TestHealth:
         worker = start("--processes", "2", env={})
         run_dir = folder / "run"
 
-        def pids(check="ready"):
+        def pids():
             """Of those that are well; None if one is not."""
-            faults = faults_of_all(list(read_statuses(run_dir)), check, lease_now())
+            faults = faults_of_all(list(read_statuses(run_dir)), "ready", lease_now())
             return None if any(faults.values()) else set(faults)
 
-        worker.wait_for(lambda: pids() == set(children(worker.pid)), 30, "two that are ready")
+        def running():
+            return [each.pid for each in read_statuses(run_dir) if each.state == "running"]
+
+        worker.wait_for(lambda: len(running()) == 2 and pids(), 30, "two that are ready")
         before = pids()
         assert all(status.supervisor == worker.pid for status in read_statuses(run_dir))
         os.kill(min(before), signal.SIGKILL)
@@ -232,7 +257,7 @@ class TestHealth:
         def is_replaced():
             now = pids()
             assert now, list(read_statuses(run_dir))
-            return len(now - before) == 1 and len(now) == 2
+            return len(now - before) == 1 and len(running()) == 2
 
         worker.wait_for(is_replaced, 30, "its replacement")
         told = subprocess.run(

@@ -14,7 +14,7 @@ CONCURRENCY = 4
 JOB_MS = 2000
 TIMEOUT_S = 1
 """Half of a job: some finish in time, some are interrupted."""
-PER_SECOND = 4.0
+PER_SECOND = 5.0
 """Of six that three processes could do, so that an interrupted job finds a free thread."""
 RESUME_WITHIN_S = 5.0
 

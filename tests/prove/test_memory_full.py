@@ -65,7 +65,7 @@ def test_with_memory_full_workers_drain_and_pushes_are_refused(fleet, tmp_path, 
         first.wait_for(lambda: incarnations(raw, first.pid), what="its lease")
         done_before = client.push_bulk({"class": "Mark", "args": [[0]] * 200})
         wait_performed(fleet, done_before, 20)
-        jids = client.push_bulk({"class": "Mark", "args": [[1]] * JOBS})
+        jids = client.push_bulk({"class": "Mark", "args": [[8]] * JOBS})
         jids += client.push_bulk({"class": "FailOnce", "args": [[]] * FAILING})
 
         raw.config_set("maxmemory", "1mb")  # less than an empty server takes: draining frees nothing

@@ -7,6 +7,7 @@ kills: process/test_iterable.py.
 import asyncio
 import json
 import logging
+import random
 import threading
 from types import SimpleNamespace
 
@@ -72,12 +73,17 @@ class Worker:
 
 @pytest.fixture
 def make_worker(monkeypatch, redis_url, redis):
+    made = []
+
     def make_worker(url=redis_url, **options):
         worker = Worker(url, redis, **options)
+        made.append(worker)
         monkeypatch.setattr(iterable, "time", worker.clock)
         return worker
 
-    return make_worker
+    yield make_worker
+    for worker in made:
+        worker.runtime.redis.close()
 
 
 @pytest.fixture
@@ -227,6 +233,39 @@ class TestOneExecution:
         assert trace.items == [0, 1]
         assert "without a jid" in caplog.text
         assert redis.keys() == []
+
+    def test_one_that_another_job_performs_inline_keeps_no_progress_and_is_not_interrupted(
+        self, worker, count, trace, redis
+    ):
+        class Outer(IterableJob):
+            def build_enumerator(self, *, cursor):
+                return sequence("ab", cursor=cursor)
+
+            def each_iteration(self, item):
+                worker.stopping = True
+                count.perform_inline(3)
+
+        assert worker.run(Outer) == "interrupted"
+
+        assert trace.items == [0, 1, 2]
+        assert trace.said == ["on_start", "on_stop", "on_complete"]
+        assert redis.hget(KEY, "c") == b"1"
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_interrupted_anywhere_each_item_is_processed_once_and_in_order(
+        self, seed, worker, either, trace
+    ):
+        rng = random.Random(seed)
+        trace.at_item = lambda _job, _item: setattr(worker, "stopping", rng.random() < 0.3)
+
+        ends = [worker.run(either, 40)]
+        while ends[-1] == "interrupted":
+            worker.stopping = rng.random() < 0.1
+            ends.append(worker.run(either, 40))
+
+        assert trace.items == list(range(40))
+        assert trace.said.count("on_resume") == len(ends) - 1 > 1
+        assert ends[-1] == "complete"
 
     def test_a_long_iteration_is_told(self, worker, count, trace, caplog):
         trace.at_item = lambda _job, item: setattr(worker, "tenths", worker.tenths + 251 * item)
@@ -382,6 +421,35 @@ class TestErrors:
             worker.run(count, 5)
         assert redis.hget(KEY, "c") == b"2"
 
+    def test_one_of_a_loop_too(self, worker, trace, redis):
+        with own_declarations():
+
+            class Slow(IterableJob):
+                def build_enumerator(self, *, cursor):
+                    return sequence("abc", cursor=cursor)
+
+                async def each_iteration(self, item):
+                    trace.items.append(item)
+                    if item == "b":
+                        await asyncio.sleep(60)
+
+                def on_stop(self):
+                    trace.said.append("on_stop")
+
+            async def limited():
+                RUNTIME.set(worker.runtime)
+                CONTEXT.set(({"jid": JID}, "default"))
+                definition = definition_of(Slow)
+                async with asyncio.timeout(0.05):
+                    await definition.perform_of(definition.instantiate(JID))()
+
+            with pytest.raises(TimeoutError):
+                asyncio.run(limited())
+
+        assert trace.items == ["a", "b"]
+        assert trace.said == ["on_stop"]
+        assert redis.hget(KEY, "c") == b"1"
+
     def test_what_was_given_back_at_a_hard_shutdown_is_left_to_who_has_it_now(
         self, worker, count, trace, redis
     ):
@@ -512,6 +580,7 @@ class TestWhenRedisIsAway:
             async def both():
                 job = definition_of(Work).instantiate(JID)
                 RUNTIME.set(worker.runtime)
+                CONTEXT.set(({"jid": JID}, "default"))
                 await asyncio.gather(definition_of(Work).perform_of(job)(), beside())
 
             asyncio.run(both())
@@ -615,6 +684,12 @@ class TestTheRecordedCommands:
             masked(words) for words in (*theirs, *commands_of(operation))
         ]
         assert end == ENDS[name]
+        if "trace" in operation:
+            theirs = [each.split("] ")[1] for each in operation["trace"]]
+            callbacks = [said for said in theirs if said != "item"]
+            if name == "iterable_cancelled" and file == "worker-7.3.10":
+                callbacks.insert(1, "on_cancel")  # 7.3 does not know it: called here all the same
+            assert trace.said == [*BEFORE[name], *callbacks]
         if name == "iterable_interrupted":
             [state] = [key for key in operation["keys"] if key["key"] == KEY]
             _, fields = recorded_state([state])[KEY]
@@ -654,6 +729,9 @@ SCENES = {
     "iterable_interrupted": interrupted,
     "iterable_cancelled": cancelled,
 }
+BEFORE = {"iterable_interrupted": ["on_start"], "iterable_cancelled": []}
+"""Callbacks before the recording began."""
+
 ENDS = {
     "iterable_run_and_flush": "given back",
     "iterable_interrupted": "interrupted",

@@ -8,11 +8,14 @@ claiming under the old lease, which acknowledged just that.
 it, and the worker performed nothing any more.
 """
 
+import threading
+
 import pytest
 from support.engine import EngineProcess
 from support.proxy import UnsteadyProxy
 from support.waiting import wait_until
 
+from kiqbridge import scripts
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.redis_connection import RedisPool
@@ -107,6 +110,7 @@ def test_a_job_is_not_taken_for_settled_because_of_an_answer_of_another_shape(pr
     with EngineProcess(proxy.url) as engine:
         claimer = engine.claimer()
         chunk = claimer.claim(["default"], 1)
+        redis.script_load(scripts.load("settle").text)
 
         proxy.talk_nonsense([b"+OK\r\n"])
         with pytest.raises(RedisUnavailable, match="an answer that Redis never gives"):
@@ -116,24 +120,35 @@ def test_a_job_is_not_taken_for_settled_because_of_an_answer_of_another_shape(pr
         assert not claimer.settle(chunk, b"a", "retry", 1.0, b"a again")
 
 
-def test_the_waker_survives_answers_that_make_no_sense(proxy, redis, caplog):
+def test_the_waker_survives_answers_that_make_no_sense(proxy, redis):
     gate = IdleGate()
     pool = RedisPool(proxy.url)
     waker = Waker(gate, ["default"], Keys(), lambda: pool.raw_connection(protocol=3))
+    woken, over = [], threading.Event()
+
+    def idle():
+        while not over.is_set():
+            gate.wait_for_work()
+            woken.append(redis.lpop(QUEUE))
+            gate.looked(found=bool(woken[-1]))
+
+    thread = threading.Thread(target=idle, daemon=True)
+    thread.start()
     waker.start()
-    proxy.talk_nonsense([b"+OK\r\n", b"*2\r\n:1\r\n:2\r\n:1\r\n", b":1\r\n:1\r\n"])
+    redis.lpush(QUEUE, "before")
+    wait_until(lambda: b"before" in woken, 10, "a wake by the sound connection")
 
-    woken = 0
-    while not proxy.is_done:
-        gate.wait_for_work()
-        gate.looked(found=False)
-        woken += 1
-    gate.wait_for_work()
-    redis.lpush(QUEUE, "a")
-    gate.wait_for_work()
+    proxy.talk_nonsense([b"*2\r\n*2\r\n:1\r\n:2\r\n:1\r\n", b"+OK\r\n", b":1\r\n:1\r\n"])
+    for number in range(100):
+        redis.lpush(QUEUE, f"during-{number}")
+        if proxy.is_done:
+            break
+        wait_until(lambda: proxy.is_done or not redis.llen(QUEUE), 10, "a look")
+    redis.lpush(QUEUE, "after")
 
-    assert woken > 0
+    wait_until(lambda: b"after" in woken, 15, "a wake after all that")
     assert waker.alive
     waker.stop()
+    over.set()
     gate.open()
-    wait_until(lambda: not waker.alive, 10, "the waker's end")
+    thread.join(10)

@@ -395,21 +395,20 @@ class TestTheWaker:
         assert waker._look()
 
     @pytest.mark.parametrize(
-        ("filled", "paused", "found"),
+        ("queues", "found"),
         [
-            ([], [], False),
-            (["mail"], [], True),
-            ([], ["mail"], False),
-            (["mail"], ["mail"], False),
-            (["mail", "low"], ["mail"], True),
-            (["low"], ["mail"], True),
-            (["mail", "low"], ["mail", "low"], False),
-            (["mail"], ["foreign"], True),
+            (([], []), False),
+            ((["mail"], []), True),
+            (([], ["mail"]), False),
+            ((["mail"], ["mail"]), False),
+            ((["mail", "low"], ["mail"]), True),
+            ((["low"], ["mail"]), True),
+            ((["mail", "low"], ["mail", "low"]), False),
+            ((["mail"], ["foreign"]), True),
         ],
     )
-    def test_only_queues_that_are_not_paused_count(
-        self, waker, redis, client, filled, paused, found
-    ):
+    def test_only_queues_that_are_not_paused_count(self, waker, redis, client, queues, found):
+        filled, paused = queues
         for name in filled:
             redis.lpush(f"queue:{name}", "job")
         for name in paused:

@@ -93,9 +93,7 @@ class TestCounting:
         assert redis.lrange("queue:default", 0, -1) == [text_of("aaa")]
         assert redis.keys("kb:*") == []
 
-    def test_what_was_settled_by_a_frozen_owner_in_between_is_not_counted(
-        self, redis, redis_url
-    ):
+    def test_what_was_settled_by_a_frozen_owner_in_between_is_not_counted(self, redis, redis_url):
         redis.lpush("queue:default", text_of("aaa"), text_of("bbb"))
         with EngineProcess(redis_url) as process:
             claimer = process.claimer()
@@ -246,7 +244,9 @@ class TestSuspects:
             now[0] = 8.0
             reaper.look()
 
-        told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        told = [
+            record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
+        ]
         assert "1 of its jobs went back to their queues" in told[0]
         assert told[1].startswith("1 more were found orphaned 3 times")
 

@@ -143,6 +143,16 @@ class TestUnknownClass:
         assert redis.get(key) == b"mine"
         assert redis.exists("queue:ruby", "queues") == 1
 
+    def test_memory_that_is_full_does_not_stop_it(self, process, redis):
+        redis.lpush("queue:default", JOB)
+        chunk = process.claimer().claim(["default"], 1)
+        redis.config_set("maxmemory", 1)
+        try:
+            assert route(process.connect(), process.keys, chunk, JOB, "ruby")
+        finally:
+            redis.config_set("maxmemory", 0)
+        assert redis.lrange("queue:ruby", 0, -1) == [JOB]
+
     def test_what_was_popped_goes_there_as_well(self, process, redis):
         chunk = Chunk(
             lease=POPPED, queue="default", home="queue:default", list_key="", jobs=None, size=1

@@ -15,21 +15,24 @@ time.sleep = lambda seconds: select.select([], [], [], seconds) and None
 '''
 
 
-def faketime_library() -> Path | None:
-    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+def faketime_library(name: str = "libfaketimeMT.so.1") -> Path | None:
+    found = sorted(Path("/usr/lib").glob(f"*/faketime/{name}"))
     return found[0] if found else None
 
 
 class WallClock:
-    """What a process started with `env` takes for the time of day; true until it jumps."""
+    """What a process started with `env` takes for the time of day; true until it jumps.
 
-    def __init__(self, folder: Path) -> None:
+    For Python and other programs with threads; for a server with `library="libfaketime.so.1"`.
+    """
+
+    def __init__(self, folder: Path, library: str = "libfaketimeMT.so.1") -> None:
         folder.mkdir()
         (folder / "sitecustomize.py").write_text(SLEEP_MENDED, encoding="utf-8")
         self._file = folder / "offset"
         self.jump(0)
         self.env = {
-            "LD_PRELOAD": str(faketime_library()),
+            "LD_PRELOAD": str(faketime_library(library)),
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "DONT_FAKE_MONOTONIC": "1",  # its name in other versions
             "FAKETIME_NO_CACHE": "1",

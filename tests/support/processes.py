@@ -127,3 +127,12 @@ class ChildProcess:
 
     def _told(self) -> str:
         return f"output of {' '.join(self.command)}:\n{self.output[-8000:]}"
+
+
+def is_process_running(pid: int) -> bool:
+    """Whether a process lives: it may be stopped, but is no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"

@@ -12,7 +12,7 @@ from kiqbridge.registry import Handling
 from kiqbridge.retry import backtrace_lines, error_class, error_message
 
 
-class Refused(ConnectionError):
+class RefusedError(ConnectionError):
     """With rules of its own: cannot be made without its code, and says something else."""
 
     def __init__(self, code: int) -> None:
@@ -69,14 +69,14 @@ class TestChannel:
             require=("jobs.py",),
             log_level="info",
             log_format="json",
-            redis_url="redis://:secret@host/0",
+            redis_url="redis://:hunter2@host/0",
             namespace="",
             profile="7",
             timeout_s=25.0,
         )
 
         assert ChildSettings.from_message(json.loads(json.dumps(settings.to_message()))) == settings
-        assert "secret" not in repr(settings)
+        assert "hunter2" not in repr(settings)
 
 
 class TestStandIn:
@@ -89,8 +89,8 @@ class TestStandIn:
             (FileNotFoundError(2, "gone", "a.txt"), OSError),
             (SystemExit(3), SystemExit),
             (KeyboardInterrupt(), KeyboardInterrupt),
-            (Refused(7), Refused),
-            (Refused(7), ConnectionError),
+            (RefusedError(7), RefusedError),
+            (RefusedError(7), ConnectionError),
             (Final("last"), BaseException),
             (ExceptionGroup("two", [ValueError("a"), TypeError("b")]), Exception),
         ],
@@ -126,7 +126,9 @@ class TestStandIn:
         assert type(told.stand_in()).__mro__[1] is Exception
 
     def test_an_unknown_class_in_the_child_is_rubys_name_error(self):
-        assert error_class(failure(JobNotFound("uninitialized constant X")).stand_in()) == "NameError"
+        assert (
+            error_class(failure(JobNotFound("uninitialized constant X")).stand_in()) == "NameError"
+        )
 
     def test_other_errors_stand_for_nothing(self):
         assert failure_of(ValueError("here")) is None
@@ -154,9 +156,9 @@ class TestRules:
 
         rules = self.rules(error, on_error={Exception: "discard"})
 
-        assert next(rules.on_error[kind] for kind in type(error).__mro__ if kind in rules.on_error) == (
-            "kill"
-        )
+        assert next(
+            rules.on_error[kind] for kind in type(error).__mro__ if kind in rules.on_error
+        ) == ("kill")
 
     def test_an_error_of_this_process_is_judged_by_the_rules_themselves(self):
         given = Handling(on_error={ProcessDied: "discard"})

@@ -84,6 +84,30 @@ class TestPrecedence:
         assert len(set(names)) == len(names)
 
 
+class TestLogging:
+    @pytest.mark.parametrize("value", ["tenant, tags", ["tenant", "tags"], "tenant,,tags,"])
+    def test_names_are_a_list_or_stand_between_commas(self, value):
+        config = merged({"logged_job_attributes": value, "redact": value})
+
+        assert config.logged_job_attributes == config.redact == ("tenant", "tags")
+
+    def test_an_empty_list_means_none(self):
+        config = merged({"logged_job_attributes": [], "redact": []})
+
+        assert config.logged_job_attributes == config.redact == ()
+
+    @pytest.mark.parametrize(
+        ("value", "meaning"),
+        [(True, True), ("true", True), ("1", True), (False, False), ("no", False)],
+    )
+    def test_a_switch_has_the_usual_words(self, value, meaning):
+        assert merged({"skip_default_job_logging": value}).skip_default_job_logging is meaning
+
+    def test_another_word_is_refused(self):
+        with pytest.raises(ConfigError, match="'maybe' is neither true nor false"):
+            merged(environ={"KIQBRIDGE_SKIP_DEFAULT_JOB_LOGGING": "maybe"})
+
+
 class TestErrors:
     @pytest.mark.parametrize(
         ("layers", "message"),

@@ -17,6 +17,7 @@ from kiqbridge.active_job import Symbol, deserialize, serialize
 from kiqbridge.client import Client, configure, default_client
 from kiqbridge.current_attributes import CurrentAttributes, Locale, locale, read
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.middleware import Chain
 from kiqbridge.server import server
 
 USER = ContextVar("user_id")
@@ -239,6 +240,21 @@ class TestReading:
             )
 
         assert asyncio.run(run()) == list(range(20))
+
+    def test_an_async_job_is_wrapped_on_its_loop_without_another_thread(self):
+        attributes = CurrentAttributes({"user_id": USER})
+        threads = []
+
+        async def perform():
+            threads.append(threading.get_ident())
+            return USER.get()
+
+        async def run():
+            arguments = (None, {"cattr": {"user_id": 5}}, "default")
+            return await Chain(attributes).invoke_async(arguments, perform, None)
+
+        assert asyncio.run(run()) == 5
+        assert threads == [threading.get_ident()]
 
 
 class TestRubysValues:

@@ -1,6 +1,7 @@
 """No secret in lines and messages."""
 
 import inspect
+import time
 
 import pytest
 from hypothesis import given
@@ -170,6 +171,10 @@ class TestTexts:
             '"api-key" => "hunter2"',
             '"{\\"token\\":\\"hunter2\\"}"',
             "redis://u:hunter2@h",
+            '{"accessToken":"hunter2"}',
+            "db_password=hunter2",
+            "x-api-key: hunter2",
+            "password_confirmation: hunter2",
         ],
     )
     def test_a_pair_in_a_text_is_hidden_also_when_the_text_is_cut(self, text):
@@ -180,6 +185,17 @@ class TestTexts:
     )
     def test_a_sentence_stays(self, text):
         assert Redactor().text(text) == text
+
+    @pytest.mark.parametrize(
+        "part",
+        ["a-", "a_", "token_", "token={", 'token="', "token: bearer ", "Token", "://a:", "@"],
+    )
+    def test_no_text_takes_long(self, part):
+        began = time.process_time()
+
+        Redactor().text(part * 20_000)
+
+        assert time.process_time() - began < 2
 
 
 class TestMessages:

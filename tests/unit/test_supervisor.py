@@ -81,7 +81,7 @@ class TestEnds:
             (0, "ended with exit code 0"),
             (3 << 8, "ended with exit code 3"),
             (signal.SIGSEGV, "was killed by SIGSEGV"),
-            (signal.SIGKILL, "was killed by SIGKILL (the system may be out of memory)"),
+            (signal.SIGKILL, "was killed by SIGKILL"),
             (signal.SIGRTMIN + 3, f"was killed by signal {signal.SIGRTMIN + 3}"),
         ],
     )

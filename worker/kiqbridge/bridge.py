@@ -29,6 +29,12 @@ class _Turn(NamedTuple):
     done: "asyncio.Future[Any]"
 
 
+class _Ended(NamedTuple):
+    """An error that would end the loop itself if a task raised it."""
+
+    error: BaseException
+
+
 class _Background:
     """A loop for processes that run none."""
 
@@ -95,7 +101,7 @@ def _await_on_a_loop(
         return await done
 
     async def run() -> Any:
-        return await entry(*args, rest)
+        return await _contained(entry(*args, rest))
 
     outcome: Future[Any] = asyncio.run_coroutine_threadsafe(run(), loop)
     outcome.add_done_callback(lambda _done: turns.put(None))
@@ -106,7 +112,20 @@ def _await_on_a_loop(
             loop.call_soon_threadsafe(_fail, turn.done, error)
         else:
             loop.call_soon_threadsafe(_finish, turn.done, result)
-    return outcome.result()
+    return _released(outcome.result())
+
+
+async def _contained(awaited: Awaitable[Any]) -> Any:
+    try:
+        return await awaited
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _Ended(error)
+
+
+def _released(result: Any) -> Any:
+    if isinstance(result, _Ended):
+        raise result.error
+    return result
 
 
 def _finish(done: "asyncio.Future[Any]", result: Any) -> None:
@@ -140,11 +159,11 @@ def _around_coroutine(
         inner: list[Future[Any]] = []
 
         async def run() -> Any:
-            return await call_next()
+            return await _contained(call_next())
 
         def rest() -> Any:
             inner.append(asyncio.run_coroutine_threadsafe(run(), loop))
-            return inner[-1].result()
+            return _released(inner[-1].result())
 
         context = contextvars.copy_context()
         try:

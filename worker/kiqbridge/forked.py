@@ -140,11 +140,9 @@ def told_end(status: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     try:
-        name = signal.Signals(-code).name
+        return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
-        name = f"signal {-code}"
-    hint = " (the system may be out of memory)" if name == "SIGKILL" else ""
-    return f"was killed by {name}{hint}"
+        return f"was killed by signal {-code}"
 
 
 def _end_with_supervisor() -> None:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from kiqbridge import scripts
 from kiqbridge.claims import Chunk, Claimer, give_back
@@ -35,6 +36,8 @@ from kiqbridge.settling import Settler
 from kiqbridge.work import UnitOfWork
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOOK_S = 5.0
 """Seconds between two looks for suspects: one command each."""
@@ -203,7 +206,8 @@ class Isolation:
                 logger.exception("letting a suspect run alone failed; it is tried again")
 
     def _run_one(self) -> bool:
-        chunk = self._claimer.claim(self._queues, 1)
+        # Insisting: after a lost reply the suspect is ours, and in no list that a look would see.
+        chunk = self._insist(lambda: self._claimer.claim(self._queues, 1))
         if chunk is None:
             return False
         text = chunk.jobs.pop()
@@ -281,7 +285,7 @@ class Isolation:
             chunk.leaving.append(text)
             self._insist(lambda: give_back(self._connection, self._keys, chunk, ()))
 
-    def _insist(self, write: Callable[[], object]) -> object:
+    def _insist(self, write: Callable[[], T]) -> T:
         """Repeat a write until Redis has taken it: before that nothing may be acknowledged."""
         while True:
             try:

@@ -16,7 +16,7 @@ One execution goes: load the progress → build the enumerator from the cursor �
 `on_stop` → `on_complete`. When the worker is told to stop, or the execution has lasted too long, the
 progress is saved and `JobInterrupted` tells the worker to push the job again to the end of its queue.
 What was being processed when a process is killed is processed again, with all since the last flush;
-nothing is ever left out.
+nothing is ever left out, since a cursor is saved only when all before it is done.
 """
 
 import inspect
@@ -60,7 +60,7 @@ class IterableJob(Job):
     """
 
     max_iteration_runtime_s: ClassVar[float | None] = None
-    _run: "_Run | None" = None
+    _kiqbridge_run: "_Run | None" = None  # a name that no job has by chance
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         _check_declaration(cls, abstract=abstract)
@@ -110,22 +110,22 @@ class IterableJob(Job):
     @property
     def cursor(self) -> Any:
         """The cursor of the current item; before the first one what was saved, or None."""
-        return self._run.state.cursor if self._run else None
+        return self._kiqbridge_run.state.cursor if self._kiqbridge_run else None
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         """The arguments of the job that runs."""
-        return self._run.args if self._run else ()
+        return self._kiqbridge_run.args if self._kiqbridge_run else ()
 
     @property
     def current_object(self) -> Any:
         """The current item, None before the first one."""
-        return self._run.item if self._run else None
+        return self._kiqbridge_run.item if self._kiqbridge_run else None
 
     @property
     def cancelled(self) -> bool:
         """Whether a request to cancel was noticed."""
-        return self._run is not None and self._run.cancelled
+        return self._kiqbridge_run is not None and self._kiqbridge_run.cancelled
 
     def abort(self, *, completed: bool = True) -> NoReturn:
         """End this execution here, from a callback before or during an iteration.
@@ -212,9 +212,8 @@ class _Run:
         self._runtime = RUNTIME.get()
         self.state = _state_of(job, self._runtime)
         self._keeps = isinstance(self.state, IterationState)
-        self._has_around = (
-            type(job).around_iteration is not IterableJob.around_iteration
-        )  # a context manager that does nothing costs as much as a short iteration
+        # A context manager that does nothing costs as much as a short iteration.
+        self._has_around = type(job).around_iteration is not IterableJob.around_iteration
         self._longest_s = type(job).max_iteration_runtime_s or (
             self._runtime.max_iteration_runtime_s if self._runtime else None
         )
@@ -393,14 +392,15 @@ class _Run:
 
 
 def _state_of(job: IterableJob, runtime: Runtime | None) -> IterationState | _InMemory:
-    if runtime is None:
-        return _InMemory()
     context = CONTEXT.get()
-    jid = context[0].get("jid") if context else getattr(job, "jid", None)
+    if runtime is None or context is None:
+        return _InMemory()
+    jid = context[0].get("jid")
     if not isinstance(jid, str) or not jid:
         logger.warning("a job without a jid has no place for its progress: it is not interrupted")
         return _InMemory()
-    return IterationState(runtime, jid)
+    # Another jid: performed inline, by the job whose payload this is.
+    return IterationState(runtime, jid) if jid == job.jid else _InMemory()
 
 
 def _check_declaration(cls: type[IterableJob], *, abstract: bool) -> None:
@@ -425,13 +425,13 @@ def _perform_of(cls: type[IterableJob]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(cls.each_iteration):
 
         async def perform(self: IterableJob, *args: Any) -> None:
-            self._run = _Run(self, args, _OnLoop())
-            await self._run.run()
+            self._kiqbridge_run = _Run(self, args, _OnLoop())
+            await self._kiqbridge_run.run()
     else:
 
         def perform(self: IterableJob, *args: Any) -> None:  # type: ignore[misc] # the other variant
-            self._run = _Run(self, args, _OnThread())
-            _finish(self._run.run())
+            self._kiqbridge_run = _Run(self, args, _OnThread())
+            _finish(self._kiqbridge_run.run())
 
     setattr(perform, _OURS, True)
     setattr(perform, "__signature__", _signature(cls))  # noqa: B010 - mypy: functions declare none

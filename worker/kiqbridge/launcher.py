@@ -238,6 +238,7 @@ class Launcher:
             heartbeat.stop()
         self._events.fire("exit")
         release_default_client(self.client)
+        self._pool.close_all()
         self._status_file.stop()
 
     def _close_resources(self) -> None:

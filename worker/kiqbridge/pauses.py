@@ -89,9 +89,19 @@ def pause(
     _check_name(kind, name)
     check_json(reason, "reason")
     check_json(by, "by")
+    seconds, moment = _checked_end(for_s, until)
     now = server_time(pool.call("TIME"))
+    if moment is not None and moment <= now:
+        raise PayloadError(
+            f"until: {shorten(until)} is over; the clock of Redis shows {now:.0f} (epoch seconds)"
+        )
     made = Pause(
-        kind=kind, name=name, reason=reason, by=by, at=now, until=_end(for_s, until, now=now)
+        kind=kind,
+        name=name,
+        reason=reason,
+        by=by,
+        at=now,
+        until=moment if seconds is None else now + seconds,
     )
     pool.script(
         _PAUSE, [keys.pauses, keys.paused], [_field(kind, name), made.entry(), _queue(kind, name)]
@@ -205,22 +215,14 @@ def _check_name(kind: Kind, name: object) -> None:
     check_json(name, kind)
 
 
-def _end(for_s: object, until: object, *, now: float) -> float | None:
+def _checked_end(for_s: object, until: object) -> tuple[float | None, float | None]:
+    """The length in seconds, or the end in epoch seconds."""
     if for_s is not None and until is not None:
         raise PayloadError("for_s, until: give one of them, how long the pause lasts or its end")
-    if for_s is None and until is None:
-        return None
-    if until is not None:
-        end = float(epoch_seconds(until, field="until"))
-        if end <= now:
-            raise PayloadError(
-                f"until: {shorten(until)} is over; the clock of Redis shows {now:.0f} (epoch seconds)"
-            )
-        return end
-    seconds = float(epoch_seconds(for_s, field="for_s"))
-    if seconds <= 0:
+    seconds = None if for_s is None else float(epoch_seconds(for_s, field="for_s"))
+    if seconds is not None and seconds <= 0:
         raise PayloadError(f"for_s: {shorten(for_s)} is not a number of seconds above 0")
-    return now + seconds
+    return seconds, None if until is None else float(epoch_seconds(until, field="until"))
 
 
 def _told(text: bytes) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge import json_text, scripts
+from kiqbridge.agreed_time import AgreedTime
 from kiqbridge.client import Client
 from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.keys import Keys
@@ -60,6 +61,7 @@ class Poller:
         self._client = client
         self._connection = connection
         self._tracking = TrackingConnection(track)
+        self._time = AgreedTime()
         self._dead_bounds = dead_bounds
         self._leads = False
         self._clean_up_at = 0.0
@@ -147,7 +149,7 @@ class Poller:
     def _move_all_due(self) -> None:
         self._stuck = False
         for source in (self._keys.retry, self._keys.schedule):
-            self.move_due(source, time.time())
+            self.move_due(source, self._time.now())
 
     def _serve(self) -> None:
         """Move what is due, and wait for what comes, until the lead must be renewed."""
@@ -167,14 +169,16 @@ class Poller:
 
     def _seconds_to_next(self) -> float:
         """Reading the heads also arms them: a change ends the wait."""
-        heads = self._tracking.read(
+        *heads, (seconds, micros) = self._tracking.read(
             *(
                 ("ZRANGE", key, 0, 0, "WITHSCORES")
                 for key in (self._keys.retry, self._keys.schedule)
-            )
+            ),
+            ("TIME",),
         )
+        self._time.hear(int(seconds) + int(micros) / 1_000_000)
         scores = [float(head[0][1]) for head in heads if head]
-        return min(scores, default=float("inf")) - time.time()
+        return min(scores, default=float("inf")) - self._time.now()
 
     def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
         keys, args = [source, self._keys.queues], [repr(now)]

@@ -30,6 +30,9 @@ VARIABLE: Final = "KIQBRIDGE_REDACT"
 HIDDEN: Final = "[REDACTED]"
 MAX_DEPTH: Final = 100
 
+_MOST_SUFFIX = 40
+"""Characters of a name after its secret word; bounded, so that no text takes long."""
+
 # The password may hold an unescaped slash or @: everything up to the last @ before a blank or quote,
 # unless what follows the colon is a port. Never over the start of another address.
 _IN_ADDRESS = re.compile(
@@ -55,7 +58,8 @@ class Redactor:
         names = "|".join(re.escape(word[1:]).replace("_", r"[_\-. ]?") for word in self._words)
         self._pairs = (
             re.compile(
-                rf"""(?ix) ( \b(?:[\w\-]*[_\-])?(?:{names})s?(?:[_\-][\w\-]*)?\\?["']?  # the name
+                rf"""(?ix) ( (?: (?<![A-Za-z0-9]) | (?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])) )
+                     (?:{names})s?(?:[_\-][\w\-]{{0,{_MOST_SUFFIX}}})?\\?["']?  # the name
                      \s*(?:=>|[:=])\s* )
                      ( \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | \{{[^{{}}]*\}}? | \[[^\[\]]*\]?
                      | (?:(?:basic|bearer|digest|token)\s+)?[^\s,;&}})\]"']+ )""",

@@ -14,6 +14,7 @@ import os
 import re
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -363,6 +364,7 @@ class RedisPool:
         if timeout_s is not None:
             kwargs |= {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
         made: AbstractConnection = self._factory.connection_class(**kwargs)
+        self._made.add(made)
         return made
 
     def run(
@@ -395,6 +397,15 @@ class RedisPool:
         while self._idle:
             self._idle.pop().close()
 
+    def close_all(self) -> None:
+        """Close every connection that was made here, also those that belong to others by now.
+
+        For the end of a process whose threads have ended.
+        """
+        for connection in list(self._made):
+            with contextlib.suppress(Exception):  # as in RedisConnection.close
+                connection.disconnect()  # type: ignore[no-untyped-call]
+
     @contextlib.contextmanager
     def _lent(self) -> Iterator[RedisConnection]:
         if self._pid != os.getpid():
@@ -412,6 +423,7 @@ class RedisPool:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._idle: deque[RedisConnection] = deque()
+        self._made: weakref.WeakSet[AbstractConnection] = weakref.WeakSet()
         self._slots = threading.BoundedSemaphore(self._size)
 
 

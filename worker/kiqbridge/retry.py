@@ -104,8 +104,10 @@ def decide(
         payload = {**payload, "retry": retry}  # kept with the job, as Ruby does
     failed = failed_payload(payload, error, queue=queue, policy=policy, now=now)
     answer = _rule_for(error, handling.on_error)
-    if answer == "discard" or retry is None or retry is False:
-        return _dropped(failed, policy, now, discarded=answer == "discard")
+    if answer == "discard":
+        return _dropped(failed, policy, now)
+    if retry is None or retry is False:  # nothing is recorded of its failure
+        return RetryDecision(verdict=Verdict.DROP, payload=dict(payload))
     limit = retry if isinstance(retry, int) and retry is not True else policy.max_retries
     count = failed["retry_count"]
     if answer == "kill" or _exhausted(failed, count, limit, now):
@@ -113,7 +115,7 @@ def decide(
     if answer is None and handling.retry_in is not None:
         answer = _ask(handling.retry_in, count, error, failed)
         if answer == "discard":
-            return _dropped(failed, policy, now, discarded=True)
+            return _dropped(failed, policy, now)
         if answer == "kill":
             return _died(failed, error, handling, policy, now)
     delay = retry_delay(count, rng, _seconds(answer))
@@ -145,11 +147,8 @@ def _seconds(answer: object) -> float | None:
     return answer
 
 
-def _dropped(
-    failed: dict[str, Any], policy: RetryPolicy, now: float, *, discarded: bool
-) -> RetryDecision:
-    if discarded:  # only the death handlers see it (§8.3)
-        failed["discarded_at"] = timestamp(now, policy.profile)
+def _dropped(failed: dict[str, Any], policy: RetryPolicy, now: float) -> RetryDecision:
+    failed["discarded_at"] = timestamp(now, policy.profile)  # only the death handlers see it (§8.3)
     return RetryDecision(verdict=Verdict.DROP, payload=failed)
 
 
@@ -163,7 +162,7 @@ def _died(
     """No tries are left (§8.4)."""
     answer = handling.retries_exhausted and _ask(handling.retries_exhausted, failed, error)
     if answer == "discard" or failed.get("dead") is False:
-        return _dropped(failed, policy, now, discarded=True)
+        return _dropped(failed, policy, now)
     return RetryDecision(verdict=Verdict.DEAD, payload=failed)
 
 

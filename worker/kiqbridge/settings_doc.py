@@ -32,8 +32,8 @@ capsule with its own `-q` and `-c`.
 _CLIENT = """
 ## The client
 
-`Client()` and the jobs' own verbs read `REDIS_URL`, `REDIS_PROVIDER`, `KIQBRIDGE_NAMESPACE` and \
-`KIQBRIDGE_WIRE_PROFILE`, as above, and what follows. `REDIS_PROVIDER=NAME` means: the address is in the \
+`Client()` and the jobs' own verbs read `REDIS_URL`, `REDIS_PROVIDER`, `KIQBRIDGE_NAMESPACE`, \
+`KIQBRIDGE_WIRE_PROFILE` and `KIQBRIDGE_REDACT`, as above, and what follows. `REDIS_PROVIDER=NAME` means: the address is in the \
 variable NAME.
 """
 

@@ -207,6 +207,7 @@ class Supervisor:
         return 0
 
     def _turn(self) -> None:
+        self._act_on_signals()  # what came meanwhile: nobody is started only to be stopped
         self._start_what_is_due(time.monotonic())
         self._show()
         self._wait()
@@ -420,7 +421,7 @@ class Supervisor:
 
     def _note_end(self, child: Child, status: int) -> None:
         slot, now = child.slot, time.monotonic()
-        said = f"{child} {told_end(status)}" + (f": {child.error}" if child.error else "")
+        said = _told_end(child, status)
         is_current = slot.child is child
         if is_current:
             slot.child = None
@@ -535,6 +536,13 @@ class Supervisor:
 
     def _up(self) -> int:
         return sum(bool(slot.child and slot.child.incarnation) for slot in self._slots)
+
+
+def _told_end(child: Child, status: int) -> str:
+    why = child.error
+    if why is None and child.kill_at is None and status == signal.SIGKILL:
+        why = "not by the supervisor; the system may be out of memory"
+    return f"{child} {told_end(status)}" + (f": {why}" if why else "")
 
 
 def _send(pid: int, number: int) -> None:

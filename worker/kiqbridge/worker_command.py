@@ -1,6 +1,7 @@
 """`kiqbridge worker`: flags, file and environment in, a running worker until a signal ends it."""
 
 import argparse
+import faulthandler
 import logging
 import os
 import sys
@@ -64,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
         ConfigError: a setting is wrong or the jobs' code cannot be loaded.
     """
     config, warnings = load_config(options, os.environ)
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # who dies in C says in which job
     redaction.configure(config.redact)
     configure_logging(config.log_level, config.log_format, attributes=config.logged_job_attributes)
     for warning in warnings:

@@ -44,7 +44,7 @@ def outermost(_instance, payload, queue, call_next):
     return call_next()
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """An error of the jobs' own."""
 
 
@@ -77,10 +77,10 @@ def skipped() -> None:
 
 def fail(kind: str) -> None:
     if kind == "own":
-        raise Refused("no \udcff, and a café")
+        raise RefusedError("no \udcff, and a café")
     if kind == "chain":
         try:
-            raise KeyError("cause")
+            {}["cause"]
         except KeyError as error:
             raise ValueError("effect") from error
     if kind == "arguments":
@@ -147,8 +147,6 @@ def dies(how: str) -> None:
     if how == "exit":
         os._exit(7)
     if how == "parents":  # what it started holds all of its sockets open
-        subprocess.Popen(
-            [sys.executable, "-c", "import time; time.sleep(20)"], close_fds=False
-        )
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], close_fds=False)
     os.kill(os.getpid(), getattr(signal, how, signal.SIGKILL))
     time.sleep(60)

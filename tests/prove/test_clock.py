@@ -1,0 +1,137 @@
+"""Somebody sets the clock of a worker, or of Redis, by an hour: nothing stalls, and nobody is reaped.
+
+The wall clock alone jumps (libfaketime, preloaded into one process); the other clocks go on.
+"""
+
+import signal
+import time
+
+import pytest
+from support.faketime import WallClock
+from support.fleet import KEYS, incarnations
+from support.proving import (
+    counted,
+    hold,
+    hurry_retries,
+    left_over,
+    sized,
+    unasked_tracebacks,
+    wait_performed,
+    wait_settled,
+)
+from support.server_process import ServerProcess
+from support.waiting import wait_until
+from support.workers import find_identity
+
+from kiqbridge.client import Client
+
+pytestmark = pytest.mark.faketime
+
+HOUR_S = 3600
+JUMPS = sized(full=(HOUR_S, 0, -HOUR_S, 0, HOUR_S, -HOUR_S), sample=(HOUR_S, -HOUR_S))
+RECOVER_AFTER_S = sized(full=30.0, sample=3.0)
+DUE_IN_S = 1.0
+LATE_S = 3.0
+"""A leader that is not there takes longer to be replaced; a poller that stalls an hour."""
+
+
+@pytest.mark.parametrize("whose", ["worker", "server"])
+def test_a_clock_that_jumps_by_an_hour_stalls_nothing_and_reaps_nobody(fleet, tmp_path, tell, whose):
+    library = {"worker": "libfaketimeMT.so.1", "server": "libfaketime.so.1"}[whose]
+    clock = WallClock(tmp_path / "clock", library)
+    late = []
+    # Debian's redis-server allocates with jemalloc, which asks for the time before libfaketime can tell.
+    server = ServerProcess(
+        "valkey", tmp_path / "server", env=clock.env if whose == "server" else None
+    )
+    with server.start(), server.client() as raw:
+        client = Client(server.url)
+        # The one whose clock jumps also polls, since it is the first.
+        jumper = fleet.start(
+            "-c",
+            "2",
+            recover_after_s=RECOVER_AFTER_S,
+            url=server.url,
+            env=clock.env if whose == "worker" else None,
+        )
+        jumper.wait_for(lambda: raw.exists(KEYS.poller), what="its lead")
+        other = fleet.start("-c", "2", recover_after_s=RECOVER_AFTER_S, url=server.url)
+        other.wait_for(lambda: incarnations(raw, other.pid), what="its lease")
+        leases = incarnations(raw)
+        jids = []
+
+        for offset in JUMPS:
+            clock.jump(offset)
+            if whose == "server":
+                wait_until(lambda o=offset: abs(raw.time()[0] - time.time() - o) < 5, 5, "the jump")
+            now_jids = client.push_bulk({"class": "Mark", "args": [[1]] * 100})
+            wait_performed(fleet, now_jids, 10)
+
+            due = time.time() + DUE_IN_S
+            at_due = time.monotonic() + DUE_IN_S
+            scheduled = client.push_bulk({"class": "Mark", "args": [[0]] * 5, "at": due})
+            failing = client.push_bulk({"class": "FailOnce", "args": [[]] * 5})
+            wait_until(
+                lambda s=scheduled: fleet.marks.look().count("performed").keys() >= set(s),
+                DUE_IN_S + 15,
+                lambda: f"scheduled jobs; {left_over(raw)}; {jumper.output[-1000:]}",
+            )
+            done_at = {
+                jid: at
+                for (jid, _), at in zip(
+                    fleet.marks.lines["performed"], fleet.marks.times["performed"], strict=True
+                )
+            }
+            late += [done_at[jid] - at_due for jid in scheduled]
+            wait_until(
+                lambda f=failing: (
+                    hurry_retries(raw) + 1
+                    and fleet.marks.look().count("performed").keys() >= set(f)
+                ),
+                15,
+                "the retries",
+                interval_s=0.1,
+            )
+            hold(RECOVER_AFTER_S)  # who should be taken for dead would have been by now
+            assert incarnations(raw) == leases
+            jids += [*now_jids, *scheduled, *failing]
+
+        wait_settled(raw)
+        executions = len(fleet.marks.look().lines["performed"]) + len(fleet.marks.lines["failed"])
+        wait_until(lambda: counted(raw) >= executions, 20, lambda: f"{counted(raw)} {executions}")
+        assert find_identity(raw, jumper.pid)
+        running = client.push_bulk({"class": "Work", "args": [[1500]] * 4})
+        jids += running
+        wait_until(
+            lambda: set().union(*(fleet.marks.look().running(w.pid) for w in fleet.live)) == {*running},
+            10,
+            "jobs that run at the shutdown",
+        )
+        clock.jump(-JUMPS[-1])  # in the midst of it
+        asked_at = time.monotonic()
+        for worker in fleet.live:
+            worker.signal(signal.SIGTERM)
+        clock.jump(JUMPS[-1])
+        codes = [worker.wait(20) for worker in fleet.live]
+        ended_after = time.monotonic() - asked_at
+        outputs = jumper.output + other.output
+        fleet.live.clear()
+        client.close()
+
+        performed = fleet.marks.look().count("performed")
+        tell(
+            f"clock of the {whose}: {', '.join(f'{jump:+d} s' for jump in JUMPS)}; performed "
+            f"{len(performed)} of {len(jids)}, performed twice "
+            f"{sum(n > 1 for n in performed.values())}; scheduled jobs {min(late):+.2f} to "
+            f"{max(late):+.2f} s after they were due; leases kept {len(leases)} of 2, reaped "
+            f"{outputs.count(' died: ')}; the shutdown took {ended_after:.1f} s"
+        )
+        assert performed == dict.fromkeys(jids, 1)
+        assert max(late) < LATE_S
+        assert min(late) > -0.1
+        assert " died: " not in outputs
+        assert "is gone" not in outputs
+        assert unasked_tracebacks(outputs) == 0
+        assert ended_after < 10
+        assert left_over(raw) == {}
+        assert codes == [0, 0]

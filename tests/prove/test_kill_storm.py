@@ -1,0 +1,108 @@
+"""Processes are killed at random, again and again, in the midst of their jobs: none is lost or dead."""
+
+import random
+import time
+from collections import Counter
+
+from support.fleet import Stopwatch, incarnations, jids_in_flight
+from support.proving import KEYS, hold, left_over, sized, unasked_tracebacks, wait_settled
+from support.waiting import wait_until
+
+from kiqbridge.client import Client
+
+JOBS = sized(full=10_000, sample=1500)
+STORM_S = sized(full=65.0, sample=8.0)
+EVERY_S = 0.2
+WORKERS = 3
+CONCURRENCY = "4"
+RECOVER_AFTER_S = sized(full=30.0, sample=6.0)
+"""In full the default, so the bound is the one that is promised."""
+
+
+def milliseconds(rng: random.Random) -> float:
+    """Mostly short, so that chunks are claimed; some long enough to be in the midst of at a kill."""
+    return rng.choice([0, 0, 0, 2, 5, 20, 60])
+
+
+def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, server, redis, tell):
+    rng = random.Random(3)
+    client = Client(server.url)
+    watch = Stopwatch(redis)
+    pushed: list[str] = []
+    begun_by: Counter[int] = Counter()
+    held: Counter[str] = Counter()
+    kills = idle = 0
+
+    def start():
+        fleet.start("-c", CONCURRENCY, recover_after_s=RECOVER_AFTER_S, url=server.url)
+
+    def push(count):
+        jids = client.push_bulk({"class": "Mark", "args": [[milliseconds(rng)] for _ in range(count)]})
+        pushed.extend(jids)
+
+    for _ in range(WORKERS):
+        start()
+    push(JOBS // 10)
+    for worker in fleet.live:
+        worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
+    began = time.monotonic()
+    rounds = int(STORM_S / EVERY_S)
+    for number in range(rounds):
+        hold(max(began + (number + 1) * EVERY_S - time.monotonic(), 0.01))
+        victim = rng.choice(fleet.live)
+        fleet.kill(victim)
+        names = incarnations(redis, victim.pid)
+        watch.start(names)
+        # What it held stays in its lists until a reaper comes, which is seconds away.
+        jids = jids_in_flight(redis, names)
+        held.update(jids)
+        kills += 1
+        idle += not jids
+        start()
+        # The load is spread over the storm, so that there is work at each kill.
+        push(min(JOBS - len(pushed), -(-JOBS * 9 // 10 // rounds)))
+        watch.look()
+    push(JOBS - len(pushed))
+    storm_s = time.monotonic() - began
+
+    def all_done():
+        watch.look()
+        return fleet.marks.look().count("performed").keys() >= set(pushed)
+
+    wait_until(
+        all_done,
+        120,
+        lambda: f"all jobs: {len(fleet.marks.count('performed'))}; {left_over(redis)}",
+        interval_s=0.1,
+    )
+    wait_until(watch.look, 60, "the leases of the killed being gone", interval_s=0.1)
+    wait_settled(redis, RECOVER_AFTER_S)
+    dead = redis.zcard(KEYS.dead)
+    left = left_over(redis)
+    outputs = "".join(worker.output for worker in fleet.live)
+    codes = fleet.stop()
+    client.close()
+
+    begun, performed = fleet.marks.look().count("begun"), fleet.marks.count("performed")
+    again = {jid: count - 1 for jid, count in begun.items() if count > 1}
+    twice = {jid: count - 1 for jid, count in performed.items() if count > 1}
+    unexplained = {jid for jid, count in again.items() if count > held[jid]}
+    unexplained |= {jid for jid, count in twice.items() if count > held[jid]}
+    tell(
+        f"kill storm: {JOBS} jobs, {kills} SIGKILLs in {storm_s:.0f} s at {WORKERS} processes "
+        f"({idle} held nothing: they were starting); lost {len(set(pushed) - performed.keys())}, dead "
+        f"{dead}; held at kills {sum(held.values())}, the same job at most {max(held.values())} times; "
+        f"begun again {sum(again.values())}, performed twice {sum(twice.values())}, of these not "
+        f"explained by a kill {len(unexplained)}; all back {watch.since_last_start:.1f} s after the "
+        f"last kill (bound {RECOVER_AFTER_S:.0f} s)"
+    )
+    assert len(pushed) == JOBS
+    assert kills > idle
+    assert performed.keys() == set(pushed)
+    assert dead == 0
+    assert left == {}
+    assert unexplained == set()
+    assert watch.since_last_start < RECOVER_AFTER_S
+    assert unasked_tracebacks(outputs) == 0
+    assert codes == [0] * WORKERS
+    assert incarnations(redis) == set()

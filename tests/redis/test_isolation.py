@@ -1,0 +1,288 @@
+"""The thread that lets suspects run alone: whom it takes, when, and that none is lost on the way."""
+
+import json
+import random
+import threading
+import time
+
+import pytest
+from support.engine import EngineProcess
+from support.jobs import own_declarations
+from support.waiting import wait_until
+
+from kiqbridge.child_messages import ChildSettings
+from kiqbridge.errors import ProcessDied
+from kiqbridge.execution import JobRunner
+from kiqbridge.isolation import Isolation
+from kiqbridge.job import job
+from kiqbridge.keys import Keys
+from kiqbridge.middleware import Chain
+from kiqbridge.process_pool import ProcessPool
+from kiqbridge.registry import default_registry
+from kiqbridge.retry import RetryPolicy
+from kiqbridge.settling import Settler
+
+KEYS = Keys()
+CODE = """
+import os, signal, time
+from pathlib import Path
+from kiqbridge import job
+
+HERE = Path(__file__).parent
+
+@job(name="Good")
+def good():
+    with (HERE / "done").open("a") as file:
+        file.write(f"{os.getpid()}\\n")
+
+@job(name="Bad", retry=False, dead=False)
+def bad():
+    os.kill(os.getpid(), signal.SIGBUS)
+    time.sleep(60)
+
+@job(name="Slow", timeout_s=0.3)
+def slow():
+    time.sleep(60)
+
+@job(name="Hold")
+def hold():
+    (HERE / "began").touch()
+    while not (HERE / "release").exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture(autouse=True)
+def declared():
+    """The same names in this process; what they do is the children's matter."""
+
+    def nothing() -> None:
+        raise AssertionError("a suspect ran in the worker itself")
+
+    with own_declarations():
+        job(name="Good")(nothing)
+        job(name="Bad", retry=False, dead=False)(nothing)
+        job(name="Slow", timeout_s=0.3)(nothing)
+        job(name="Hold")(nothing)
+        yield
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "suspected.py").write_text(CODE)
+    return tmp_path
+
+
+@pytest.fixture
+def isolate(redis_url, folder):
+    """Makes isolations, each of a process of its own."""
+    made = []
+
+    def make(number=1, *, require="suspected.py", **options):
+        process = EngineProcess(redis_url, identity=f"host:{number}:aaa")
+        process.__enter__()
+        settings = ChildSettings(
+            require=(str(folder / require),),
+            log_level="warning",
+            log_format="plain",
+            redis_url=redis_url,
+            namespace="",
+            profile="7",
+            timeout_s=25.0,
+        )
+        pool = ProcessPool(settings, size=1)
+        isolation = Isolation(
+            identity=f"host:{number}:aaa",
+            tid=f"iso{number}",
+            queues=["default", "mail"],
+            keys=process.keys,
+            connect=process.connect,
+            keeper=process.keeper,
+            pool=pool,
+            settler=Settler(process.keys, lambda now: (now - 1000, 10_000)),
+            runner=lambda _queue: JobRunner(
+                registry=default_registry,
+                middleware=Chain(),
+                policy=lambda: RetryPolicy(max_retries=25, profile="7"),
+                rng=random.Random(7),
+                processes=isolation,
+            ),
+            **options,
+        )
+        made.append((isolation, pool, process))
+        return isolation
+
+    yield make
+    for isolation, pool, process in made:
+        isolation.stop(time.monotonic())
+        pool.stop()
+        process.__exit__()
+
+
+def suspect(redis, name, jid="j1", queue="default", **options):
+    text = json.dumps({"class": name, "args": [], "jid": jid, "queue": queue, **options}).encode()
+    redis.lpush(KEYS.suspects(queue), text)
+    redis.set(KEYS.recovered(jid), 3)
+    return text
+
+
+def in_flight(redis):
+    return [each for key in redis.keys("kb:inflight:*") for each in redis.lrange(key, 0, -1)]
+
+
+def test_without_suspects_a_look_is_one_command(redis, isolate):
+    isolation = isolate()
+    before = redis.info("commandstats")
+
+    assert not isolation.look()
+
+    after = redis.info("commandstats")
+    calls = {
+        name: each["calls"] - before.get(name, {"calls": 0})["calls"]
+        for name, each in after.items()
+    }
+    assert calls["cmdstat_exists"] == 1
+    assert calls.get("cmdstat_evalsha", 0) == 0
+
+
+def test_an_idle_process_asks_every_five_seconds(isolate):
+    assert isolate()._look_s == 5.0  # 0.2 commands a second
+
+
+def test_one_that_succeeds_is_acknowledged_and_its_count_forgotten(redis, isolate, folder):
+    suspect(redis, "Good", queue="mail")
+    isolation = isolate()
+
+    assert isolation.look()
+
+    assert (folder / "done").exists()
+    assert not redis.exists(KEYS.suspects("mail"), KEYS.recovered("j1"), KEYS.isolation)
+    assert in_flight(redis) == []
+    assert (isolation.processed, isolation.failed) == (1, 0)
+    assert repr(isolation) == "<Isolation iso1 idle>"
+    assert not isolation.look()
+
+
+def test_one_after_the_other_each_in_a_child_of_its_own(redis, isolate, folder):
+    suspect(redis, "Good", "j1")
+    suspect(redis, "Good", "j2")
+    isolation = isolate()
+
+    assert isolation.look()
+    assert redis.llen(KEYS.suspects("default")) == 1
+    assert isolation.look()
+
+    assert len(set((folder / "done").read_text().split())) == 2
+    assert in_flight(redis) == []
+
+
+def test_one_that_kills_its_child_is_dead_whatever_its_options_say(redis, isolate, caplog):
+    suspect(redis, "Bad", retry=False, dead=False)
+
+    assert isolate().look()
+
+    [text] = redis.zrange("dead", 0, -1)
+    kept = json.loads(text)
+    assert kept["jid"] == "j1"
+    assert kept["error_class"] == "kiqbridge.errors.ProcessDied"
+    assert "was ended by SIGBUS" in kept["error_message"]
+    assert not redis.exists("retry", KEYS.suspects("default"))
+    assert in_flight(redis) == []
+    assert any("job j1 of queue default is what killed" in message for message in caplog.messages)
+
+
+def test_one_that_takes_too_long_is_no_killer(redis, isolate):
+    suspect(redis, "Slow", retry=5)
+
+    assert isolate().look()
+
+    [text] = redis.zrange("retry", 0, -1)
+    assert json.loads(text)["error_class"] == "kiqbridge.errors.JobTimeout"
+    assert not redis.exists("dead")
+
+
+def test_while_another_process_holds_the_lock_nothing_is_taken(redis, isolate):
+    suspect(redis, "Good")
+    redis.set(KEYS.isolation, "host:9:zzz", px=60_000)
+
+    assert not isolate().look()
+
+    assert redis.llen(KEYS.suspects("default")) == 1
+    assert redis.get(KEYS.isolation) == b"host:9:zzz"
+
+
+def test_two_processes_run_one_suspect_at_a_time(redis, isolate, folder):
+    suspect(redis, "Hold", "j1")
+    suspect(redis, "Hold", "j2")
+    first, second = isolate(1), isolate(2)
+    running = threading.Thread(target=first.look)
+    running.start()
+    wait_until((folder / "began").exists, 20)
+
+    assert not second.look()
+    assert redis.llen(KEYS.suspects("default")) == 1
+    (folder / "release").touch()
+    running.join(20)
+
+    assert second.look()
+    assert in_flight(redis) == []
+
+
+def test_when_the_child_cannot_start_the_suspect_was_not_even_claimed(redis, isolate):
+    suspect(redis, "Good")
+
+    with pytest.raises(ProcessDied, match=r"did not start: .*there is no such file"):
+        isolate(require="missing.py").look()
+
+    assert redis.llen(KEYS.suspects("default")) == 1
+    assert not redis.exists(KEYS.isolation)
+
+
+def test_a_reply_that_is_lost_costs_nothing_and_condemns_once(redis, isolate):
+    suspect(redis, "Bad")
+    isolation = isolate()
+    isolation._connection.lose = {3}  # 1 lock, 2 claim, 3 settling
+
+    assert isolation.look()
+
+    assert redis.zcard("dead") == 1
+    assert in_flight(redis) == []
+
+
+def test_a_claim_whose_reply_is_lost_is_repeated(redis, isolate, folder):
+    suspect(redis, "Good")
+    isolation = isolate()
+    isolation._connection.lose = {2}
+
+    assert isolation.look()
+
+    assert len((folder / "done").read_text().split()) == 1
+    assert in_flight(redis) == []
+
+
+def test_at_the_deadline_the_running_one_goes_back_to_the_suspects(redis, isolate, folder):
+    text = suspect(redis, "Hold", queue="mail")
+    isolation = isolate(look_s=0.01)
+    isolation.start()
+    wait_until((folder / "began").exists, 20)
+    assert isolation.current.text == text
+    child = isolation._child
+
+    isolation.stop(time.monotonic() + 0.1)
+
+    wait_until(lambda: not isolation.alive, 10)
+    assert redis.lrange(KEYS.suspects("mail"), 0, -1) == [text]
+    assert not redis.exists("dead", "retry", "queue:mail")
+    assert not child.is_running
+    assert in_flight(redis) == []
+
+
+def test_once_quiet_none_is_taken(redis, isolate):
+    suspect(redis, "Good")
+    isolation = isolate(look_s=0.01)
+    isolation.quiet()
+    isolation.start()
+
+    wait_until(lambda: not isolation.alive, 5)
+
+    assert redis.llen(KEYS.suspects("default")) == 1
