@@ -21,7 +21,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test check fmt docs redis build deploy bench
+.PHONY: help up test prove check fmt docs redis build deploy bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ ifeq ($(strip $(ARGS)),)
 	fi
 endif
 	@$(PYTEST) $(ARGS)
+
+prove: .venv/.dev ## Prove at full size, in about half an hour, that nothing is lost (ARGS='-k clock' for one)
+	@KIQBRIDGE_PROVE=full PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -q -p no:cacheprovider -p no:xdist \
+		$(ARGS) tests/prove
 
 check: .venv/.dev .venv-sam/.sam ## Check style, types, template and scripts, changing nothing
 	$(PY) -m ruff check

@@ -250,6 +250,23 @@ class TestEnding:
         assert len(seen.all("released")) == 1
         assert redis.zcard(KEYS.retry) == 0
 
+    def test_under_a_supervisor_each_worker_has_children_of_its_own(
+        self, redis_url, client, seen, tmp_path, redis
+    ):
+        env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain", "KIQBRIDGE_POOL_SIZE": "1"}
+        command = ("-r", str(JOBS), "-c", "1", "--processes", "2")
+        with WorkerProcess(*command, redis_url=redis_url, env=env) as supervisor:
+            client.push_bulk({"class": "Hold", "args": [[], []]})
+            holding = {note["pid"] for note in seen.wait("hold", 2)}
+            seen.release()
+            seen.wait("released", 2)
+            assert supervisor.stop(30) == 0
+
+        assert len(holding) == 2
+        wait_until(lambda: not any(map(is_process_running, holding)), 5, "their end")
+        assert redis.zcard(KEYS.retry) == redis.zcard(KEYS.dead) == 0
+        assert not lists_in_flight(redis)
+
     def test_a_job_is_told_that_its_worker_stops(self, start, client, seen):
         worker = start("-c", "1", "-t", "20")
         client.push({"class": "Polite", "args": []})

@@ -47,7 +47,6 @@ def any_job(rng: random.Random) -> dict:
     return {"class": "Mark", "args": [rng.choice([0, 0, 1, 12])]}
 
 
-DBG = []
 class Holders:
     """Which incarnation held which jobs, seen often enough that what stays in flight is seen."""
 
@@ -168,7 +167,6 @@ def test_a_failover_needs_no_restart_and_loses_only_what_was_not_copied(
             old = {jid for jid, at in sure if at < swapped_at + ON_THE_WAY_S}
             at_stake |= old - copied - before
             repeatable |= copied
-            DBG.append((fault, swapped_at, time.monotonic(), sorted(copied)))
             faults.append(fault)
             not_copied.append(missing)
             begun = len(fleet.marks.look().lines["begun"])
@@ -216,7 +214,6 @@ def test_a_failover_needs_no_restart_and_loses_only_what_was_not_copied(
         f"{len(performed)}, more than once {len(twice)}; leases renounced "
         f"{outputs.count('is gone')}"
     )
-    if lost_confirmed: print("DEBUG", [(j, confirmed.sure[j]) for j in lost_confirmed], DBG, fleet.marks.folder, [j in fleet.marks.count("begun") for j in lost_confirmed], outputs[-6000:])
     assert left == {}
     assert min(not_copied) > 0
     assert confirmed.unsure

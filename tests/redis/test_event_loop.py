@@ -194,7 +194,7 @@ class TestRunning:
 
             assert len(work) == 20
             assert {json.loads(text)["queue"] for text in work.values()} == {"default"}
-            assert redis.hget(identity, "concurrency") == b"502"
+            assert redis.hget(identity, "concurrency") == b"2"
 
 
 class TestFailing:

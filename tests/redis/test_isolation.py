@@ -67,6 +67,10 @@ def declared():
         yield
 
 
+def policy():
+    return RetryPolicy(max_retries=25, profile="7")
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "suspected.py").write_text(CODE)
@@ -103,10 +107,11 @@ def isolate(redis_url, folder):
             runner=lambda _queue: JobRunner(
                 registry=default_registry,
                 middleware=Chain(),
-                policy=lambda: RetryPolicy(max_retries=25, profile="7"),
+                policy=policy,
                 rng=random.Random(7),
                 processes=isolation,
             ),
+            policy=policy,
             **options,
         )
         made.append((isolation, pool, process))

@@ -94,11 +94,6 @@ class Crew:
             Processor(_tid(), self._fetcher(spare), tools) for _ in range(capsule.concurrency)
         ]
 
-    @property
-    def concurrency(self) -> int:
-        """How many jobs run at once, on threads and loop together."""
-        return self.capsule.concurrency + (self.loop.limit if self.loop else 0)
-
     def running(self) -> Mapping[str, UnitOfWork]:
         """The running jobs by the id of their thread or task."""
         busy = {processor.tid: unit for processor in self.processors if (unit := processor.current)}

@@ -36,7 +36,7 @@ _SLOW_READINGS = 5
 class ProcessInfo:
     """What does not change while a process lives (§10.2); `started_at` in epoch seconds.
 
-    `concurrency` is that of all capsules together, their event loops included where there are any.
+    `concurrency` is that of all threads; with jobs on event loops more may be busy.
     """
 
     identity: str
@@ -144,6 +144,8 @@ class Heartbeat:
                 ("UNLINK", self._keys.work(identity), self._keys.workers(identity)),
             )
             self._flush_metrics(time.time())
+            if self._metrics is not None:
+                self._connection.call("UNLINK", self._keys.metrics_flush(identity))
         except KiqbridgeError as error:
             logger.warning("could not sign off; this process disappears in %d s: %s", TTL_S, error)
 

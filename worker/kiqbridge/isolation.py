@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from kiqbridge import scripts
+from kiqbridge import json_text, scripts
 from kiqbridge.claims import Chunk, Claimer, give_back
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import KiqbridgeError, ProcessDied, RedisUnavailable, Shutdown
@@ -31,7 +31,7 @@ from kiqbridge.lease import Lease, LeaseKeeper
 from kiqbridge.process_pool import Child, Order, ProcessPool
 from kiqbridge.recovery import orphan_id
 from kiqbridge.redis_connection import RedisConnection
-from kiqbridge.retry import Verdict
+from kiqbridge.retry import RetryPolicy, Verdict, failed_payload
 from kiqbridge.settling import Settler
 from kiqbridge.work import UnitOfWork
 
@@ -80,6 +80,7 @@ class Isolation:
         pool: ProcessPool,
         settler: Settler,
         runner: Callable[[str], JobRunner],
+        policy: Callable[[], RetryPolicy],
         look_s: float = LOOK_S,
     ) -> None:
         self.tid = tid
@@ -96,6 +97,7 @@ class Isolation:
         self._pool = pool
         self._settler = settler
         self._runner = runner
+        self._policy = policy
         self._look_s = look_s
         self._child: Child | None = None
         self._chunk: Chunk | None = None
@@ -259,8 +261,19 @@ class Isolation:
             queue,
             died,
         )
-        # Whatever its options say of the dead set: somebody must see what it did.
-        return replace(settlement, verdict=Verdict.DEAD, score=wall_now())
+        if settlement.verdict is Verdict.DEAD:
+            return settlement
+        # Whatever its options say of retries and the dead set: somebody must see what it did.
+        now = wall_now()
+        failed = failed_payload(
+            json_text.loads(text), died, queue=queue, policy=self._policy(), now=now
+        )
+        return replace(
+            settlement,
+            verdict=Verdict.DEAD,
+            score=now,
+            text=json_text.dumps_moved(failed, text),
+        )
 
     def _finish(self, chunk: Chunk, text: bytes, settlement: Settlement | None) -> None:
         """Settle what is to be settled, and acknowledge.

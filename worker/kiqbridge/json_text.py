@@ -12,7 +12,12 @@ from typing import Any, NoReturn
 
 import orjson
 
-_NEEDS_CARE = re.compile(rb"\d{17}|[eE]\+?\d{3}")
+_OUT_OF_RANGE = re.compile(rb"[eE]\+?\d{3}")
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER = b"0" * 19
+"""No integer with fewer digits is beyond 64 bits. A search in a translated text takes a fifth of the
+time that a regular expression takes, and this is done for every job."""
+
 _MAX_DEPTH = 100
 """Ruby's parser refuses deeper nesting (§4)."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -57,18 +62,22 @@ def dumps_moved(value: Any, original: bytes) -> bytes:
     A number out of a double's range, such as 1e400, is legal JSON and reads as infinity here and
     in Ruby; it is written as 1e400 again, since orjson would turn it into null.
     """
-    if _NEEDS_CARE.search(original) is None:
-        return dumps(value)
-    return _dumps_with_care(value)
+    if _OUT_OF_RANGE.search(original) or _has_long_number(original):
+        return _dumps_with_care(value)
+    return dumps(value)
 
 
 def _loads(text: bytes) -> Any:
-    if _NEEDS_CARE.search(text) is None:
+    if not _has_long_number(text):
         try:
             return orjson.loads(text)
-        except orjson.JSONDecodeError:
+        except orjson.JSONDecodeError:  # also for 1e400
             pass
     return _loads_with_care(text)
+
+
+def _has_long_number(text: bytes) -> bool:
+    return _LONG_NUMBER in text.translate(_DIGITS)
 
 
 def _is_too_deep(value: Any) -> bool:

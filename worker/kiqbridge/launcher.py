@@ -371,11 +371,7 @@ class Launcher:
         return JobRunner(
             registry=self._registry,
             middleware=capsule.middleware,
-            policy=lambda: RetryPolicy(
-                max_retries=self._config.max_retries,
-                profile=self.client.wire_profile(),
-                backtrace_cleaner=self._server.backtrace_cleaner,
-            ),
+            policy=self._policy,
             rng=random.Random(),  # noqa: S311 - jitter
             server=self._server,
             timekeeper=timekeeper,
@@ -384,6 +380,13 @@ class Launcher:
             lines=JobLines(skip=self._config.skip_default_job_logging),
             processes=processes,
             capsule=capsule.name,
+        )
+
+    def _policy(self) -> RetryPolicy:
+        return RetryPolicy(
+            max_retries=self._config.max_retries,
+            profile=self.client.wire_profile(),
+            backtrace_cleaner=self._server.backtrace_cleaner,
         )
 
     def _make_isolation(self) -> Isolation | None:
@@ -401,6 +404,7 @@ class Launcher:
             pool=self._processes,
             settler=Settler(self._keys, self._dead_bounds),
             runner=lambda queue: self._runner(capsules[queue], Timekeeper(), isolation),
+            policy=self._policy,
         )
         return isolation
 
@@ -441,7 +445,7 @@ class Launcher:
             pid=os.getpid(),
             tag=self._tag(),
             labels=[LABEL, *(label for label in self._config.labels if label != LABEL)],
-            concurrency=sum(crew.concurrency for crew in self._crews),
+            concurrency=sum(crew.capsule.concurrency for crew in self._crews),
             capsules=[crew.capsule for crew in self._crews],
             version=f"kiqbridge-{__version__}",
             started_at=time.time(),
@@ -459,7 +463,7 @@ class Launcher:
             ended_threads=list(self._ended_threads()),
             stuck_threads=list(self._stuck_threads()),
             busy=len(self._work()),
-            concurrency=sum(crew.concurrency for crew in self._crews),
+            concurrency=sum(crew.capsule.concurrency for crew in self._crews),
             supervisor=self._supervisor,
         )
 

@@ -131,7 +131,10 @@ class Poller:
         lead_ms = int(LEAD_S * 1000)
         # Looking first is what most processes do, most of the time; not SET … NX, which a server whose
         # memory is full refuses: due jobs would wait for a leader until there is room again.
-        if self._leads or not self._connection.call("EXISTS", self._keys.poller):
+        # Who does not lead hears the time as well, to know it when the lead falls to it.
+        is_led, time_of_redis = self._connection.run(("EXISTS", self._keys.poller), ("TIME",))
+        self._hear(time_of_redis)
+        if self._leads or not is_led:
             self._leads = bool(
                 self._connection.script(_LEAD, [self._keys.poller], [self._identity, lead_ms])
             )
@@ -169,16 +172,20 @@ class Poller:
 
     def _seconds_to_next(self) -> float:
         """Reading the heads also arms them: a change ends the wait."""
-        *heads, (seconds, micros) = self._tracking.read(
+        *heads, time_of_redis = self._tracking.read(
             *(
                 ("ZRANGE", key, 0, 0, "WITHSCORES")
                 for key in (self._keys.retry, self._keys.schedule)
             ),
             ("TIME",),
         )
-        self._time.hear(int(seconds) + int(micros) / 1_000_000)
+        self._hear(time_of_redis)
         scores = [float(head[0][1]) for head in heads if head]
         return min(scores, default=float("inf")) - self._time.now()
+
+    def _hear(self, time_of_redis: Sequence[bytes]) -> None:
+        seconds, micros = time_of_redis
+        self._time.hear(int(seconds) + int(micros) / 1_000_000)
 
     def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
         keys, args = [source, self._keys.queues], [repr(now)]

@@ -1,0 +1,99 @@
+"""How fast a full queue is worked off, from its appearance until its last job is done."""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+from benchmarks.outcome import OURS
+from benchmarks.sides import Start, Work, running
+from benchmarks.stage import Stage, cpu_seconds
+from support.processes import ChildProcess
+from support.waiting import wait_until
+
+TIMEOUT_S = 300
+LOOK_S = 0.005
+
+
+@dataclass(slots=True)
+class Drained:
+    """Sums over the rounds of one contender.
+
+    Attributes:
+        cpu_us: CPU of the worker, microseconds per job, for each round.
+        most_in_flight: the longest that our in-flight lists were seen, all together.
+    """
+
+    cpu_us: list[float]
+    most_in_flight: int = 0
+
+    @property
+    def note(self) -> str:
+        return f"in-flight lists in use: up to {self.most_in_flight} jobs seen in them"
+
+
+def drain(
+    stage: Stage,
+    start: Start,
+    work: Work,
+    key: str,
+    count: int,
+    *,
+    seen: Drained | None = None,
+    queue: str = "default",
+) -> float:
+    """Jobs per second of a worker that is started for it."""
+    with running(start, stage, work) as worker:
+        began_cpu = cpu_seconds(worker.pid)
+        took = time_drain(stage, worker, key, queue=queue, seen=seen)
+        if seen is not None:
+            seen.cpu_us.append((cpu_seconds(worker.pid) - began_cpu) / count * 1_000_000)
+    return count / took
+
+
+def time_drain(
+    stage: Stage,
+    worker: ChildProcess,
+    key: str,
+    *,
+    queue: str = "default",
+    seen: Drained | None = None,
+    until: int = 0,
+) -> float:
+    """Seconds until a prepared queue is worked off, or `until` are left of it.
+
+    Ours is over when the in-flight lists are empty too: all is acknowledged. Of Sidekiq's the last
+    jobs, one a thread, are not waited for: it keeps no account of them.
+    """
+    most = 0
+
+    def is_over() -> bool:
+        nonlocal most
+        queued, in_flight = stage.left(queue)
+        most = max(most, in_flight)
+        return queued <= until and (until or not in_flight)
+
+    began = perf_counter()
+    stage.put(key, f"queue:{queue}")
+    worker.wait_for(lambda: True)
+    wait_until(is_over, TIMEOUT_S, lambda: f"the end of {key}: {stage.left(queue)} left", interval_s=LOOK_S)  # fmt: skip
+    took = perf_counter() - began
+    if seen is not None:
+        seen.most_in_flight = max(seen.most_in_flight, most)
+    return took
+
+
+def drain_sides(
+    stage: Stage, starts: dict[str, Start], work: Work, key: str, count: int
+) -> tuple[dict[str, list[float]], dict[str, Drained]]:
+    """All contenders in turn on the same queue; fails if our in-flight lists were never in use."""
+    seen = {name: Drained([]) for name in starts}
+    samples = stage.rounds(
+        {
+            name: lambda name=name, start=start: drain(
+                stage, start, work, key, count, seen=seen[name]
+            )
+            for name, start in starts.items()
+        }
+    )
+    if OURS in seen:
+        assert seen[OURS].most_in_flight, "no job was ever seen in an in-flight list"
+    return samples, seen

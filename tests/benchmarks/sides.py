@@ -1,0 +1,93 @@
+"""The two that run side by side on the same queue: our worker and Ruby's Sidekiq."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from benchmarks.outcome import OURS, RUBY
+from benchmarks.stage import WORKER_CORE, Stage, on_core
+from support.processes import ChildProcess
+from support.ruby import RubySidekiq
+from support.workers import WorkerProcess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The same work for both sides.
+
+    Attributes:
+        python: source of the job's module, at all events a job named NoOpJob or the like.
+        ruby: source that does the same; empty when Ruby has no such thing.
+        flags: more flags of `kiqbridge worker`.
+        url: another way to the server than the straight one.
+    """
+
+    python: str
+    ruby: str = ""
+    threads: int = 10
+    queues: tuple[str, ...] = ("default",)
+    level: str = "warn"
+    flags: tuple[str, ...] = ()
+    url: str = ""
+
+
+NOOP = Work(
+    python="""
+from kiqbridge import job
+
+@job(name="NoOpJob")
+def no_op(number):
+    pass
+""",
+    ruby="""
+class NoOpJob
+  include Sidekiq::Worker
+  def perform(number); end
+end
+""",
+)
+RUBY_LEVEL = "Sidekiq.configure_server { |config| config.logger.level = Logger::%s }\n"
+
+Start = Callable[[Stage, Work], ChildProcess]
+
+
+def ours(stage: Stage, work: Work) -> WorkerProcess:
+    path = stage.folder / "benched_jobs.py"
+    path.write_text(work.python)
+    queues = [part for queue in work.queues for part in ("-q", queue)]
+    return WorkerProcess(
+        "-r", str(path), "-c", str(work.threads), *queues, *work.flags,
+        redis_url=work.url or stage.server.url,
+        env={"KIQBRIDGE_LOG_LEVEL": work.level, "KIQBRIDGE_RUN_DIR": str(stage.folder)},
+    )  # fmt: skip
+
+
+def rubys(stage: Stage, work: Work) -> RubySidekiq:
+    return RubySidekiq(
+        RUBY_LEVEL % work.level.upper() + work.ruby,
+        work.url or stage.server.url,
+        concurrency=work.threads,
+        queues=work.queues,
+    )
+
+
+def sides(stage: Stage) -> dict[str, Start]:
+    """Us, and Ruby if it is there."""
+    return {OURS: ours, RUBY: rubys} if stage.with_ruby else {OURS: ours}
+
+
+@contextmanager
+def running(
+    start: Start, stage: Stage, work: Work, core: int | None = WORKER_CORE
+) -> Iterator[ChildProcess]:
+    """The worker on its core, ready; killed at the end, for nothing of it is needed any more."""
+    with on_core(core):
+        worker = start(stage, work)
+    with worker:
+        stage.wait_listed(worker)
+        yield worker
+
+
+def without_ruby(stage: Stage) -> str:
+    """What a note says when there is nothing to compare with."""
+    return "" if stage.with_ruby else "Ruby Sidekiq is not installed: apt install ruby-sidekiq"
