@@ -1,135 +1,106 @@
-"""`make bench`: no-op jobs per second of one worker process, beside Ruby's Sidekiq in the same run.
+"""`make bench`: all measures, beside Ruby's Sidekiq and the Python peers in the same run.
 
-Both get the same queue at the same moment (a filled list is renamed into place), with ten threads
-and log level WARN; the server has a core of its own, the worker another. The runs alternate, and
-the table gives medians and their ratio, since machines are noisy.
+    python tests/benchmarks/bench.py [--quick] [--peers saq,rq] [MEASURE …]
+
+The runs alternate, and the table gives medians and their ratio, since machines are noisy. A full run
+of all measures writes docs/benchmarks.md.
 """
 
 import argparse
-import os
-import platform
-import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import redis
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.processes import ChildProcess
-from support.ruby import RubySidekiq, has_ruby_sidekiq
-from support.servers import Server, embedded_server
-from support.waiting import wait_until
-from support.workers import WorkerProcess
+from benchmarks import enqueuing, idle, latency, peers, throughput
+from benchmarks.outcome import Outcome, as_text, cells
+from benchmarks.progress import Progress
+from benchmarks.report import settings, write
+from benchmarks.sizes import FULL, QUICK, TINY, Sizes
+from benchmarks.stage import Stage, stage
+from support.ruby import has_ruby_sidekiq
 
-from kiqbridge import Client
-
-PYTHON_JOB = """
-from kiqbridge import job
-
-@job(name="NoOpJob")
-def no_op(number: int) -> None:
-    pass
-"""
-RUBY_JOB = """
-Sidekiq.configure_server { |config| config.logger.level = Logger::WARN }
-class NoOpJob
-  include Sidekiq::Worker
-  def perform(number); end
-end
-"""
-THREADS = 10
-FILL = 1000
+Measure = Callable[[Stage], list[Outcome]]
+MEASURES: dict[str, Measure] = {
+    measure.__name__: measure
+    for module in (throughput, latency, enqueuing, idle, peers)
+    for measure in module.MEASURES
+}
+SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--jobs", type=int, default=100_000, help="jobs per run (default: %(default)s)"
-    )
-    parser.add_argument("--runs", type=int, default=5, help="runs of each (default: %(default)s)")
-    options = parser.parse_args()
-
-    contenders: dict[str, Callable[[Server, Path], AbstractContextManager[ChildProcess]]] = {
-        "kiqbridge, reliable fetch": python_worker
-    }
-    if has_ruby_sidekiq():
-        contenders["Ruby Sidekiq, BRPOP"] = ruby_worker
-    else:
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse(arguments)
+    sizes = SIZES[options.size]
+    chosen = options.measures or list(MEASURES)
+    with_ruby = has_ruby_sidekiq() and not options.without_ruby
+    if not has_ruby_sidekiq():
         print("Ruby Sidekiq is not installed (apt install ruby-sidekiq): measuring ours alone.")
-
-    print(f"{options.jobs:,} no-op jobs, {THREADS} threads, 1 process, WARN; {machine()}")
-    rates: dict[str, list[float]] = {name: [] for name in contenders}
-    with embedded_server() as server, tempfile.TemporaryDirectory() as folder:
-        pin(server.pid, 0)
-        for run in range(options.runs):
-            for name, start in contenders.items():
-                rate = measure(server, start, Path(folder), options.jobs)
-                rates[name].append(rate)
-                print(
-                    f"  run {run + 1}/{options.runs}  {name:28} {rate:>10,.0f} jobs/s", flush=True
-                )
-    report(rates)
-
-
-def measure(
-    server: Server,
-    start: Callable[[Server, Path], AbstractContextManager[ChildProcess]],
-    folder: Path,
-    jobs: int,
-) -> float:
-    """Jobs per second from the moment the full queue appears until the last has been taken."""
-    server.flush()
-    with redis.Redis.from_url(server.url) as client, start(server, folder) as worker:
-        worker.wait_ready()
-        pin(worker.pid, 1)
-        pusher = Client(server.url)
-        pusher.push_bulk(
-            {"class": "NoOpJob", "queue": "filling", "args": [[n] for n in range(jobs)]}
-        )
-        pusher.close()
-        began = time.perf_counter()
-        client.rename("queue:filling", "queue:default")
-        wait_until(lambda: not client.llen("queue:default"), 300, "the queue to be empty")
-        return jobs / (time.perf_counter() - began)
+    began = time.monotonic()
+    outcomes, told = run(sizes, chosen, with_ruby=with_ruby, asked=peer_names(options.peers))
+    took = f"{time.monotonic() - began:.0f} s"
+    print(f"\n{told}\n\n{as_text(outcomes)}\n")
+    complete = not options.measures and sizes is FULL
+    if path := options.write or (complete and "docs/benchmarks.md"):
+        write(Path(path), outcomes, told, f"{options.size} run of {took}")
+        print(f"written: {path}")
+    else:
+        print("docs/benchmarks.md is written by a full run of all measures (make bench).")
+    print(f"{len(outcomes)} lines in {took}")
+    return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
-def python_worker(server: Server, folder: Path) -> WorkerProcess:
-    path = folder / "no_op_job.py"
-    path.write_text(PYTHON_JOB)
-    level = {"KIQBRIDGE_LOG_LEVEL": "warn"}
-    return WorkerProcess("-r", str(path), "-c", str(THREADS), redis_url=server.url, env=level)
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=f"default: all of {', '.join(MEASURES)}")  # fmt: skip
+    parser.add_argument("--size", choices=SIZES, default="full", help="default: %(default)s")
+    parser.add_argument("--quick", action="store_const", dest="size", const="quick", help="under 2 minutes, one round of each")  # fmt: skip
+    parser.add_argument("--peers", default="", metavar="NAMES", help=f"besides {', '.join(peers.DEFAULT)}: any of {', '.join(peers.ON_REQUEST)}, with commas between them")  # fmt: skip
+    parser.add_argument("--without-ruby", action="store_true", help="measure ours alone")
+    parser.add_argument("--write", metavar="PATH", help="write the table as Markdown")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.measures) - MEASURES.keys():
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(MEASURES)}")
+    if unknown := set(peer_names(options.peers)) - peers.PEERS.keys():
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known are {', '.join(peers.PEERS)}")
+    return options
 
 
-def ruby_worker(server: Server, _folder: Path) -> RubySidekiq:
-    return RubySidekiq(RUBY_JOB, server.url, concurrency=THREADS)
+def peer_names(asked: str) -> tuple[str, ...]:
+    """The default peers and those asked for, each once."""
+    return tuple(dict.fromkeys([*peers.DEFAULT, *filter(None, asked.split(","))]))
 
 
-def report(rates: dict[str, list[float]]) -> None:
-    base = statistics.median(list(rates.values())[-1])
-    print(f"\n{'':28} {'median':>10} {'min':>10} {'max':>10} {'ratio':>8}")
-    for name, values in rates.items():
-        median = statistics.median(values)
-        print(
-            f"{name:28} {median:>10,.0f} {min(values):>10,.0f} {max(values):>10,.0f} "
-            f"{median / base:>7.2f}x"
-        )
+def run(
+    sizes: Sizes, chosen: Sequence[str], *, with_ruby: bool, asked: Sequence[str]
+) -> tuple[list[Outcome], str]:
+    """All outcomes, and the settings under which they came about.
+
+    A measure that fails has its line in the table too, and the others go on.
+    """
+    outcomes: list[Outcome] = []
+    progress = Progress(len(chosen))
+    with stage(sizes, progress, with_ruby=with_ruby, peers=asked) as scene:
+        for name in chosen:
+            progress.begin(name)
+            try:
+                found = MEASURES[name](scene)
+            except Exception as error:  # noqa: BLE001 - told in the table; the other measures go on
+                traceback.print_exc()
+                found = [Outcome(what=name, unit="-", failed=True, note=_first_line(error))]
+            progress.end()
+            for outcome in found:
+                print("  ".join(cells(outcome)), flush=True)
+            outcomes += found
+        return outcomes, settings(scene)
 
 
-def pin(pid: int, core: int) -> None:
-    """Give a process a core of its own, all its threads; where there is only one, share it."""
-    cores = sorted(os.sched_getaffinity(0))
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), {cores[min(core, len(cores) - 1)]})
-
-
-def machine() -> str:
-    return f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,115 +1,153 @@
-"""What idle workers cost and how fast they pick up: `python tests/benchmarks/idle.py`.
+"""Measures of what workers cost while they have nothing to do, and what they keep."""
 
-Starts a fleet of idle workers, counts Redis commands and CPU while nothing happens, then pushes
-jobs at a steady rate and measures the time from push to begin, and the commands per push.
-"""
-
-import argparse
 import contextlib
-import os
-import statistics
-import sys
-import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import redis
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from support.servers import embedded_server
-from support.waiting import wait_until
-from support.workers import WorkerProcess
+from benchmarks.drain import time_drain
+from benchmarks.latency import LATE
+from benchmarks.outcome import OURS, Outcome, at_most, median, percentile
+from benchmarks.sides import NOOP, Start, ours, running, sides
+from benchmarks.stage import (
+    Stage,
+    cpu_seconds,
+    on_core,
+    pinned_server,
+    read_numbers,
+    resident_mb,
+)
 
 from kiqbridge import Client
 
-JOB = """
-import os, time
-from kiqbridge import job
-
-@job(name="PickUpJob")
-def pick_up(pushed_at: float, path: str) -> None:
-    late = time.time() - pushed_at
-    file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
-    os.write(file, b"%.6f\\n" % late)
-    os.close(file)
-"""
-QUEUES = ("-q", "critical", "-q", "default", "-q", "low")
+PUSHES_A_SECOND = 100
+THREE_QUEUES = ("critical", "default", "low")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--processes", type=int, default=20)
-    parser.add_argument("--rate", type=int, default=100, help="pushes a second")
-    parser.add_argument("--seconds", type=int, default=10, help="of each phase")
-    options = parser.parse_args()
-    with (
-        embedded_server() as server,
-        tempfile.TemporaryDirectory() as folder,
-        contextlib.ExitStack() as fleet,
-    ):
-        path = Path(folder, "pick_up_job.py")
-        path.write_text(JOB)
-        evidence = Path(folder, "late")
-        client = fleet.enter_context(redis.Redis.from_url(server.url))
-        workers = [
-            fleet.enter_context(
-                WorkerProcess(
-                    "-r", str(path), *QUEUES,
-                    redis_url=server.url, env={"KIQBRIDGE_LOG_LEVEL": "warn"},
-                )
-            )
-            for _ in range(options.processes)
-        ]  # fmt: skip
-        for worker in workers:
-            worker.wait_ready(timeout_s=60)
+def idle(stage: Stage) -> list[Outcome]:
+    """One idle worker with three queues: commands at Redis and CPU of the worker.
 
-        commands, cpu = spent(client, workers, options.seconds)
-        per_process = commands / options.processes
-        print(
-            f"{options.processes} processes, nothing to do for {options.seconds} s: "
-            f"{per_process:.2f} commands/s and {cpu / options.processes * 1000:.1f} ms CPU/s each"
-        )
-        pusher = Client(server.url)
-        before = total_commands(client)
-        pushes = options.rate * options.seconds
+    Both sides are idle at the same time, each at a server of its own.
+    """
+    seconds = stage.sizes.idle_s
+    work = replace(NOOP, queues=THREE_QUEUES)
+    commands: dict[str, list[float]] = {}
+    cpu: dict[str, list[float]] = {}
+    with contextlib.ExitStack() as stack:
+        idlers = {}
+        for name, start in sides(stage).items():
+            place = stack.enter_context(_another_server(stage))
+            idlers[name] = (place, stack.enter_context(running(start, place, work)))
+        stage.progress.step("settling")
+        time.sleep(min(seconds, 2))
+        before = {
+            name: (place.commands(), cpu_seconds(worker.pid))
+            for name, (place, worker) in idlers.items()
+        }
+        stage.progress.step(f"idle for {seconds:.0f} s")
         began = time.perf_counter()
+        time.sleep(seconds)
+        elapsed = time.perf_counter() - began
+        for name, (place, worker) in idlers.items():
+            commands[name] = [(place.commands() - before[name][0]) / elapsed]
+            cpu[name] = [(cpu_seconds(worker.pid) - before[name][1]) / elapsed * 60]
+    return [
+        Outcome(
+            what="idle worker, 3 queues: commands at Redis",
+            unit="commands/s",
+            samples=commands,
+            target="≤ 3",
+            met=at_most(median(commands[OURS]), 3),
+            note=f"over {seconds:.0f} s, those inside scripts counted",
+        ),
+        Outcome(
+            what="idle worker, 3 queues: CPU",
+            unit="s a minute",
+            samples=cpu,
+            target="≤ 0.1 s",
+            met=at_most(median(cpu[OURS]), 0.1),
+            note=f"measured over {seconds:.0f} s",
+        ),
+    ]
+
+
+def fleet(stage: Stage) -> list[Outcome]:
+    """Many idle processes, and a steady trickle of pushes."""
+    sizes = stage.sizes
+    work = replace(LATE, queues=THREE_QUEUES)
+    evidence = stage.folder / "late"
+    evidence.unlink(missing_ok=True)
+    stage.client.flushdb()
+    client = Client(stage.server.url)
+    with contextlib.ExitStack() as stack:
+        for number in range(sizes.fleet):
+            stage.progress.step(f"starting process {number + 1}")
+            with on_core(None):
+                worker = stack.enter_context(ours(stage, work))
+        stage.wait_listed(worker, sizes.fleet, timeout_s=120)
+        time.sleep(1)
+        pushes = max(int(PUSHES_A_SECOND * sizes.fleet_s), 1)
+        before, began = stage.commands(), time.perf_counter()
+        stage.progress.step(f"{PUSHES_A_SECOND} pushes a second")
         for number in range(pushes):
-            time.sleep(max(began + number / options.rate - time.perf_counter(), 0))
-            pusher.push(
-                {"class": "PickUpJob", "queue": "default", "args": [time.time(), str(evidence)]}
-            )
-        wait_until(lambda: len(evidence.read_text().splitlines()) == pushes, 30, "all picked up")
-        commands = total_commands(client) - before
-        pusher.close()
-        late = sorted(float(line) * 1000 for line in evidence.read_text().splitlines())
-        print(
-            f"{options.rate} pushes/s for {options.seconds} s: picked up after p50 "
-            f"{statistics.median(late):.2f} ms, p99 {late[int(len(late) * 0.99)]:.2f} ms, "
-            f"{commands / pushes:.1f} commands per push in the whole fleet"
+            time.sleep(max(began + number / PUSHES_A_SECOND - time.perf_counter(), 0))
+            client.push({"class": "LateJob", "args": [time.time(), str(evidence)]})
+        late = [late * 1000 for late in read_numbers(evidence, pushes)]
+        commands, elapsed = stage.commands() - before, time.perf_counter() - began
+    client.close()
+    return [
+        Outcome(
+            what=f"{sizes.fleet} idle processes, {PUSHES_A_SECOND} pushes/s: commands at Redis",
+            unit="commands/s",
+            samples={OURS: [commands / elapsed]},
+            target="reported",
+            note=(
+                f"over {elapsed:.0f} s: {commands / pushes:.1f} a push in the whole fleet, the push itself "
+                f"counted; picked up after p50 {median(late):.2f} ms, p99 {percentile(late, 99):.2f} ms"
+            ),
         )
+    ]
 
 
-def spent(client: redis.Redis, workers: list[WorkerProcess], seconds: int) -> tuple[float, float]:
-    """Commands per second at the server and CPU seconds per second of all workers."""
-    commands, cpu = total_commands(client), sum(map(cpu_seconds, workers))
-    began = time.perf_counter()
-    time.sleep(seconds)
-    elapsed = time.perf_counter() - began
-    return (
-        (total_commands(client) - commands) / elapsed,
-        (sum(map(cpu_seconds, workers)) - cpu) / elapsed,
+def memory(stage: Stage) -> list[Outcome]:
+    """Resident memory of a worker with ten threads that has done many jobs."""
+    count = stage.sizes.memory
+    key = stage.prepare("noop", count, {"class": "NoOpJob"})
+    before: dict[str, float] = {}
+
+    def keep(name: str, start: Start) -> float:
+        with running(start, stage, NOOP) as worker:
+            before[name] = resident_mb(worker.pid)
+            time_drain(stage, worker, key)
+            return resident_mb(worker.pid)
+
+    samples = stage.rounds(
+        {
+            name: lambda name=name, start=start: keep(name, start)
+            for name, start in sides(stage).items()
+        },
+        rounds=1,
     )
+    stage.store.delete(key)
+    told = ", ".join(f"{name} {value:.0f} MB" for name, value in before.items())
+    return [
+        Outcome(
+            what=f"resident memory after {count:,} jobs",
+            unit="MB",
+            samples=samples,
+            target="≤ 45 MB",
+            met=at_most(median(samples[OURS]), 45),
+            note=f"10 threads; before the first job: {told}",
+        )
+    ]
 
 
-def total_commands(client: redis.Redis) -> int:
-    return int(client.info("stats")["total_commands_processed"])
+@contextlib.contextmanager
+def _another_server(stage: Stage) -> Iterator[Stage]:
+    """The same stage with a server of its own, for what must not share its counters."""
+    with pinned_server() as server, redis.Redis.from_url(server.url) as client:
+        yield replace(stage, server=server, client=client)
 
 
-def cpu_seconds(worker: WorkerProcess) -> float:
-    fields = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-if __name__ == "__main__":
-    main()
+MEASURES: Sequence = (idle, fleet, memory)

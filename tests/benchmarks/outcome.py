@@ -64,7 +64,7 @@ HEADER = ("measure", "ours", "beside it", "ratio", "target", "met")
 
 
 def cells(outcome: Outcome) -> tuple[str, ...]:
-    """One line of the table: medians with min–max, and the ratio of ours to the first beside it."""
+    """One line of the table: medians with min-max, and the ratio of ours to the first beside it."""
     ours = outcome.samples.get(OURS, ())
     others = [name for name in outcome.samples if name != OURS]
     compared = ratio(outcome.samples, others[0]) if others else None
@@ -108,7 +108,7 @@ def _spread(values: Sequence[float]) -> str:
         return "-"
     if len(values) == 1:
         return _short(values[0])
-    return f"{_short(median(values))} ({_short(min(values))}–{_short(max(values))})"
+    return f"{_short(median(values))} ({_short(min(values))}-{_short(max(values))})"
 
 
 def _short(value: float) -> str:

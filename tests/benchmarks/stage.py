@@ -156,13 +156,11 @@ def stage(
 @contextlib.contextmanager
 def pinned_server() -> Iterator[Server]:
     """Debian's redis-server if it is there, else the embedded Valkey, on the server's core."""
-    with on_core(SERVER_CORE):
-        start = debian_server() if shutil.which("redis-server") else embedded_server()
-        server = start.__enter__()
-    try:
+    start = debian_server if shutil.which("redis-server") else embedded_server
+    with contextlib.ExitStack() as stack:
+        with on_core(SERVER_CORE):
+            server = stack.enter_context(start())
         yield server
-    finally:
-        start.__exit__(None, None, None)
 
 
 ALL_CORES = sorted(os.sched_getaffinity(0))

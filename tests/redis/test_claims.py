@@ -1,5 +1,7 @@
 """The contract of claims and of every way out of the in-flight lists, on a real server."""
 
+from types import SimpleNamespace
+
 import pytest
 from support.engine import EngineProcess, UnreliableConnection
 from support.servers import debian_server, embedded_server
@@ -10,10 +12,12 @@ from kiqbridge.claims import acknowledge, give_back, repush, route
 from kiqbridge.client import Client
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.keys import Keys
+from kiqbridge.metrics import Metrics
 from kiqbridge.pauses import end_pause, read_entries
 from kiqbridge.poller import Poller
 from kiqbridge.recovery import Reaper
 from kiqbridge.redis_connection import RedisPool
+from kiqbridge.stats import Stats
 
 JOBS = [b"job %d" % number for number in range(1, 21)]
 
@@ -552,15 +556,20 @@ class TestCluster:
             chunk = claimer.claim(["default", "mail"], 5)
             assert route(process.connect(), keys, chunk, chunk.jobs[0], "other")
             chunk = claimer.claim(["default", "mail"], 5)
-            assert repush(
-                process.connect(), keys, chunk, chunk.jobs[0], queue="mail", text=b"anew"
-            )
+            assert repush(process.connect(), keys, chunk, chunk.jobs[0], queue="mail", text=b"anew")
         assert pool.call("LLEN", keys.queue("other")) == 1
+        counter = SimpleNamespace(processed=2, failed=1)
+        Stats([counter], keys, "host:1:aaa").flush(pool.connection(), 0.0)
+        assert pool.call("GET", keys.stat("processed")) == b"2"
         client.pause_queue("default", for_s=0.001)
         [entry] = read_entries({b"queue:default": pool.call("HGET", keys.pauses, "queue:default")})
         wait_until(lambda: end_pause(pool.connection(), keys, entry) == 1)
         client.pause_class("Nop")
         assert client.unpause_class("Nop")
+        assert client.deploy_mark("v1").new
+        metrics = Metrics(keys, identity="host:1:aaa")
+        metrics.record("Nop", 5.0, False)
+        metrics.flush(pool.connection(), 1_700_000_000.0)
         assert all(key.startswith(b"{app}:") for key in pool.call("KEYS", "*"))
         poller._hand_over()
         pool.close()
@@ -569,7 +578,7 @@ class TestCluster:
         names = sorted(path.stem for path in scripts._FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge bury claim end_pause give_back lead pause promote push_once push_tick reap register
+            acknowledge bury claim deploy_mark end_pause flush_metrics flush_stats give_back lead pause promote push_once push_tick reap register
             renew repush route settle unpause
         """
         assert names == known.split(), "a new script must also run in the test above"

@@ -25,6 +25,7 @@ NEW = b"the job, enqueued anew"
 def process(redis_url):
     with EngineProcess(redis_url) as process:
         yield process
+        process.pool.close()
 
 
 @pytest.fixture
@@ -119,6 +120,7 @@ class Scene:
         self.begun = threading.Event()
         self.items = []
         self._url = redis_url
+        self._workers = []
 
         class CountJob(IterableJob):
             def build_enumerator(job, n, pause, *, cursor):  # noqa: N805 - self is the scene
@@ -144,13 +146,20 @@ class Scene:
         flags = {"redis_url": self._url, "concurrency": "2", "profile": profile, "timeout_s": "5"}
         launcher = Launcher(merge(environ={}, flags={**flags, **settings}))
         launcher.start(lambda _signal: None)
+        self._workers.append(launcher)
         return launcher
+
+    def close(self):
+        for worker in self._workers:
+            worker.client.close()
 
 
 @pytest.fixture
 def scene(redis_url):
     with own_declarations():
-        yield Scene(redis_url)
+        scene = Scene(redis_url)
+        yield scene
+        scene.close()
 
 
 def text_of(name, **attributes):

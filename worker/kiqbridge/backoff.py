@@ -1,6 +1,11 @@
 """When a failed job is tried again (protocol §8.2)."""
 
 import random
+from typing import Final
+
+LONGEST_S: Final = 1_000_000_000
+"""No try is put off for longer, about 32 years: a `retry_count` or an answer of `retry_in` may be any
+number, and its sum with the time must still be a score."""
 
 
 def retry_delay(count: int, rng: random.Random, seconds: float | None = None) -> float:
@@ -14,4 +19,4 @@ def retry_delay(count: int, rng: random.Random, seconds: float | None = None) ->
     """
     count = max(count, 0)
     base = count**4 + 15 if seconds is None else seconds
-    return base + rng.randrange(10) * (count + 1)
+    return min(base + rng.randrange(10) * (count + 1), LONGEST_S)

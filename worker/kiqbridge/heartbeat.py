@@ -112,7 +112,7 @@ class Heartbeat:
         self._is_quiet = is_quiet
         self._on_signal = on_signal
         self._beat_s = beat_s
-        self._stats = Stats(counters, keys)
+        self._stats = Stats(counters, keys, info.identity)
         self._metrics = metrics
         self._refusal = ""
         self._rtt_us = 0

@@ -83,6 +83,10 @@ class Keys:
         """String with a TTL: this label was marked within the last minute; its value is when."""
         return f"{self.prefix}deploylock-{label}"
 
+    def stats_flush(self, identity: str) -> str:
+        """String with a TTL: number of the last counts that a process got written."""
+        return f"{self.prefix}kb:stats:{identity}"
+
     def metrics_flush(self, identity: str) -> str:
         """String with a TTL: number of the last metrics that a process got written."""
         return f"{self.prefix}kb:metrics:{identity}"

@@ -6,7 +6,7 @@
 --      'histogram' or 'hash', seconds to keep it, how many counters, and for each its index or
 --      field and what is added
 -- Answers one text for each key that cannot take it, such as one of a foreign type.
-if redis.call('GET', KEYS[1]) == ARGV[1] then
+if tonumber(redis.call('GET', KEYS[1]) or 0) >= tonumber(ARGV[1]) then
   return {}
 end
 local errors = {}

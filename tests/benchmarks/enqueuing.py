@@ -1,0 +1,176 @@
+"""Measures of the client: pushes in a loop, in bulk, and from a Lambda function."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.outcome import OURS, RUBY, Outcome, at_least, at_most, median, ratio
+from benchmarks.stage import WORKER_CORE, Stage, on_core
+from support.enqueue_function import ENVIRONMENT, read_event
+from support.lambda_build import THIS_PYTHON, build
+from support.lambda_runtime_api import LambdaProcess, install_runtime_client
+from support.ruby import run_ruby
+
+WARM_CALLS = 50
+
+PYTHON_LOOP = """
+import sys, time
+from kiqbridge import job
+
+@job(name="NoOpJob")
+def no_op(number):
+    pass
+
+count = int(sys.argv[1])
+no_op.perform_async(0)
+began = time.perf_counter()
+for number in range(count):
+    no_op.perform_async(number)
+print(count / (time.perf_counter() - began))
+"""
+RUBY_LOOP = """
+class NoOpJob
+  include Sidekiq::Worker
+  def perform(number); end
+end
+NoOpJob.perform_async(0)
+began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+GIVEN.times { |number| NoOpJob.perform_async(number) }
+answer(GIVEN / (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began))
+"""
+PYTHON_BULK = """
+import sys, time
+from kiqbridge import job
+
+@job(name="NoOpJob")
+def no_op(number):
+    pass
+
+count = int(sys.argv[1])
+no_op.perform_async(0)
+began = time.perf_counter()
+for first in range(0, count, 1000):
+    no_op.perform_bulk([[number] for number in range(first, first + 1000)])
+print(count / (time.perf_counter() - began))
+"""
+RUBY_BULK = """
+class NoOpJob
+  include Sidekiq::Worker
+  def perform(number); end
+end
+NoOpJob.perform_async(0)
+began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+0.step(GIVEN - 1, 1000) do |first|
+  Sidekiq::Client.push_bulk('class' => NoOpJob, 'args' => (first...first + 1000).map { |number| [number] })
+end
+answer(GIVEN / (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began))
+"""
+
+
+def push(stage: Stage) -> list[Outcome]:
+    """One `perform_async` after another, from one thread."""
+    count = stage.sizes.pushes
+    samples = _clients(stage, PYTHON_LOOP, RUBY_LOOP, count)
+    return [
+        Outcome(
+            what="single perform_async in a loop",
+            unit="jobs/s",
+            samples=samples,
+            target="≥ 1.2 x Sidekiq (stretch 1.5)",
+            met=at_least(ratio(samples), 1.2),
+            note=f"{count:,} pushes, one process, one thread",
+        )
+    ]
+
+
+def bulk(stage: Stage) -> list[Outcome]:
+    """A thousand jobs a call."""
+    count = stage.sizes.bulk
+    samples = _clients(stage, PYTHON_BULK, RUBY_BULK, count)
+    return [
+        Outcome(
+            what="bulk push of 1,000s",
+            unit="jobs/s",
+            samples=samples,
+            target="≥ 2.5 x Sidekiq",
+            met=at_least(ratio(samples), 2.5),
+            note=f"{count:,} jobs",
+        )
+    ]
+
+
+def function(stage: Stage) -> list[Outcome]:
+    """The enqueue function as `make build` makes it: import and first enqueue, then warm calls."""
+    stage.progress.step("building layer and function")
+    built = build(stage.folder / "function", python=THIS_PYTHON)
+    runtime_client = install_runtime_client(stage.folder / "runtime_client")
+    _compile(runtime_client)
+    event = read_event("direct_one")
+    warm: list[float] = []
+
+    def cold() -> float:
+        with (
+            on_core(WORKER_CORE),
+            LambdaProcess(
+                task=built.function,
+                layer=built.layer,
+                runtime_client=runtime_client,
+                env={**ENVIRONMENT, "REDIS_URL": stage.server.url},
+            ) as process,
+        ):
+            took = process.wait_ready() + process.invoke(event).ms
+            warm.append(median([process.invoke(event).ms for _ in range(WARM_CALLS)]))
+        return took
+
+    starts = stage.sizes.lambda_starts
+    samples = stage.rounds({OURS: cold}, starts)
+    return [
+        Outcome(
+            what="Lambda: import and first enqueue, fresh process",
+            unit="ms",
+            samples=samples,
+            target="≤ 250 ms",
+            met=at_most(median(samples[OURS]), 250),
+            note="built by make build with bytecode, under Lambda's own runtime client, whose start is counted",
+        ),
+        Outcome(
+            what="Lambda: warm invocation",
+            unit="ms",
+            samples={OURS: warm},
+            target="≤ 2 ms",
+            met=at_most(median(warm), 2),
+            note=f"median of {WARM_CALLS} in each of {starts} processes, the runtime API's two HTTP calls counted",
+        ),
+    ]
+
+
+def _clients(stage: Stage, python: str, ruby: str, count: int) -> dict[str, list[float]]:
+    contenders: dict[str, Callable[[], float]] = {OURS: lambda: _run_python(stage, python, count)}
+    if stage.with_ruby:
+        contenders[RUBY] = lambda: _run_ruby(stage, ruby, count)
+    return stage.rounds(contenders)
+
+
+def _run_python(stage: Stage, script: str, count: int) -> float:
+    with on_core(WORKER_CORE):
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(count)],
+            env={**os.environ, "REDIS_URL": stage.server.url},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    return float(done.stdout)
+
+
+def _run_ruby(stage: Stage, script: str, count: int) -> float:
+    with on_core(WORKER_CORE):
+        return float(run_ruby(script, stage.server.url, timeout_s=120, given=count))
+
+
+def _compile(folder: Path) -> None:
+    """Lambda's own files come with bytecode."""
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(folder)], check=True)
+
+
+MEASURES: Sequence = (push, bulk, function)
