@@ -47,7 +47,7 @@ RUBY_ONLY_QUEUE = "rails"
 """Of the README's jobs whose code lives in Ruby: they stay where they are."""
 OPTIONS_OF_EVERY_AWS_COMMAND = {"--query", "--output", "--cli-binary-format"}
 FILES_OF_USERS = {"config/kiqbridge.yml", "worker/jobs/greeting.py"}
-NAMES_OF_OTHERS = {"KIQBRIDGE_TEST_SERVER"}
+NAMES_OF_OTHERS = {"KIQBRIDGE_TEST_SERVER", "KIQBRIDGE_PROVE"}
 
 
 class Project:

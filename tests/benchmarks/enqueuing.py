@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.outcome import OURS, RUBY, Outcome, at_least, at_most, median, ratio
+from benchmarks.sides import QUIET_RUBY
 from benchmarks.stage import WORKER_CORE, Stage, on_core
 from support.enqueue_function import ENVIRONMENT, read_event
 from support.lambda_build import THIS_PYTHON, build
@@ -165,7 +166,7 @@ def _run_python(stage: Stage, script: str, count: int) -> float:
 
 def _run_ruby(stage: Stage, script: str, count: int) -> float:
     with on_core(WORKER_CORE):
-        return float(run_ruby(script, stage.server.url, timeout_s=120, given=count))
+        return float(run_ruby(QUIET_RUBY + script, stage.server.url, timeout_s=120, given=count))
 
 
 def _compile(folder: Path) -> None:

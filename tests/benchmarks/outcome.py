@@ -45,8 +45,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def ratio(samples: Mapping[str, Sequence[float]], other: str = RUBY) -> float | None:
-    """Median of ours by median of the other; None when the other was not measured."""
-    if not samples.get(other) or not samples.get(OURS):
+    """Median of ours by median of the other; None when the other was not measured, or is 0."""
+    if not samples.get(other) or not samples.get(OURS) or not median(samples[other]):
         return None
     return median(samples[OURS]) / median(samples[other])
 

@@ -6,7 +6,6 @@ the last one writes how long it was since the first: starts and ends of processe
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.drain import drain
-from benchmarks.outcome import OURS, Outcome, median
+from benchmarks.outcome import OURS, Outcome, at_least, ratio
 from benchmarks.sides import NOOP, ours
 from benchmarks.stage import WORKER_CORE, Stage, on_core, read_numbers
 from benchmarks.throughput import IO_S
@@ -83,21 +82,21 @@ class Peer:
         done = subprocess.run([str(self.python), "-c", ask], capture_output=True, text=True, check=False)  # fmt: skip
         return done.stdout.strip() or "not installed"
 
-    def install(self) -> str:
-        """Why it cannot be measured; empty when it is installed, which happens once."""
+    def install(self) -> None:
+        """Into its own environment, once.
+
+        Raises:
+            AssertionError: it cannot be installed, and why.
+        """
         marker = self.folder / "installed.json"
         if marker.exists() and json.loads(marker.read_text()) == list(self.packages):
-            return ""
-        for command in (
-            [sys.executable, "-m", "venv", "--clear", str(self.folder)],
-            [str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *self.packages],
-        ):  # fmt: skip
+            return
+        pip = [str(self.python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        for command in ([sys.executable, "-m", "venv", "--clear", str(self.folder)], [*pip, *self.packages]):  # fmt: skip
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no reason told"]
-                return f"cannot be installed: {last[0]:.160}"
+            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+            assert done.returncode == 0, f"{self.name} cannot be installed: {last}"
         marker.write_text(json.dumps(list(self.packages)))
-        return ""
 
 
 PEERS = {
@@ -178,7 +177,7 @@ def enqueue(task):
         ),
         Peer(
             name="saq",
-            packages=("saq[redis,hiredis]", "uvloop"),
+            packages=("saq[redis,hiredis]", "uvloop", "typing_extensions"),
             module="""
 import asyncio
 from saq import Queue
@@ -278,24 +277,47 @@ ON_REQUEST = tuple(name for name in PEERS if name not in DEFAULT)
 
 def peers(stage: Stage) -> list[Outcome]:
     """No-op jobs beside each Python peer; and what the async one makes of jobs that wait 10 ms."""
-    count = stage.sizes.peer
     key = stage.prepare("noop", stage.sizes.noop, {"class": "NoOpJob"})
     outcomes = []
     for name in stage.peers:
         peer = PEERS[name]
         stage.progress.step(f"installing {name}")
-        if reason := peer.install():
-            outcomes.append(_missing(peer, reason))
-            continue
-        samples = stage.rounds(
-            {
-                OURS: lambda: drain(stage, ours, NOOP, key, stage.sizes.noop),
-                name: lambda peer=peer: run_peer(stage, peer, "no_op", count),
-            }
+        try:
+            peer.install()
+            outcomes += _measure(stage, peer, key)
+        except (AssertionError, OSError) as error:
+            outcomes.append(_missing(peer, error))
+    return outcomes
+
+
+def _measure(stage: Stage, peer: Peer, key: str) -> list[Outcome]:
+    count, of_ours = stage.sizes.peer, stage.sizes.noop
+    samples = stage.rounds(
+        {
+            OURS: lambda: drain(stage, ours, NOOP, key, of_ours),
+            peer.name: lambda: run_peer(stage, peer, "no_op", count),
+        }
+    )
+    outcomes = [
+        Outcome(
+            what=f"no-op jobs beside {peer.name} {peer.version}",
+            unit="jobs/s",
+            samples=samples,
+            target="ahead",
+            met=at_least(ratio(samples, peer.name), 1),
+            note=f"{count:,} jobs of {peer.name}, {of_ours:,} of ours; {' '.join(peer.command)}; {peer.guarantee}",
         )
-        outcomes.append(_beside(peer, samples, f"{count:,} jobs of {name}, {stage.sizes.noop:,} of ours"))  # fmt: skip
-        if peer.sleeping:
-            outcomes.append(_sleeping(stage, peer, count))
+    ]
+    if peer.sleeping:
+        samples = stage.rounds({peer.name: lambda: run_peer(stage, peer, "sleep", count)})
+        outcomes.append(
+            Outcome(
+                what=f"jobs that sleep 10 ms, 100 at once, {peer.name}",
+                unit="jobs/s",
+                samples=samples,
+                note=f"{count:,} jobs, ideal {100 / IO_S:,.0f}/s; compare with our line of 500 at once",
+            )
+        )
     return outcomes
 
 
@@ -308,10 +330,12 @@ def run_peer(stage: Stage, peer: Peer, task: str, count: int) -> float:
     evidence.unlink(missing_ok=True)
     own = {"BENCH_COUNT": str(count), "BENCH_EVIDENCE": str(evidence), "PYTHONPATH": str(folder)}
     environment = {"REDIS_URL": stage.server.url, **own}
-    subprocess.run(
-        [str(peer.python), "bench_tasks.py", task],
-        cwd=folder, env={**os.environ, **environment}, check=True, capture_output=True,
-    )  # fmt: skip
+    with ChildProcess(
+        [str(peer.python), "bench_tasks.py", task], cwd=folder, env=environment
+    ) as enqueuing:
+        exit_code = enqueuing.wait(300)
+        last = enqueuing.output.strip().splitlines()[-1:]
+        assert exit_code == 0, f"{peer.name} cannot enqueue: {last}"
     with on_core(WORKER_CORE):
         program, *rest = [part.replace("$REDIS_URL", stage.server.url) for part in peer.command]
         worker = ChildProcess(
@@ -331,30 +355,13 @@ def describe(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _sleeping(stage: Stage, peer: Peer, count: int) -> Outcome:
-    samples = stage.rounds({peer.name: lambda: run_peer(stage, peer, "sleep", count)})
+def _missing(peer: Peer, error: Exception) -> Outcome:
     return Outcome(
-        what=f"beside {peer.name}: jobs that sleep 10 ms, 100 at once",
+        what=f"no-op jobs beside {peer.name}",
         unit="jobs/s",
-        samples=samples,
-        note=f"ideal {100 / IO_S:,.0f}/s; ours is the line of 500 at once; {peer.guarantee}",
-    )
-
-
-def _beside(peer: Peer, samples: dict[str, list[float]], counts: str) -> Outcome:
-    return Outcome(
-        what=f"no-op jobs beside {peer.name} {peer.version}",
-        unit="jobs/s",
-        samples=samples,
         target="ahead",
-        met=median(samples[OURS]) > median(samples[peer.name]),
-        note=f"{counts}; {' '.join(peer.command)}; {peer.guarantee}",
-    )
-
-
-def _missing(peer: Peer, reason: str) -> Outcome:
-    return Outcome(
-        what=f"no-op jobs beside {peer.name}", unit="jobs/s", target="ahead", note=reason
+        failed=True,
+        note=str(error).partition("\n")[0][:200],
     )
 
 

@@ -81,4 +81,4 @@ def _sidekiq(stage: Stage) -> str:
         ["ruby", "-r", "sidekiq", "-e", "puts %(#{Sidekiq::VERSION}, Ruby #{RUBY_VERSION})"],
         capture_output=True, text=True, check=True,
     ).stdout.strip()  # fmt: skip
-    return f"{ruby}, on core {core(WORKER_CORE)}; sidekiq -c 10, BRPOP: at most once"
+    return f"{ruby}, on core {core(WORKER_CORE)}; sidekiq -c 10, BRPOP: at most once; redis-rb's warnings at each call are silenced"

@@ -36,7 +36,9 @@ LATE_S = 3.0
 
 
 @pytest.mark.parametrize("whose", ["worker", "server"])
-def test_a_clock_that_jumps_by_an_hour_stalls_nothing_and_reaps_nobody(fleet, tmp_path, tell, whose):
+def test_a_clock_that_jumps_by_an_hour_stalls_nothing_and_reaps_nobody(
+    fleet, tmp_path, tell, whose
+):
     library = {"worker": "libfaketimeMT.so.1", "server": "libfaketime.so.1"}[whose]
     clock = WallClock(tmp_path / "clock", library)
     late = []
@@ -105,7 +107,9 @@ def test_a_clock_that_jumps_by_an_hour_stalls_nothing_and_reaps_nobody(fleet, tm
         running = client.push_bulk({"class": "Work", "args": [[1500]] * 4})
         jids += running
         wait_until(
-            lambda: set().union(*(fleet.marks.look().running(w.pid) for w in fleet.live)) == {*running},
+            lambda: (
+                set().union(*(fleet.marks.look().running(w.pid) for w in fleet.live)) == {*running}
+            ),
             10,
             "jobs that run at the shutdown",
         )

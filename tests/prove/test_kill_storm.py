@@ -35,7 +35,7 @@ def stack():
         yield stack
 
 
-def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, stack, server, redis, tmp_path, tell):
+def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, stack, server, redis, tell):
     rng = random.Random(3)
     client = Client(server.url)
     watch = Stopwatch(redis)
@@ -45,7 +45,7 @@ def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, stack, server, redis,
     live: list[BornWorker] = []
     nursery = stack.enter_context(
         Nursery(
-            tmp_path / "workers",
+            fleet.marks.folder / "workers",
             ["worker", "-r", str(JOBS_FILE), "-c", CONCURRENCY],
             {
                 "REDIS_URL": server.url,
@@ -61,7 +61,9 @@ def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, stack, server, redis,
         live.append(nursery.bear())
 
     def push(count):
-        jids = client.push_bulk({"class": "Mark", "args": [[milliseconds(rng)] for _ in range(count)]})
+        jids = client.push_bulk(
+            {"class": "Mark", "args": [[milliseconds(rng)] for _ in range(count)]}
+        )
         pushed.extend(jids)
 
     for _ in range(WORKERS):
@@ -69,7 +71,9 @@ def test_ten_thousand_jobs_survive_a_storm_of_kills(fleet, stack, server, redis,
     push(JOBS // 10)
     for worker in live:
         wait_until(
-            lambda pid=worker.pid: incarnations(redis, pid), 20, lambda w=worker: f"a lease: {w.output}"
+            lambda pid=worker.pid: incarnations(redis, pid),
+            20,
+            lambda w=worker: f"a lease: {w.output}",
         )
     began = time.monotonic()
     rounds = int(STORM_S / EVERY_S)

@@ -68,7 +68,9 @@ def test_with_memory_full_workers_drain_and_pushes_are_refused(fleet, tmp_path, 
         jids = client.push_bulk({"class": "Mark", "args": [[8]] * JOBS})
         jids += client.push_bulk({"class": "FailOnce", "args": [[]] * FAILING})
 
-        raw.config_set("maxmemory", "1mb")  # less than an empty server takes: draining frees nothing
+        raw.config_set(
+            "maxmemory", "1mb"
+        )  # less than an empty server takes: draining frees nothing
         assert is_full(raw)
         refused = refusals(client)
         # One that starts now must be able to register, and to take part.

@@ -69,6 +69,12 @@ class Line:
         self.jids += jids
         return jids
 
+    def push_long(self, count: int) -> list[str]:
+        """Jobs of which some are running whenever one looks."""
+        jids = self._client.push_bulk({"class": "Mark", "args": [[50]] * count})
+        self.jids += jids
+        return jids
+
     def executions(self) -> int:
         self.fleet.marks.look()
         return len(self.fleet.marks.lines["performed"]) + len(self.fleet.marks.lines["failed"])
@@ -157,6 +163,11 @@ def test_the_worker_recovers_from_each_fault_of_the_network(fleet, server, redis
         other = fleet.start("-c", "2", recover_after_s=RECOVER_AFTER_S, url=server.url)
         other.wait_for(lambda: incarnations(redis, other.pid), what="its lease")
         jids += line.push(JOBS)
+        jids += line.push_long(sized(full=600, sample=150))
+        line.worker.wait_for(
+            lambda: len(fleet.marks.look().running(line.worker.pid)) == 4,
+            what="threads in long jobs",
+        )
         proxy.stall()
         held = jids_in_flight(redis, before)
         hold(STALL_S)

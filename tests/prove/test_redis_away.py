@@ -20,7 +20,10 @@ SHORT, LONG = sized(full=(4000, 600), sample=(1500, 200))
 def test_an_outage_longer_than_the_recovery_bound_reaps_nobody(fleet, tmp_path, tell, fault):
     times = LeaseTimes(RECOVER_AFTER_S)
     assert times.silent_after + times.watch_for < AWAY_S
-    with ServerProcess("valkey", tmp_path / "server", **AOF).start() as server, server.client() as raw:
+    with (
+        ServerProcess("valkey", tmp_path / "server", **AOF).start() as server,
+        server.client() as raw,
+    ):
         workers = [
             fleet.start("-c", "4", recover_after_s=RECOVER_AFTER_S, url=server.url)
             for _ in range(WORKERS)

@@ -43,7 +43,9 @@ def test_redis_restarts_repeatedly_under_load_and_no_job_is_lost(fleet, tmp_path
         server.client() as raw,
         Pushers() as pushers,
     ):
-        workers = [fleet.start("-c", "4", recover_after_s=None, url=server.url) for _ in range(WORKERS)]
+        workers = [
+            fleet.start("-c", "4", recover_after_s=None, url=server.url) for _ in range(WORKERS)
+        ]
         for worker in workers:
             worker.wait_for(lambda pid=worker.pid: incarnations(raw, pid), what="its lease")
         leases = incarnations(raw)
@@ -74,7 +76,9 @@ def test_redis_restarts_repeatedly_under_load_and_no_job_is_lost(fleet, tmp_path
         wait_performed(fleet, pusher.sure, 5)
         wait_settled(raw)
         wait_until(
-            lambda: counted(raw) >= sum(map(len, map(fleet.marks.lines.get, ("performed", "failed")))),
+            lambda: (
+                counted(raw) >= sum(map(len, map(fleet.marks.lines.get, ("performed", "failed"))))
+            ),
             15,
             lambda: f"stat:processed {counted(raw)}",
         )

@@ -89,7 +89,9 @@ def test_an_answer_that_is_no_resp_is_a_lost_reply(proxy):
     connection.close()
 
 
-@pytest.mark.parametrize("nonsense", [b"+OK\r\n", b":7\r\n", b"*-1\r\n", b"*1\r\n:1\r\n", b"*0\r\n"])
+@pytest.mark.parametrize(
+    "nonsense", [b"+OK\r\n", b":7\r\n", b"*-1\r\n", b"*1\r\n:1\r\n", b"*0\r\n"]
+)
 def test_a_claim_takes_nothing_from_an_answer_of_another_shape_and_is_repeated(
     proxy, redis, nonsense
 ):

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Fate = Literal["ran", "retry", "dead", "dropped"]
-"""ran: it was performed and nothing is kept; dropped: nothing is kept and it was not, or failed."""
+Fate = Literal["ran", "retry", "dead", "dropped", "waiting"]
+"""ran: performed, and nothing is kept; dropped: failed, and nothing is kept; waiting: on its queue."""
 
 HUGE_INTEGER = "9" * 400
 DIGITS_5000 = "9" * 5000
@@ -159,10 +159,7 @@ def _classes() -> list[Case]:
 
 def _ignored() -> list[Case]:
     """Attributes whose type is nobody's business: the job runs."""
-    names = (
-        "jid queue created_at enqueued_at failed_at retried_at error_message error_class at wrapped"
-        " display_class tags log_level cattr locale profile unique_for error_backtrace retry_queue"
-    ).split()
+    names = ["jid", "queue", "created_at", "enqueued_at", "failed_at", "retried_at", "error_message", "error_class", "at", "wrapped", "display_class", "tags", "log_level", "cattr", "locale", "profile", "unique_for", "error_backtrace", "retry_queue"]
     return [
         Case(name=f"{key} {what}", text=text_of(f"{key} {what}", **{key: value}), fate="ran")
         for key in names
@@ -173,13 +170,12 @@ def _ignored() -> list[Case]:
 def _about_retries() -> list[Case]:
     """Attributes that decide what becomes of a failure: here each job fails."""
     said = "as it was told"
-    exhausted = {"1e300", "huge"}
     found = []
     for what, value in ODD.items():
         fates: dict[str, Fate] = {
             "retry_count": "dead" if what == "1e300" else "retry",
             "retry": {"false": "dropped", "below 0": "dead"}.get(what, "retry"),  # type: ignore[dict-item]
-            "retry_for": "retry",
+            "retry_for": "dead" if what == "below 0" else "retry",
             "failed_at": "retry",
             "backtrace": "retry",
             "dead": "retry",
@@ -194,7 +190,6 @@ def _about_retries() -> list[Case]:
             name = f"{key} {what}, failing"
             text = text_of(name, ',"fail"', **{key: value})
             found.append(Case(name=name, text=text, fate=fate, says="" if fate == "dropped" else said))
-    assert exhausted <= set(ODD)
     # A window instead of a count: nothing else ends the tries, however great the count.
     for what in ("1e300", "huge", "an object", "a word"):
         name = f"retry_for with a retry_count of {what}"
@@ -204,3 +199,47 @@ def _about_retries() -> list[Case]:
         text = text_of(name, ',"fail"', retry=HUGE_INTEGER, retry_count="1e300")
         found.append(Case(name=name, text=text, fate="retry", says=said))
     return found
+
+
+def members() -> list[Case]:
+    """Members of `retry` or `schedule` that parse: what the poller's push refuses is dead (§5.1)."""
+    found = []
+    for what, value in ODD.items():
+        for key in ("queue", "class_", "args", "jid", "tags", "retry_for", "at"):
+            name = f"{key.rstrip('_')} {what}, scheduled"
+            fate, says = _pushed(key, what)
+            found.append(
+                Case(name=name, text=text_of(name, **{key: value}), fate=fate, says=says)
+            )
+        for key in ("retry", "retry_count", "failed_at", "created_at", "enqueued_at", "wrapped"):
+            name = f"{key} {what}, scheduled"
+            found.append(Case(name=name, text=text_of(name, **{key: value}), fate="ran"))
+    for key in ("queue", "jid", "retry", "created_at"):
+        name = f"no {key}, scheduled"
+        found.append(Case(name=name, text=text_of(name, **{key: None}), fate="ran"))
+    for key in ("class_", "args"):
+        name = f"no {key}, scheduled"
+        text = text_of("x", **{key: None, "case": json.dumps(name)})
+        found.append(Case(name=name, text=text, fate="dead", says="keys class and args"))
+    return found
+
+
+def _pushed(key: str, what: str) -> tuple[Fate, str]:
+    """What becomes of a member with this value, and why."""
+    text = {"a text", "a word"}
+    number = {"below 0", "a fraction", "1e300"}
+    if key == "class_":
+        return ("retry", _UNKNOWN) if what in text else ("dead", "class: ")
+    if key == "queue":
+        # On a queue of this very name, which nobody serves here.
+        return ("waiting", "") if what in text else ("dead", "queue: ")  # type: ignore[return-value]
+    if key == "args":
+        return ("retry", "") if what == "a list" else ("dead", "args: ")
+    if key == "jid":
+        return ("ran", "") if what in text else ("dead", "jid: ")
+    if key == "tags":
+        good = {"a list", "an empty text", "null", "false"}
+        return ("ran", "") if what in good else ("dead", "tags: ")
+    if key == "retry_for":
+        return ("ran", "") if what in (number - {"1e300"}) | {"null"} else ("dead", "retry_for: ")
+    return ("ran", "") if what in number else ("dead", "at: ")

@@ -37,7 +37,9 @@ class WallClock:
             "DONT_FAKE_MONOTONIC": "1",  # its name in other versions
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
         }
 
     def jump(self, offset_s: int) -> None:

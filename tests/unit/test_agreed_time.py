@@ -14,7 +14,9 @@ class Clocks:
         self.true = 1_000_000.0
         self.wall_offset = wall_offset
         self.redis_offset = redis_offset
-        self.time = AgreedTime(wall=lambda: self.true + self.wall_offset, steady=lambda: self.true - 500.0)
+        self.time = AgreedTime(
+            wall=lambda: self.true + self.wall_offset, steady=lambda: self.true - 500.0
+        )
 
     def error(self, *, wall=None, redis=None, after=10.0):
         """How wrong the agreed time is, after such jumps."""

@@ -7,15 +7,18 @@ finished ones unacknowledged.
 import logging
 import threading
 from collections import deque
+from typing import TYPE_CHECKING
 
 from kiqbridge.claims import Chunk, acknowledge
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.execution import Settlement
 from kiqbridge.fetch import RETRY_S, Outage
 from kiqbridge.keys import Keys
-from kiqbridge.lease import Lease
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.settling import Settler
+
+if TYPE_CHECKING:
+    from kiqbridge.lease import Lease
 
 logger = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
-"""Many jobs in one call (protocol §5.7): one item for each, out of what they share."""
+"""Many jobs in one call (protocol §5.7): what they share, and what each has of its own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from kiqbridge import active_job
+from kiqbridge import active_job, json_text
 from kiqbridge.errors import PayloadError
 from kiqbridge.payload import epoch_seconds, shorten
 
@@ -17,10 +17,30 @@ SPREAD_MINIMUM_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bulk:
-    """Items as for `Client.push` in their order, and how many go in one round trip."""
+    """Many jobs in their order.
 
-    items: list[dict[str, Any]]
+    Attributes:
+        shared: what they have in common, but for `args` and `at`.
+        argument_lists, times: of each job; a time of None means now.
+        batch_size: how many go in one round trip.
+    """
+
+    shared: dict[str, Any]
+    argument_lists: list[list[Any]]
+    times: list[float | None]
     batch_size: int
+
+    def item(self, index: int) -> dict[str, Any]:
+        """One of them as for `Client.push`."""
+        at = self.times[index]
+        return (
+            self.shared | {"args": self.argument_lists[index]} | ({} if at is None else {"at": at})
+        )
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether only args, times and ids tell them apart."""
+        return "jid" not in self.shared and not active_job.is_active_job(self.shared)
 
 
 def parse_bulk(item: object, now: float, chance: Callable[[], float]) -> Bulk:
@@ -49,11 +69,7 @@ def parse_bulk(item: object, now: float, chance: Callable[[], float]) -> Bulk:
             raise PayloadError(
                 f"{name}: {shorten(value)} cannot be that of {count} jobs; leave it out"
             )
-    items = [
-        shared | {"args": args} | ({} if at is None else {"at": at})
-        for args, at in zip(argument_lists, times, strict=True)
-    ]
-    return Bulk(items=items, batch_size=batch_size)
+    return Bulk(shared=shared, argument_lists=argument_lists, times=times, batch_size=batch_size)
 
 
 def _argument_lists(bulk: Mapping[str, Any]) -> list[list[Any]]:
@@ -99,3 +115,32 @@ def _absolute(moment: object) -> float:
     if isinstance(moment, datetime):
         raise PayloadError(f"at: {moment!r} is not a number (epoch seconds)")
     return epoch_seconds(moment)
+
+
+class AlikeTexts:
+    """Texts of jobs that differ only in their arguments and ids: the rest is written once.
+
+    Args:
+        payload: one of them, as it is written, with its jid; its order of keys is that of all.
+    """
+
+    def __init__(self, payload: Mapping[str, Any]) -> None:
+        names = list(payload)
+        parts = [json_text.dumps(name) + b":" + json_text.dumps(payload[name]) for name in names]
+        args, jid = names.index("args"), names.index("jid")
+        assert args < jid  # noqa: S101 - the jid is added last (§3.4)
+        self._before = b"{" + b"".join(part + b"," for part in parts[:args]) + b'"args":'
+        self._between = b"".join(b"," + part for part in parts[args + 1 : jid]) + b',"jid":"'
+        self._after = b'"' + b"".join(b"," + part for part in parts[jid + 1 :]) + b"}"
+
+    def texts(self, argument_lists: Sequence[list[Any]], jids: Sequence[str]) -> list[bytes]:
+        """One text per list and id.
+
+        Raises:
+            TypeError, ValueError: as `json_text.dumps`.
+        """
+        before, between, after, dumps = self._before, self._between, self._after, json_text.dumps
+        return [
+            b"%b%b%b%b%b" % (before, dumps(args), between, jid.encode(), after)
+            for args, jid in zip(argument_lists, jids, strict=True)
+        ]

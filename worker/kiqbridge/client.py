@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kiqbridge import active_job, json_text, pauses, scripts
-from kiqbridge.bulk import BATCH_SIZE, parse_bulk
+from kiqbridge.bulk import BATCH_SIZE, AlikeTexts, Bulk, parse_bulk
 from kiqbridge.deploy import DeployMark, parse_label, write_mark
 from kiqbridge.errors import PayloadError, PushNotReplicated, PushOutcomeUnknown
 from kiqbridge.keys import Keys
@@ -26,9 +26,11 @@ from kiqbridge.pauses import Pause
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
     Profile,
+    check_arguments,
     check_json,
     check_payload,
     check_queue,
+    new_jids,
     normalize,
     parse_profile,
     shorten,
@@ -207,13 +209,54 @@ class Client:
         """
         now = time.time()
         bulk = parse_bulk(item, now, random.random)
-        prepared = [self._prepare(each, now, bulk=True) for each in bulk.items]
+        count = len(bulk.argument_lists)
+        if count and bulk.are_alike and not len(self.middleware):
+            return self._push_alike(bulk, now)
+        prepared = [self._prepare(bulk.item(index), now, bulk=True) for index in range(count)]
         jids: list[str | None] = []
         for start in range(0, len(prepared), bulk.batch_size):
             batch = prepared[start : start + bulk.batch_size]
             self._write([job for job in batch if job is not None])
             jids.extend(job.jid if job else None for job in batch)
         return jids
+
+    def _push_alike(self, bulk: Bulk, now: float) -> list[str | None]:
+        """Jobs that nothing can tell apart but args, times and ids: a fifth of the time."""
+        first = self._prepare(bulk.item(0), now, bulk=True)
+        assert first is not None  # noqa: S101 - only middleware stops a job, and there is none
+        for args in bulk.argument_lists:
+            check_arguments(args)
+        jids: list[str | None] = []
+        for start in range(0, len(bulk.argument_lists), bulk.batch_size):
+            end = start + bulk.batch_size
+            batch = new_jids(len(bulk.argument_lists[start:end]))
+            self._write_alike(first, bulk, slice(start, end), batch)
+            jids += batch
+        return jids
+
+    def _write_alike(self, first: _Prepared, bulk: Bulk, batch: slice, jids: list[str]) -> None:
+        payload = {name: value for name, value in first.payload.items() if name != "enqueued_at"}
+        times = bulk.times[batch]
+        commands: list[list[str | bytes]]
+        try:
+            if times[0] is None:
+                payload = {
+                    **first.payload,
+                    "enqueued_at": timestamp(time.time(), first.profile),
+                }
+            texts = AlikeTexts(payload).texts(bulk.argument_lists[batch], jids)
+        except (TypeError, ValueError) as error:
+            raise PayloadError(f"job: {shorten(payload)} has no JSON text: {error}") from error
+        if times[0] is None:
+            commands = [
+                ["SADD", self.keys.queues, first.queue],
+                ["LPUSH", self.keys.queue(first.queue), *texts],
+            ]
+        else:
+            scores = [_score(at) for at in times if at is not None]
+            pairs = zip(scores, texts, strict=True)
+            commands = [["ZADD", self.keys.schedule, *(part for pair in pairs for part in pair)]]
+        self._send(commands, jids, payload["class"])
 
     def push_once(
         self,
@@ -250,7 +293,7 @@ class Client:
         try:
             answers, doubt = self._run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
         except ReplyLost as error:
-            raise _unknown(jobs[0][0], error) from error
+            raise _unknown(jobs[0][0].jid, jobs[0][0].payload["class"], error) from error
         outcomes = [
             job.outcome(
                 None if not known or (job.own_jid and known == job.jid.encode()) else known.decode()
@@ -486,12 +529,18 @@ class Client:
         if scheduled:
             members = [part for at, job in scheduled for part in (_score(at), self._text(job, now))]
             commands.append(["ZADD", self.keys.schedule, *members])
+        self._send(commands, [job.jid for job in jobs], jobs[0].payload["class"])
+
+    def _send(
+        self, commands: Sequence[Sequence[str | bytes]], jids: Sequence[str], job_class: str
+    ) -> None:
+        """Write jobs, of which `job_class` is the first one's."""
         try:
             self._redis.run(*commands, repeatable=False, replicas=self._replicas)
         except ReplyLost as error:
-            raise _unknown(jobs[0], error) from error
+            raise _unknown(jids[0], job_class, error) from error
         except NotReplicated as doubt:
-            raise _not_replicated([job.jid for job in jobs], doubt) from doubt
+            raise _not_replicated(jids, doubt) from doubt
 
     def _run_script(
         self,
@@ -644,9 +693,9 @@ def _not_replicated(jids: Sequence[str], doubt: NotReplicated) -> PushNotReplica
     )
 
 
-def _unknown(job: _Prepared, error: ReplyLost) -> PushOutcomeUnknown:
+def _unknown(jid: str, job_class: str, error: ReplyLost) -> PushOutcomeUnknown:
     return PushOutcomeUnknown(
-        f"job {job.jid} ({job.payload['class']}) was sent but not confirmed: {error}; it may or may not "
+        f"job {jid} ({job_class}) was sent but not confirmed: {error}; it may or may not "
         "be enqueued. Push it again with the same jid if running twice is better than not at all",
-        job.jid,
+        jid,
     )

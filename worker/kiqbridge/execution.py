@@ -456,7 +456,9 @@ def _tell(handler: Callable[..., object], *args: object) -> None:
 def _arguments(payload: Mapping[str, Any]) -> list[Any]:
     args = payload.get("args")
     if not isinstance(args, list):
-        raise PayloadError(f"args: {shorten(args)} is not a list")
+        raise PayloadError(
+            f"args: {shorten(args)} is not a list; whoever pushes this job must write its arguments as one"
+        )
     return args
 
 

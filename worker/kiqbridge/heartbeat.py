@@ -15,13 +15,14 @@ from typing import Any
 
 from kiqbridge.capsule import Capsule
 from kiqbridge.clock import lease_now
-from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.lifecycle import Events
 from kiqbridge.metrics import Metrics
 from kiqbridge.redis_connection import Command, RedisConnection
 from kiqbridge.stats import Counting, Stats
 from kiqbridge.work import UnitOfWork
+from kiqbridge.wrong_types import WrongTypes
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +116,7 @@ class Heartbeat:
         self._stats = Stats(counters, keys, info.identity)
         self._metrics = metrics
         self._refusal = ""
+        self._wrong_types = WrongTypes(logger, "the heartbeat (processes, stat:*, this process' own keys)")
         self._rtt_us = 0
         self._slow_readings = 0
         self.taken_at: float | None = None
@@ -156,7 +158,7 @@ class Heartbeat:
             KiqbridgeError: Redis did not take it; the next beat makes up for it.
         """
         now = time.time()
-        self._stats.flush(self._connection, now)
+        counted = self._flush_stats(now)
         work = self._work()
         self._connection.run(*self._work_commands(work))
         sent = time.perf_counter()
@@ -164,6 +166,8 @@ class Heartbeat:
         self._note_rtt(int((time.perf_counter() - sent) * 1_000_000))
         replies = self._connection.run(*self._process_commands(now, busy=len(work)))
         self.taken_at = lease_now()
+        if counted:
+            self._wrong_types.mended()
         if not replies[-1][1]:  # it was not there: the first beat, or the first after an outage
             self._events.fire("heartbeat")
         self._events.fire("beat")
@@ -179,10 +183,20 @@ class Heartbeat:
                 self.beat()
             except KiqbridgeError as error:
                 logger.debug("no heartbeat: %s", error)
+                self._wrong_types.note(error)
             except Exception:
                 logger.exception("the heartbeat failed; the next one tries again")
             if self._stopping.wait(self._beat_s):
                 return
+
+    def _flush_stats(self, now: float) -> bool:
+        """Whether Redis took the counters; one of another type must not stop the beat."""
+        try:
+            self._stats.flush(self._connection, now)
+        except RedisRefused as error:
+            self._wrong_types.note(error)
+            return False
+        return True
 
     def _flush_metrics(self, now: float) -> None:
         """Write what was measured; a beat has been taken all the same if that fails."""

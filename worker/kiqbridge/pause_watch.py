@@ -19,6 +19,7 @@ from kiqbridge.keys import Keys
 from kiqbridge.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.wakeup import RETRY_S, SAFETY_LOOK_S, TrackingConnection
+from kiqbridge.wrong_types import WrongTypes
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class PauseWatch:
         self._read: dict[bytes, bytes] = {}
         self._entries: list[Entry] = []
         self._server_ahead_s: float | None = None
+        self._wrong_types = WrongTypes(logger, "the watch of the pauses (kb:paused, paused)")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-pauses", daemon=True)
 
@@ -161,12 +163,14 @@ class PauseWatch:
         while not self._stopping.is_set():
             try:
                 seconds = self.look()
+                self._wrong_types.mended()
                 if self._tracking.tracks:
                     self._tracking.wait(seconds)
                 else:
                     self._stopping.wait(min(seconds, LOOK_WITHOUT_TRACKING_S))
             except _FAILURES as error:
                 logger.debug("watching the pauses failed: %s", error)
+                self._wrong_types.note(error)
                 self._stopping.wait(RETRY_S)
             except Exception:
                 if not self._stopping.is_set():

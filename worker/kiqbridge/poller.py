@@ -23,6 +23,7 @@ from kiqbridge.payload import Profile
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.retry import RetryPolicy, failed_payload
 from kiqbridge.wakeup import TrackingConnection
+from kiqbridge.wrong_types import WrongTypes
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Poller:
         self._leads = False
         self._clean_up_at = 0.0
         self._stuck = False
+        self._wrong_types = WrongTypes(logger, "the poller (retry, schedule, dead, queues, kb:poller)")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
 
@@ -117,8 +119,10 @@ class Poller:
                     self._serve()
                 else:
                     self._stopping.wait(RENEW_S)
+                self._wrong_types.mended()
             except _FAILURES as error:
                 logger.debug("polling waits for Redis: %s", error)
+                self._wrong_types.note(error)
                 self._stopping.wait(RETRY_S)
             except Exception:
                 if not self._stopping.is_set():

@@ -2,11 +2,14 @@
 
 import difflib
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
+
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 MARK = "__kiqbridge_job__"
 """Attribute of a declared function or class that holds its definition."""
@@ -67,6 +70,17 @@ class JobDefinition:
     signature: inspect.Signature
     origin: str
     handling: Handling = field(default_factory=Handling)
+    _least: int = field(init=False, repr=False, compare=False)
+    _most: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Binding a signature takes ten times as long as comparing two numbers.
+        parameters = self.signature.parameters.values()
+        placed = [each for each in parameters if each.kind in _PLACED]
+        needed = sum(each.default is each.empty for each in placed)
+        takes_any = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+        object.__setattr__(self, "_least", needed)
+        object.__setattr__(self, "_most", math.inf if takes_any else len(placed))
 
     def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Bind a call to the signature and return the arguments as they go on the wire.
@@ -75,17 +89,17 @@ class JobDefinition:
             PayloadError: the function could not be called like this, or a keyword-only argument
                 is given, which has no place in a list.
         """
+        if not kwargs and self._least <= len(args) <= self._most:
+            return list(args)
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise PayloadError(f"args: {self.name} cannot be called like this: {error}") from error
-        if not kwargs:
-            return list(args)
         # Not bound.kwargs: it also holds all that follows a positional parameter left out.
         takes_position = {
             name
             for name, parameter in self.signature.parameters.items()
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            if parameter.kind in _PLACED
         }
         if not takes_position.issuperset(kwargs):
             names = ", ".join(name for name in kwargs if name not in takes_position)
