@@ -21,10 +21,10 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test prove check fmt docs redis build deploy bench
+.PHONY: help up test prove check fmt docs redis build deploy bench bench-quick
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: .venv/.up ## Run everything on this machine: server, cron rules, worker (ARGS='--fire NAME')
 	@$(FOREGROUND) .venv/bin/kiqbridge dev $(ARGS)
@@ -74,8 +74,11 @@ build: .venv-sam/.sam ## Build layer and function for Lambda (LAMBDA_ARCHITECTUR
 deploy: build ## Build and deploy; asks the first time (ARGS=--guided asks again)
 	@.make/deploy.sh $(ARGS)
 
-bench: .venv/.up ## Measure jobs per second, beside Ruby Sidekiq if it is installed (ARGS=…)
+bench: .venv/.dev ## Measure all, beside Sidekiq and Python peers, and write docs/benchmarks.md (ARGS='noop retry' a part)
 	@$(PY) tests/benchmarks/bench.py $(ARGS)
+
+bench-quick: .venv/.dev ## The same in two minutes: fewer jobs, one round, nothing written
+	@$(PY) tests/benchmarks/bench.py --quick $(ARGS)
 
 # Stamps: made once, renewed when the versions change.
 

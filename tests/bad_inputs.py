@@ -93,6 +93,24 @@ FLAGS = (
     "worker -C missing.yml",
     "dev --template missing.yaml",
 )
+FILES = (
+    "- concurrency: 5",
+    "concurrency: many",
+    "concurrency: [5]",
+    "timeout: {seconds: 25}",
+    "queues: 7",
+    "queues: [mail, [low, heavy]]",
+    "queues: {mail: 3}",
+    "capsules: [single]",
+    "capsules: {single: 1}",
+    "capsules: {single: {queues: []}}",
+    "capsules: {single: {queues: [single], concurency: 1}}",
+    "capsules: {single: {queues: [single], concurrency: 0}}",
+    "production: 5",
+    "queues: [<%= ENV['QUEUE'] %>]",
+    "queues: [mail",
+    "!!python/object/apply:os.system [id]",
+)
 RULES = (
     ("cron(0 3 * * ? *)", "cron(0 3 * * * *)"),
     ("cron(0 3 * * ? *)", "cron(0 25 * * ? *)"),
@@ -112,6 +130,7 @@ def sections() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
         "The command line",
         [(f"kiqbridge {flags}", *said_about(flags)) for flags in FLAGS],
     )
+    yield "The settings file", [(text, *said_about_file(text)) for text in FILES]
     yield "Rules in template.yaml", [(new, "make check", problems(old, new)) for old, new in RULES]
 
 
@@ -144,6 +163,11 @@ def said_about(flags: str) -> tuple[str, str]:
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         code = command_line(flags.split())
     return f"exit {code}", said.getvalue().removeprefix("kiqbridge: ").strip()
+
+
+def said_about_file(text: str) -> tuple[str, str]:
+    Path("kiqbridge.yml").write_text(f"{text}\n", encoding="utf-8")
+    return said_about("worker -C kiqbridge.yml -e production")
 
 
 def problems(old: str, new: str) -> str:

@@ -71,9 +71,8 @@ def time_drain(
         most = max(most, in_flight)
         return queued <= until and (until or not in_flight)
 
-    began = perf_counter()
-    stage.put(key, f"queue:{queue}")
-    worker.wait_for(lambda: True)
+    began = stage.put(key, f"queue:{queue}")
+    worker.wait_for(lambda: True)  # fails with its output if it has ended
     wait_until(is_over, TIMEOUT_S, lambda: f"the end of {key}: {stage.left(queue)} left", interval_s=LOOK_S)  # fmt: skip
     took = perf_counter() - began
     if seen is not None:

@@ -110,8 +110,7 @@ def promote(stage: Stage) -> list[Outcome]:
             return not left
 
         with running(start, stage, work):
-            untouched_at = time.perf_counter()
-            stage.put(key, "schedule")
+            untouched_at = stage.put(key, "schedule")
             wait_until(nothing_left, TIMEOUT_S, "the end of `schedule`", interval_s=0.001)
             assert stage.client.llen("queue:moved") == count
             return count / (time.perf_counter() - untouched_at)

@@ -107,10 +107,15 @@ class Stage:
         self.store.delete(queue)
         return key
 
-    def put(self, key: str, target: str = "queue:default") -> None:
-        """Let a prepared key appear in database 0, all at once, with its content."""
+    def put(self, key: str, target: str = "queue:default") -> float:
+        """Let a prepared key appear in database 0 with all its content at once; when that was.
+
+        The time, of `perf_counter`, is taken after the copying, which takes the longer the more there is.
+        """
         self.store.copy(key, "bench:appearing", destination_db=0, replace=True)
+        began = time.perf_counter()
         self.client.rename("bench:appearing", target)
+        return began
 
     def left(self, queue: str = "default") -> tuple[int, int]:
         """Jobs in a queue, and in all in-flight lists of ours."""

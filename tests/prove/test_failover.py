@@ -224,5 +224,5 @@ def test_a_failover_needs_no_restart_and_loses_only_what_was_not_copied(
     renounced = holders.held_by_others_than(leases)
     assert twice <= repeatable | renounced
     assert {int(name.split(":")[-3]) for name in leases} == {worker.pid for worker in workers}
-    assert unasked_tracebacks(outputs) == 0
+    assert unasked_tracebacks(outputs) == 0, outputs
     assert codes == [0] * WORKERS

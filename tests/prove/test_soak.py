@@ -10,7 +10,7 @@ from support.waiting import wait_until
 
 from kiqbridge.client import Client
 
-JOBS = sized(full=2_000_000, sample=60_000)
+JOBS = sized(full=2_000_000, sample=40_000)
 FAILING_EVERY = 100
 BATCH = sized(full=10_000, sample=2000)
 WAITING = sized(full=40_000, sample=8000)

@@ -355,7 +355,7 @@ class TestLeading:
     def test_one_that_does_not_lead_moves_nothing(self, redis, redis_url, start):
         redis.set("kb:poller", "host:9:zzz")
         redis.zadd("schedule", {job(): 1.0})
-        commands = _calls(redis, "exists")
+        commands = _calls(redis, "get")
         start(make_poller(redis_url))
 
         wait_until(commands, what="its asking for the lead")

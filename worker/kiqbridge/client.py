@@ -46,6 +46,7 @@ from kiqbridge.redis_connection import (
     url_from_environment,
 )
 from kiqbridge.registry import definition_of
+from kiqbridge.stamping import stamp
 from kiqbridge.wire_profile import FleetProfile
 
 if TYPE_CHECKING:
@@ -477,6 +478,14 @@ class Client:
             return None
         prepared.payload["enqueued_at"] = timestamp(now, prepared.profile)
         return prepared.queue, json_text.dumps_moved(prepared.payload, original)
+
+    def stamp_moved(
+        self, members: Sequence[bytes], now: float
+    ) -> list[tuple[str, bytes] | None]:
+        """What `prepare_moved` would say of each member; None where it must be asked (§9.1)."""
+        if len(self.middleware):
+            return [None] * len(members)
+        return stamp(members, json_text.dumps(timestamp(now, self.wire_profile())))
 
     def _prepare(
         self,

@@ -29,6 +29,9 @@ from kiqbridge.work import UnitOfWork
 
 logger = logging.getLogger(__name__)
 
+LOOK_S = 0.05
+"""How often a thread that waits for room looks, if less than a tenth of all places is free."""
+
 START_S = 30.0
 """How long asynchronous resources may take to open."""
 
@@ -63,6 +66,8 @@ class EventLoop:
         self._resources = resources
         self._room = threading.Condition()
         self._taken = 0
+        self._waiting = False
+        self._low = limit - max(limit // 10, 1)
         self._inbox: deque[tuple[str, Chunk, Execution]] = deque()
         self._woken = False
         self._numbers = 0
@@ -111,7 +116,8 @@ class EventLoop:
         """Run a job that a thread has claimed; waits while the loop is full. False: given up."""
         with self._room:
             while self._taken >= self.limit:
-                self._room.wait(1.0)
+                self._waiting = True
+                self._room.wait(LOOK_S)
                 if give_up.is_set():
                     return False
             self._taken += 1
@@ -135,6 +141,7 @@ class EventLoop:
         """Wait until nothing runs, or the deadline on `time.monotonic` is over; whether nothing runs."""
         with self._room:
             while self._taken and (left := deadline - time.monotonic()) > 0:
+                self._waiting = True
                 self._room.wait(left)
             return not self._taken
 
@@ -215,7 +222,10 @@ class EventLoop:
             del self._running[tid], self._tasks[tid]
             with self._room:
                 self._taken -= 1
-                self._room.notify()
+                # Not for each: telling costs more than the rest of this.
+                if self._waiting and self._taken <= self._low:
+                    self._waiting = False
+                    self._room.notify_all()
         self._count(settlement)
         self._bookkeeper.ended(chunk, execution.text, settlement)
 

@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -197,17 +197,25 @@ class JobRunner:
         self._end(execution, "done")
         return None
 
-    async def perform_on_loop(self, execution: Execution, executor: Executor) -> Settlement | None:
-        """Perform on this thread's event loop what has begun; None when it succeeded.
+    def perform_on_loop(
+        self, execution: Execution, executor: Executor
+    ) -> Coroutine[Any, Any, Settlement | None]:
+        """Perform on this thread's event loop, in this task's context, what has begun.
 
-        Raises:
-            CancelledError: it was interrupted from outside.
+        Await it at once; None when the job succeeded. It raises CancelledError when it was interrupted
+        from outside.
         """
+        # No coroutine itself: each level is passed through again whenever a job goes on.
         CONTEXT.set((execution.payload, execution.queue))
         if log_level.OPTION in execution.payload:
-            with log_level.of_job(execution.payload):
-                return await self._perform_on_loop(execution, executor)
-        return await self._perform_on_loop(execution, executor)
+            return self._perform_at_level(execution, executor)
+        return self._perform_on_loop(execution, executor)
+
+    async def _perform_at_level(
+        self, execution: Execution, executor: Executor
+    ) -> Settlement | None:
+        with log_level.of_job(execution.payload):
+            return await self._perform_on_loop(execution, executor)
 
     async def _perform_on_loop(self, execution: Execution, executor: Executor) -> Settlement | None:
         self._start(execution)
@@ -275,7 +283,9 @@ class JobRunner:
                 if timeout_s is not None:
                     with self._timekeeper.limit(timeout_s):
                         return self._finish(perform(*args))
-                return self._finish(perform(*args))
+                result = perform(*args)
+                # Nearly all give nothing back, and each call here is made for each job.
+                return None if result is None else self._finish(result)
             finally:
                 thread.performing = False
 
@@ -301,6 +311,9 @@ class JobRunner:
     ) -> None:
         perform = definition.perform_of(instance)
         timeout_s = definition.handling.timeout_s
+        if timeout_s is None and not len(self._middleware):
+            await perform(*_arguments(execution.payload))
+            return
 
         async def call() -> Any:
             args = _arguments(execution.payload)

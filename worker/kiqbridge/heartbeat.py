@@ -166,7 +166,10 @@ class Heartbeat:
         self._note_rtt(int((time.perf_counter() - sent) * 1_000_000))
         replies = self._connection.run(*self._process_commands(now, busy=len(work)))
         self.taken_at = lease_now()
-        if counted:
+        refused = [reply for reply in replies[-1] if isinstance(reply, Exception)]
+        for error in refused:
+            self._wrong_types.note(error)
+        if counted and not refused:
             self._wrong_types.mended()
         if not replies[-1][1]:  # it was not there: the first beat, or the first after an outage
             self._events.fire("heartbeat")

@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 
 import orjson
 
-_OUT_OF_RANGE = re.compile(rb"[eE]\+?\d{3}")
+_OUT_OF_RANGE = re.compile(rb"\d[eE]\+?\d{3,}\s*[,\]}]")
+"""A number that may be out of a double's range: in an object or list, and not in the midst of an id."""
+
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
 """No integer with fewer digits is beyond 64 bits. A search in a translated text takes a fifth of the

@@ -9,7 +9,7 @@ script that checks the score again. Ruby's pollers may move the same sets.
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import redis
 from redis.connection import AbstractConnection
@@ -27,7 +27,7 @@ from kiqbridge.wrong_types import WrongTypes
 
 logger = logging.getLogger(__name__)
 
-BATCH = 500
+BATCH = 1000
 """Members moved per script."""
 
 LEAD_S = 8.0
@@ -136,9 +136,10 @@ class Poller:
         # Looking first is what most processes do, most of the time; not SET … NX, which a server whose
         # memory is full refuses: due jobs would wait for a leader until there is room again.
         # Who does not lead hears the time as well, to know it when the lead falls to it.
-        is_led, time_of_redis = self._connection.run(("EXISTS", self._keys.poller), ("TIME",))
+        # Nor EXISTS, to which a key of a foreign type is a leader, for ever.
+        leader, time_of_redis = self._connection.run(("GET", self._keys.poller), ("TIME",))
         self._hear(time_of_redis)
-        if self._leads or not is_led:
+        if self._leads or leader is None:
             self._leads = bool(
                 self._connection.script(_LEAD, [self._keys.poller], [self._identity, lead_ms])
             )
@@ -192,12 +193,14 @@ class Poller:
         self._time.hear(int(seconds) + int(micros) / 1_000_000)
 
     def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
-        keys, args = [source, self._keys.queues], [repr(now)]
+        jobs: dict[str, tuple[list[bytes], list[bytes]]] = {}
+        dropped: list[bytes] = []
         buried: list[bytes] = []
-        for member in due:
+        for member, stamped in zip(due, self._client.stamp_moved(due, now), strict=True):
             try:
-                payload = json_text.loads(member)
-                pushed = self._client.prepare_moved(payload, now, member)
+                pushed = stamped or self._client.prepare_moved(
+                    json_text.loads(member), now, member
+                )
             except (json_text.MalformedJSON, PayloadError) as error:
                 buried += [
                     member,
@@ -209,10 +212,14 @@ class Poller:
                     "client middleware failed; the job stays where it is and is due again"
                 )
                 continue
-            queue, text = pushed or (str(payload.get("queue")), b"")
-            keys.append(self._keys.queue(queue))
-            args += [member, text, queue]  # type: ignore[list-item] # texts and bytes
-        moved = int(self._connection.script(_PROMOTE, keys, args)) if len(keys) > 2 else 0  # noqa: PLR2004
+            if pushed is None:
+                dropped.append(member)
+                continue
+            queue, text = pushed
+            members, texts = jobs.get(queue) or jobs.setdefault(queue, ([], []))
+            members.append(member)
+            texts.append(text)
+        moved = self._promote(source, jobs, dropped, now) if jobs or dropped else 0
         if buried:
             cutoff, most = self._dead_bounds(now)
             moved += int(
@@ -221,6 +228,20 @@ class Poller:
                 )
             )
         return moved
+
+    def _promote(
+        self,
+        source: str,
+        jobs: Mapping[str, tuple[Sequence[bytes], Sequence[bytes]]],
+        dropped: Sequence[bytes],
+        now: float,
+    ) -> int:
+        """Move jobs, by queue as (members, texts), and drop others; returns how many were still due."""
+        args: list[str | bytes | float] = [repr(now)]
+        for queue, (members, texts) in jobs.items():
+            args += [queue, len(members), *members, *texts]
+        keys = [source, self._keys.queues, *(self._keys.queue(queue) for queue in jobs)]
+        return int(self._connection.script(_PROMOTE, keys, [*args, *dropped]))
 
     def _with_reason(self, member: bytes, error: Exception, profile: Profile, now: float) -> bytes:
         """The bytes for the dead set: the original ones, with the reason if they are an object."""

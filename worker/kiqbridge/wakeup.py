@@ -198,6 +198,8 @@ class Waker:
             except Exception:
                 # An answer that makes no sense: the connection is out of step. Without this thread
                 # nobody who is idle would ever begin a job again.
+                if self._stopping.is_set():  # closed under its hands
+                    return
                 logger.exception("watching the queues failed; it is tried again")
                 self._tracking.close()
                 self._gate.wake_one()

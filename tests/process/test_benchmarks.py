@@ -1,0 +1,106 @@
+"""The benchmarks run, at tiny sizes: figures are not looked at, only that there are some."""
+
+import os
+
+import pytest
+from benchmarks import bench, peers
+from benchmarks.outcome import OURS, RUBY, Outcome, as_markdown, as_text, at_least, cells, ratio
+from benchmarks.progress import Progress
+from benchmarks.sizes import FULL, QUICK, TINY
+from benchmarks.stage import stage
+
+# Those left out differ from these in the job alone, take seconds by their nature, or need the network.
+SMALL = (
+    "noop",
+    "info",
+    "processes",
+    "distant",
+    "retry",
+    "io",
+    "pickup",
+    "promote",
+    "start",
+    "push",
+)
+
+
+@pytest.fixture(scope="module")
+def cores():
+    """Measuring pins the test's own process as well."""
+    before = os.sched_getaffinity(0)
+    yield before
+    assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_measure_gives_figures(name, cores):
+    with stage(TINY, Progress(1), with_ruby=False, peers=()) as scene:
+        outcomes = bench.MEASURES[name](scene)
+
+    assert outcomes
+    for outcome in outcomes:
+        assert all(value >= 0 for value in outcome.samples[OURS])
+        assert outcome.samples[OURS] and outcome.verdict in {"yes", "NO", "-"}
+
+
+@pytest.mark.interop
+def test_ruby_is_measured_beside_us_on_the_same_queue(cores):
+    with stage(TINY, Progress(1), with_ruby=True, peers=()) as scene:
+        [rate, _cpu] = bench.MEASURES["noop"](scene)
+
+    assert len(rate.samples[RUBY]) == len(rate.samples[OURS]) == TINY.rounds
+    assert rate.met is not None
+    assert "in-flight lists in use: up to" in rate.note
+
+
+def test_every_line_of_the_target_table_has_its_measure():
+    assert set(SMALL) < bench.MEASURES.keys()
+    assert {"middleware", "start", "growth", "order", "lateness", "bulk", "function", "idle", "fleet",
+            "memory", "peers"} == bench.MEASURES.keys() - set(SMALL)  # fmt: skip
+    assert FULL.rounds >= 5 > QUICK.rounds
+
+
+def test_what_cannot_be_measured_is_told_in_the_table(monkeypatch, capsys):
+    def breaks(_stage):
+        raise RuntimeError("no such thing here")
+
+    monkeypatch.setitem(bench.MEASURES, "noop", breaks)
+
+    exit_code = bench.main(["--size", "tiny", "--without-ruby", "noop"])
+
+    assert exit_code == 1
+    assert "FAILED" in (told := capsys.readouterr().out)
+    assert "RuntimeError: no such thing here" in told
+
+
+def test_a_peer_that_cannot_be_installed_is_told_in_the_table(monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "ENVIRONMENTS", tmp_path)
+    monkeypatch.setattr(peers, "sys", type("Sys", (), {"executable": "/bin/false"}))
+
+    with stage(TINY, Progress(1), with_ruby=False, peers=("huey",)) as scene:
+        [outcome] = peers.peers(scene)
+
+    assert outcome.verdict == "FAILED"
+    assert outcome.note.startswith("huey cannot be installed")
+
+
+def test_an_unknown_measure_is_refused_with_the_known_ones(capsys):
+    with pytest.raises(SystemExit):
+        bench.parse(["nop"])
+
+    assert "unknown: nop; known are noop, middleware," in capsys.readouterr().err
+
+
+def test_the_table_gives_medians_their_spread_and_the_ratio():
+    samples = {OURS: [90.0, 110.0, 100.0], RUBY: [20.0, 25.0, 30.0]}
+    met = at_least(ratio(samples), 5)
+    outcome = Outcome(
+        what="jobs", unit="jobs/s", samples=samples, target="≥ 5 x", met=met, note="n"
+    )
+
+    assert cells(outcome) == (
+        "jobs, jobs/s", "100 (90.0-110)", f"{RUBY} 25.0 (20.0-30.0)", "4.00", "≥ 5 x", "NO",
+    )  # fmt: skip
+    assert "jobs, jobs/s" in as_text([outcome])
+    assert as_markdown([outcome]).splitlines()[-1].endswith("| ≥ 5 x | NO | n |")
+    assert ratio({OURS: [1.0]}) is None
