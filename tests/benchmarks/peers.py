@@ -170,7 +170,7 @@ def enqueue(task):
         no_op.delay(number)
 """,
             command=(
-                "celery", "-A", "bench_tasks", "worker", "--pool", "threads", "-c", "10", "-l", "WARNING",
+                "celery", "-A", "bench_tasks", "worker", "--pool", "solo", "-l", "WARNING",
                 "--without-gossip", "--without-mingle", "--without-heartbeat",
             ),
             guarantee="at most once (acknowledges before it runs, its default)",
