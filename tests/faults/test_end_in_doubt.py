@@ -35,6 +35,7 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
     redis.lpush("queue:default", *(f'{{"class":"WaitsForTheTest","args":["{n}"]}}' for n in names))
     with EngineProcess(redis_url) as engine:
         outage, gate = Outage(), IdleGate()
+        settler = Settler(engine.keys, lambda now: (now, 1))
         gate.open()
         tools = Tools(
             keeper=engine.keeper,
@@ -44,10 +45,10 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
                 policy=lambda: RetryPolicy(max_retries=25, profile="7"),
                 rng=random.Random(1),
             ),
-            guardian=Guardian(engine.connect(), engine.keys),
+            guardian=Guardian(engine.connect(), engine.keys, settler),
             outage=outage,
             keys=engine.keys,
-            settler=Settler(engine.keys, lambda now: (now, 1)),
+            settler=settler,
             look_ahead=3,
         )
         leases = engine.connections[:3]

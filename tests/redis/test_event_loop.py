@@ -334,3 +334,22 @@ class TestSurroundings:
             pass
 
         assert not redis.exists("kb:inflight", "processes")
+
+    def test_what_was_opened_before_a_failing_start_is_closed(self, working, setup, redis):
+        heard = []
+
+        @setup.lifespan
+        @asynccontextmanager
+        async def pool():
+            heard.append("open")
+            yield
+            heard.append("close")
+
+        @setup.on("startup")
+        def check():
+            raise LookupError("no table")
+
+        with pytest.raises(ConfigError, match="the start failed: LookupError: no table"), working():
+            pass
+
+        assert heard == ["open", "close"]

@@ -76,7 +76,11 @@ class ServerProcess:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(self._answers, 20, lambda: f"a PONG; its log: {self._log()}")
+        try:
+            wait_until(self._answers, 20, lambda: f"a PONG; its log: {self._log()}")
+        except BaseException:
+            self.close()  # the caller's block has not begun
+            raise
         return self
 
     def client(self) -> redis_py.Redis:

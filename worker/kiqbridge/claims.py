@@ -26,6 +26,7 @@ _REPUSH = scripts.load("repush")
 _FENCED = -1
 _STALE = -2
 _SETTLED = (1, 0, _FENCED)
+_TAKEN = (1, 0)
 
 POPPED = Lease("")
 """Stands for the lease of jobs that were popped (basic_fetch.py): nobody can take them away."""
@@ -43,6 +44,9 @@ class Chunk:
         leaving: taken out under `lock` to be given back, newest first, and not yet confirmed by
             Redis. They may be anybody's already, so nobody here begins them, and the chunk must not
             be acknowledged before they are confirmed.
+        unsettled: (job, what is to be written of it) for those that have failed here and that Redis
+            has not confirmed, see `Settler.write_failed`; only their owner appends. Before they are
+            confirmed the chunk must not be acknowledged.
     """
 
     lease: Lease
@@ -53,6 +57,7 @@ class Chunk:
     size: int
     lock: threading.Lock = field(default_factory=threading.Lock)
     leaving: list[bytes] = field(default_factory=list)
+    unsettled: list[tuple[bytes, Any]] = field(default_factory=list)
     elsewhere: "Elsewhere | None" = None
 
 
@@ -243,12 +248,35 @@ def settle(
     if chunk.lease is POPPED:
         connection.run(*_plain_settlement(target, score, text, trim))
         return True
-    outcome = connection.script(
-        _SETTLE,
-        [keys.inflight, chunk.list_key, target],
-        [chunk.lease.incarnation, job, repr(score), text, *(str(bound) for bound in trim)],
-    )
-    return _number(connection, outcome, _SETTLED) == 1
+    return settle_all(connection, keys, chunk, [(job, score, text)], target=target, trim=trim)[0]
+
+
+def settle_all(
+    connection: RedisConnection,
+    keys: Keys,
+    chunk: Chunk,
+    jobs: Sequence[tuple[bytes, float, bytes]],
+    *,
+    target: str,
+    trim: Sequence[float] = (),
+) -> list[bool]:
+    """Move claimed jobs of one chunk, each (job, score, text), as `settle` does, all in one script.
+
+    Not for popped ones. False in the place of each that was not ours any more.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    args: list[str | bytes] = [
+        chunk.lease.incarnation,
+        *([str(bound) for bound in trim] or ["", ""]),
+    ]
+    for job, score, text in jobs:
+        args += [job, repr(score), text]
+    answer = connection.script(_SETTLE, [keys.inflight, chunk.list_key, target], args)
+    if isinstance(answer, list) and len(answer) == len(jobs):
+        return [_number(connection, each, _TAKEN) == 1 for each in answer]
+    return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)
 
 
 def route(connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, queue: str) -> bool:

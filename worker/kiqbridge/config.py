@@ -4,7 +4,6 @@ Precedence: defaults < file < environment < command line. Each value remembers w
 so that an error can name it. Frozen once made.
 """
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -691,6 +690,8 @@ def file_layer(
     names = {setting.file_key or setting.name: setting.name for setting in SETTINGS}
     for key, value in plain.items():
         if key not in names and key not in _FOREIGN_FILE_KEYS and not isinstance(value, Mapping):
+            import difflib  # noqa: PLC0415 - only to help with an error
+
             near = difflib.get_close_matches(key, names, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             warn(f"{file_name}: {key!r} is not a setting of the worker{hint}")

@@ -117,6 +117,7 @@ class Heartbeat:
         self._metrics = metrics
         self._refusal = ""
         self._wrong_types = WrongTypes(logger, "the heartbeat (processes, stat:*, this process' own keys)")
+        self._shows_work = False
         self._rtt_us = 0
         self._slow_readings = 0
         self.taken_at: float | None = None
@@ -160,7 +161,10 @@ class Heartbeat:
         now = time.time()
         counted = self._flush_stats(now)
         work = self._work()
-        self._connection.run(*self._work_commands(work))
+        if work or self._shows_work:
+            self._shows_work = True  # also when the reply is lost
+            self._connection.run(*self._work_commands(work))
+            self._shows_work = bool(work)
         sent = time.perf_counter()
         self._connection.call("PING")
         self._note_rtt(int((time.perf_counter() - sent) * 1_000_000))
@@ -171,7 +175,8 @@ class Heartbeat:
             self._wrong_types.note(error)
         if counted and not refused:
             self._wrong_types.mended()
-        if not replies[-1][1]:  # it was not there: the first beat, or the first after an outage
+        new_fields = replies[-1][1]
+        if isinstance(new_fields, int) and new_fields:  # the first beat, or the first after an outage
             self._events.fire("heartbeat")
         self._events.fire("beat")
         self._flush_metrics(now)
@@ -245,7 +250,6 @@ class Heartbeat:
         return [
             ("MULTI",),
             ("SADD", self._keys.processes, self._info.identity),
-            ("EXISTS", key),
             ("HSET", key, *(part for pair in fields.items() for part in pair)),
             ("EXPIRE", key, TTL_S),
             ("RPOP", self._keys.signals(self._info.identity)),

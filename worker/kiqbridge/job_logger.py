@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-from kiqbridge import log_level, redaction
+from kiqbridge import log_level, redaction, tracebacks
 from kiqbridge.current import CONTEXT, LOG_CONTEXT
 from kiqbridge.log_writer import LogWriter
 from kiqbridge.registry import JobDefinition
@@ -130,7 +130,7 @@ class LineFormatter(logging.Formatter):
         prefix = "" if self._time is None else f"{self._time.text(record.created)} "
         line = f"{prefix}pid={_pid.number} tid={TID.get()}{context} {level}: {record.getMessage()}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + _traceback(record.exc_info)
         return line
 
     def job_context(self, payload: Mapping[str, Any], queue: str) -> str:
@@ -177,7 +177,7 @@ class JSONFormatter(logging.Formatter):
         if context:
             entry["ctx"] = context
         if record.exc_info:
-            entry["exc"] = self.formatException(record.exc_info)
+            entry["exc"] = _traceback(record.exc_info)
         return _json(entry)
 
     def job_context(self, payload: Mapping[str, Any], queue: str) -> str:
@@ -311,9 +311,11 @@ def log_failure(
         payload: the job.
         definition: of its class, for the names of its arguments.
     """
-    extra = _arguments(payload, definition)
-    message = redaction.current().text(_first_line(error_message(error)))
     with log_level.at_usual_level():  # a job may be terse, but not fail unseen
+        if not logger.isEnabledFor(logging.WARNING):
+            return
+        extra = _arguments(payload, definition)
+        message = redaction.current().text(_first_line(error_message(error)))
         logger.warning(
             "%s: %s; it %s", type(error).__name__, message, outcome, exc_info=error, extra=extra
         )
@@ -391,6 +393,12 @@ def _context(record: logging.LogRecord, attributes: Sequence[str]) -> dict[str, 
 def _hidden(name: str, value: Any) -> Any:
     redactor = redaction.current()
     return redaction.HIDDEN if redactor.hides(name) else redactor.value(value)
+
+
+def _traceback(info: Any) -> str:
+    """Of what a record carries as `exc_info`."""
+    error = info[1]
+    return "NoneType: None" if error is None else tracebacks.text_of(error)
 
 
 def _pairs(context: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ from kiqbridge.keys import Keys
 from kiqbridge.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.limits import Timekeeper
 from kiqbridge.look_ahead import Guardian
-from kiqbridge.manager import Manager
+from kiqbridge.manager import LAST_WORD_S, Manager
 from kiqbridge.metrics import Metrics
 from kiqbridge.neighbours import warn_of_shared_queues
 from kiqbridge.pause_watch import PauseWatch
@@ -114,7 +114,8 @@ class Launcher:
             orphan_limit=config.orphan_limit,
             tell=tell,
         )
-        self._guardian = Guardian(self._pool.connection(), self._keys)
+        self._settler = Settler(self._keys, self._dead_bounds)
+        self._guardian = Guardian(self._pool.connection(), self._keys, self._settler)
         self._poller = Poller(
             identity=self.identity,
             keys=self._keys,
@@ -227,6 +228,8 @@ class Launcher:
             self._poller.stop()
             self._pauses.stop()
         self._processes.stop()
+        if manager is None:
+            self._stop_loops()
         self._close_resources()
         try:
             returned = self._keeper.stop()
@@ -240,6 +243,11 @@ class Launcher:
         release_default_client(self.client)
         self._pool.close_all()
         self._status_file.stop()
+
+    def _stop_loops(self) -> None:
+        for crew in self._crews:
+            if crew.loop is not None:
+                crew.loop.stop(LAST_WORD_S)
 
     def _close_resources(self) -> None:
         try:
@@ -284,7 +292,9 @@ class Launcher:
             adopt_default_client(self.client)
             self._events.fire("startup", raising=True)
         except Exception as error:
+            self._stop_loops()
             self._close_resources()
+            self._status_file.stop()
             if isinstance(error, KiqbridgeError):
                 raise
             raise ConfigError(f"the start failed: {type(error).__name__}: {error}") from error
@@ -333,7 +343,7 @@ class Launcher:
 
     def _make_crews(self) -> list[Crew]:
         config, outage = self._config, Outage()
-        settler = Settler(self._keys, self._dead_bounds)
+        settler = self._settler
         self._bookkeeper = Bookkeeper(self._pool.connection(), self._keys, settler, outage)
         company = Company(
             keys=self._keys,
@@ -402,7 +412,7 @@ class Launcher:
             connect=self._pool.connection,
             keeper=self._keeper,
             pool=self._processes,
-            settler=Settler(self._keys, self._dead_bounds),
+            settler=self._settler,
             runner=lambda queue: self._runner(capsules[queue], Timekeeper(), isolation),
             policy=self._policy,
         )

@@ -6,7 +6,6 @@ all costs belongs in the process pool.
 """
 
 import contextlib
-import ctypes
 import heapq
 import itertools
 import threading
@@ -75,6 +74,8 @@ class Timekeeper:
 
 def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
     """Let a thread raise at its next line; None takes back what has not arrived."""
+    import ctypes  # noqa: PLC0415 - few jobs have a limit, and fewer exceed it
+
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(thread), None if kind is None else ctypes.py_object(kind)
     )

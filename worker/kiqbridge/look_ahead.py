@@ -16,6 +16,7 @@ from kiqbridge.clock import lease_now
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.settling import Settler, tell_aside
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +51,14 @@ class Busy(Protocol):
 
 
 class Guardian:
-    """Gives back jobs that wait behind a long one; awake only while chunks are out."""
+    """Gives back jobs that wait behind a long one, and settles what failed before it; awake only while
+    chunks are out.
+    """
 
-    def __init__(self, connection: RedisConnection, keys: Keys) -> None:
+    def __init__(self, connection: RedisConnection, keys: Keys, settler: Settler) -> None:
         self._connection = connection
         self._keys = keys
+        self._settler = settler
         self._processors: Sequence[Busy] = ()
         self._chunks_out = threading.Event()
         self._stopping = threading.Event()
@@ -100,11 +104,12 @@ class Guardian:
     def _look_at(self, processor: Busy) -> bool:
         """Take the waiting jobs away if the running one is long; whether some still wait."""
         chunk = processor.chunk
-        if chunk is None or not (chunk.jobs or chunk.leaving):
+        if chunk is None or not (chunk.jobs or chunk.leaving or chunk.unsettled):
             return False
         if chunk.leaving or lease_now() - processor.began_at > SHORT_S:
             self._take_away(chunk)
-        return bool(chunk.jobs)
+            self._settle(chunk)
+        return bool(chunk.jobs or chunk.unsettled)
 
     def _take_away(self, chunk: Chunk) -> None:
         # The owner waits for this lock before its next claim, which would delete the list. Jobs whose
@@ -116,6 +121,15 @@ class Guardian:
                 chunk.jobs.extendleft(reversed(chunk.leaving))
                 chunk.leaving.clear()
                 raise
+
+
+    def _settle(self, chunk: Chunk) -> None:
+        """Write what failed here: its retries must not wait for the long job's end."""
+        if not chunk.unsettled:
+            return
+        with chunk.lock:
+            told = self._settler.write_failed(self._connection, chunk)
+        tell_aside(told)
 
 
 def take_unbegun(chunk: Chunk) -> list[bytes]:

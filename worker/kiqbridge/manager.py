@@ -12,6 +12,7 @@ from kiqbridge.event_loop import EventLoop
 from kiqbridge.keys import Keys
 from kiqbridge.processor import Processor
 from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.settling import Tell, tell_aside
 from kiqbridge.wakeup import IdleGate
 
 logger = logging.getLogger(__name__)
@@ -123,8 +124,11 @@ class Manager:
         chunk = processor.chunk
         if chunk is None or not chunk.lock.acquire(timeout=LOCK_S):
             return  # if it has one, its thread is giving back itself, and waits for Redis
+        told: list[Tell] = []
         try:
             give_back(self._connection, self._keys, chunk, processor.unfinished())
+            told = processor.settle_failed(chunk, self._connection)
             processor.acknowledge(self._connection)
         finally:
             chunk.lock.release()
+            tell_aside(told)

@@ -20,9 +20,9 @@ from kiqbridge.client import Client
 from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.keys import Keys
 from kiqbridge.payload import Profile
-from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.redis_connection import Command, RedisConnection
 from kiqbridge.retry import RetryPolicy, failed_payload
-from kiqbridge.wakeup import TrackingConnection
+from kiqbridge.wakeup import SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wrong_types import WrongTypes
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,12 @@ LEAD_S = 8.0
 """How long a leader that died blocks the others, at most."""
 
 RENEW_S = 3.0
+HEAR_S = 15.0
+"""How often Redis is asked for the time while nothing waits."""
+
+GATHER_S = 0.005
+"""How long changes are gathered before the heads are read again: many failures are as many changes."""
+
 CLEANUP_S = 60
 RETRY_S = 1.0
 
@@ -66,6 +72,9 @@ class Poller:
         self._dead_bounds = dead_bounds
         self._leads = False
         self._clean_up_at = 0.0
+        self._look_at = 0.0
+        self._hear_at = 0.0
+        self._waits = False
         self._stuck = False
         self._wrong_types = WrongTypes(logger, "the poller (retry, schedule, dead, queues, kb:poller)")
         self._stopping = threading.Event()
@@ -123,8 +132,10 @@ class Poller:
             except _FAILURES as error:
                 logger.debug("polling waits for Redis: %s", error)
                 self._wrong_types.note(error)
+                self._look_at = 0.0  # another connection is told nothing before it has looked
                 self._stopping.wait(RETRY_S)
             except Exception:
+                self._look_at = 0.0
                 if not self._stopping.is_set():
                     logger.exception("moving due jobs failed; it is tried again")
                     self._tracking.close()  # it may be out of step
@@ -133,20 +144,29 @@ class Poller:
 
     def _lead(self) -> bool:
         lead_ms = int(LEAD_S * 1000)
-        # Looking first is what most processes do, most of the time; not SET … NX, which a server whose
-        # memory is full refuses: due jobs would wait for a leader until there is room again.
-        # Who does not lead hears the time as well, to know it when the lead falls to it.
-        # Nor EXISTS, to which a key of a foreign type is a leader, for ever.
-        leader, time_of_redis = self._connection.run(("GET", self._keys.poller), ("TIME",))
-        self._hear(time_of_redis)
-        if self._leads or leader is None:
-            self._leads = bool(
-                self._connection.script(_LEAD, [self._keys.poller], [self._identity, lead_ms])
-            )
+        if self._leads:
+            # One command, where the script takes three. Should somebody else lead by now, that lead is
+            # prolonged once, which costs nothing as long as its holder lives.
+            leader = self._connection.call("GETEX", self._keys.poller, "PX", lead_ms)
+            self._leads = leader == self._identity.encode()
+        if not self._leads:
+            self._leads = self._take_lead(lead_ms)
         if self._leads and time.monotonic() >= self._clean_up_at:
             self._clean_up_at = time.monotonic() + CLEANUP_S
             self._clean_up_processes()
         return self._leads
+
+    def _take_lead(self, lead_ms: int) -> bool:
+        # Looking first is what most processes do, most of the time; not SET … NX, which a server whose
+        # memory is full refuses: due jobs would wait for a leader until there is room again.
+        # Who does not lead hears the time as well, to know it when the lead falls to it.
+        # Nor EXISTS, to which a key of a foreign type is a leader, for ever.
+        leader, *time_of_redis = self._connection.run(("GET", self._keys.poller), *self._ask_time())
+        self._hear(time_of_redis)
+        self._look_at = 0.0
+        return leader is None and bool(
+            self._connection.script(_LEAD, [self._keys.poller], [self._identity, lead_ms])
+        )
 
     def _hand_over(self) -> None:
         try:
@@ -161,36 +181,47 @@ class Poller:
 
     def _serve(self) -> None:
         """Move what is due, and wait for what comes, until the lead must be renewed."""
-        until = time.monotonic() + RENEW_S
+        renew_at = time.monotonic() + RENEW_S
         while not self._stopping.is_set():
-            seconds = self._seconds_to_next()
-            if seconds <= 0:
-                self._move_all_due()
-                if self._stuck:  # looking again at once would find the same
-                    self._stopping.wait(RETRY_S)
-                    return
-            left = until - time.monotonic()
-            if left <= 0:
+            if time.monotonic() >= self._look_at:
+                seconds = self._seconds_to_next()
+                self._look_at = time.monotonic() + min(seconds, SAFETY_LOOK_S)
+                if seconds <= 0:
+                    self._move_all_due()
+                    if self._stuck:  # looking again at once would find the same
+                        self._stopping.wait(RETRY_S)
+                        return
+            now = time.monotonic()
+            if now >= renew_at:
                 return
-            if seconds > 0:
-                self._tracking.wait(min(seconds, left))
+            news = self._tracking.wait(max(min(self._look_at, renew_at) - now, 0))
+            if news:
+                self._stopping.wait(GATHER_S)
+            if news or not self._tracking.tracks:
+                self._look_at = self._hear_at = 0.0
 
     def _seconds_to_next(self) -> float:
         """Reading the heads also arms them: a change ends the wait."""
-        *heads, time_of_redis = self._tracking.read(
+        retry, schedule, *time_of_redis = self._tracking.read(
             *(
                 ("ZRANGE", key, 0, 0, "WITHSCORES")
                 for key in (self._keys.retry, self._keys.schedule)
             ),
-            ("TIME",),
+            *self._ask_time(),
         )
         self._hear(time_of_redis)
-        scores = [float(head[0][1]) for head in heads if head]
+        scores = [float(head[0][1]) for head in (retry, schedule) if head]
+        self._waits = bool(scores)
         return min(scores, default=float("inf")) - self._time.now()
 
-    def _hear(self, time_of_redis: Sequence[bytes]) -> None:
-        seconds, micros = time_of_redis
-        self._time.hear(int(seconds) + int(micros) / 1_000_000)
+    def _ask_time(self) -> list[Command]:
+        """Each time while something waits for its moment, else now and then."""
+        return [("TIME",)] if self._waits or time.monotonic() >= self._hear_at else []
+
+    def _hear(self, replies: Sequence[Sequence[bytes]]) -> None:
+        for seconds, micros in replies:  # one, if it was asked for
+            self._time.hear(int(seconds) + int(micros) / 1_000_000)
+            self._hear_at = time.monotonic() + HEAR_S
 
     def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
         jobs: dict[str, tuple[list[bytes], list[bytes]]] = {}

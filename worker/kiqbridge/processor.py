@@ -5,7 +5,6 @@ nothing under a lease in doubt; and what a chunk still holds when the thread lea
 """
 
 import contextlib
-import ctypes
 import logging
 import threading
 import time
@@ -27,7 +26,7 @@ from kiqbridge.lease import LeaseKeeper
 from kiqbridge.look_ahead import Guardian, next_size, take_unbegun
 from kiqbridge.process_pool import ProcessPool
 from kiqbridge.redis_connection import RedisConnection
-from kiqbridge.settling import Settler
+from kiqbridge.settling import Settler, Tell
 from kiqbridge.work import UnitOfWork
 
 logger = logging.getLogger(__name__)
@@ -117,6 +116,8 @@ class Processor:
 
     def interrupt(self) -> None:
         """Raise `Shutdown` in the running job; to be called after it was given back."""
+        import ctypes  # noqa: PLC0415 - for few; before the look, which must be right when it counts
+
         self._abandoned.set()
         if self._tools.processes is not None:
             self._tools.processes.interrupt(self)
@@ -158,6 +159,7 @@ class Processor:
             )
             self._abandoned.wait(RETRY_S)
             self._give_back(chunk)
+            self._settle_failed(chunk)
         finally:
             if chunk.elsewhere is not None:
                 self._part_with(chunk, chunk.elsewhere)
@@ -187,6 +189,7 @@ class Processor:
                     # acknowledgement that reaches Redis after all would lose it.
                     raise Shutdown
                 jobs.clear()
+                self._settle_failed(chunk)  # those that were given to others stay theirs
                 return
             self._current = _TAKING
             try:
@@ -222,10 +225,14 @@ class Processor:
                 self._insist(
                     lambda: give_back(self._fetcher.connection, self._tools.keys, chunk, ())
                 )
-            return not chunk.jobs
+            told = self._write_failed(chunk)
+            is_done = not chunk.jobs
+        for tell in told:
+            tell()
+        return is_done
 
     def _perform(self, chunk: Chunk, text: bytes) -> bool:
-        """Run a job, or leave it to the event loop; whether it is done here."""
+        """Run a job, or leave it to the event loop; whether it waits for nothing but acknowledgement."""
         tools = self._tools
         execution = tools.runner.begin(text, chunk.queue)
         if isinstance(execution, Settlement):
@@ -252,6 +259,9 @@ class Processor:
             if settlement.counted:
                 self.processed += 1
                 self.failed += 1
+            if chunk.size > 1 and self._tools.settler.may_wait(chunk, settlement):
+                chunk.unsettled.append((text, settlement))
+                return False  # settling acknowledges it
             self._settle(chunk, text, settlement)
         return True
 
@@ -262,6 +272,27 @@ class Processor:
             logger.warning("a failed job was not ours any more; whoever has it decides about it")
         elif settlement.then is not None:
             settlement.then()
+
+    def settle_failed(self, chunk: Chunk, connection: RedisConnection) -> list[Tell]:
+        """Write what failed here, from another thread; see `Settler.write_failed`."""
+        return self._tools.settler.write_failed(connection, chunk)
+
+    def _settle_failed(self, chunk: Chunk) -> None:
+        with chunk.lock:
+            told = self._write_failed(chunk)
+        for tell in told:
+            tell()
+
+    def _write_failed(self, chunk: Chunk) -> list[Tell]:
+        """Under the chunk's lock: what the caller then calls, after it has left the lock."""
+        told: list[Tell] = []
+
+        def write() -> None:
+            told.extend(self._tools.settler.write_failed(self._fetcher.connection, chunk))
+
+        if chunk.unsettled:
+            self._insist(write)
+        return told
 
     def _give_back(self, chunk: Chunk) -> None:
         with chunk.lock:

@@ -1,6 +1,5 @@
 """The declared job classes: the only code that a payload can reach (design, invariant 6)."""
 
-import difflib
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -157,6 +156,8 @@ class Registry:
         definition = self._definitions.get(name)
         if definition is not None:
             return definition
+        import difflib  # noqa: PLC0415 - only to help with an error
+
         near = difflib.get_close_matches(name, self._definitions, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "is its module loaded with -r?"
         raise JobNotFound(f"uninitialized constant {self._unresolved(name)}; {hint}")

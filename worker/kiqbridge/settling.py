@@ -1,12 +1,25 @@
-"""Writing down what became of a job that did not succeed: one script per verdict."""
+"""Writing down what became of a job that did not succeed: one script per verdict.
 
-from collections.abc import Callable
+Those of a chunk that are to be tried again are written together, since a round trip costs ten times
+the bookkeeping of a job: at the chunk's end, or by the guardian as soon as a long job holds it up.
+Should the process die before, they run once more, as all that is not acknowledged.
+"""
 
-from kiqbridge.claims import Chunk, repush, route, settle
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from kiqbridge.claims import POPPED, Chunk, repush, route, settle, settle_all
 from kiqbridge.execution import Settlement
 from kiqbridge.keys import Keys
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.retry import Verdict
+
+
+logger = logging.getLogger(__name__)
+
+Tell = Callable[[], None]
+"""Tells the handlers of what has been written."""
 
 
 class Settler:
@@ -58,3 +71,55 @@ class Settler:
             text=settlement.text,
             trim=trim,
         )
+
+    def may_wait(self, chunk: Chunk, settlement: Settlement) -> bool:
+        """Whether it may be written with others of its chunk."""
+        return settlement.verdict is Verdict.RETRY and chunk.lease is not POPPED
+
+    def write_failed(self, connection: RedisConnection, chunk: Chunk) -> list[Tell]:
+        """Settle what waits in `chunk.unsettled`; to be called under the chunk's lock.
+
+        Returns what the caller then calls, after it has left the lock.
+
+        Raises:
+            RedisUnavailable: repeat it; a second time does nothing.
+        """
+        jobs: list[tuple[bytes, Settlement]] = chunk.unsettled.copy()
+        if not jobs:
+            return []
+        ours = self.write_retries(connection, chunk, jobs)
+        del chunk.unsettled[: len(jobs)]  # its owner may have appended others
+        if not all(ours):
+            logger.warning(
+                "%d failed jobs were not ours any more; whoever has them decides about them",
+                ours.count(False),
+            )
+        return [
+            settlement.then
+            for (_, settlement), is_ours in zip(jobs, ours, strict=True)
+            if is_ours and settlement.then is not None
+        ]
+
+    def write_retries(
+        self,
+        connection: RedisConnection,
+        chunk: Chunk,
+        jobs: Sequence[tuple[bytes, Settlement]],
+    ) -> list[bool]:
+        """Settle jobs of one chunk, each `text` as it was fetched, all of which `may_wait`.
+
+        False in the place of each that was not ours any more. Raises as `write`.
+        """
+        retries = [(text, settlement.score, settlement.text) for text, settlement in jobs]
+        return settle_all(connection, self._keys, chunk, retries, target=self._keys.retry)
+
+
+def tell_aside(told: Sequence[Tell]) -> None:
+    """Tell handlers on a thread of their own: they may take long, and the caller must not."""
+    if told:
+        threading.Thread(target=_tell_all, args=(told,), name="kiqbridge-handlers", daemon=True).start()
+
+
+def _tell_all(told: Sequence[Tell]) -> None:
+    for tell in told:
+        tell()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from kiqbridge.clock import lease_now
 from kiqbridge.config import Config
-from kiqbridge.ecs import task_protection
 from kiqbridge.lifecycle import Events
 from kiqbridge.process_title import title_setter, worker_title
 from kiqbridge.status import Status, read_statuses, run_folder
@@ -50,6 +49,10 @@ def attach(
     events.add("quiet", tell)
     events.add("shutdown", notifier.stopping)
     events.add("exit", notifier.stop)
+    if not config.ecs_protect_after_s:
+        return
+    from kiqbridge.ecs import task_protection  # noqa: PLC0415 - an HTTP client, for few
+
     protection = task_protection(
         os.environ,
         after_s=config.ecs_protect_after_s,

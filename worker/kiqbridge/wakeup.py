@@ -17,6 +17,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.keys import Keys
+from kiqbridge.redis_connection import Command
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class TrackingConnection:
         self._connection: AbstractConnection | None = None
         self.tracks = True
 
-    def read(self, *commands: Sequence[str | int]) -> list[Any]:
+    def read(self, *commands: Command) -> list[Any]:
         """Send reading commands, which arms their keys, and return the replies.
 
         Raises:
@@ -165,6 +166,8 @@ class Waker:
         self._queues = queues
         self._keys = keys
         self._tracking = TrackingConnection(connect)
+        self._paused: set[str] = set()
+        self._is_quiet = False
         self._thread = threading.Thread(target=self._run, name="kiqbridge-waker", daemon=True)
         self._stopping = threading.Event()
 
@@ -190,7 +193,8 @@ class Waker:
                         self._stopping.wait(0.001 * 2 ** min(futile, 8))
                     self._gate.wake_one()
                 else:
-                    self._tracking.wait(SAFETY_LOOK_S)
+                    news = self._tracking.wait(SAFETY_LOOK_S)
+                    self._is_quiet = self._tracking.tracks and not news
             except _FAILURES as error:
                 logger.debug("watching the queues failed: %s", error)
                 self._gate.wake_one()  # its claim reports the outage and waits it out
@@ -207,6 +211,12 @@ class Waker:
 
     def _look(self) -> bool:
         """Whether any queue that is not paused has jobs; arms all of them."""
+        is_quiet, self._is_quiet = self._is_quiet, False
+        if is_quiet and not self._paused:
+            # Then nothing is paused still. Should the news of it have been passed over, what is found
+            # here has the next look ask, and claims know it anyway.
+            every = [self._keys.queue(name) for name in self._queues]
+            return bool(self._tracking.read(("EXISTS", *every))[0])
         members = ("SMEMBERS", self._keys.paused)
         names: set[str] = set()
         while True:
@@ -216,5 +226,6 @@ class Waker:
             # With the set each time: the news of a change that came between two looks is passed over.
             paused, found = self._tracking.read(members, ("EXISTS", *served))
             seen, names = names, {name.decode() for name in paused}
+            self._paused = names
             if seen == names or not (seen or found):
                 return bool(found)

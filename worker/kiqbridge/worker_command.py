@@ -9,12 +9,11 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kiqbridge import redaction
 from kiqbridge.config import SETTINGS, Config, merge, shown_default
 from kiqbridge.errors import ConfigError
-from kiqbridge.forked import Tie
 from kiqbridge.job_logger import configure_logging
 from kiqbridge.launcher import Launcher
 from kiqbridge.process_title import supervisor_title, title_setter
@@ -23,9 +22,11 @@ from kiqbridge.require import load_all
 from kiqbridge.settings_file import read_file
 from kiqbridge.signals import SignalInbox
 from kiqbridge.status import run_folder
-from kiqbridge.supervisor import Hooks, Supervisor, is_supervised
 from kiqbridge.surroundings import report_on_children
 from kiqbridge.systemd import Notifier, Report, take_notifier
+
+if TYPE_CHECKING:
+    from kiqbridge.forked import Tie
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     load_all(config.require)
     if not config.require:
         logger.warning("no jobs are loaded: name their module, file or directory with -r")
-    if is_supervised(config):
+    if _is_supervised(config):
         _supervise(config, notifier)
     else:
         inbox = SignalInbox()
@@ -108,14 +109,23 @@ def load_config(
     return config, warnings
 
 
+def _is_supervised(config: Config) -> bool:
+    if config.processes == 1 and not config.max_memory_mb:
+        return False  # most workers, which need nothing of a supervisor's code
+    from kiqbridge.supervisor import is_supervised  # noqa: PLC0415
+
+    return is_supervised(config)
+
+
 def _supervise(config: Config, notifier: Notifier) -> None:
     """Run several worker processes until TERM or INT.
 
     Raises:
         KiqbridgeError: none of them could start.
     """
+    from kiqbridge.supervisor import Hooks, Supervisor  # noqa: PLC0415 - see _is_supervised
 
-    def work(inbox: SignalInbox, tie: Tie) -> None:
+    def work(inbox: SignalInbox, tie: "Tie") -> None:
         launcher = Launcher(config, tell=tie.registered, supervisor=tie.supervisor)
         _run_until_stopped(launcher, inbox)
 
