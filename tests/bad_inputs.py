@@ -17,9 +17,10 @@ from pathlib import Path
 from support.enqueue_function import ROOT
 
 import kiqbridge
-from kiqbridge import Client, Job, KiqbridgeError, job
+from kiqbridge import Client, Job, KiqbridgeError, job, settings_file
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.cli import main as command_line
+from kiqbridge.config import merge
 from kiqbridge.template import TemplateError, read_schedules
 
 DOCUMENT = ROOT / "docs" / "errors.md"
@@ -100,7 +101,6 @@ FILES = (
     "timeout: {seconds: 25}",
     "queues: 7",
     "queues: [mail, [low, heavy]]",
-    "queues: {mail: 3}",
     "capsules: [single]",
     "capsules: {single: 1}",
     "capsules: {single: {queues: []}}",
@@ -166,8 +166,14 @@ def said_about(flags: str) -> tuple[str, str]:
 
 
 def said_about_file(text: str) -> tuple[str, str]:
-    Path("kiqbridge.yml").write_text(f"{text}\n", encoding="utf-8")
-    return said_about("worker -C kiqbridge.yml -e production")
+    """Not by starting a worker: one whose file were accepted would wait for Redis for ever."""
+    try:
+        content = settings_file.parse(f"{text}\n", "kiqbridge.yml")
+        flags = {"environment": "production"}
+        merge(file=content, file_name="kiqbridge.yml", environ={}, flags=flags)
+    except KiqbridgeError as error:
+        return type(error).__name__, str(error)
+    raise SystemExit(f"not refused: {text}")
 
 
 def problems(old: str, new: str) -> str:

@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # Lowest first. A package such as `web` is named once, for all that is in it; `__init__` is the
 # file that `import kiqbridge` reads.
 LAYERS = {
-    "pure": "errors clock keys json_text redaction wrong_types payload active_job bulk queues cron backoff config tick_input",
+    "pure": "errors clock keys json_text redaction wrong_types payload stamping active_job bulk queues cron backoff config tick_input",
     "connection": "redis_connection scripts",
     "client": """
         __init__ middleware wire_profile client inline job registry recovery api
@@ -29,7 +29,7 @@ LAYERS = {
     """,
     "engine": """
         capsule fetch lease claims look_ahead wakeup retry stats processor manager
-        agreed_time poller heartbeat status launcher job_logger log_level log_writer execution metrics
+        agreed_time poller heartbeat status launcher job_logger log_level log_writer tracebacks execution metrics
         systemd ecs process_title surroundings pause_watch gate neighbours
         basic_fetch settling bookkeeping event_loop work resources crew limits
         child_messages process_pool isolation

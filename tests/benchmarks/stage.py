@@ -29,6 +29,10 @@ SERVER_CORE, WORKER_CORE = 0, 1
 STORE = 1
 """Database with the prepared queues; database 0 is emptied before each round."""
 CHUNK = 10_000
+COPIES_A_CALL = 20
+"""So that preparing millions of jobs does not keep the server in one script for seconds."""
+PATIENT = {"socket_timeout": 60, "retry": None}
+"""A copy of millions takes its time, and must not be repeated."""
 
 IN_FLIGHT = """
 local count = 0
@@ -100,7 +104,8 @@ class Stage:
             client.close()
         queue = f"queue:{job.get('queue', 'default')}"
         copies, rest = divmod(count, distinct)
-        self.store.eval(DUPLICATE, 2, queue, key, copies)
+        for first in range(0, copies, COPIES_A_CALL):
+            self.store.eval(DUPLICATE, 2, queue, key, min(COPIES_A_CALL, copies - first))
         if rest:
             self.store.ltrim(queue, 0, rest - 1)
             self.store.eval(DUPLICATE, 2, queue, key, 1)
@@ -121,6 +126,15 @@ class Stage:
         """Jobs in a queue, and in all in-flight lists of ours."""
         queued, in_flight = self.client.eval(IN_FLIGHT, 1, f"queue:{queue}")
         return queued, in_flight
+
+    def claims(self) -> int:
+        """How many numbered claims ours has made: each one filled an in-flight list of its claimer."""
+        numbers = [
+            int(claim.split()[0])
+            for incarnation in self.client.smembers("kb:inflight")
+            for claim in self.client.hvals(b"kb:claims:" + incarnation)
+        ]
+        return sum(numbers)
 
     def wait_listed(self, worker: ChildProcess, count: int = 1, timeout_s: float = 60) -> None:
         """Wait until so many processes beat: `worker` is the one whose end would be the reason not to."""
@@ -149,8 +163,8 @@ def stage(
         yield Stage(
             sizes=sizes,
             server=server,
-            client=stack.enter_context(redis.Redis.from_url(server.url)),
-            store=stack.enter_context(redis.Redis.from_url(store_url)),
+            client=stack.enter_context(redis.Redis.from_url(server.url, **PATIENT)),
+            store=stack.enter_context(redis.Redis.from_url(store_url, **PATIENT)),
             folder=Path(folder),
             progress=progress,
             with_ruby=with_ruby,

@@ -116,7 +116,7 @@ class TestTextsInAQueue:
         tell(f"bad input: {len(UNREADABLE)} unreadable texts in a queue, each in dead as it was")
 
     @pytest.mark.parametrize("pool", POOLS)
-    def test_each_odd_job_ends_where_it_should(
+    def test_each_odd_job_ends_where_it_should(  # noqa: PLR0917 - fixtures
         self, working, redis, evidence, good_job, pool, tell
     ):
         cases = objects()
@@ -139,7 +139,7 @@ class TestTextsInAQueue:
 
 class TestMembersOfTheSets:
     @pytest.mark.parametrize("source", ["retry", "schedule"])
-    def test_what_cannot_be_read_goes_to_dead_byte_by_byte(
+    def test_what_cannot_be_read_goes_to_dead_byte_by_byte(  # noqa: PLR0917 - fixtures
         self, working, redis, good_job, source, caplog, tell
     ):
         redis.zadd(source, dict.fromkeys(UNREADABLE.values(), 1.0))
@@ -154,7 +154,7 @@ class TestMembersOfTheSets:
         tell(f"bad input: {len(UNREADABLE)} unreadable members of {source}, each in dead as it was")
 
     @pytest.mark.parametrize("source", ["retry", "schedule"])
-    def test_each_odd_member_ends_where_it_should(
+    def test_each_odd_member_ends_where_it_should(  # noqa: PLR0917 - fixtures
         self, working, redis, evidence, good_job, source, tell
     ):
         cases = members()
@@ -256,7 +256,7 @@ class TestKeysOfAForeignType:
         return mend
 
     @pytest.mark.parametrize("key", FOREIGN)
-    def test_good_jobs_run_and_the_others_wait(
+    def test_good_jobs_run_and_the_others_wait(  # noqa: PLR0917 - fixtures
         self, working, client, redis, evidence, good_job, key, caplog
     ):
         with working(queues=["broken", "default"]) as launcher:
@@ -285,7 +285,7 @@ class TestKeysOfAForeignType:
             wait_until(lambda: is_idle(redis), 30)
 
     @pytest.mark.parametrize("key", STOPPING)
-    def test_nothing_is_lost_until_it_is_mended(
+    def test_nothing_is_lost_until_it_is_mended(  # noqa: PLR0917 - fixtures
         self, working, client, redis, evidence, good_job, key, caplog
     ):
         with working() as launcher:
@@ -308,7 +308,17 @@ class TestKeysOfAForeignType:
 class TestSignals:
     def test_unknown_and_malformed_ones_change_nothing(self, working, redis, good_job, tell):
         heard = []
-        texts = [b"", b"\xff\xfe\0", b"HUP", b"KILL", b"term", b"TERM ", b"-9", b"[1]", b"x" * 1_000_000]
+        texts = [
+            b"",
+            b"\xff\xfe\0",
+            b"HUP",
+            b"KILL",
+            b"term",
+            b"TERM ",
+            b"-9",
+            b"[1]",
+            b"x" * 1_000_000,
+        ]
 
         with working(on_signal=heard.append) as launcher:
             wait_until(lambda: redis.exists(launcher.identity))

@@ -8,9 +8,9 @@ from support.servers import debian_server, embedded_server
 from support.waiting import wait_until
 
 from kiqbridge import scripts
-from kiqbridge.claims import acknowledge, give_back, repush, route
+from kiqbridge.claims import acknowledge, give_back, repush, route, settle_all
 from kiqbridge.client import Client
-from kiqbridge.errors import RedisUnavailable
+from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.metrics import Metrics
 from kiqbridge.pauses import end_pause, read_entries
@@ -293,6 +293,71 @@ class TestSettling:
         claimer.settle(chunk, b"same", "retry", 1.0, b"failed")
 
         assert in_flight(redis) == [b"same"]
+
+    def test_several_are_settled_in_one_step(self, redis, process, claimer):
+        enqueue(redis, *JOBS[:4])
+        chunk = claimer.claim(["default"], 4)
+        jobs = [(JOBS[0], 1.5, b"first"), (JOBS[2], 2.0, b"third")]
+
+        assert (
+            settle_all(process.connect(), process.keys, chunk, jobs, target="retry") == [True] * 2
+        )
+
+        assert redis.zrange("retry", 0, -1, withscores=True) == [(b"first", 1.5), (b"third", 2.0)]
+        assert in_flight(redis) == [JOBS[1], JOBS[3]]
+
+    def test_several_whose_reply_was_lost_get_one_life(self, redis, process, claimer):
+        enqueue(redis, *JOBS[:3])
+        chunk = claimer.claim(["default"], 3)
+        connection = process.connect()
+        connection.lose = {1}
+
+        def settle_two(text):
+            jobs = [(JOBS[0], 1.0, text), (JOBS[1], 1.0, text + b" too")]
+            return settle_all(connection, process.keys, chunk, jobs, target="retry")
+
+        with pytest.raises(RedisUnavailable):
+            settle_two(b"first")
+        assert settle_two(b"second") == [False, False]
+
+        assert redis.zrange("retry", 0, -1) == [b"first", b"first too"]
+        assert in_flight(redis) == [JOBS[2]]
+
+    def test_of_several_only_those_that_are_ours_are_settled(self, redis, process, claimer):
+        enqueue(redis, *JOBS[:2], JOBS[0])
+        chunk = claimer.claim(["default"], 3)
+        give_back(process.connect(), process.keys, chunk, [JOBS[1]])
+        jobs = [(job, 1.0, b"%d" % number) for number, job in enumerate([JOBS[0], JOBS[1]] * 2)]
+
+        outcome = settle_all(process.connect(), process.keys, chunk, jobs, target="retry")
+
+        assert outcome == [True, False, True, False]  # the first text was claimed twice
+        assert redis.zrange("retry", 0, -1) == [b"0", b"2"]
+        assert waiting(redis) == [JOBS[1]]
+        assert in_flight(redis) == []
+
+    def test_into_a_key_of_a_foreign_type_nothing_is_settled(self, redis, process, claimer):
+        enqueue(redis, *JOBS[:2])
+        chunk = claimer.claim(["default"], 2)
+        redis.set("retry", "no sorted set")
+        jobs = [(job, 1.0, b"failed") for job in JOBS[:2]]
+
+        with pytest.raises(RedisRefused, match="WRONGTYPE"):
+            settle_all(process.connect(), process.keys, chunk, jobs, target="retry")
+
+        assert in_flight(redis) == JOBS[:2]
+
+    def test_after_fencing_several_are_left_alone(self, redis, process, claimer):
+        enqueue(redis, *JOBS[:2])
+        chunk = claimer.claim(["default"], 2)
+        redis.srem("kb:inflight", chunk.lease.incarnation)
+        jobs = [(job, 1.0, b"failed") for job in JOBS[:2]]
+
+        outcome = settle_all(process.connect(), process.keys, chunk, jobs, target="retry")
+
+        assert outcome == [False, False]
+        assert not redis.exists("retry")
+        assert in_flight(redis) == JOBS[:2]
 
     def test_after_fencing_it_does_nothing(self, redis, claimer):
         enqueue(redis, b"job")

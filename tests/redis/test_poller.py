@@ -10,6 +10,7 @@ from support.engine import UnreliableConnection
 from support.waiting import wait_until
 
 from kiqbridge.client import Client
+from kiqbridge.errors import RedisRefused
 from kiqbridge.keys import Keys
 from kiqbridge.poller import BATCH, Poller
 from kiqbridge.redis_connection import RedisPool
@@ -120,6 +121,58 @@ class TestMoving:
         pairs = json.loads(moved, object_pairs_hook=list)
         assert repr(pairs[:-1]) == repr(json.loads(text, object_pairs_hook=list))
         assert pairs[-1] == ("enqueued_at", NOW)
+
+    def test_what_is_complete_keeps_its_bytes(self, redis, poller):
+        first = '{"class":"Nop", "args":[1.50,"\\u00e9\\/"],"jid":"a","retry":5,"queue":"a","created_at":1e0}'
+        again = job(queue="a")[:-1] + ',"enqueued_at":12.5,"retry_count":0,"z":{"b":-0.0}}'
+        redis.zadd("retry", {first: NOW - 2, again: NOW - 1})
+
+        assert poller.move_due("retry", NOW) == 2
+
+        stamped = f'"enqueued_at":{NOW}'
+        assert redis.lrange("queue:a", 0, -1)[::-1] == [
+            f"{first[:-1]},{stamped}}}".encode(),
+            again.replace('"enqueued_at":12.5', stamped).encode(),
+        ]
+
+    def test_each_job_goes_to_its_queue_and_each_queue_becomes_known(self, redis, poller):
+        jobs = {job(jid=f"{n:024}", queue=f"q{n % 3}"): NOW - 10 + n for n in range(9)}
+        redis.zadd("schedule", jobs)
+
+        assert poller.move_due("schedule", NOW) == 9
+
+        for number in range(3):
+            jids = [payload["jid"] for payload in queued(redis, f"q{number}")]
+            assert jids == [f"{n:024}" for n in range(number, 9, 3)]
+        assert redis.smembers("queues") == {b"q0", b"q1", b"q2"}
+
+    def test_those_that_others_took_or_rescheduled_do_not_keep_the_rest(self, redis, redis_url):
+        texts = [job(jid=f"{n:024}", queue=f"q{n % 2}") for n in range(8)]
+
+        def meanwhile():
+            redis.zrem("schedule", texts[2], texts[5])
+            redis.zadd("schedule", {texts[3]: NOW + 60})
+
+        connection = UnreliableConnection(RedisPool(redis_url).connection(), meanwhile)
+        poller = make_poller(redis_url, connection=connection)
+        redis.zadd("schedule", {text: NOW - 10 + n for n, text in enumerate(texts)})
+
+        poller.move_due("schedule", NOW)
+
+        moved = {payload["jid"] for payload in queued(redis, "q0") + queued(redis, "q1")}
+        assert moved == {f"{n:024}" for n in (0, 1, 4, 6, 7)}
+        assert redis.zrange("schedule", 0, -1) == [texts[3].encode()]
+
+    def test_where_queues_is_no_set_nothing_is_pushed_again_and_again(self, redis, poller):
+        redis.set("queues", "no set")
+        redis.zadd("schedule", {job(): NOW})
+
+        for _ in range(2):
+            with pytest.raises(RedisRefused, match="WRONGTYPE"):
+                poller.move_due("schedule", NOW)
+
+        assert redis.zcard("schedule") == 1
+        assert not redis.exists("queue:default")
 
     def test_more_than_one_batch_is_moved_in_one_go(self, redis, poller):
         count = 2 * BATCH + 7

@@ -159,7 +159,27 @@ def _classes() -> list[Case]:
 
 def _ignored() -> list[Case]:
     """Attributes whose type is nobody's business: the job runs."""
-    names = ["jid", "queue", "created_at", "enqueued_at", "failed_at", "retried_at", "error_message", "error_class", "at", "wrapped", "display_class", "tags", "log_level", "cattr", "locale", "profile", "unique_for", "error_backtrace", "retry_queue"]
+    names = [
+        "jid",
+        "queue",
+        "created_at",
+        "enqueued_at",
+        "failed_at",
+        "retried_at",
+        "error_message",
+        "error_class",
+        "at",
+        "wrapped",
+        "display_class",
+        "tags",
+        "log_level",
+        "cattr",
+        "locale",
+        "profile",
+        "unique_for",
+        "error_backtrace",
+        "retry_queue",
+    ]
     return [
         Case(name=f"{key} {what}", text=text_of(f"{key} {what}", **{key: value}), fate="ran")
         for key in names
@@ -189,11 +209,15 @@ def _about_retries() -> list[Case]:
         for key, fate in fates.items():
             name = f"{key} {what}, failing"
             text = text_of(name, ',"fail"', **{key: value})
-            found.append(Case(name=name, text=text, fate=fate, says="" if fate == "dropped" else said))
+            found.append(
+                Case(name=name, text=text, fate=fate, says="" if fate == "dropped" else said)
+            )
     # A window instead of a count: nothing else ends the tries, however great the count.
     for what in ("1e300", "huge", "an object", "a word"):
         name = f"retry_for with a retry_count of {what}"
-        text = text_of(name, ',"fail"', retry_for="1000000000", failed_at="4e9", retry_count=ODD[what])
+        text = text_of(
+            name, ',"fail"', retry_for="1000000000", failed_at="4e9", retry_count=ODD[what]
+        )
         found.append(Case(name=name, text=text, fate="retry", says=said))
         name = f"retry {what} and a retry_count of 1e300"
         text = text_of(name, ',"fail"', retry=HUGE_INTEGER, retry_count="1e300")
@@ -208,9 +232,7 @@ def members() -> list[Case]:
         for key in ("queue", "class_", "args", "jid", "tags", "retry_for", "at"):
             name = f"{key.rstrip('_')} {what}, scheduled"
             fate, says = _pushed(key, what)
-            found.append(
-                Case(name=name, text=text_of(name, **{key: value}), fate=fate, says=says)
-            )
+            found.append(Case(name=name, text=text_of(name, **{key: value}), fate=fate, says=says))
         for key in ("retry", "retry_count", "failed_at", "created_at", "enqueued_at", "wrapped"):
             name = f"{key} {what}, scheduled"
             found.append(Case(name=name, text=text_of(name, **{key: value}), fate="ran"))

@@ -51,6 +51,21 @@ class TestOrder:
     def test_a_strict_order_names_a_repeated_queue_once(self):
         assert queue_order([("a", 0), ("b", 0), ("a", 0)], random.Random(1))() == ["a", "b"]
 
+    @given(QUEUES)
+    def test_the_chance_of_being_first_is_the_share_of_the_weight(self, queues):
+        draws = 2000
+
+        places = first_places(queues, draws)
+
+        if mode_of(weight for _, weight in queues) is Mode.STRICT:
+            assert places == {queues[0][0]: draws}
+            return
+        total = sum(max(weight, 1) for _, weight in queues)
+        for name, weight in queues:
+            share = max(weight, 1) / total
+            deviation = (draws * share * (1 - share)) ** 0.5
+            assert abs(places[name] - draws * share) <= 6 * deviation
+
     @given(QUEUES, st.randoms(use_true_random=False))
     def test_each_draw_is_a_permutation_of_the_queues(self, queues, rng):
         order = queue_order(queues, rng)

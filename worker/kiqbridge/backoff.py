@@ -17,6 +17,6 @@ def retry_delay(count: int, rng: random.Random, seconds: float | None = None) ->
     6.2.2 to 7, which also lies in the range of 8. A count below 0 (a job retried by
     hand from the UI before, §8.7) counts as 0.
     """
-    count = max(count, 0)
+    count = min(max(count, 0), LONGEST_S)
     base = count**4 + 15 if seconds is None else seconds
     return min(base + rng.randrange(10) * (count + 1), LONGEST_S)

@@ -7,6 +7,7 @@ finished ones unacknowledged.
 import logging
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kiqbridge.claims import Chunk, acknowledge
@@ -72,10 +73,16 @@ class Bookkeeper:
         while self._ended:
             batch = [self._ended.popleft() for _ in range(min(len(self._ended), MOST))]
             done: dict[Lease, list[tuple[Chunk, bytes]]] = {}
+            retries: dict[int, tuple[Chunk, list[tuple[bytes, Settlement]]]] = {}
             for chunk, text, settlement in batch:
                 if settlement is None:
                     done.setdefault(chunk.lease, []).append((chunk, text))
+                elif self._settler.may_wait(chunk, settlement):
+                    retries.setdefault(id(chunk), (chunk, []))[1].append((text, settlement))
                 elif not self._insist(chunk, text, settlement):
+                    return False
+            for chunk, failed in retries.values():
+                if not self._insist_on_retries(chunk, failed):
                     return False
             for jobs in done.values():
                 if not self._insist_on(jobs):
@@ -95,6 +102,23 @@ class Bookkeeper:
         if is_ours and settlement.then is not None:
             settlement.then()
         return self._insist_on([(chunk, text)])
+
+    def _insist_on_retries(self, chunk: Chunk, jobs: Sequence[tuple[bytes, Settlement]]) -> bool:
+        """Settle jobs of one chunk, which acknowledges them."""
+        while True:
+            try:
+                told = self._settler.write_retries(self._connection, chunk, jobs)
+            except KiqbridgeError as error:
+                if not self._wait_after(error):
+                    return False
+            else:
+                self._outage.over()
+                break
+        for tell in told:
+            tell()
+        if chunk.elsewhere is not None:
+            chunk.elsewhere.release(len(jobs))
+        return True
 
     def _insist_on(self, jobs: list[tuple[Chunk, bytes]]) -> bool:
         """Acknowledge jobs of one lease."""

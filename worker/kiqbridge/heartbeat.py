@@ -116,8 +116,10 @@ class Heartbeat:
         self._stats = Stats(counters, keys, info.identity)
         self._metrics = metrics
         self._refusal = ""
-        self._wrong_types = WrongTypes(logger, "the heartbeat (processes, stat:*, this process' own keys)")
-        self._shows_work = False
+        self._wrong_types = WrongTypes(
+            logger, "the heartbeat (processes, stat:*, this process' own keys)"
+        )
+        self._shows_work = True  # for all that is known
         self._rtt_us = 0
         self._slow_readings = 0
         self.taken_at: float | None = None
@@ -147,8 +149,8 @@ class Heartbeat:
                 ("UNLINK", self._keys.work(identity), self._keys.workers(identity)),
             )
             self._flush_metrics(time.time())
-            if self._metrics is not None:
-                self._connection.call("UNLINK", self._keys.metrics_flush(identity))
+            guards = (self._keys.stats_flush(identity), self._keys.metrics_flush(identity))
+            self._connection.call("UNLINK", *guards)
         except KiqbridgeError as error:
             logger.warning("could not sign off; this process disappears in %d s: %s", TTL_S, error)
 
@@ -175,8 +177,7 @@ class Heartbeat:
             self._wrong_types.note(error)
         if counted and not refused:
             self._wrong_types.mended()
-        new_fields = replies[-1][1]
-        if isinstance(new_fields, int) and new_fields:  # the first beat, or the first after an outage
+        if not replies[-1][1]:  # it was not there: the first beat, or the first after an outage
             self._events.fire("heartbeat")
         self._events.fire("beat")
         self._flush_metrics(now)
@@ -250,6 +251,7 @@ class Heartbeat:
         return [
             ("MULTI",),
             ("SADD", self._keys.processes, self._info.identity),
+            ("EXISTS", key),
             ("HSET", key, *(part for pair in fields.items() for part in pair)),
             ("EXPIRE", key, TTL_S),
             ("RPOP", self._keys.signals(self._info.identity)),

@@ -311,11 +311,11 @@ def log_failure(
         payload: the job.
         definition: of its class, for the names of its arguments.
     """
+    if not logger.isEnabledFor(logging.WARNING):
+        return
+    extra = _arguments(payload, definition)
+    message = redaction.current().text(_first_line(error_message(error)))
     with log_level.at_usual_level():  # a job may be terse, but not fail unseen
-        if not logger.isEnabledFor(logging.WARNING):
-            return
-        extra = _arguments(payload, definition)
-        message = redaction.current().text(_first_line(error_message(error)))
         logger.warning(
             "%s: %s; it %s", type(error).__name__, message, outcome, exc_info=error, extra=extra
         )

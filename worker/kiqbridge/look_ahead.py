@@ -2,8 +2,9 @@
 
 A round trip and a thread wake-up cost ten times the bookkeeping of a job, so short jobs are claimed
 in chunks. The bound is enforced, not predicted: as soon as a job has run for 20 ms, the guardian
-gives what waits behind it back to the queue, where any idle thread of the fleet finds it. A C call
-that holds the interpreter lock defeats the guardian.
+gives what waits behind it back to the queue, where any idle thread of the fleet finds it, and writes
+the retries of what failed before it in the same chunk. A C call that holds the interpreter lock defeats
+the guardian.
 """
 
 import logging
@@ -51,9 +52,7 @@ class Busy(Protocol):
 
 
 class Guardian:
-    """Gives back jobs that wait behind a long one, and settles what failed before it; awake only while
-    chunks are out.
-    """
+    """Gives back what waits behind a long job, and settles what failed before; awake while chunks are out."""
 
     def __init__(self, connection: RedisConnection, keys: Keys, settler: Settler) -> None:
         self._connection = connection
@@ -121,7 +120,6 @@ class Guardian:
                 chunk.jobs.extendleft(reversed(chunk.leaving))
                 chunk.leaving.clear()
                 raise
-
 
     def _settle(self, chunk: Chunk) -> None:
         """Write what failed here: its retries must not wait for the long job's end."""

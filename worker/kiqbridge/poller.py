@@ -74,9 +74,11 @@ class Poller:
         self._clean_up_at = 0.0
         self._look_at = 0.0
         self._hear_at = 0.0
-        self._waits = False
+        self._waits = True  # for all that is known
         self._stuck = False
-        self._wrong_types = WrongTypes(logger, "the poller (retry, schedule, dead, queues, kb:poller)")
+        self._wrong_types = WrongTypes(
+            logger, "the poller (retry, schedule, dead, queues, kb:poller)"
+        )
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
 
@@ -163,7 +165,7 @@ class Poller:
         # Nor EXISTS, to which a key of a foreign type is a leader, for ever.
         leader, *time_of_redis = self._connection.run(("GET", self._keys.poller), *self._ask_time())
         self._hear(time_of_redis)
-        self._look_at = 0.0
+        self._look_at, self._waits = 0.0, True
         return leader is None and bool(
             self._connection.script(_LEAD, [self._keys.poller], [self._identity, lead_ms])
         )
@@ -201,13 +203,15 @@ class Poller:
                 self._look_at = self._hear_at = 0.0
 
     def _seconds_to_next(self) -> float:
-        """Reading the heads also arms them: a change ends the wait."""
+        """Reading the keys also arms them: a change ends the wait."""
+        keys = (self._keys.retry, self._keys.schedule)
+        if not self._waits:
+            found, *time_of_redis = self._tracking.read(("EXISTS", *keys), *self._ask_time())
+            self._hear(time_of_redis)
+            if not found:
+                return float("inf")
         retry, schedule, *time_of_redis = self._tracking.read(
-            *(
-                ("ZRANGE", key, 0, 0, "WITHSCORES")
-                for key in (self._keys.retry, self._keys.schedule)
-            ),
-            *self._ask_time(),
+            *(("ZRANGE", key, 0, 0, "WITHSCORES") for key in keys), *self._ask_time()
         )
         self._hear(time_of_redis)
         scores = [float(head[0][1]) for head in (retry, schedule) if head]
@@ -216,7 +220,8 @@ class Poller:
 
     def _ask_time(self) -> list[Command]:
         """Each time while something waits for its moment, else now and then."""
-        return [("TIME",)] if self._waits or time.monotonic() >= self._hear_at else []
+        is_near = self._leads and self._waits
+        return [("TIME",)] if is_near or time.monotonic() >= self._hear_at else []
 
     def _hear(self, replies: Sequence[Sequence[bytes]]) -> None:
         for seconds, micros in replies:  # one, if it was asked for
@@ -229,9 +234,7 @@ class Poller:
         buried: list[bytes] = []
         for member, stamped in zip(due, self._client.stamp_moved(due, now), strict=True):
             try:
-                pushed = stamped or self._client.prepare_moved(
-                    json_text.loads(member), now, member
-                )
+                pushed = stamped or self._client.prepare_moved(json_text.loads(member), now, member)
             except (json_text.MalformedJSON, PayloadError) as error:
                 buried += [
                     member,

@@ -124,6 +124,8 @@ def decide(
 
 def _rule_for(error: BaseException, rules: OnError) -> str | float | None:
     """What is declared for the nearest class of an error."""
+    if not rules:
+        return None
     return next((rules[kind] for kind in type(error).__mro__ if kind in rules), None)
 
 

@@ -15,7 +15,6 @@ from kiqbridge.keys import Keys
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.retry import Verdict
 
-
 logger = logging.getLogger(__name__)
 
 Tell = Callable[[], None]
@@ -87,8 +86,22 @@ class Settler:
         jobs: list[tuple[bytes, Settlement]] = chunk.unsettled.copy()
         if not jobs:
             return []
-        ours = self.write_retries(connection, chunk, jobs)
+        told = self.write_retries(connection, chunk, jobs)
         del chunk.unsettled[: len(jobs)]  # its owner may have appended others
+        return told
+
+    def write_retries(
+        self,
+        connection: RedisConnection,
+        chunk: Chunk,
+        jobs: Sequence[tuple[bytes, Settlement]],
+    ) -> list[Tell]:
+        """Settle jobs of one chunk, their texts as they were fetched, all of which `may_wait`.
+
+        Returns what the caller then calls. Raises as `write`.
+        """
+        retries = [(text, settlement.score, settlement.text) for text, settlement in jobs]
+        ours = settle_all(connection, self._keys, chunk, retries, target=self._keys.retry)
         if not all(ours):
             logger.warning(
                 "%d failed jobs were not ours any more; whoever has them decides about them",
@@ -100,24 +113,13 @@ class Settler:
             if is_ours and settlement.then is not None
         ]
 
-    def write_retries(
-        self,
-        connection: RedisConnection,
-        chunk: Chunk,
-        jobs: Sequence[tuple[bytes, Settlement]],
-    ) -> list[bool]:
-        """Settle jobs of one chunk, each `text` as it was fetched, all of which `may_wait`.
-
-        False in the place of each that was not ours any more. Raises as `write`.
-        """
-        retries = [(text, settlement.score, settlement.text) for text, settlement in jobs]
-        return settle_all(connection, self._keys, chunk, retries, target=self._keys.retry)
-
 
 def tell_aside(told: Sequence[Tell]) -> None:
     """Tell handlers on a thread of their own: they may take long, and the caller must not."""
     if told:
-        threading.Thread(target=_tell_all, args=(told,), name="kiqbridge-handlers", daemon=True).start()
+        threading.Thread(
+            target=_tell_all, args=(told,), name="kiqbridge-handlers", daemon=True
+        ).start()
 
 
 def _tell_all(told: Sequence[Tell]) -> None:

@@ -39,9 +39,7 @@ def text_of(error: BaseException) -> str:
     return frames + _joined(traceback.format_exception_only(error))
 
 
-def _frames(
-    place: tuple[int, ...], codes: list[CodeType], write: Callable[[], list[str]]
-) -> str:
+def _frames(place: tuple[int, ...], codes: list[CodeType], write: Callable[[], list[str]]) -> str:
     known = _known.get(place)
     if known is None:
         if len(_known) >= _MOST_TEXTS:  # code may be made at run time: bounded

@@ -16,6 +16,7 @@ from kiqbridge.config import SETTINGS, Config, merge, shown_default
 from kiqbridge.errors import ConfigError
 from kiqbridge.job_logger import configure_logging
 from kiqbridge.launcher import Launcher
+from kiqbridge.payload import shorten
 from kiqbridge.process_title import supervisor_title, title_setter
 from kiqbridge.redis_connection import url_from_environment
 from kiqbridge.require import load_all
@@ -169,7 +170,8 @@ def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> None:
         elif name == "TTIN":
             launcher.dump_threads()
         else:
-            logger.warning("unknown signal %r is ignored; known are TERM, INT, TSTP and TTIN", name)
+            shown = shorten(name)  # anybody can write to the list
+            logger.warning("unknown signal %s is ignored; known are TERM, INT, TSTP and TTIN", shown)
     if failures:
         raise failures[0]
     logger.info("%s: stopping", name)
