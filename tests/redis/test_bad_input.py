@@ -198,6 +198,7 @@ FOREIGN = {
     "IDENTITY:work": "its work",
     "IDENTITY:workers": "its work, by its older name",
     "IDENTITY-signals": "its signals",
+    "kb:stats:IDENTITY": "the number of our last flush of the counters",
     "stat:processed": "the counter of all jobs",
     "stat:failed": "the counter of all failures",
     "schedule": "the scheduled jobs",
@@ -239,9 +240,9 @@ class TestKeysOfAForeignType:
         # A list where Sidekiq never has one, and a text in the place of lists.
         with redis.pipeline() as pipe:
             pipe.delete(key)
-            if key.startswith(("stat:", "kb:poller", "process", launcher.identity)) and not (
-                key.endswith("-signals")
-            ):
+            if key.startswith(
+                ("stat:", "kb:stats", "kb:poller", "process", launcher.identity)
+            ) and not (key.endswith("-signals")):
                 pipe.rpush(key, "not ours")
             else:
                 pipe.set(key, "not ours")
@@ -275,6 +276,9 @@ class TestKeysOfAForeignType:
             if key not in SILENT:
                 wait_until(lambda: HINT in caplog.text, what="its being told")
             assert launcher._status().ended_threads == []
+            if key == "kb:stats:IDENTITY":  # counting waits, the heartbeat does not
+                beat = redis.hget(launcher.identity, "beat")
+                wait_until(lambda: redis.hget(launcher.identity, "beat") != beat)
 
             mend()
 

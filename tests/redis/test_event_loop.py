@@ -210,6 +210,21 @@ class TestFailing:
         assert {each["error_class"] for each in kept} == {"ValueError"}
         assert {each["retry_count"] for each in kept} == {0}
 
+    def test_many_failures_are_tried_again_each_once(self, working, client, setup, redis):
+        told = []
+        setup.error_handler(lambda error, _context: told.append(str(error)))
+        jids = push(client, "Failing", 300)
+
+        with working(look_ahead="50"):
+            wait_until(lambda: len(told) == 300)
+
+            kept = [json.loads(text) for text in redis.zrange("retry", 0, -1)]
+            assert not in_flight(redis)
+
+        assert sorted(payload["jid"] for payload in kept) == sorted(jids)
+        assert sorted(map(int, told)) == list(range(300))
+        assert redis.get("stat:failed") == b"300"
+
     def test_a_time_limit_is_enforced(self, working, client, redis):
         client.push({"class": "TooSlow", "args": []})
 

@@ -426,8 +426,8 @@ class TestLeading:
         assert redis.get("kb:poller") == b"host:9:zzz"
 
     def test_a_job_that_a_foreign_client_schedules_is_on_time(self, redis, redis_url, start, tell):
-        start(make_poller(redis_url))
         commands = _calls(redis, "zrange")
+        start(make_poller(redis_url))
         wait_until(commands, what="its waiting for jobs")
 
         due = time.time() + 0.3
@@ -439,8 +439,8 @@ class TestLeading:
         assert 0 <= lateness < 2
 
     def test_a_retry_is_seen_as_well(self, redis, redis_url, start):
-        start(make_poller(redis_url))
         commands = _calls(redis, "zrange")
+        start(make_poller(redis_url))
         wait_until(commands, what="its waiting for jobs")
 
         redis.zadd("retry", {job(): time.time() - 1})

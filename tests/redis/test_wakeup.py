@@ -39,7 +39,7 @@ class IdleThreads:
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(count)]
         for thread in self._threads:
             thread.start()
-        wait_until(lambda: gate._idle == count, what="everybody idle")
+        wait_until(lambda: gate.idle == count, what="everybody idle")
 
     def _run(self):
         while True:
@@ -114,11 +114,11 @@ class TestGate:
         ]
         for thread in threads:
             thread.start()
-        wait_until(lambda: gate._idle == 3)
+        wait_until(lambda: gate.idle == 3)
 
         gate.wake_one()
         wait_until(lambda: len(through) == 1)
-        assert gate._idle == 2
+        assert gate.idle == 2
 
         gate.open()
         for thread in threads:
@@ -127,16 +127,21 @@ class TestGate:
 
     def test_a_wake_without_an_idle_thread_is_not_kept_for_later(self, gate):
         gate.wake_one()
+        thread = threading.Thread(target=gate.wait_for_work, daemon=True)
+        thread.start()
+        wait_until(lambda: gate.idle == 1, what="it waits")
 
-        assert gate._tickets == 0
+        assert gate._waking == 0
+        gate.open()
+        thread.join(10)
 
     def test_the_waker_waits_while_a_woken_thread_still_looks(self, gate):
         idle = [threading.Thread(target=gate.wait_for_work, daemon=True) for _ in range(2)]
         for thread in idle:
             thread.start()
-        wait_until(lambda: gate._idle == 2)
+        wait_until(lambda: gate.idle == 2)
         gate.wake_one()
-        wait_until(lambda: gate._idle == 1)
+        wait_until(lambda: gate.idle == 1)
         answers = []
         waker = threading.Thread(target=lambda: answers.append(gate.wait_for_idle()))
         waker.start()

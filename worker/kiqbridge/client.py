@@ -16,13 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kiqbridge import active_job, json_text, pauses, scripts
+from kiqbridge import active_job, json_text, scripts
 from kiqbridge.bulk import BATCH_SIZE, AlikeTexts, Bulk, parse_bulk
-from kiqbridge.deploy import DeployMark, parse_label, write_mark
 from kiqbridge.errors import PayloadError, PushNotReplicated, PushOutcomeUnknown
 from kiqbridge.keys import Keys
 from kiqbridge.middleware import Chain, ClientMiddleware, ServerMiddleware
-from kiqbridge.pauses import Pause
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
     Profile,
@@ -53,6 +51,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import redis
+
+    from kiqbridge.deploy import DeployMark
+    from kiqbridge.pauses import Pause
 
 GUARD_TTL_S = 15 * 86_400
 """A guard outlives the longest redelivery: 14 days in a dead-letter queue and its redrive."""
@@ -369,7 +370,7 @@ class Client:
         )
         return int(replies[2])
 
-    def deploy_mark(self, label: str) -> DeployMark:
+    def deploy_mark(self, label: str) -> "DeployMark":
         """Draw a deployment into the charts of the Web UI, at this minute (§12.5).
 
         A label is marked once within 60 seconds, whoever says it; of several labels in one minute the
@@ -382,6 +383,8 @@ class Client:
             PayloadError: that is no label.
             RedisUnavailable: nothing was written.
         """
+        from kiqbridge.deploy import parse_label, write_mark  # noqa: PLC0415 - few clients mark
+
         return write_mark(self._redis, self.keys, parse_label(label), time.time())
 
     def pause_queue(
@@ -392,7 +395,7 @@ class Client:
         by: str = "",
         for_s: float | None = None,
         until: "float | datetime | None" = None,
-    ) -> Pause:
+    ) -> "Pause":
         """Let no worker take jobs of this queue, Ruby's with Sidekiq Pro included; running ones go on.
 
         In effect at once, also for a queue that is empty or unknown. Pausing again replaces reason and
@@ -408,12 +411,16 @@ class Client:
             PayloadError: a wrong value; nothing was written.
             RedisUnavailable: pause again, which does no harm.
         """
+        from kiqbridge import pauses  # noqa: PLC0415 - few clients pause
+
         return pauses.pause(
             self._redis, self.keys, "queue", name, reason=reason, by=by, for_s=for_s, until=until
         )
 
     def unpause_queue(self, name: str) -> bool:
         """End the pause of a queue, whoever made it; whether it was paused. Raises as `pause_queue`."""
+        from kiqbridge import pauses  # noqa: PLC0415
+
         return pauses.unpause(self._redis, self.keys, "queue", name)
 
     def pause_class(
@@ -424,7 +431,7 @@ class Client:
         by: str = "",
         for_s: float | None = None,
         until: "float | datetime | None" = None,
-    ) -> Pause:
+    ) -> "Pause":
         """Let our workers run no job of this class: those they meet are put off, a minute each time.
 
         In effect within a second; Ruby's workers know nothing of it. After the end of the pause jobs
@@ -438,20 +445,26 @@ class Client:
             As `pause_queue`.
         """
         name = _wire_name(job_class)
+        from kiqbridge import pauses  # noqa: PLC0415 - few clients pause
+
         return pauses.pause(
             self._redis, self.keys, "class", name, reason=reason, by=by, for_s=for_s, until=until
         )
 
     def unpause_class(self, job_class: object) -> bool:
         """End the pause of a class; whether it was paused. Raises as `pause_queue`."""
+        from kiqbridge import pauses  # noqa: PLC0415
+
         return pauses.unpause(self._redis, self.keys, "class", _wire_name(job_class))
 
-    def pauses(self) -> list[Pause]:
+    def pauses(self) -> "list[Pause]":
         """What is paused now: queues, those that Ruby paused included, then classes.
 
         Raises:
             RedisUnavailable: nothing was read.
         """
+        from kiqbridge import pauses  # noqa: PLC0415
+
         return pauses.list_pauses(self._redis, self.keys)
 
     def prepare_inline(self, item: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -100,56 +100,67 @@ class TrackingConnection:
 
 
 class IdleGate:
-    """Where threads without work wait, and where they are woken one at a time."""
+    """Where threads without work wait, and where they are woken one at a time.
+
+    Each waits at a lock of its own: waking all to let one through would take longer than its job.
+    """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._idle = 0
-        self._tickets = 0
+        self._lock = threading.Lock()
+        self._for_waker = threading.Condition(self._lock)
+        self._idle: list[threading.Lock] = []
         self._waking = 0
         self._open = False
         self.futile_wakes = 0
+
+    @property
+    def idle(self) -> int:
+        """How many threads wait."""
+        return len(self._idle)
 
     def wait_for_work(self) -> None:
         """Called by an idle thread: block until woken or opened for good.
 
         After a wake the thread must say `looked` when its claim is done.
         """
-        with self._changed:
-            self._idle += 1
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._tickets or self._open)
-            self._idle -= 1
-            if self._tickets:
-                self._tickets -= 1
+        turn = threading.Lock()
+        turn.acquire()
+        with self._lock:
+            if self._open:
+                return
+            self._idle.append(turn)
+            self._for_waker.notify()
+        turn.acquire()
 
     def looked(self, *, found: bool) -> None:
         """Called by a woken thread after its claim: whether it found jobs."""
-        with self._changed:
+        with self._lock:
             self.futile_wakes = 0 if found else self.futile_wakes + 1
             if self._waking:
                 self._waking -= 1
-                self._changed.notify_all()
+                self._for_waker.notify()
 
     def wake_one(self) -> None:
-        """Let one idle thread look."""
-        with self._changed:
-            if self._idle > self._tickets:
-                self._tickets += 1
+        """Let one idle thread look: the last one that came, whose memory is warm."""
+        with self._lock:
+            if self._idle:
                 self._waking += 1
-                self._changed.notify_all()
+                self._idle.pop().release()
 
     def wait_for_idle(self) -> bool:
         """Called by the waker: block until a thread is idle and none is looking; False = opened."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._open or (self._idle and not self._waking))
+        with self._lock:
+            self._for_waker.wait_for(lambda: self._open or (self._idle and not self._waking))
             return not self._open
 
     def open(self) -> None:
         """Let everybody through from now on: the process stops."""
-        with self._changed:
+        with self._lock:
             self._open = True
-            self._changed.notify_all()
+            for turn in self._idle:
+                turn.release()
+            self._idle.clear()
+            self._for_waker.notify()
 
 
 class Waker:
@@ -195,6 +206,10 @@ class Waker:
                 else:
                     news = self._tracking.wait(SAFETY_LOOK_S)
                     self._is_quiet = self._tracking.tracks and not news
+                    # Who got the last job takes the news for a job at once, without a look before;
+                    # in a fleet the others look, so that one push does not make all of them claim.
+                    if news and not self._gate.futile_wakes and not self._paused:
+                        self._gate.wake_one()
             except _FAILURES as error:
                 logger.debug("watching the queues failed: %s", error)
                 self._gate.wake_one()  # its claim reports the outage and waits it out
