@@ -31,6 +31,7 @@ from kiqbridge import IterableJob, enumerators, job
 from support.evidence import testify
 
 RELEASE = Path(os.environ["EVIDENCE"], "release")
+WALK_ON = Path(os.environ["EVIDENCE"], "walk-on")
 
 
 def hold(jid):
@@ -86,6 +87,8 @@ class Walk(IterableJob):
     def each_iteration(self, item, *args):
         testify(f"walk-{self.jid}", item)
         time.sleep(0.02)
+        while item == 10 and not WALK_ON.exists():
+            time.sleep(0.01)
 
     def on_resume(self):
         testify(f"resumed-{self.jid}", self.cursor)
@@ -301,13 +304,16 @@ def test_a_job_that_makes_room_keeps_its_cursor_where_ruby_looks(
 ):
     jid = "cafe" * 6
     client.push({"class": "Fleet::Walk", "args": [], "jid": jid, "queue": "plain"})
-    evidence.wait(f"resumed-{jid}", timeout_s=20)
+    wait_until(lambda: len(evidence.of(f"walk-{jid}")) == 11, 20, "the item that waits")
     script = f'answer Sidekiq.redis {{ |redis| redis.hgetall("it-{jid}") }}'
 
     seen = run_ruby(script, redis_url)
 
     # Sidekiq's own fields: executions, cursor, seconds of runtime.
-    assert not seen or {"ex", "c", "rt"} <= set(seen)
+    assert int(seen["ex"]) >= 2
+    assert 0 < int(seen["c"]) <= 10
+    assert float(seen["rt"]) > 0
+    (evidence.folder / "walk-on").touch()
     evidence.wait(jid, timeout_s=30)
     assert [one.said for one in evidence.of(f"walk-{jid}")] == [str(n) for n in range(20)]
     assert len(evidence.of(f"resumed-{jid}")) >= 2
