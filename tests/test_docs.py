@@ -237,7 +237,9 @@ def run_pauses(command: Command, project: Project) -> None:
 
 
 def run_recover(command: Command, project: Project) -> None:
-    assert project.run(["-m", "kiqbridge", *command.words[1:]]).startswith("no worker is registered\n")
+    assert project.run(["-m", "kiqbridge", *command.words[1:]]).startswith(
+        "no worker is registered\n"
+    )
 
 
 def run_python(command: Command, project: Project) -> None:

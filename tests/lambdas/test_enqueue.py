@@ -832,6 +832,7 @@ def test_loading_the_function_connects_to_nothing_and_loads_neither_boto3_nor_th
     assert ours <= {
         *("aws", "aws.allow_list", "aws.enqueue", "aws.events"),
         *("client", "errors", "job", "json_text", "keys", "middleware", "payload"),
-        *("active_job", "bulk", "inline", "wire_profile"),
-        *("redis_connection", "registry", "scripts"),
+        *("active_job", "bulk", "inline", "wire_profile", "stamping", "wrong_types"),
+        *("redis_connection", "registry", "scripts", "redaction"),
+        *("server", "lifecycle", "queues", "current"),
     }

@@ -173,23 +173,31 @@ class TestErrors:
             ),
             (
                 {"file": {"capsules": ["single"]}},
-                "capsules: ['single'] is not a mapping of names to concurrency and queues (from "
-                "worker.yml)",
+                (
+                    "capsules: ['single'] is not a mapping of names to concurrency and queues (from "
+                    "worker.yml)"
+                ),
             ),
             (
                 {"file": {"capsules": {"default": {"queues": ["a"]}}}},
-                "capsule default in worker.yml: default is described by queues and concurrency at the top "
-                "level; choose another name",
+                (
+                    "capsule default in worker.yml: default is described by queues and concurrency at the top "
+                    "level; choose another name"
+                ),
             ),
             (
                 {"file": {"capsules": {"single": {"concurrency": 1}}}},
-                "capsule single in worker.yml: {'concurrency': 1} names no queues; write concurrency and "
-                "queues below it",
+                (
+                    "capsule single in worker.yml: {'concurrency': 1} names no queues; write concurrency and "
+                    "queues below it"
+                ),
             ),
             (
                 {"file": {"capsules": {"single": {"queues": ["a"], "threads": 2}}}},
-                "capsule single in worker.yml: threads is no setting of a capsule; these are concurrency, "
-                "queues, async_concurrency",
+                (
+                    "capsule single in worker.yml: threads is no setting of a capsule; these are concurrency, "
+                    "queues, async_concurrency"
+                ),
             ),
             (
                 {"file": {"capsules": {"single": {"queues": ["a"], "concurrency": 0}}}},

@@ -3,9 +3,10 @@
 This is the client half: declaring jobs and enqueuing them. It loads nothing of the engine.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from kiqbridge.client import Client, configure
 from kiqbridge.current import interrupted, log_context
-from kiqbridge.current_attributes import locale
 from kiqbridge.errors import (
     ConfigError,
     EventError,
@@ -22,9 +23,12 @@ from kiqbridge.errors import (
     RedisRefused,
     RedisUnavailable,
 )
-from kiqbridge.iterable import IterableJob
 from kiqbridge.job import Job, job
 from kiqbridge.server import Server, server
+
+if TYPE_CHECKING:
+    from kiqbridge.current_attributes import locale
+    from kiqbridge.iterable import IterableJob
 
 __version__ = "0.1.0"
 
@@ -55,3 +59,16 @@ __all__ = [
     "log_context",
     "server",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What few need, loaded when it is asked for: a function that enqueues starts the sooner."""
+    if name == "IterableJob":
+        from kiqbridge.iterable import IterableJob  # noqa: PLC0415 - that is the point
+
+        return IterableJob
+    if name == "locale":
+        from kiqbridge.current_attributes import locale  # noqa: PLC0415 - as above
+
+        return locale
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -492,9 +492,7 @@ class Client:
         prepared.payload["enqueued_at"] = timestamp(now, prepared.profile)
         return prepared.queue, json_text.dumps_moved(prepared.payload, original)
 
-    def stamp_moved(
-        self, members: Sequence[bytes], now: float
-    ) -> list[tuple[str, bytes] | None]:
+    def stamp_moved(self, members: Sequence[bytes], now: float) -> list[tuple[str, bytes] | None]:
         """What `prepare_moved` would say of each member; None where it must be asked (§9.1)."""
         if len(self.middleware):
             return [None] * len(members)

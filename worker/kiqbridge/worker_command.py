@@ -171,7 +171,9 @@ def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> None:
             launcher.dump_threads()
         else:
             shown = shorten(name)  # anybody can write to the list
-            logger.warning("unknown signal %s is ignored; known are TERM, INT, TSTP and TTIN", shown)
+            logger.warning(
+                "unknown signal %s is ignored; known are TERM, INT, TSTP and TTIN", shown
+            )
     if failures:
         raise failures[0]
     logger.info("%s: stopping", name)
