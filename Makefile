@@ -5,8 +5,8 @@ PIP_INSTALL := -m pip install -qq --disable-pip-version-check
 FOREGROUND := $(PY) .make/foreground.py
 SHELL_SCRIPTS := .ci/run .make/venv.sh .make/lambda.sh .make/deploy.sh $(wildcard infra/*.sh)
 SAM := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-west-1 .venv-sam/bin/sam
-# Test processes side by side; each has a server of its own.
-PYTEST := $(PY) -m pytest -q -n auto --maxprocesses 4
+# Test processes side by side, also on two cores, since tests mostly wait; each has a server of its own.
+PYTEST := $(PY) -m pytest -q -n 4 --dist worksteal
 ARGS ?=
 export PYTHON
 

@@ -238,7 +238,11 @@ def family(pid: int) -> list[int]:
     """A process and all that descend from it."""
     found = [pid]
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        for child in (thread / "children").read_text().split():
+        try:
+            children = (thread / "children").read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has ended
+        for child in children:
             found += family(int(child))
     return found
 
