@@ -6,7 +6,7 @@ import pytest
 
 from kiqbridge.claims import Chunk
 from kiqbridge.lease import Lease
-from kiqbridge.look_ahead import SHORT_S, next_size, take_unbegun
+from kiqbridge.look_ahead import CHUNK_S, SHORT_S, next_size, take_unbegun
 
 
 def chunk_of(*jobs):
@@ -29,10 +29,12 @@ def chunk_of(*jobs):
         (64, 0.001, 0.0001, True, 100),
         (100, 0.001, 0.0001, True, 100),
         (8, 0.001, 0.001, False, 8),
-        (8, 0.025, 0.004, True, 8),
-        (8, 0.041, 0.006, True, 4),
-        (8, 0.041, 0.006, False, 4),
-        (1, 0.041, 0.015, True, 1),
+        (2, 0.021, 0.011, True, 4),
+        (4, 0.042, 0.011, True, 4),
+        (8, 0.031, 0.004, True, 8),
+        (8, 0.061, 0.008, True, 4),
+        (8, 0.061, 0.008, False, 4),
+        (1, 0.061, 0.015, True, 1),
         (64, 0.030, 0.021, True, 1),
         (100, 5.0, 5.0, False, 1),
         (1, 0.0, 0.0, False, 1),
@@ -45,7 +47,7 @@ def test_the_next_size_follows_from_how_the_last_chunk_went(
 
 
 def test_a_job_of_just_twenty_milliseconds_is_short():
-    assert next_size(4, chunk_s=SHORT_S, longest_s=SHORT_S, full=True, limit=100) == 4
+    assert next_size(4, chunk_s=CHUNK_S, longest_s=SHORT_S, full=True, limit=100) == 4
     assert next_size(4, chunk_s=0.021, longest_s=0.0201, full=True, limit=100) == 1
 
 

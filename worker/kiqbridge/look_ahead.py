@@ -22,7 +22,10 @@ from kiqbridge.settling import Settler, tell_aside
 logger = logging.getLogger(__name__)
 
 SHORT_S = 0.020
-"""A job is short up to here; also how long a whole chunk may take before claims stop growing."""
+"""A job is short up to here."""
+
+CHUNK_S = 0.030
+"""How long a whole chunk may take before claims stop growing; they shrink at twice that."""
 
 TICK_S = 0.020
 RETRY_S = 0.5
@@ -36,9 +39,9 @@ def next_size(size: int, *, chunk_s: float, longest_s: float, full: bool, limit:
     """
     if longest_s > SHORT_S:
         return 1
-    if chunk_s > 2 * SHORT_S:
+    if chunk_s > 2 * CHUNK_S:
         return max(size // 2, 1)
-    if full and chunk_s < SHORT_S:
+    if full and chunk_s < CHUNK_S:
         return min(size * 2, limit)
     return size
 
