@@ -49,6 +49,7 @@ class Narrator:
         self._reporter.flush()
 
 
+@pytest.hookimpl(trylast=True)  # the reporter is made by another plugin's
 def pytest_configure(config):
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if size() == "full" and reporter is not None and not hasattr(config, "workerinput"):
