@@ -644,7 +644,7 @@ class TestCluster:
 
         known = """
             acknowledge bury claim deploy_mark end_pause flush_metrics flush_stats give_back lead pause promote push_once push_tick reap register
-            renew repush route settle unpause
+            renew repush settle unpause
         """
         assert names == known.split(), "a new script must also run in the test above"
 

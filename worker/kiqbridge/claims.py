@@ -19,7 +19,6 @@ from kiqbridge.redis_connection import Command, RedisConnection
 _CLAIM = scripts.load("claim")
 _SETTLE = scripts.load("settle")
 _GIVE_BACK = scripts.load("give_back")
-_ROUTE = scripts.load("route")
 _ACKNOWLEDGE = scripts.load("acknowledge")
 _REPUSH = scripts.load("repush")
 
@@ -287,16 +286,7 @@ def route(connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, que
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
     """
-    target = keys.queue(queue)
-    if chunk.lease is POPPED:
-        connection.run(("MULTI",), ("SADD", keys.queues, queue), ("LPUSH", target, job), ("EXEC",))
-        return True
-    outcome = connection.script(
-        _ROUTE,
-        [keys.inflight, chunk.list_key, target, keys.queues],
-        [chunk.lease.incarnation, job, queue],
-    )
-    return _number(connection, outcome, _SETTLED) == 1
+    return repush(connection, keys, chunk, job, queue=queue, text=job)
 
 
 def repush(

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Push a job that is ours again, to the end of its queue, in the same step that acknowledges it: an
--- iterable job that was interrupted.
+-- Push a job that is ours to the end of a queue in the same step that acknowledges it: an iterable job
+-- that was interrupted, or one that goes to another queue, untouched.
 -- KEYS 1 registered incarnations (set), 2 in-flight list of the claim, 3 names of queues (set),
 --      4 queue list
 -- ARGV 1 incarnation, 2 the job as claimed, 3 the job as it is pushed, 4 queue name
