@@ -142,6 +142,7 @@ def test_a_record_that_cannot_be_formatted_costs_only_itself(writer, stream, cap
 SCRIPT = """
 import logging, os, signal, sys
 from kiqbridge.job_logger import configure_logging
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits it ignored
 configure_logging("info", "plain")
 log = logging.getLogger("app")
 for number in range(500):
