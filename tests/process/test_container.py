@@ -28,7 +28,7 @@ from kiqbridge import job
 
 @job
 def until_open():
-    print("begin as", os.getpid(), flush=True)
+    print(f"begin as {os.getpid()}", flush=True)
     while not os.path.exists("open"):
         time.sleep(0.005)
     print("end", flush=True)

@@ -2,7 +2,6 @@
 
 import random
 import time
-import timeit
 
 import pytest
 
@@ -44,20 +43,6 @@ def gatekeeper(*paused, foreign_jobs="refuse", unknown_class="retry", declared=(
 
 def test_an_ordinary_job_runs():
     assert gatekeeper().check(JOB) is None
-
-
-def test_the_look_at_an_ordinary_job_costs_next_to_nothing(tell):
-    check, empty = gatekeeper().check, lambda payload: None
-    number = 20_000
-
-    def nanoseconds(function):
-        best = min(timeit.repeat(lambda: function(JOB), number=number, repeat=20))
-        return best / number * 1e9
-
-    # Beside a call that does nothing, since a slow machine is slow at that as well.
-    cost = nanoseconds(check) - nanoseconds(empty)
-    tell(f"gate: {cost:.0f} ns for an ordinary job, without the call itself")
-    assert cost < 100
 
 
 class TestPausedClasses:
