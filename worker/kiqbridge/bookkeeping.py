@@ -16,6 +16,7 @@ from kiqbridge.execution import Settlement
 from kiqbridge.fetch import RETRY_S, Outage
 from kiqbridge.keys import Keys
 from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.retry import Verdict
 from kiqbridge.settling import Settler
 
 if TYPE_CHECKING:
@@ -101,7 +102,11 @@ class Bookkeeper:
                 break
         if is_ours and settlement.then is not None:
             settlement.then()
-        return self._insist_on([(chunk, text)])
+        if settlement.verdict is Verdict.DROP:
+            return self._insist_on([(chunk, text)])
+        if chunk.elsewhere is not None:
+            chunk.elsewhere.release()
+        return True
 
     def _insist_on_retries(self, chunk: Chunk, jobs: Sequence[tuple[bytes, Settlement]]) -> bool:
         """Settle jobs of one chunk, which acknowledges them."""

@@ -26,6 +26,7 @@ from kiqbridge.lease import LeaseKeeper
 from kiqbridge.look_ahead import Guardian, next_size, take_unbegun
 from kiqbridge.process_pool import ProcessPool
 from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.retry import Verdict
 from kiqbridge.settling import Settler, Tell
 from kiqbridge.work import UnitOfWork
 
@@ -161,10 +162,12 @@ class Processor:
             self._give_back(chunk)
             self._settle_failed(chunk)
         finally:
-            if chunk.elsewhere is not None:
-                self._part_with(chunk, chunk.elsewhere)
             self._current = None
             self.chunk = None
+        # Not after Shutdown: the chunk may hold jobs still, which the next claim under its claimer, by
+        # whatever thread, would acknowledge.
+        if chunk.elsewhere is not None:
+            self._part_with(chunk, chunk.elsewhere)
 
     def _part_with(self, chunk: Chunk, elsewhere: Elsewhere) -> None:
         """Leave a chunk to the event loop; what was done here is acknowledged by itself."""
@@ -263,6 +266,7 @@ class Processor:
                 chunk.unsettled.append((text, settlement))
                 return False  # settling acknowledges it
             self._settle(chunk, text, settlement)
+            return settlement.verdict is Verdict.DROP  # settling acknowledges the others
         return True
 
     def _settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> None:
