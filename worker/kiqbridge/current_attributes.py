@@ -28,7 +28,37 @@ locale: ContextVar[str | None] = ContextVar("kiqbridge_locale", default=None)
 """The locale of the running job, such as `de` (§18); None = none was stored."""
 
 
-class CurrentAttributes:
+class _Around:
+    """Server middleware that runs each job with what `loaded` sets for its payload."""
+
+    def loaded(self, payload: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """With what a payload holds."""
+        raise NotImplementedError
+
+    def __call__(
+        self, _instance: Any, payload: dict[str, Any], _queue: str, call_next: Callable[[], Any]
+    ) -> Any:
+        """Run a plain job with what is stored; what it sets itself ends with it."""
+        # In a context of its own: threads live on, and the next job must not see this one's user.
+        return contextvars.copy_context().run(self._within, payload, call_next)
+
+    async def call_async(
+        self,
+        _instance: Any,
+        payload: dict[str, Any],
+        _queue: str,
+        call_next: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        """The same for an `async def` job, whose task has a context of its own already."""
+        with self.loaded(payload):
+            return await call_next()
+
+    def _within(self, payload: Mapping[str, Any], call_next: Callable[[], Any]) -> Any:
+        with self.loaded(payload):
+            return call_next()
+
+
+class CurrentAttributes(_Around):
     """Both halves for groups of attributes; most use `persist`.
 
     `save` is client middleware. The object itself is server middleware, for plain and `async def` jobs.
@@ -87,24 +117,6 @@ class CurrentAttributes:
                 payload[key] = _written(values, payload, key)
         return call_next()
 
-    def __call__(
-        self, _instance: Any, payload: dict[str, Any], _queue: str, call_next: Callable[[], Any]
-    ) -> Any:
-        """Run a plain job with what is stored; what it sets itself ends with it."""
-        # In a context of its own: threads live on, and the next job must not see this one's user.
-        return contextvars.copy_context().run(self._within, payload, call_next)
-
-    async def call_async(
-        self,
-        _instance: Any,
-        payload: dict[str, Any],
-        _queue: str,
-        call_next: Callable[[], Awaitable[Any]],
-    ) -> Any:
-        """The same for an `async def` job, whose task has a context of its own already."""
-        with self.loaded(payload):
-            return await call_next()
-
     @contextmanager
     def loaded(self, payload: Mapping[str, Any]) -> Iterator[None]:
         """With the variables set to what a payload holds; one that it does not hold stays as it is."""
@@ -120,16 +132,12 @@ class CurrentAttributes:
             for variable, token in reversed(tokens):
                 variable.reset(token)
 
-    def _within(self, payload: Mapping[str, Any], call_next: Callable[[], Any]) -> Any:
-        with self.loaded(payload):
-            return call_next()
-
     def _keyed(self) -> Iterator[tuple[str, dict[str, ContextVar[Any]]]]:
         for index, group in enumerate(self._groups):
             yield (f"{KEY}_{index}" if index else KEY), group
 
 
-class Locale:
+class Locale(_Around):
     """Both halves for the locale; most use `persist_locale`.
 
     Args:
@@ -160,23 +168,6 @@ class Locale:
                 payload["locale"] = str(chosen)
         return call_next()
 
-    def __call__(
-        self, _instance: Any, payload: dict[str, Any], _queue: str, call_next: Callable[[], Any]
-    ) -> Any:
-        """Run a plain job in its locale."""
-        return contextvars.copy_context().run(self._within, payload, call_next)
-
-    async def call_async(
-        self,
-        _instance: Any,
-        payload: dict[str, Any],
-        _queue: str,
-        call_next: Callable[[], Awaitable[Any]],
-    ) -> Any:
-        """The same for an `async def` job."""
-        with self.loaded(payload):
-            return await call_next()
-
     @contextmanager
     def loaded(self, payload: Mapping[str, Any]) -> Iterator[None]:
         """In the locale that a payload holds, if any."""
@@ -190,10 +181,6 @@ class Locale:
                 yield
         finally:
             locale.reset(token)
-
-    def _within(self, payload: Mapping[str, Any], call_next: Callable[[], Any]) -> Any:
-        with self.loaded(payload):
-            return call_next()
 
 
 _persisted = CurrentAttributes()
