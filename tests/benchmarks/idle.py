@@ -40,7 +40,7 @@ def idle(stage: Stage) -> list[Outcome]:
             place = stack.enter_context(_another_server(stage))
             idlers[name] = (place, stack.enter_context(running(start, place, work)))
         stage.progress.step("settling")
-        time.sleep(min(seconds, 2))
+        time.sleep(min(seconds, 2))  # what the start sends is not what is measured
         before = {
             name: (place.commands(), cpu_seconds(worker.pid))
             for name, (place, worker) in idlers.items()
@@ -86,7 +86,7 @@ def fleet(stage: Stage) -> list[Outcome]:
             with on_core(None):
                 worker = stack.enter_context(ours(stage, work))
         stage.wait_listed(worker, sizes.fleet, timeout_s=120)
-        time.sleep(1)
+        time.sleep(1)  # as above
         pushes = max(int(PUSHES_A_SECOND * sizes.fleet_s), 1)
         before, began = stage.commands(), time.perf_counter()
         stage.progress.step(f"{PUSHES_A_SECOND} pushes a second")
