@@ -5,10 +5,8 @@ import os
 import random
 import secrets
 import socket
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,10 +17,10 @@ from kiqbridge.bookkeeping import Bookkeeper
 from kiqbridge.capsule import Capsule, capsules_of
 from kiqbridge.child_messages import ChildSettings
 from kiqbridge.client import Client, adopt_default_client, release_default_client
-from kiqbridge.clock import lease_now
 from kiqbridge.config import Config
 from kiqbridge.crew import Company, Crew
 from kiqbridge.current import Runtime
+from kiqbridge.diagnostics import Diagnostics, Living, Phase, dump_threads
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.execution import JobRunner, Processes
 from kiqbridge.fetch import Outage
@@ -47,7 +45,7 @@ from kiqbridge.retry import RetryPolicy
 from kiqbridge.server import Server
 from kiqbridge.server import server as default_server
 from kiqbridge.settling import Settler
-from kiqbridge.status import EVERY_S, STUCK_AFTER_S, Status, StatusFile, run_folder
+from kiqbridge.status import EVERY_S, Status, StatusFile, run_folder
 from kiqbridge.surroundings import attach
 from kiqbridge.systemd import Notifier
 from kiqbridge.work import UnitOfWork
@@ -145,6 +143,16 @@ class Launcher:
         self._quiet = threading.Event()
         self._running = threading.Event()
         self._stopping = threading.Event()
+        self._diagnostics = Diagnostics(
+            identity=self.identity,
+            beat_s=config.beat_s,
+            supervisor=supervisor,
+            phase=Phase(quiet=self._quiet, running=self._running, stopping=self._stopping),
+            keeper=self._keeper,
+            busy=lambda: len(self._work()),
+            takers=self._takers,
+            others=self._others,
+        )
         self._status_file = StatusFile(
             run_folder(config.run_dir), self._status, min(EVERY_S, config.beat_s)
         )
@@ -257,12 +265,7 @@ class Launcher:
 
     def dump_threads(self) -> None:
         """Log where each thread is (TTIN)."""
-        frames = sys._current_frames()  # noqa: SLF001 - the only way to see other threads' stacks
-        for thread in threading.enumerate():
-            frame = frames.get(thread.ident or 0)
-            if frame is not None:
-                stack = "".join(traceback.format_stack(frame))
-                logger.warning("thread %s %s\n%s", thread.ident, thread.name, stack)
+        dump_threads()
 
     def _register_patiently(self) -> bool:
         pause = FIRST_RETRY_S
@@ -284,6 +287,7 @@ class Launcher:
         try:
             self._resources.open()
             self._crews = self._make_crews()
+            self._diagnostics.concurrency = sum(crew.capsule.concurrency for crew in self._crews)
             source = self._config.sources["unknown_class"]
             check_route(self._config.unknown_class, self._own_queues(), source=source)
             for crew in self._crews:
@@ -323,6 +327,7 @@ class Launcher:
             beat_s=self._config.beat_s,
             metrics=self._metrics,
         )
+        self._diagnostics.heartbeat = self._heartbeat
         self._heartbeat.start()
         self._guardian.start(processors)
         for crew in self._crews:
@@ -462,62 +467,27 @@ class Launcher:
         )
 
     def _status(self) -> Status:
-        return Status(
-            identity=self.identity,
-            pid=os.getpid(),
-            state=self._state(),
-            written_at=lease_now(),
-            heartbeat_at=self._heartbeat.taken_at if self._heartbeat else None,
-            beat_s=self._config.beat_s,
-            is_leased=not self._keeper.current.in_doubt(),
-            ended_threads=list(self._ended_threads()),
-            stuck_threads=list(self._stuck_threads()),
-            busy=len(self._work()),
-            concurrency=sum(crew.capsule.concurrency for crew in self._crews),
-            supervisor=self._supervisor,
-        )
+        return self._diagnostics.status()
 
     def _tag(self) -> str:
         return self._config.tag or Path.cwd().name
 
-    def _state(self) -> str:
-        if self._stopping.is_set():
-            return "stopping"
-        if not self._running.is_set():
-            return "starting"
-        return "quiet" if self._quiet.is_set() else "running"
+    def _takers(self) -> Iterator[tuple[str, Living]]:
+        """Threads that take jobs or move them, by name."""
+        if self._manager is not None:
+            yield from ((each.tid, each) for each in self._manager.processors)
+        yield from ((f"waker {crew.capsule.name}", crew.waker) for crew in self._crews)
+        yield "poller", self._poller
 
-    def _ended_threads(self) -> Iterator[str]:
-        """Of those that should run; who takes jobs ends once quiet, and all do when it stops."""
-        if not self._running.is_set() or self._heartbeat is None or self._manager is None:
-            return
-        takers = [each.tid for each in self._manager.processors if not each.alive]
-        takers += [f"waker {crew.capsule.name}" for crew in self._crews if not crew.waker.alive]
-        takers += [] if self._poller.alive else ["poller"]
-        others = [
-            name
-            for name, each in (
-                ("heartbeat", self._heartbeat),
-                ("lease", self._keeper),
-                ("guardian", self._guardian),
-                ("pauses", self._pauses),
-            )
-            if not each.alive
-        ]
-        others += [f"loop {loop.name}" for loop in self._manager.loops if not loop.alive]
-        # Asked for after the look: what has ended because of it is not reported.
-        if not self._quiet.is_set():
-            yield from takers
-        if not self._stopping.is_set():
-            yield from others
-
-    def _stuck_threads(self) -> Iterator[str]:
-        if not self._running.is_set() or self._heartbeat is None or self._stopping.is_set():
-            return
-        now = time.monotonic()
-        for name, each in (("heartbeat", self._heartbeat), ("lease", self._keeper)):
-            if now - each.tried_at > STUCK_AFTER_S:
-                yield name
+    def _others(self) -> Iterator[tuple[str, Living]]:
+        """Threads that are needed until the last job has ended, by name."""
+        if self._heartbeat is not None:
+            yield "heartbeat", self._heartbeat
+        yield "lease", self._keeper
+        yield "guardian", self._guardian
+        yield "pauses", self._pauses
+        if self._manager is not None:
+            yield from ((f"loop {loop.name}", loop) for loop in self._manager.loops)
 
     def _dead_bounds(self, now: float) -> tuple[float, int]:
         return now - self._config.dead_timeout_s, self._config.dead_max_jobs
