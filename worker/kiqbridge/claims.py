@@ -46,6 +46,8 @@ class Chunk:
         unsettled: (job, what is to be written of it) for those that have failed here and that Redis
             has not confirmed, see `Settler.write_failed`; only their owner appends. Before they are
             confirmed the chunk must not be acknowledged.
+        tid, sequence: who claimed it, and the number of that claim. What is written about its jobs
+            carries both, so that a call that is delivered late cannot touch a later claim.
     """
 
     lease: Lease
@@ -54,6 +56,8 @@ class Chunk:
     list_key: str
     jobs: deque[bytes]
     size: int
+    tid: str = ""
+    sequence: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     leaving: list[bytes] = field(default_factory=list)
     unsettled: list[tuple[bytes, Any]] = field(default_factory=list)
@@ -146,6 +150,8 @@ class Claimer:
             list_key=self._keys.inflight_list(lease.incarnation, self.tid, sequence),
             jobs=jobs,
             size=len(jobs),
+            tid=self.tid,
+            sequence=sequence,
         )
 
     def acknowledge_for(self, connection: RedisConnection) -> None:
@@ -177,6 +183,7 @@ class Claimer:
                 keys.inflight_list(lease.incarnation, self.tid, sequence + 1),
                 keys.paused,
                 keys.careful,
+                keys.alone,
                 *(self._source(name) for name in queues),
             ],
             [lease.incarnation, self.tid, sequence, most, *queues],
@@ -267,12 +274,12 @@ def settle_all(
         RedisUnavailable: repeat it; a second time does nothing.
     """
     args: list[str | bytes] = [
-        chunk.lease.incarnation,
+        *_claim_of(chunk),
         *([str(bound) for bound in trim] or ["", ""]),
     ]
     for job, score, text in jobs:
         args += [job, repr(score), text]
-    answer = connection.script(_SETTLE, [keys.inflight, chunk.list_key, target], args)
+    answer = connection.script(_SETTLE, [*_keys_of(keys, chunk), target], args)
     if isinstance(answer, list) and len(answer) == len(jobs):
         return [_number(connection, each, _TAKEN) == 1 for each in answer]
     return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)
@@ -306,8 +313,8 @@ def repush(
         return True
     outcome = connection.script(
         _REPUSH,
-        [keys.inflight, chunk.list_key, keys.queues, keys.queue(queue)],
-        [chunk.lease.incarnation, job, text, queue],
+        [*_keys_of(keys, chunk), keys.queues, keys.queue(queue)],
+        [*_claim_of(chunk), job, text, queue],
     )
     return _number(connection, outcome, _SETTLED) == 1
 
@@ -322,12 +329,26 @@ def acknowledge(
     """
     if done[0][0].lease is POPPED:
         return
-    lists = dict.fromkeys(chunk.list_key for chunk, _ in done)
-    numbers = {key: str(number) for number, key in enumerate(lists, start=2)}
-    args: list[str | bytes] = [done[0][0].lease.incarnation]
+    lease = done[0][0].lease
+    chunks = {(chunk.tid, chunk.sequence): chunk for chunk, _ in done}
+    numbers = {claim: str(number) for number, claim in enumerate(chunks, start=3)}
+    args: list[str | bytes] = [lease.incarnation]
+    for tid, sequence in chunks:
+        args += [tid, str(sequence)]
     for chunk, text in done:
-        args += [numbers[chunk.list_key], text]
-    connection.script(_ACKNOWLEDGE, [keys.inflight, *numbers], args)
+        args += [numbers[chunk.tid, chunk.sequence], text]
+    lists = [chunk.list_key for chunk in chunks.values()]
+    connection.script(_ACKNOWLEDGE, [keys.inflight, keys.claims(lease.incarnation), *lists], args)
+
+
+def _keys_of(keys: Keys, chunk: Chunk) -> list[str]:
+    """What a script looks at to know that a chunk is still ours."""
+    return [keys.inflight, keys.claims(chunk.lease.incarnation), chunk.list_key]
+
+
+def _claim_of(chunk: Chunk) -> list[str | bytes]:
+    """The claim that a script compares with the stored one."""
+    return [chunk.lease.incarnation, chunk.tid, str(chunk.sequence)]
 
 
 def _number(connection: RedisConnection, reply: object, known: Container[int]) -> int:
@@ -364,8 +385,8 @@ def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Seque
         return moved
     reply = connection.script(
         _GIVE_BACK,
-        [keys.inflight, chunk.list_key, chunk.home],
-        [chunk.lease.incarnation, *chunk.leaving],
+        [*_keys_of(keys, chunk), chunk.home, keys.alone],
+        [*_claim_of(chunk), *chunk.leaving],
     )
     moved = _number(connection, reply, range(_FENCED, len(chunk.leaving) + 1))
     chunk.leaving.clear()

@@ -30,6 +30,7 @@ class Keys:
         self.inflight = f"{prefix}kb:inflight"
         self.poller = f"{prefix}kb:poller"
         self.careful = f"{prefix}kb:careful"
+        self.alone = f"{prefix}kb:alone"
         self.isolation = f"{prefix}kb:isolation"
 
     def __repr__(self) -> str:
