@@ -1,0 +1,134 @@
+"""Threads of the engine outlive whatever escapes their loops."""
+
+import logging
+import os
+import threading
+
+import pytest
+from support.waiting import wait_until
+
+from kiqbridge import user_code
+from kiqbridge.threads import keep_running, kept
+
+
+class Panic(BaseException):
+    """As that of a Rust extension."""
+
+
+class Unreadable(Exception):  # noqa: N818 - named by what it is
+    def __str__(self):
+        raise SystemExit("in __str__")
+
+    __repr__ = __str__
+
+
+ESCAPES = [
+    SystemExit(1),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    MemoryError(),
+    Panic("x"),
+    Unreadable(),
+    ValueError("x"),
+]
+
+
+def kept_as(name):
+    return [each for each in kept() if each.name == name]
+
+
+@pytest.mark.parametrize("escape", ESCAPES, ids=lambda error: type(error).__name__)
+def test_a_loop_goes_on_after_whatever_escapes_it(escape, caplog):
+    ending = threading.Event()
+    rounds = []
+
+    def loop():
+        rounds.append(len(rounds))
+        if len(rounds) < 3:
+            raise escape
+        ending.wait(30)
+
+    thread = threading.Thread(
+        target=lambda: keep_running("test", loop, is_ending=ending.is_set, pause_s=0), daemon=True
+    )
+    thread.start()
+    wait_until(lambda: len(rounds) == 3, what="the loop's third round")
+    [state] = kept_as("test")
+
+    assert thread.is_alive()
+    assert (state.escapes, state.last_error) == (2, type(escape).__name__)
+    assert "the thread test left its loop with an error" in caplog.text
+
+    ending.set()
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert kept_as("test") == []
+
+
+def test_what_a_loop_held_is_settled_before_it_goes_on():
+    told = []
+    held = ["a job"]
+
+    def loop():
+        told.append("looped")
+        if held:
+            raise MemoryError
+
+    def settle():
+        told.append(f"settled {held.pop()}")
+        raise SystemExit  # not even this ends the thread
+
+    keep_running("test", loop, is_ending=lambda: False, settle=settle, pause_s=0)
+
+    assert told == ["looped", "settled a job", "looped"]
+
+
+def test_an_error_while_the_thread_is_ending_ends_it_settled():
+    settled = []
+
+    def loop():
+        raise KeyboardInterrupt
+
+    keep_running("test", loop, is_ending=lambda: True, settle=lambda: settled.append(1))
+
+    assert settled == [1]
+
+
+def test_a_child_of_a_fork_keeps_no_threads():
+    def in_the_child():
+        child = os.fork()
+        if not child:
+            os._exit(len(kept()))
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    left = []
+
+    keep_running("test", lambda: left.append(in_the_child()), is_ending=lambda: True)
+
+    assert left == [0]
+
+
+@pytest.mark.parametrize("escape", ESCAPES, ids=lambda error: type(error).__name__)
+def test_what_a_users_function_raises_is_logged_and_ends_nothing(escape, caplog):
+    def listener(_argument):
+        raise escape
+
+    answer = user_code.call(
+        listener, 1, log=logging.getLogger("test"), failed="a listener to quiet failed"
+    )
+
+    assert answer is None
+    assert "a listener to quiet failed" in caplog.text
+
+
+def test_a_function_without_a_name_is_called_like_any_other(caplog):
+    class Callable:
+        def __call__(self):
+            raise ValueError("x")
+
+        def __repr__(self):
+            raise SystemExit
+
+    assert user_code.call(Callable(), log=logging.getLogger("test"), failed="it failed") is None
+    assert "it failed" in caplog.text
