@@ -14,6 +14,7 @@ Four forms are jobs; anything else is refused with what to send instead:
    event published twice, which has two ids.
 
 What Sidekiq does not know in a job goes into the payload as it is, as with Sidekiq's own client.
+What Ruby's pages show of a job must be plain, see `plain.py`.
 """
 
 import re
@@ -23,6 +24,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from kiqbridge import active_job
+from kiqbridge.aws.plain import check_plain
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
@@ -239,6 +241,7 @@ def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
         active_job.wrap(active_job.parse(job), now, "7") if active_job.is_active_job(job) else job
     )
     check_queue(job.get("queue", DEFAULT_OPTIONS["queue"]))
+    check_plain(job)
     dedupe_key = _dedupe_key(item["dedupe_key"]) if "dedupe_key" in item else None
     at = _run_at(item, now)
     if at is not None:

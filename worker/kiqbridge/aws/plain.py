@@ -1,0 +1,71 @@
+"""What an event may set of a job that Ruby's pages show: plain values only.
+
+The enqueue function is a trust boundary for Sidekiq's Web UI, too. Anybody who may invoke it could
+put markup into a jid or a class name, which some versions write into their pages as it is, or a
+value of another type, on which a page for everybody ends in an error. So these members are checked
+where events come in. Clients in code are not restricted: who writes code is trusted.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kiqbridge import active_job
+from kiqbridge.errors import PayloadError
+from kiqbridge.payload import shorten
+
+_PLAIN: Final = re.compile(r"[\w.:-]+")
+_CURRENT_ATTRIBUTES: Final = re.compile(r"cattr(_\d+)?")
+
+
+def check_plain(job: Mapping[str, Any]) -> None:
+    """Refuse a job that Ruby's pages could not show, or would show as markup.
+
+    Args:
+        job: a job as an event gives it, before it is wrapped or normalized.
+
+    Raises:
+        PayloadError: names the field and shows the value.
+    """
+    for name, value in job.items():
+        check = _CHECKS.get(name)
+        if check is not None:
+            check(name, value)
+        elif _CURRENT_ATTRIBUTES.fullmatch(name) and not isinstance(value, Mapping):
+            raise PayloadError(
+                f"{name}: {shorten(value)} is not an object, as current attributes are; leave it out or "
+                "write an object"
+            )
+
+
+def _check_name(field: str, value: object) -> None:
+    if not isinstance(value, str) or not _PLAIN.fullmatch(value):
+        raise PayloadError(
+            f"{field}: {shorten(value)} is not a plain name; an event may use letters, digits and the "
+            "characters _ : . - in it, since Sidekiq's Web UI shows it"
+        )
+
+
+def _check_number(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PayloadError(
+            f"{field}: {shorten(value)} is not a number; leave it out, or write epoch seconds"
+        )
+
+
+def _check_tags(field: str, value: object) -> None:
+    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+        raise PayloadError(f"{field}: {shorten(value)} is not a list of texts")
+
+
+_CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
+    **dict.fromkeys(
+        ("class", active_job.KEY, "queue", "retry_queue", "jid", "bid", "wrapped", "display_class"),
+        _check_name,
+    ),
+    **dict.fromkeys(("locale", "error_class"), _check_name),
+    **dict.fromkeys(
+        ("created_at", "enqueued_at", "failed_at", "retried_at", "retry_count"), _check_number
+    ),
+    "tags": _check_tags,
+}
