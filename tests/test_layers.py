@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # Lowest first. A package such as `web` is named once, for all that is in it; `__init__` is the
 # file that `import kiqbridge` reads.
 LAYERS = {
-    "pure": "errors clock user_code threads keys json_text raw_job redaction wrong_types payload stamping active_job bulk queues cron backoff config tick_input",
+    "pure": "errors clock user_code threads keys json_text raw_job redaction wrong_types payload stamping active_job bulk queues cron backoff config tick_input guards",
     "connection": "redis_connection scripts",
     "client": """
         __init__ middleware wire_profile client inline job registry recovery api
@@ -32,7 +32,7 @@ LAYERS = {
         agreed_time poller heartbeat status diagnostics launcher job_logger log_level log_writer tracebacks execution metrics
         systemd ecs process_title surroundings pause_watch gate neighbours
         basic_fetch settling bookkeeping event_loop work resources crew limits
-        child_messages process_pool isolation
+        child_messages process_pool isolation forgetting
     """,
     "edge": """
         pause_command recover_command

@@ -15,6 +15,7 @@ from support.enqueue_function import APP, ENVIRONMENT, ROOT, Context, load_app, 
 from support.servers import embedded_server, find_free_port
 
 from kiqbridge import (
+    Client,
     EventError,
     NotAllowed,
     PayloadError,
@@ -171,7 +172,12 @@ def test_a_namespace_and_a_wire_profile_are_kept_to(environment, load, redis):
 
     load().lambda_handler(read_event("direct_one", dedupe_key="k"), None)
 
-    assert set(redis.keys()) == {b"shop:queues", b"shop:queue:default", b"shop:kb:seen:k"}
+    assert set(redis.keys()) == {
+        b"shop:queues",
+        b"shop:queue:default",
+        b"shop:kb:guards",
+        b"shop:kb:guards:until",
+    }
     [text] = redis.lrange("shop:queue:default", 0, -1)
     assert isinstance(json.loads(text)["created_at"], int)
 
@@ -186,7 +192,7 @@ def test_a_dedupe_key_enqueues_once_and_answers_with_the_first_jid(invoke, redis
 
     [job] = first["enqueued"]
     assert second == {"enqueued": [], "duplicates": [job], "stale": []}
-    assert redis.get("kb:seen:order-17").decode() == job["jid"]
+    assert guards(redis) == {"key:11:HealthPulse:order-17": job["jid"]}
     assert redis.llen("queue:default") == 1
     assert "dedupe_key" not in queued(redis, "default")[0]
 
@@ -264,6 +270,14 @@ def test_a_delay_in_a_tick_counts_from_the_delivery(invoke, redis):
 # Events of an event bus
 
 
+def guards(redis):
+    """What is guarded, and by which jid."""
+    return {
+        name.decode(): value.partition(b" ")[2].decode()
+        for name, value in redis.hgetall("kb:guards").items()
+    }
+
+
 def test_a_bus_event_delivered_a_hundred_times_enqueues_once(invoke, redis):
     event = read_event("bus_event")
 
@@ -272,7 +286,7 @@ def test_a_bus_event_delivered_a_hundred_times_enqueues_once(invoke, redis):
     [job] = answers[0]["enqueued"]
     assert all(answer["duplicates"] == [job] for answer in answers[1:])
     assert [found["jid"] for found in queued(redis, "default")] == [job["jid"]]
-    assert redis.get(f"kb:seen:{event['id']}").decode() == job["jid"]
+    assert guards(redis) == {f"event:11:HealthPulse:1:0:{event['id']}": job["jid"]}
 
 
 def test_two_bus_events_that_say_the_same_are_two_jobs(invoke, redis):
@@ -290,12 +304,12 @@ def test_each_job_of_a_bus_event_has_an_identity_and_its_own_one_wins(invoke, re
 
     assert [job["queue"] for job in first["enqueued"]] == ["default", "low", "rails"]
     assert second == {"enqueued": [], "duplicates": first["enqueued"], "stale": []}
-    assert {key.decode() for key in redis.keys("kb:seen:*")} == {
-        f"kb:seen:{event['id']}#0",
-        f"kb:seen:{event['id']}#1",
-        "kb:seen:published-a-second-time#0",
-        "kb:seen:published-a-second-time#1",
-        "kb:seen:close-2026-11-20",
+    assert guards(redis).keys() == {
+        f"event:11:HealthPulse:1:0:{event['id']}",
+        f"event:13:NightlyReport:1:1:{event['id']}",
+        "event:11:HealthPulse:1:0:published-a-second-time",
+        "event:13:NightlyReport:1:1:published-a-second-time",
+        "key:20:Billing::CloseDayJob:close-2026-11-20",
     }
     assert again["duplicates"] == [first["enqueued"][2]]
 
@@ -307,7 +321,45 @@ def test_a_tick_in_a_bus_event_is_told_by_its_instant_whatever_the_event(invoke,
 
     assert [len(answer["enqueued"]) for answer in answers] == [1, 0]
     assert redis.llen("queue:low") == 1
-    assert not redis.keys("kb:seen:*")
+    assert not guards(redis)
+
+
+def test_a_replay_from_an_archive_enqueues_once_more_and_its_redelivery_does_not(invoke, redis):
+    event = read_event("bus_event")
+    replayed = read_event("bus_event_replayed")
+    assert replayed["id"] == event["id"]
+
+    answers = [
+        invoke(each)
+        for each in (event, replayed, replayed, replayed | {"replay-name": "another"}, event)
+    ]
+
+    assert [len(answer["enqueued"]) for answer in answers] == [1, 1, 0, 1, 0]
+    assert answers[2]["duplicates"] == answers[1]["enqueued"]
+    assert answers[4]["duplicates"] == answers[0]["enqueued"]
+    assert redis.llen("queue:default") == 3
+
+
+def test_a_key_of_one_class_says_nothing_about_another_class_nor_about_an_event(invoke, redis):
+    mail = read_event("direct_one", dedupe_key="order-5")
+    bill = read_event("direct_one", dedupe_key="order-5") | {"class": "NightlyReport"}
+    event = read_event("bus_event", id="order-5", detail=read_event("direct_one"))
+
+    answers = [invoke(each) for each in (mail, bill, event, mail)]
+
+    assert [len(answer["enqueued"]) for answer in answers] == [1, 1, 1, 0]
+    assert answers[3]["duplicates"][0]["class"] == mail["class"]
+
+
+def test_a_client_and_the_function_share_the_keys_of_a_class(invoke, redis, redis_url):
+    event = read_event("direct_one", dedupe_key="order-5")
+    client = Client(redis_url)
+    [pushed] = client.push_once([read_event("direct_one")], ["order-5"])
+
+    answer = invoke(event)
+
+    assert [job["jid"] for job in answer["duplicates"]] == [pushed.jid]
+    client.close()
 
 
 def transformed(envelope, transformer):
@@ -479,6 +531,11 @@ REFUSED = {
         read_event("bus_event", detail="{}"),
         EventError,
         "detail: '{}' of an event of 'shop.orders' holds no job; publish",
+    ),
+    "bus event with an odd replay": (
+        read_event("bus_event") | {"replay-name": 7},
+        EventError,
+        "replay-name: 7 is not a text by which EventBridge tells",
     ),
     "bus event without id": (
         read_event("bus_event", id=None),
@@ -832,7 +889,7 @@ def test_loading_the_function_connects_to_nothing_and_loads_neither_boto3_nor_th
     assert ours <= {
         *("aws", "aws.allow_list", "aws.enqueue", "aws.events", "aws.plain"),
         *("client", "errors", "job", "json_text", "keys", "middleware", "payload"),
-        *("active_job", "bulk", "inline", "wire_profile", "stamping", "wrong_types"),
+        *("active_job", "bulk", "inline", "wire_profile", "stamping", "wrong_types", "guards"),
         *("redis_connection", "registry", "scripts", "redaction"),
         *("server", "lifecycle", "queues", "current"),
     }

@@ -608,7 +608,9 @@ class TestCluster:
         assert not client.push_once([item], ["event#0"])[0].duplicate
         pool.call("ZADD", keys.schedule, 1, '{"class":"Nop","args":[],"queue":"mail"}', 2, "junk")
         assert poller.move_due(keys.schedule, 10.0) == 2
+        pool.call("ZADD", keys.ledgers, 1, "over")
         assert poller._lead()
+        assert pool.call("ZRANGE", keys.ledgers, 0, -1) == [b"s"]
         with EngineProcess(cluster_url, namespace="{app}") as process:
             process.keeper.current.valid_until = 0.0
             assert process.keeper.confirm(process.keeper.current)
@@ -643,7 +645,7 @@ class TestCluster:
         names = sorted(path.stem for path in scripts._FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge bury claim deploy_mark end_pause flush_metrics flush_stats give_back lead pause promote push_once push_tick reap register
+            acknowledge bury claim deploy_mark end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead pause promote push_once push_tick reap register
             renew repush settle unpause
         """
         assert names == known.split(), "a new script must also run in the test above"

@@ -2,15 +2,24 @@
 
 import threading
 import time
+from contextlib import closing
 
 import pytest
+import redis as redis_py
 from support.intercepting_redis import Lose, Refuse, intercepting_redis
+from support.jobs import own_declarations
+from support.servers import embedded_server
 
-from kiqbridge import Client
+from kiqbridge import Client, RedisUnavailable
 from kiqbridge.bulk import BATCH_SIZE
 from kiqbridge.client import GUARD_TTL_S, TICK_HORIZON_S
-from kiqbridge.errors import PayloadError, PushOutcomeUnknown, RedisRefused, RedisUnavailable
+from kiqbridge.errors import PayloadError, PushOutcomeUnknown, RedisRefused
+from kiqbridge.forgetting import FORGET_AT_ONCE, FORGET_ROUNDS, forget_what_is_over
+from kiqbridge.guards import LONGEST_FIELD, event_identity, guard_field
+from kiqbridge.job import job
 from kiqbridge.json_text import loads
+from kiqbridge.keys import Keys
+from kiqbridge.redis_connection import RedisPool
 
 SOON = 1_900_000_000
 MINUTE = int(time.time()) // 60 * 60
@@ -22,6 +31,13 @@ def client(redis_url):
     made = Client(redis_url)
     yield made
     made.close()
+
+
+@pytest.fixture
+def own_jobs():
+    """A declared job."""
+    with own_declarations():
+        yield job(name="Declared")(lambda: None)
 
 
 @pytest.fixture
@@ -37,6 +53,21 @@ def item(*args, **more):
 
 def queued(redis, name="default"):
     return [loads(text) for text in reversed(redis.lrange(f"queue:{name}", 0, -1))]
+
+
+def guard(redis, name):
+    """Until when a guard is remembered (epoch seconds), and the jid that it names."""
+    until, jid = redis.hget("kb:guards", name).split(b" ")
+    assert redis.zscore("kb:guards:until", name) == int(until)
+    return int(until), jid.decode()
+
+
+def end_guards(redis, *names):
+    """Let their time be over: no test waits for it."""
+    for name in names:
+        _, jid = guard(redis, name)
+        redis.hset("kb:guards", name, f"1000 {jid}")
+        redis.zadd("kb:guards:until", {name: 1000})
 
 
 def keys(redis):
@@ -62,8 +93,9 @@ class TestOnce:
         assert list(payload)[-1] == "enqueued_at"
         assert (outcome.job_class, outcome.queue, outcome.at) == ("EchoJob", "default", None)
         assert outcome.duplicate is False
-        assert redis.get("kb:seen:event#0") == outcome.jid.encode()
-        assert redis.ttl("kb:seen:event#0") == pytest.approx(GUARD_TTL_S, abs=5)
+        until, jid = guard(redis, "key:7:EchoJob:event#0")
+        assert jid == outcome.jid
+        assert until == pytest.approx(time.time() + GUARD_TTL_S, abs=5)
         assert redis.smembers("queues") == {b"default"}
 
     def test_a_second_one_is_a_duplicate_with_the_jid_of_the_first(self, client, redis):
@@ -121,7 +153,7 @@ class TestOnce:
         [outcome] = client.push_once([item(), item(1)], ["event#0", "event#1"])
 
         assert loads(redis.lindex("queue:default", 0))["jid"] == outcome.jid
-        assert not redis.exists("kb:seen:event#0")
+        assert redis.hkeys("kb:guards") == [b"key:7:EchoJob:event#1"]
         assert client.push_once([item()], ["event#0"]) == []
 
     @pytest.mark.parametrize(
@@ -139,7 +171,8 @@ class TestOnce:
             ("queue:default", "string"),
             ("schedule", "string"),
             ("queues", "string"),
-            ("kb:seen:b", "list"),
+            ("kb:guards", "list"),
+            ("kb:guards:until", "string"),
         ],
     )
     def test_a_key_of_the_wrong_type_leaves_no_guard_and_no_job(self, client, redis, key, value):
@@ -163,6 +196,176 @@ class TestOnce:
         assert redis.llen("queue:default") == BATCH_SIZE
 
 
+class TestScope:
+    """What a guard is about: where its name comes from, and the class of the job."""
+
+    def test_a_key_of_one_class_says_nothing_about_another_class(self, client, redis):
+        [mail] = client.push_once([item(1) | {"class": "Mail"}], ["order-5"])
+
+        [bill] = client.push_once([item(2) | {"class": "Bill"}], ["order-5"])
+
+        assert (mail.duplicate, bill.duplicate) == (False, False)
+        assert [payload["class"] for payload in queued(redis)] == ["Mail", "Bill"]
+
+    def test_an_events_id_says_nothing_about_the_same_text_as_a_key(self, client):
+        outcomes = [
+            client.push_once([item(1)], [key])[0].duplicate
+            for key in ("e", event_identity("e", 0), event_identity("e", 0, "again"))
+        ]
+
+        assert outcomes == [False, False, False]
+
+    def test_a_job_of_rails_goes_by_its_own_class_and_not_by_that_of_its_wrapper(self, client):
+        def pushed(name):
+            return client.push_once([{"active_job": name, "args": []}], ["order-5"])[0].duplicate
+
+        assert [pushed("Mail"), pushed("Bill"), pushed("Mail")] == [False, False, True]
+
+    def test_a_wrapper_that_names_no_class_is_looked_into(self, client):
+        def pushed(name):
+            wrapper = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
+            return client.push_once(
+                [{"class": wrapper, "args": [{"job_class": name}]}], ["order-5"]
+            )[0].duplicate
+
+        assert [pushed("Mail"), pushed("Bill"), pushed("Mail")] == [False, False, True]
+
+    def test_a_declared_job_and_its_name_are_one_class(self, client, own_jobs):
+        [first] = client.push_once([item() | {"class": own_jobs}], ["k"])
+
+        [second] = client.push_once([item() | {"class": "Declared"}], ["k"])
+
+        assert (second.duplicate, second.jid) == (True, first.jid)
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            (("b", "A:a"), ("A:a:b", "A")),
+            (("a:b", "A"), ("b", "A:a")),
+            (("x", "1:A"), ("A:x", "1")),
+            (("x", "key:1"), ("1:x", "key")),
+            ((event_identity("1:e", 0), "A"), (event_identity("e", 1), "A")),
+            ((event_identity("e", 0, "r"), "A"), (event_identity("e:r", 0), "A")),
+            ((event_identity("e:1", 0, "r"), "A"), (event_identity("e", 0, "1:r"), "A")),
+            (("k" * 5000, "A"), ("k" * 5001, "A")),
+        ],
+    )
+    def test_no_separator_in_a_name_makes_two_guards_one(self, one, other):
+        assert guard_field(*one) != guard_field(*other)
+
+    def test_a_guard_takes_bounded_memory_however_long_its_key(self, client, redis):
+        [first] = client.push_once([item()], ["k" * 100_000])
+
+        [second] = client.push_once([item()], ["k" * 100_000])
+
+        assert (second.duplicate, second.jid) == (True, first.jid)
+        assert len(redis.hkeys("kb:guards")[0]) <= LONGEST_FIELD
+        # What could be taken for a digest is a key like others.
+        assert guard_field(redis.hkeys("kb:guards")[0].decode(), "A").startswith("key:")
+
+    def test_a_key_that_is_no_text_of_json_is_refused_before_redis(self, client, redis):
+        with pytest.raises(PayloadError, match="dedupe_key"):
+            client.push_once([item()], ["\ud800"])
+
+        assert keys(redis) == set()
+
+
+class TestForgetting:
+    def test_a_guard_that_is_over_lets_the_job_through_and_is_set_anew(self, client, redis):
+        [first] = client.push_once([item(1)], ["k"])
+        end_guards(redis, "key:7:EchoJob:k")
+
+        [second] = client.push_once([item(2)], ["k"])
+
+        assert second.duplicate is False
+        until, jid = guard(redis, "key:7:EchoJob:k")
+        assert (jid, until > time.time()) == (second.jid, True)
+        assert jid != first.jid
+
+    def test_a_push_forgets_some_of_those_that_are_over_and_no_other(self, client, redis):
+        client.push_once([item(n) for n in range(30)], [f"old{n}" for n in range(30)])
+        end_guards(redis, *redis.hkeys("kb:guards"))
+
+        client.push_once([item()], ["new"])
+
+        assert redis.hlen("kb:guards") == redis.zcard("kb:guards:until") == 31 - 12
+        assert redis.hexists("kb:guards", "key:7:EchoJob:new")
+
+    def test_the_rest_is_forgotten_a_bounded_number_at_a_time(self, client, redis, redis_url):
+        most = FORGET_AT_ONCE * FORGET_ROUNDS
+        names = [f"key:1:A:{n}" for n in range(most + 1)]
+        redis.hset("kb:guards", mapping=dict.fromkeys(names, "1000 j"))
+        redis.zadd("kb:guards:until", dict.fromkeys(names, 1000))
+        client.push_once([item()], [None])
+        connection = RedisPool(redis_url).connection()
+
+        assert forget_what_is_over(connection, Keys()) is False
+        assert redis.hlen("kb:guards") == 1
+        assert forget_what_is_over(connection, Keys()) is True
+        assert keys(redis) == {"queues", "queue:default"}
+        connection.close()
+
+    def test_the_ledger_of_a_schedule_that_is_no_more_is_forgotten(self, client, redis, redis_url):
+        for name in ("gone", "lives"):
+            client.push_tick(name, MINUTE, [item()], by="aws")
+        redis.zadd("kb:ledgers", {"gone": time.time() - 60})
+        connection = RedisPool(redis_url).connection()
+
+        assert forget_what_is_over(connection, Keys())
+
+        assert redis.zrange("kb:ledgers", 0, -1) == [b"lives"]
+        assert not redis.exists("kb:ticks:gone")
+        assert client.push_tick("lives", MINUTE, [item()], by="b").kind == "duplicate"
+        connection.close()
+
+    def test_it_frees_memory_when_there_is_none_left(self):
+        with (
+            embedded_server(maxmemory_policy="noeviction") as server,
+            closing(Client(server.url)) as pusher,
+        ):
+            connection = RedisPool(server.url).connection()
+            pusher.push_once([item()], ["k"])
+            connection.call("ZADD", "kb:guards:until", 1000, "key:7:EchoJob:k")
+            connection.call("CONFIG", "SET", "maxmemory", 1)
+            with pytest.raises(RedisUnavailable):
+                pusher.push_once([item()], ["k"])
+
+            assert forget_what_is_over(connection, Keys())
+
+            assert connection.call("EXISTS", "kb:guards", "kb:guards:until") == 0
+            connection.close()
+
+
+class TestEviction:
+    def test_neither_guards_nor_ticks_are_what_a_full_server_evicts(self):
+        """With `volatile-lru`, the default of ElastiCache, only keys with a TTL are chosen."""
+        with (
+            embedded_server(maxmemory_policy="volatile-lru") as server,
+            closing(Client(server.url)) as pusher,
+            redis_py.Redis.from_url(server.url) as raw,
+        ):
+            pusher.push_once([item()], ["k"])
+            pusher.push_tick("s", MINUTE, [item()], by="aws")
+            assert {key for key in raw.scan_iter() if raw.ttl(key) != -1} == set()
+
+            fill(raw)
+
+            assert pusher.push_once([item()], ["k"])[0].duplicate
+            assert pusher.push_tick("s", MINUTE, [item()], by="b").kind == "duplicate"
+
+
+def fill(raw):
+    """Write until the server has evicted what it may and refuses more; then give it room again."""
+    raw.config_set("maxmemory", raw.info("memory")["used_memory"] + 1_000_000)
+    for number in range(1000):
+        try:
+            raw.set(f"cache:{number}", "x" * 10_000)
+        except redis_py.exceptions.OutOfMemoryError:
+            raw.config_set("maxmemory", 0)
+            return
+    raise AssertionError("the server's memory never was full")
+
+
 class TestTick:
     def test_its_jobs_are_pushed_and_noted_in_the_ledger(self, client, redis):
         outcome = client.push_tick("stack/Nightly", MINUTE, [item(1), item(2, at=SOON)], by="aws")
@@ -174,7 +377,7 @@ class TestTick:
         assert (noted["at"], noted["by"]) == (MINUTE, "aws")
         assert [payload["jid"] for payload in queued(redis)] == noted["jids"][:1]
         assert redis.zcard("schedule") == 1
-        assert 0 < redis.ttl("kb:ticks:stack/Nightly") <= TICK_HORIZON_S + 7200
+        assert redis.zscore("kb:ledgers", "stack/Nightly") == MINUTE + TICK_HORIZON_S + 3600
 
     def test_a_second_delivery_is_a_duplicate_with_the_jids_of_the_first(self, client, redis):
         first = client.push_tick("s", MINUTE, [item(1), item(2)], by="aws")
@@ -198,6 +401,25 @@ class TestTick:
         )
         assert keys(redis) == set()
 
+    def test_a_tick_ahead_of_its_time_is_remembered_until_it_would_be_stale(self, client, redis):
+        ahead = MINUTE + 20 * 86_400
+        client.push_tick("yearly", ahead, [item()], by="aws")
+
+        # The ledger itself never ends, and it is listed as over only after the instant's horizon.
+        assert redis.ttl("kb:ticks:yearly") == -1
+        assert redis.zscore("kb:ledgers", "yearly") >= ahead + TICK_HORIZON_S
+        client.push_tick("yearly", MINUTE, [item()], by="aws")
+        assert redis.zscore("kb:ledgers", "yearly") >= ahead + TICK_HORIZON_S
+        assert client.push_tick("yearly", ahead, [item()], by="again").kind == "duplicate"
+
+    def test_a_ledger_with_a_ttl_of_an_earlier_version_loses_it(self, client, redis):
+        client.push_tick("s", MINUTE, [item()], by="aws")
+        redis.expire("kb:ticks:s", 1000)
+
+        client.push_tick("s", MINUTE - 60, [item()], by="aws")
+
+        assert redis.ttl("kb:ticks:s") == -1
+
     def test_the_ledger_forgets_what_would_be_stale(self, client, redis):
         for hours in (5, 1, 0):
             client.push_tick("s", MINUTE - hours * 3600, [item()], by="aws", horizon_s=6 * 3600)
@@ -210,7 +432,9 @@ class TestTick:
             MINUTE,
         ]
 
-    @pytest.mark.parametrize("key", ["queue:default", "schedule", "queues", "kb:ticks:s"])
+    @pytest.mark.parametrize(
+        "key", ["queue:default", "schedule", "queues", "kb:ticks:s", "kb:ledgers"]
+    )
     def test_a_key_of_the_wrong_type_leaves_nothing(self, client, redis, key):
         redis.set(key, "not what it should be")
 

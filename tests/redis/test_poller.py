@@ -489,3 +489,34 @@ class TestProcessCleanup:
 
         wait_until(lambda: queued(redis))
         assert redis.smembers("processes") == {b"gone:1:aaa"}
+
+
+class TestForgetting:
+    """Guards and ledgers have no TTL: the leader forgets those that are over."""
+
+    def test_the_leader_forgets_what_is_over(self, redis, redis_url, start):
+        redis.hset("kb:guards", mapping={"key:1:A:old": "1000 j", "key:1:A:new": "9999999999 j"})
+        redis.zadd("kb:guards:until", {"key:1:A:old": 1000, "key:1:A:new": 9_999_999_999})
+        redis.zadd("kb:ledgers", {"gone": 1000, "lives": 9_999_999_999})
+        for name in ("gone", "lives"):
+            redis.zadd(f"kb:ticks:{name}", {"{}": 500})
+
+        start(make_poller(redis_url))
+
+        wait_until(lambda: not redis.exists("kb:ticks:gone"), what="the ledger is forgotten")
+        assert redis.zrange("kb:ledgers", 0, -1) == [b"lives"]
+        assert redis.hkeys("kb:guards") == [b"key:1:A:new"]
+        assert redis.zrange("kb:guards:until", 0, -1) == [b"key:1:A:new"]
+        assert redis.exists("kb:ticks:lives")
+
+    @pytest.mark.parametrize("key", ["kb:guards:until", "kb:ledgers"])
+    def test_a_key_of_a_foreign_type_does_not_hold_up_due_jobs(
+        self, redis, redis_url, start, caplog, key
+    ):
+        redis.set(key, "not what it should be")
+        redis.zadd("schedule", {job(): NOW})
+
+        start(make_poller(redis_url))
+
+        wait_until(lambda: redis.llen("queue:default") == 1, what="the job is moved")
+        assert "that are over stay in Redis" in caplog.text

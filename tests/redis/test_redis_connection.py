@@ -106,7 +106,7 @@ class TestFailover:
             raw.replicaof("NO", "ONE")
             client.push(JOB)
             assert raw.llen("queue:default") == 2
-            assert not raw.exists("kb:seen:event")
+            assert not raw.exists("kb:guards")
             client.close()
 
     def test_another_error_is_not_repeated(self, proxy, redis):
@@ -269,7 +269,7 @@ class TestIdleConnection:
 class TestScripts:
     def test_one_that_the_server_does_not_know_is_sent_once(self, proxy, redis):
         script = load("push_once")
-        arguments = (["queues"], ["60"])
+        arguments = (["queues", "kb:guards", "kb:guards:until"], ["60", "10"])
         pool = RedisPool(proxy.url)
 
         for _ in range(3):
@@ -282,11 +282,12 @@ class TestScripts:
     def test_it_works_again_after_a_flush(self, redis_url, redis):
         pool = RedisPool(redis_url)
         script = load("push_once")
-        pool.script(script, ["queues"], ["60"])
+        arguments = (["queues", "kb:guards", "kb:guards:until"], ["60", "10"])
+        pool.script(script, *arguments)
 
         redis.script_flush()
 
-        assert pool.script(script, ["queues"], ["60"]) == []
+        assert pool.script(script, *arguments) == []
         pool.close()
 
 

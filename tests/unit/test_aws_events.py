@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kiqbridge import EventError, PayloadError
 from kiqbridge.aws.events import EnqueueRequest, JobRequest, Tick, parse_event
+from kiqbridge.guards import event_identity
 
 NOW = 1_795_000_000.25
 JOB = {"class": "Mail", "args": [1]}
@@ -47,13 +48,13 @@ def test_a_bus_event_gives_its_id_to_what_has_no_identity():
 
     keyed = JOB | {"dedupe_key": "k"}
 
-    assert parsed(JOB).jobs == [JobRequest(item=JOB, dedupe_key="e")]
+    assert parsed(JOB).jobs == [JobRequest(item=JOB, dedupe_key=event_identity("e", 0))]
     assert parsed(keyed).jobs == [JobRequest(item=JOB, dedupe_key="k")]
-    assert parsed({"jobs": [JOB]}).jobs == [JobRequest(item=JOB, dedupe_key="e")]
+    assert parsed({"jobs": [JOB]}).jobs == parsed(JOB).jobs
     assert [job.dedupe_key for job in parsed({"jobs": [JOB, keyed, JOB]}).jobs] == [
-        "e#0",
+        event_identity("e", 0),
         "k",
-        "e#2",
+        event_identity("e", 2),
     ]
     assert parsed(JOB | {"tick": TICK}) == parse_event(JOB | {"tick": TICK}, NOW)
 

@@ -28,7 +28,9 @@ def all_names(keys):
         keys.inflight_list("v1:abc", "t1", 7),
         keys.claims("v1:abc"),
         keys.alive("v1:abc"),
-        keys.seen("event#0"),
+        keys.guards,
+        keys.guards_until,
+        keys.ledgers,
         keys.ticks("stack/Nightly"),
         keys.iteration("0123abcd"),
     ]

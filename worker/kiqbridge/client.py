@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from kiqbridge import active_job, json_text, scripts
 from kiqbridge.bulk import BATCH_SIZE, AlikeTexts, Bulk, parse_bulk
 from kiqbridge.errors import PayloadError, PushNotReplicated, PushOutcomeUnknown
+from kiqbridge.guards import Identity, guard_field
 from kiqbridge.keys import Keys
 from kiqbridge.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.payload import (
@@ -263,13 +264,15 @@ class Client:
     def push_once(
         self,
         items: Sequence[Mapping[str, Any]],
-        dedupe_keys: Sequence[str | None],
+        dedupe_keys: Sequence[str | Identity | None],
         *,
         ttl_s: int = GUARD_TTL_S,
     ) -> list[Enqueued]:
-        """Enqueue jobs, each at most once per dedupe key within `ttl_s`, all in one script.
+        """Enqueue jobs, each at most once per class and dedupe key within `ttl_s`, all in one script.
 
-        Jobs with a key of None are not guarded. A lost reply is repeated if all are guarded.
+        A text is a key of yours, the same as `dedupe_key` of an event for the enqueue function; an
+        `Identity` is one of another source. A Rails job goes by its own class. Jobs with a key of None
+        are not guarded. A lost reply is repeated if all are guarded.
 
         Returns:
             One outcome per job that middleware did not stop.
@@ -280,18 +283,19 @@ class Client:
         _check_script_size(len(items))
         now = time.time()
         jobs = [
-            (job, key)
+            (job, _guard_of(job, key))
             for item, key in zip(items, dedupe_keys, strict=True)
             if (job := self._prepare(item, now)) is not None
         ]
         if not jobs:
             return []
-        keys: list[str] = [self.keys.queues]
-        args: list[str | bytes] = [str(ttl_s)]
-        for job, key in jobs:
-            keys += [self.keys.seen(key) if key else self.keys.queues, self._target(job)]
-            args += ["1" if key else "0", job.jid, *self._script_args(job, now)]
-        repeatable = all(key for _, key in jobs)
+        keys: list[str] = [self.keys.queues, self.keys.guards, self.keys.guards_until]
+        # More than are added, so that they grow fewer; an unpack takes no more than a script's jobs.
+        args: list[str | bytes] = [str(ttl_s), str(min(2 * len(jobs) + 10, BATCH_SIZE))]
+        for job, guard in jobs:
+            keys.append(self._target(job))
+            args += [guard, job.jid, *self._script_args(job, now)]
+        repeatable = all(guard for _, guard in jobs)
         try:
             answers, doubt = self._run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
         except ReplyLost as error:
@@ -333,8 +337,9 @@ class Client:
         entry = json_text.dumps(
             {"at": instant, "jids": [job.jid for job in jobs], "by": by, "enqueued_at": now}
         )
-        keys = [self.keys.queues, self.keys.ticks(schedule), *(self._target(job) for job in jobs)]
-        args: list[str | bytes | float] = [str(instant), str(horizon_s), entry]
+        keys = [self.keys.queues, self.keys.ticks(schedule), self.keys.ledgers]
+        keys += [self._target(job) for job in jobs]
+        args: list[str | bytes | float] = [str(instant), str(horizon_s), entry, schedule]
         for job in jobs:
             args += self._script_args(job, now)
         answer, doubt = self._run_script(_PUSH_TICK, keys, args, repeatable=True)
@@ -694,6 +699,28 @@ def _shown_class(payload: Mapping[str, Any]) -> str:
     """The class that people know: that inside Active Job's wrapper, as Sidekiq shows it (§17)."""
     wrapped = payload.get("wrapped") if payload["class"] in active_job.WRAPPERS else None
     return cast("str", wrapped if isinstance(wrapped, str) and wrapped else payload["class"])
+
+
+def _guard_of(job: _Prepared, dedupe_key: str | Identity | None) -> str:
+    """The guard's name, empty for none.
+
+    Raises:
+        PayloadError: the key cannot be sent.
+    """
+    if not dedupe_key:
+        return ""
+    for part in (dedupe_key,) if isinstance(dedupe_key, str) else dedupe_key.parts:
+        check_json(part, "dedupe_key")
+    return guard_field(dedupe_key, _performed_class(job.payload))
+
+
+def _performed_class(payload: Mapping[str, Any]) -> str:
+    """The class whose code runs: of a Rails job the one inside, whether or not its wrapper names it."""
+    shown = _shown_class(payload)
+    if shown in active_job.WRAPPERS and payload["args"] and isinstance(payload["args"][0], Mapping):
+        inner = payload["args"][0].get("job_class")
+        return inner if isinstance(inner, str) and inner else shown
+    return shown
 
 
 def _dumps(payload: Mapping[str, Any]) -> bytes:

@@ -32,6 +32,9 @@ class Keys:
         self.careful = f"{prefix}kb:careful"
         self.alone = f"{prefix}kb:alone"
         self.isolation = f"{prefix}kb:isolation"
+        self.guards = f"{prefix}kb:guards"
+        self.guards_until = f"{prefix}kb:guards:until"
+        self.ledgers = f"{prefix}kb:ledgers"
 
     def __repr__(self) -> str:
         return f"Keys({self.prefix!r})"
@@ -111,10 +114,6 @@ class Keys:
     def suspects(self, queue: str) -> str:
         """List of job texts of a queue that each shall run alone, oldest at the tail."""
         return f"{self.prefix}kb:suspects:{queue}"
-
-    def seen(self, dedupe_key: str) -> str:
-        """String with a TTL: the event was enqueued already; its value is the jid."""
-        return f"{self.prefix}kb:seen:{dedupe_key}"
 
     def ticks(self, schedule: str) -> str:
         """Zset, the ledger of one schedule: score = instant (epoch seconds), member = what ran."""

@@ -17,7 +17,8 @@ from redis.connection import AbstractConnection
 from kiqbridge import json_text, scripts
 from kiqbridge.agreed_time import AgreedTime
 from kiqbridge.client import Client
-from kiqbridge.errors import KiqbridgeError, PayloadError
+from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
+from kiqbridge.forgetting import forget_what_is_over
 from kiqbridge.keys import Keys
 from kiqbridge.payload import Profile
 from kiqbridge.redis_connection import Command, RedisConnection
@@ -41,6 +42,8 @@ GATHER_S = 0.005
 """How long changes are gathered before the heads are read again: many failures are as many changes."""
 
 CLEANUP_S = 60
+FORGET_S = 3600.0
+"""How often the leader forgets guards and ledgers that are over; pushes forget some as well."""
 RETRY_S = 1.0
 
 _LEAD = scripts.load("lead")
@@ -72,6 +75,7 @@ class Poller:
         self._dead_bounds = dead_bounds
         self._leads = False
         self._clean_up_at = 0.0
+        self._forget_at = 0.0
         self._look_at = 0.0
         self._hear_at = 0.0
         self._waits = True  # for all that is known
@@ -156,6 +160,7 @@ class Poller:
         if self._leads and time.monotonic() >= self._clean_up_at:
             self._clean_up_at = time.monotonic() + CLEANUP_S
             self._clean_up_processes()
+            self._forget()
         return self._leads
 
     def _take_lead(self, lead_ms: int) -> bool:
@@ -293,6 +298,18 @@ class Poller:
             payload, error, queue=queue, policy=RetryPolicy(max_retries=0, profile=profile), now=now
         )
         return json_text.dumps_moved(failed, member)
+
+    def _forget(self) -> None:
+        """Guards and ledgers that are over, hourly; every minute while more are left than one turn takes."""
+        if time.monotonic() < self._forget_at:
+            return
+        try:
+            is_all = forget_what_is_over(self._connection, self._keys)
+        except RedisRefused as error:  # due jobs must not wait for it
+            self._forget_at = time.monotonic() + FORGET_S
+            logger.warning("guards and ledgers that are over stay in Redis: %s", error)
+        else:
+            self._forget_at = time.monotonic() + (FORGET_S if is_all else 0.0)
 
     def _clean_up_processes(self) -> None:
         """Take processes off the list whose hash is gone, at most once a minute (§9.3)."""

@@ -9,9 +9,10 @@ Four forms are jobs; anything else is refused with what to send instead:
    rule and the time for which it was due; that pair is enqueued once. `in` counts from the
    delivery, not from that time;
 4. an event of an event bus whose `detail` is one of these. What has neither tick nor `dedupe_key`
-   gets the event's `id`, which EventBridge repeats when it delivers again: `ID` for one job,
-   `ID#INDEX` for each of several. A `dedupe_key` of its own wins, since it also tells the same
-   event published twice, which has two ids.
+   gets the event's `id`, which EventBridge repeats when it delivers again, and its place among the
+   jobs. An event that is replayed from an archive keeps its id, but is meant to run once more: it goes
+   by the replay's name as well. A `dedupe_key` of its own wins, since it also tells the same event
+   published twice, which has two ids.
 
 What Sidekiq does not know in a job goes into the payload as it is, as with Sidekiq's own client.
 What Ruby's pages show of a job must be plain, see `plain.py`.
@@ -26,6 +27,7 @@ from typing import Any, Final
 from kiqbridge import active_job
 from kiqbridge.aws.plain import check_plain
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.guards import Identity, event_identity
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
     INTERVAL_LIMIT,
@@ -80,10 +82,13 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """One job: `item` as for `Client.push`; it is enqueued once for each `dedupe_key`."""
+    """One job: `item` as for `Client.push`; it is enqueued once for each class and `dedupe_key`.
+
+    The key is the caller's own text, or the identity of the event that brought the job.
+    """
 
     item: Mapping[str, Any]
-    dedupe_key: str | None = None
+    dedupe_key: str | Identity | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,19 +140,30 @@ def _bus_request(event: Mapping[str, Any], now: float) -> EnqueueRequest:
         raise EventError(
             f"id: {shorten(identity)} is not a text by which EventBridge tells one event from another"
         )
+    replay = event.get("replay-name")
+    if replay is not None and (not isinstance(replay, str) or not replay):
+        raise EventError(
+            f"replay-name: {shorten(replay)} is not a text by which EventBridge tells one replay of an "
+            "archive from another"
+        )
     try:
         check_json(identity, "id")
+        if replay is not None:
+            check_json(replay, "replay-name")
         request = _request(detail, now)
     except (PayloadError, EventError) as error:
         raise type(error)(f"detail: {error}") from error
-    return request if request.tick else replace(request, jobs=_identified(request.jobs, identity))
+    return (
+        request
+        if request.tick
+        else replace(request, jobs=_identified(request.jobs, identity, replay))
+    )
 
 
-def _identified(jobs: Sequence[JobRequest], identity: str) -> list[JobRequest]:
-    keys = [identity] if len(jobs) == 1 else [f"{identity}#{index}" for index in range(len(jobs))]
+def _identified(jobs: Sequence[JobRequest], identity: str, replay: str | None) -> list[JobRequest]:
     return [
-        job if job.dedupe_key else replace(job, dedupe_key=key)
-        for job, key in zip(jobs, keys, strict=True)
+        job if job.dedupe_key else replace(job, dedupe_key=event_identity(identity, index, replay))
+        for index, job in enumerate(jobs)
     ]
 
 
