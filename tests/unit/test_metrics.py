@@ -72,6 +72,8 @@ class TestHistogram:
         ({}, "Work"),
         ({"wrapped": "NightlyJob"}, "NightlyJob"),
         *[({"wrapped": odd}, "Work") for odd in (None, "", 5, True, ["NightlyJob"], {"a": 1})],
+        *[({"wrapped": odd}, "Work") for odd in ("<b>Nightly</b>", "a|b", "two words", "line\n")],
+        ({"wrapped": "Billing::Nightly_2.Job-a"}, "Billing::Nightly_2.Job-a"),
         ({"wrapped": "x" * 10_000}, "x" * LONGEST_NAME),
     ],
 )

@@ -10,6 +10,7 @@ Sidekiq 7 and 8 do not read each other's keys; written are those of one or of bo
 """
 
 import logging
+import re
 import threading
 import time
 from bisect import bisect_right
@@ -47,6 +48,7 @@ OTHERS = "others"
 """What all further classes are counted as."""
 
 LONGEST_NAME = 255
+_PLAIN_NAME = re.compile(r"[\w.:-]+")
 
 _AT_ONCE = 100
 """Classes per script call: with five keys and up to eleven fields each, no call grows long."""
@@ -58,13 +60,14 @@ FORMS: Mapping[str, tuple[str, ...]] = {"both": ("7", "8"), "7": ("7",), "8": ("
 
 
 def measured_name(payload: Mapping[str, Any], declared: str) -> str:
-    """Under which name a job is measured: `wrapped` if it names one, else its class (§12.1).
+    """Under which name a job is measured: `wrapped` if it is a plain name, else its class (§12.1).
 
-    The class is given as it was `declared`: middleware and the job may have changed the payload.
+    The class is given as it was `declared`: middleware and the job may have changed the payload. A
+    wrapped class comes from whoever pushed, and becomes part of a key and of Ruby's Metrics page.
     """
     if "wrapped" in payload:
         wrapped = payload["wrapped"]
-        if wrapped and type(wrapped) is str:
+        if type(wrapped) is str and _PLAIN_NAME.fullmatch(wrapped):
             return wrapped[:LONGEST_NAME]
     return declared
 
