@@ -32,6 +32,7 @@ LAYERS = {
         agreed_time poller heartbeat status diagnostics launcher job_logger log_level log_writer tracebacks execution metrics
         systemd ecs process_title surroundings pause_watch gate neighbours
         basic_fetch settling bookkeeping event_loop work resources crew limits
+        notifications
         child_messages process_pool isolation forgetting
     """,
     "edge": """

@@ -13,6 +13,7 @@ from kiqbridge.fetch import Fetcher, Outage
 from kiqbridge.job import job
 from kiqbridge.look_ahead import Guardian
 from kiqbridge.middleware import Chain
+from kiqbridge.notifications import Notifications
 from kiqbridge.processor import Processor, Tools
 from kiqbridge.queues import queue_order
 from kiqbridge.registry import default_registry
@@ -45,7 +46,7 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
                 policy=lambda: RetryPolicy(max_retries=25, profile="7"),
                 rng=random.Random(1),
             ),
-            guardian=Guardian(engine.connect(), engine.keys, settler),
+            guardian=Guardian(engine.connect(), engine.keys, settler, Notifications()),
             outage=outage,
             keys=engine.keys,
             settler=settler,

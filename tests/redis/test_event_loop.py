@@ -256,6 +256,30 @@ class TestFailing:
 
         assert told == [("dead", 1), ("x", ["x"])]
 
+    def test_a_slow_error_handler_holds_up_no_acknowledgement(
+        self, working, jobs, client, setup, redis
+    ):
+        told = []
+        may_end = threading.Event()
+
+        @setup.error_handler
+        def slow(error, _context):
+            may_end.wait(30)
+            told.append(str(error))
+
+        push(client, "Failing", 3)
+        with working():
+            wait_until(lambda: redis.zcard("retry") == 3)
+            push(client, "Quick", 200)
+            try:
+                wait_until(lambda: len(jobs.done) == 200)
+                wait_until(lambda: not in_flight(redis), what="all acknowledged meanwhile")
+                assert told == []
+            finally:
+                may_end.set()
+
+        assert sorted(told) == ["0", "1", "2"]  # each once: the stop has waited for them
+
 
 class TestEnding:
     def test_those_that_finish_in_time_are_not_given_back(self, working, jobs, client, redis):

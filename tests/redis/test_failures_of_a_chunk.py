@@ -19,6 +19,7 @@ from kiqbridge.job import job
 from kiqbridge.look_ahead import Guardian
 from kiqbridge.manager import Manager
 from kiqbridge.middleware import Chain
+from kiqbridge.notifications import Notifications
 from kiqbridge.processor import Processor, Tools
 from kiqbridge.queues import queue_order
 from kiqbridge.recovery import Reaper
@@ -59,13 +60,14 @@ class Stand:
         self.long_may_end = threading.Event()
         self.ended = []
         self.gate = IdleGate()
+        self.notifications = Notifications()
         self.connection = Recording(engine.pool.connection())
         self.setup = Server()
         self.setup.error_handler(
             lambda error, context: self.told.append((str(error), context.get("job", {}).get("jid")))
         )
         settler = Settler(engine.keys, lambda now: (now - 60, 10))
-        self.guardian = Guardian(engine.connect(), engine.keys, settler)
+        self.guardian = Guardian(engine.connect(), engine.keys, settler, self.notifications)
         self.runner = JobRunner(
             registry=default_registry,
             middleware=Chain(),
@@ -86,7 +88,9 @@ class Stand:
         claimer = engine.claimer(connection=self.connection)
         self.processor = Processor("t1", Fetcher(claimer, order, self.gate, tools.outage), tools)
         self.processor._size = 3
-        self.manager = Manager([self.processor], [self.gate], engine.connect(), engine.keys)
+        self.manager = Manager(
+            [self.processor], [self.gate], engine.connect(), engine.keys, self.notifications
+        )
 
         @job(name="Fails")
         def fails():

@@ -1,7 +1,8 @@
 """Acknowledging jobs one by one, a few milliseconds' worth in one go, off the threads that run them.
 
 For jobs that run many at once on an event loop: waiting for the chunk's last would keep hundreds of
-finished ones unacknowledged.
+finished ones unacknowledged. The handlers of failed jobs are called by another thread (notifications.py),
+after what became of the job is written: a handler that takes long holds up no acknowledgement.
 """
 
 import logging
@@ -15,6 +16,7 @@ from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.execution import Settlement
 from kiqbridge.fetch import RETRY_S, Outage
 from kiqbridge.keys import Keys
+from kiqbridge.notifications import Notifications
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.retry import Verdict
 from kiqbridge.settling import Settler
@@ -33,12 +35,18 @@ class Bookkeeper:
     """The thread that acknowledges and settles what has ended elsewhere than on the thread that claimed."""
 
     def __init__(
-        self, connection: RedisConnection, keys: Keys, settler: Settler, outage: Outage
+        self,
+        connection: RedisConnection,
+        keys: Keys,
+        settler: Settler,
+        outage: Outage,
+        notifications: Notifications,
     ) -> None:
         self._connection = connection
         self._keys = keys
         self._settler = settler
         self._outage = outage
+        self._notifications = notifications
         self._ended: deque[tuple[Chunk, bytes, Settlement | None]] = deque()
         self._some = threading.Event()
         self._stopping = threading.Event()
@@ -101,7 +109,7 @@ class Bookkeeper:
                 self._outage.over()
                 break
         if is_ours and settlement.then is not None:
-            settlement.then()
+            self._notifications.add([settlement.then])
         if settlement.verdict is Verdict.DROP:
             return self._insist_on([(chunk, text)])
         if chunk.elsewhere is not None:
@@ -119,8 +127,7 @@ class Bookkeeper:
             else:
                 self._outage.over()
                 break
-        for tell in told:
-            tell()
+        self._notifications.add(told)
         if chunk.elsewhere is not None:
             chunk.elsewhere.release(len(jobs))
         return True

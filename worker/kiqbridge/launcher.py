@@ -35,6 +35,7 @@ from kiqbridge.look_ahead import Guardian
 from kiqbridge.manager import LAST_WORD_S, Manager
 from kiqbridge.metrics import Metrics
 from kiqbridge.neighbours import warn_of_shared_queues
+from kiqbridge.notifications import Notifications
 from kiqbridge.pause_watch import PauseWatch
 from kiqbridge.poller import Poller
 from kiqbridge.process_pool import ProcessPool
@@ -113,7 +114,10 @@ class Launcher:
             tell=tell,
         )
         self._settler = Settler(self._keys, self._dead_bounds)
-        self._guardian = Guardian(self._pool.connection(), self._keys, self._settler)
+        self._notifications = Notifications()
+        self._guardian = Guardian(
+            self._pool.connection(), self._keys, self._settler, self._notifications
+        )
         self._poller = Poller(
             identity=self.identity,
             keys=self._keys,
@@ -312,6 +316,7 @@ class Launcher:
             [crew.gate for crew in self._crews],
             self._pool.connection(),
             self._keys,
+            self._notifications,
             loops=loops,
             bookkeeper=self._bookkeeper if loops else None,
         )
@@ -349,7 +354,9 @@ class Launcher:
     def _make_crews(self) -> list[Crew]:
         config, outage = self._config, Outage()
         settler = self._settler
-        self._bookkeeper = Bookkeeper(self._pool.connection(), self._keys, settler, outage)
+        self._bookkeeper = Bookkeeper(
+            self._pool.connection(), self._keys, settler, outage, self._notifications
+        )
         company = Company(
             keys=self._keys,
             pool=self._pool,

@@ -16,8 +16,9 @@ from kiqbridge.claims import Chunk, give_back
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.keys import Keys
+from kiqbridge.notifications import Notifications
 from kiqbridge.redis_connection import RedisConnection
-from kiqbridge.settling import Settler, tell_aside
+from kiqbridge.settling import Settler
 
 logger = logging.getLogger(__name__)
 
@@ -57,10 +58,17 @@ class Busy(Protocol):
 class Guardian:
     """Gives back what waits behind a long job, and settles what failed before; awake while chunks are out."""
 
-    def __init__(self, connection: RedisConnection, keys: Keys, settler: Settler) -> None:
+    def __init__(
+        self,
+        connection: RedisConnection,
+        keys: Keys,
+        settler: Settler,
+        notifications: Notifications,
+    ) -> None:
         self._connection = connection
         self._keys = keys
         self._settler = settler
+        self._notifications = notifications
         self._processors: Sequence[Busy] = ()
         self._chunks_out = threading.Event()
         self._stopping = threading.Event()
@@ -130,7 +138,7 @@ class Guardian:
             return
         with chunk.lock:
             told = self._settler.write_failed(self._connection, chunk)
-        tell_aside(told)
+        self._notifications.add(told)
 
 
 def take_unbegun(chunk: Chunk) -> list[bytes]:

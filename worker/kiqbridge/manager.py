@@ -4,16 +4,20 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kiqbridge.bookkeeping import Bookkeeper
 from kiqbridge.claims import give_back
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.event_loop import EventLoop
 from kiqbridge.keys import Keys
+from kiqbridge.notifications import Notifications
 from kiqbridge.processor import Processor
 from kiqbridge.redis_connection import RedisConnection
-from kiqbridge.settling import Tell, tell_aside
 from kiqbridge.wakeup import IdleGate
+
+if TYPE_CHECKING:
+    from kiqbridge.settling import Tell
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +26,9 @@ CLEANUP_S = 3.0
 
 LAST_WORD_S = 1.0
 """How long each of the threads that end last may take for what it has in hand."""
+
+HANDLERS_S = 5.0
+"""How long the handlers of failed jobs may take at the end, if the jobs ended in time."""
 
 LOCK_S = 0.5
 
@@ -35,6 +42,7 @@ class Manager:
         gates: Sequence[IdleGate],
         connection: RedisConnection,
         keys: Keys,
+        notifications: Notifications,
         *,
         loops: Sequence[EventLoop] = (),
         bookkeeper: Bookkeeper | None = None,
@@ -45,6 +53,7 @@ class Manager:
         self._gates = gates
         self._connection = connection
         self._keys = keys
+        self._notifications = notifications
         self._quieted = threading.Event()
 
     def __repr__(self) -> str:
@@ -79,6 +88,9 @@ class Manager:
             loop.stop(LAST_WORD_S)
         if self._bookkeeper is not None:
             self._bookkeeper.stop(LAST_WORD_S)
+        # Last, since all before may fail jobs. Longer than a moment only within the time that jobs had.
+        left = min(deadline - time.monotonic(), HANDLERS_S)
+        self._notifications.stop(max(left, LAST_WORD_S))
 
     def _interrupt(self, late: Sequence[EventLoop], busy: Sequence[Processor]) -> None:
         """Give back first, then interrupt: running twice is better than losing."""
@@ -131,4 +143,4 @@ class Manager:
             processor.acknowledge(self._connection)
         finally:
             chunk.lock.release()
-            tell_aside(told)
+            self._notifications.add(told)

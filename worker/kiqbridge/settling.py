@@ -6,7 +6,6 @@ Should the process die before, they run once more, as all that is not acknowledg
 """
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 
 from kiqbridge.claims import POPPED, Chunk, repush, route, settle, settle_all
@@ -112,16 +111,3 @@ class Settler:
             for (_, settlement), is_ours in zip(jobs, ours, strict=True)
             if is_ours and settlement.then is not None
         ]
-
-
-def tell_aside(told: Sequence[Tell]) -> None:
-    """Tell handlers on a thread of their own: they may take long, and the caller must not."""
-    if told:
-        threading.Thread(
-            target=_tell_all, args=(told,), name="kiqbridge-handlers", daemon=True
-        ).start()
-
-
-def _tell_all(told: Sequence[Tell]) -> None:
-    for tell in told:
-        tell()
