@@ -168,6 +168,73 @@ def test_one_that_succeeds_is_acknowledged_and_its_count_forgotten(redis, isolat
     assert not isolation.look()
 
 
+def calls(redis, command):
+    return redis.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+
+
+def children_started(isolation, monkeypatch):
+    """Gets an entry for each child that is started from now on."""
+    started, start = [], isolation._pool.start_child
+    monkeypatch.setattr(isolation._pool, "start_child", lambda: started.append("child") or start())
+    return started
+
+
+def test_one_of_a_paused_queue_waits_and_no_child_is_started_for_it(
+    redis, isolate, folder, monkeypatch
+):
+    suspect(redis, "Good")
+    redis.sadd("paused", "default", "other")
+    isolation = isolate()
+    started = children_started(isolation, monkeypatch)
+
+    assert not any(isolation.look() for _ in range(3))
+
+    assert started == []
+    assert redis.llen(KEYS.suspects("default")) == 1
+    redis.srem("paused", "default")
+    assert isolation.look()
+    assert (folder / "done").exists()
+
+
+def test_a_paused_queue_does_not_hold_up_suspects_of_another_one(redis, isolate, monkeypatch):
+    suspect(redis, "Good", "j1")
+    suspect(redis, "Good", "j2", queue="mail")
+    redis.sadd("paused", "default")
+    isolation = isolate()
+    started = children_started(isolation, monkeypatch)
+
+    assert isolation.look()
+    assert not isolation.look()
+
+    assert started == ["child"]
+    assert redis.llen(KEYS.suspects("default")) == 1
+    assert not redis.exists(KEYS.suspects("mail"))
+
+
+def test_for_a_key_of_a_foreign_type_no_child_is_started(redis, isolate, monkeypatch):
+    redis.set(KEYS.suspects("default"), "not what it should be")
+    isolation = isolate()
+    started = children_started(isolation, monkeypatch)
+
+    assert not isolation.look()
+
+    assert started == []
+
+
+def test_it_runs_within_a_look_after_its_queue_is_resumed(redis, isolate, folder):
+    suspect(redis, "Good")
+    redis.sadd("paused", "default")
+    isolation = isolate(look_s=0.05)
+    redis.config_resetstat()
+    isolation.start()
+    wait_until(lambda: calls(redis, "smismember"), what="a look while it is paused")
+    assert redis.llen(KEYS.suspects("default")) == 1
+
+    redis.srem("paused", "default")
+
+    wait_until((folder / "done").exists, 30, what="the suspect runs")
+
+
 def test_one_after_the_other_each_in_a_child_of_its_own(redis, isolate, folder):
     suspect(redis, "Good", "j1")
     suspect(redis, "Good", "j2")

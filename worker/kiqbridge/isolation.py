@@ -176,8 +176,7 @@ class Isolation:
         Raises:
             KiqbridgeError: Redis is away, or the child could not start; nothing is lost.
         """
-        lists = [self._keys.suspects(name) for name in self._queues]
-        if not self._connection.call("EXISTS", *lists) or not self._lock(LOCK_S):
+        if not self._may_claim() or not self._lock(LOCK_S):
             return False
         self._child = child = self._pool.start_child()
         try:
@@ -189,6 +188,21 @@ class Isolation:
             child.let_go()
             child.wait_end(RETRY_S)
             self._unlock()
+
+    def _may_claim(self) -> bool:
+        """Whether a claim would find a suspect now: a child that is started for nothing is dear.
+
+        One of a queue that is paused waits, and so does what lies under a key of a foreign type.
+        """
+        lists = [self._keys.suspects(name) for name in self._queues]
+        if not self._connection.call("EXISTS", *lists):
+            return False
+        paused, *kinds = self._connection.run(
+            ("SMISMEMBER", self._keys.paused, *self._queues), *(("TYPE", name) for name in lists)
+        )
+        return any(
+            kind == b"list" and not is_paused for is_paused, kind in zip(paused, kinds, strict=True)
+        )
 
     def _run(self) -> None:
         TID.set(self.tid)
