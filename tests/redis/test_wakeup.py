@@ -361,7 +361,8 @@ class TestWaker:
 
 @contextmanager
 def forbidden(redis, server, command):
-    """The address of a user who may do everything but that."""
+    """The address of a user who may do everything but that; statistics of commands begin anew."""
+    redis.config_resetstat()
     redis.execute_command(
         "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all", f"-{command}"
     )
@@ -387,7 +388,7 @@ class TestWithoutTracking:
 
             (message,) = caplog.messages
             assert message.startswith("this Redis refuses CLIENT TRACKING")
-            assert message.endswith("looking for jobs every 0.1 s instead")
+            assert "queues are looked at several times a second instead" in message
 
     def test_waiting_takes_a_look_several_times_a_second(self, redis, server):
         with forbidden(redis, server, "client|tracking") as url:
@@ -397,3 +398,58 @@ class TestWithoutTracking:
             assert not tracking.wait(60)
             assert not tracking.tracks
             tracking.close()
+
+    def test_it_is_asked_for_again_and_the_wait_ends_with_the_news_as_before(
+        self, redis, server, caplog
+    ):
+        caplog.set_level(logging.INFO, "kiqbridge.wakeup")
+        with forbidden(redis, server, "client|tracking") as url:
+            tracking = TrackingConnection(connector(url), retry_s=0.05)
+
+            def looks_without():
+                tracking.read(("EXISTS", "queue:a"))
+                tracking.wait(0.01)
+                return not tracking.tracks
+
+            assert looks_without()
+            wait_until(lambda: looks_without() and asked(redis) >= 3, what="asked again")
+            redis.execute_command("ACL", "SETUSER", "poor", "+client|tracking")
+
+            wait_until(lambda: tracking.read(("EXISTS", "queue:a")) and tracking.tracks)
+            redis.lpush("queue:a", "job")
+            assert tracking.wait(10)
+            tracking.close()
+        # Once each, however often it was asked for.
+        assert [message.split(" (")[0] for message in caplog.messages] == [
+            "this Redis refuses CLIENT TRACKING",
+            "this Redis allows CLIENT TRACKING again for queues",
+        ]
+
+    def test_it_is_not_asked_for_with_every_look(self, redis, server):
+        with forbidden(redis, server, "client|tracking") as url:
+            tracking = TrackingConnection(connector(url))
+            for _ in range(20):
+                tracking.read(("EXISTS", "queue:a"))
+
+            assert asked(redis) == 1
+            tracking.close()
+
+    def test_a_new_connection_asks_at_once(self, redis, server):
+        with forbidden(redis, server, "client|tracking") as url:
+            tracking = TrackingConnection(connector(url))
+            tracking.read(("EXISTS", "queue:a"))
+            assert not tracking.tracks
+            redis.execute_command("ACL", "SETUSER", "poor", "+client|tracking")
+            tracking.close()
+
+            tracking.read(("EXISTS", "queue:a"))
+
+            assert tracking.tracks
+            tracking.close()
+
+
+def asked(redis):
+    """How often CLIENT TRACKING was refused since the server's statistics began."""
+    return redis.info("commandstats").get("cmdstat_client|tracking", {"rejected_calls": 0})[
+        "rejected_calls"
+    ]

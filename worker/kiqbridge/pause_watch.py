@@ -51,7 +51,7 @@ class PauseWatch:
         self.classes: frozenset[str] = frozenset()
         self._keys = keys
         self._connection = connection
-        self._tracking = TrackingConnection(track)
+        self._tracking = TrackingConnection(track, watched="pauses")
         self._safety_look_s = safety_look_s
         self._read: dict[bytes, bytes] = {}
         self._entries: list[Entry] = []

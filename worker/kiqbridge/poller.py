@@ -70,7 +70,7 @@ class Poller:
         self._keys = keys
         self._client = client
         self._connection = connection
-        self._tracking = TrackingConnection(track)
+        self._tracking = TrackingConnection(track, watched="scheduled jobs")
         self._time = AgreedTime()
         self._dead_bounds = dead_bounds
         self._leads = False

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 SAFETY_LOOK_S = 5.0
 LOOK_WITHOUT_TRACKING_S = 0.1
+TRACKING_RETRY_S = 15.0
+"""How soon tracking is asked for again where it was refused: an ACL or a proxy may have been changed."""
 RETRY_S = 1.0
 FUTILE_WAKES = 3
 """After so many wakes in a row that brought nothing, pause before the next."""
@@ -31,10 +33,30 @@ _FAILURES = (redis.exceptions.RedisError, OSError)
 
 
 class TrackingConnection:
-    """A RESP3 connection that is told when keys it has read are changed."""
+    """A RESP3 connection that is told when keys it has read are changed.
 
-    def __init__(self, connect: Callable[[], AbstractConnection]) -> None:
+    Where the server refuses that, it is asked again now and then, and by each new connection.
+
+    Args:
+        connect: makes a connection that is not open yet.
+        watched: what is read here, for the log.
+        retry_s: seconds between two questions.
+
+    Attributes:
+        tracks: whether the server notifies this connection of changes.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractConnection],
+        *,
+        watched: str = "queues",
+        retry_s: float = TRACKING_RETRY_S,
+    ) -> None:
         self._connect = connect
+        self._watched = watched
+        self._retry_s = retry_s
+        self._retry_at = 0.0
         self._connection: AbstractConnection | None = None
         self.tracks = True
 
@@ -83,20 +105,30 @@ class TrackingConnection:
         if self._connection is None:
             connection = self._connect()
             connection.connect()  # type: ignore[no-untyped-call]
-            try:
-                connection.send_command("CLIENT", "TRACKING", "ON")  # type: ignore[no-untyped-call]
-                connection.read_response(disconnect_on_error=False)
-                self.tracks = True
-            except redis.exceptions.ResponseError as error:
-                if self.tracks:
-                    logger.warning(
-                        "this Redis refuses CLIENT TRACKING (%s): looking for jobs every %.1f s instead",
-                        error,
-                        LOOK_WITHOUT_TRACKING_S,
-                    )
-                self.tracks = False
+            self._ask_for_tracking(connection)
             self._connection = connection
+        elif not self.tracks and time.monotonic() >= self._retry_at:
+            self._ask_for_tracking(self._connection)
         return self._connection
+
+    def _ask_for_tracking(self, connection: AbstractConnection) -> None:
+        try:
+            connection.send_command("CLIENT", "TRACKING", "ON")  # type: ignore[no-untyped-call]
+            connection.read_response(disconnect_on_error=False)
+        except redis.exceptions.ResponseError as error:
+            self._retry_at = time.monotonic() + self._retry_s
+            if self.tracks:
+                logger.warning(
+                    "this Redis refuses CLIENT TRACKING (%s): %s are looked at several times a second "
+                    "instead, until it allows it; allow it in the ACL of this user",
+                    error,
+                    self._watched,
+                )
+            self.tracks = False
+        else:
+            if not self.tracks:
+                logger.info("this Redis allows CLIENT TRACKING again for %s", self._watched)
+            self.tracks = True
 
 
 class IdleGate:
