@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple
 
+from kiqbridge import job_forks
 from kiqbridge.middleware import is_async
 
 LOOP: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar(
@@ -39,6 +40,9 @@ class _Background:
     """A loop for processes that run none."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -53,6 +57,15 @@ class _Background:
 
 
 _background = _Background()
+
+
+def _forget_loops() -> None:
+    """In a child that a job forks no loop of the parent's runs; a push there may need one of its own."""
+    _background.begin_anew()
+    LOOP.set(None)
+
+
+job_forks.on_child(_forget_loops)
 
 
 def invoke(

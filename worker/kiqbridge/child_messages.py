@@ -11,10 +11,12 @@ import json
 import socket
 import struct
 import sys
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+from kiqbridge import job_forks
 from kiqbridge.payload import ProfileSetting
 from kiqbridge.redaction import DEFAULT_KEYS
 
@@ -58,6 +60,7 @@ class Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
+        _channels.add(self)
 
     def send(self, message: Mapping[str, Any], body: bytes = b"") -> None:
         """Send a message.
@@ -95,6 +98,18 @@ class Channel:
                 return None
             parts += part
         return bytes(parts)
+
+
+_channels: "weakref.WeakSet[Channel]" = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """What a job forks neither answers in its place nor keeps the socket open beyond its end."""
+    for channel in list(_channels):
+        channel.close()
+
+
+job_forks.on_child(_close_in_child)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kiqbridge import json_text, log_level
+from kiqbridge import job_forks, json_text, log_level, user_code
 from kiqbridge.current import CONTEXT, RUNTIME
 from kiqbridge.errors import JobInterrupted, JobTimeout, PayloadError, Shutdown
 from kiqbridge.gate import Diversion
@@ -194,6 +194,8 @@ class JobRunner:
                 self._measure(execution, _elapsed_s(execution), failed=True)
                 raise Shutdown from error
             return self._failed(execution, error)
+        if job_forks.in_child:  # middleware forked
+            job_forks.end()
         self._end(execution, "done")
         return None
 
@@ -222,6 +224,8 @@ class JobRunner:
         try:
             definition, instance = self._instance_of(execution)
             await self._call_on_loop(definition, instance, execution, executor)
+            if job_forks.in_child:
+                job_forks.end()
         except JobInterrupted:
             # Elsewhere, since client middleware may ask Redis, or be `async def` and need this loop.
             return await asyncio.get_running_loop().run_in_executor(
@@ -282,12 +286,21 @@ class JobRunner:
             try:
                 if timeout_s is not None:
                     with self._timekeeper.limit(timeout_s):
-                        return self._finish(perform(*args))
-                result = perform(*args)
-                # Nearly all give nothing back, and each call here is made for each job.
-                return None if result is None else self._finish(result)
+                        result = self._finish(perform(*args))
+                else:
+                    result = perform(*args)
+                    # Nearly all give nothing back, and each call here is made for each job.
+                    if result is not None:
+                        result = self._finish(result)
+            except BaseException as error:
+                if job_forks.in_child:
+                    job_forks.end(error)
+                raise
             finally:
                 thread.performing = False
+            if job_forks.in_child:  # before middleware, which belongs to the parent's job
+                job_forks.end()
+            return result
 
         if len(self._middleware):
             self._middleware.invoke((instance, execution.payload, execution.queue), call)
@@ -318,11 +331,11 @@ class JobRunner:
         async def call() -> Any:
             args = _arguments(execution.payload)
             if timeout_s is None:
-                return await perform(*args)
+                return await _ending_forks(perform(*args))
             limit = asyncio.timeout(timeout_s)
             try:
                 async with limit:
-                    return await perform(*args)
+                    return await _ending_forks(perform(*args))
             except TimeoutError as error:
                 if limit.expired():
                     raise JobTimeout(
@@ -348,6 +361,8 @@ class JobRunner:
         return loop.run(result, context=contextvars.copy_context())
 
     def _failed(self, execution: Execution, error: BaseException) -> Settlement:
+        if job_forks.in_child:
+            job_forks.end(error)
         self._end(execution, "fail", failed=True)
         now = self._wall_now()
         definition, text = execution.definition, execution.text
@@ -363,6 +378,8 @@ class JobRunner:
             rng=self._rng,
             handling=rules_after(error, self._handling_of(payload, definition)),
         )
+        if job_forks.in_child:  # a rule of the class forked
+            job_forks.end()
         kept = {
             Verdict.RETRY: f"is tried again in {decision.at - now:.0f} s",
             Verdict.DEAD: "is dead, no tries are left",
@@ -466,10 +483,20 @@ class JobRunner:
 
 
 def _tell(handler: Callable[..., object], *args: object) -> None:
+    user_code.call(handler, *args, log=logger, failed="a handler failed")
+
+
+async def _ending_forks(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Await a job; a child that it forks ends here, before middleware goes on."""
     try:
-        handler(*args)
-    except Exception:
-        logger.exception("a handler failed: %s", getattr(handler, "__qualname__", handler))
+        result = await coroutine
+    except BaseException as error:
+        if job_forks.in_child:
+            job_forks.end(error)
+        raise
+    if job_forks.in_child:
+        job_forks.end()
+    return result
 
 
 def _arguments(payload: Mapping[str, Any]) -> list[Any]:

@@ -26,6 +26,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
+from kiqbridge import job_forks
 from kiqbridge.current import CONTEXT, RUNTIME, Runtime
 from kiqbridge.errors import ConfigError, JobInterrupted, KiqbridgeError, RedisUnavailable, Shutdown
 from kiqbridge.iteration_state import IterationState
@@ -331,6 +332,8 @@ class _Run:
             result = job.each_iteration(self.item, *self.args)
             if result is not None:
                 await _result(result)
+        if job_forks.in_child:  # the parent goes on with the other items, and keeps the progress
+            job_forks.end()
         if runtime is not None:
             took_s = time.monotonic() - began
             if took_s > runtime.timeout_s:
@@ -374,6 +377,8 @@ class _Run:
 
     async def _save_after(self, error: BaseException) -> None:
         """Save the progress before an error is passed on (Sidekiq 8.0.4 and later)."""
+        if job_forks.in_child:
+            job_forks.end(error)
         try:
             await self._redis(self.state.flush)
         except KiqbridgeError as second:

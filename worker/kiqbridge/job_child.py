@@ -24,14 +24,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import timedelta
 from types import FrameType
 from typing import Any, cast
 
-from kiqbridge import json_text, log_level, redaction
+from kiqbridge import job_forks, json_text, log_level, redaction
 from kiqbridge.bridge import LOOP
 from kiqbridge.child_messages import Channel, ChildSettings, Failure
 from kiqbridge.client import Client
@@ -76,6 +76,7 @@ def main(argv: list[str]) -> int:
     _tie_to(worker)
     faulthandler.enable()  # what dies by a signal says where
     os.set_inheritable(handle, False)
+    job_forks.install()
     channel = Channel(socket.socket(fileno=handle))
     received = channel.receive()
     if received is None:
@@ -207,10 +208,14 @@ class JobChild:
             perform = definition.perform_of(instance)
             if not inspect.iscoroutinefunction(perform):
                 middleware.invoke(
-                    (instance, payload, name), lambda: self._finished(perform(*_arguments(payload)))
+                    (instance, payload, name), lambda: self._performed(perform, _arguments(payload))
                 )
+                if job_forks.in_child:  # middleware forked
+                    job_forks.end()
                 return None
         except BaseException as error:  # noqa: BLE001 - a job's error is never ours
+            if job_forks.in_child:
+                job_forks.end(error)
             return error
 
         async def call() -> Any:
@@ -224,6 +229,18 @@ class JobChild:
         if setup is None or setup.middleware is None:
             return self._server.middleware
         return setup.middleware
+
+    def _performed(self, perform: Callable[..., Any], args: list[Any]) -> Any:
+        """Call a plain job; a child that it forks ends here, before middleware goes on."""
+        try:
+            result = self._finished(perform(*args))
+        except BaseException as error:
+            if job_forks.in_child:
+                job_forks.end(error)
+            raise
+        if job_forks.in_child:
+            job_forks.end()
+        return result
 
     def _finished(self, result: Any) -> Any:
         """Wait for a plain function's coroutine."""
@@ -332,7 +349,11 @@ class _Loop:
             try:
                 await coroutine
             except BaseException as error:  # noqa: BLE001 - a job's error is never ours
+                if job_forks.in_child:
+                    job_forks.end(error)
                 return error
+            if job_forks.in_child:
+                job_forks.end()
             return None
 
         return asyncio.run_coroutine_threadsafe(run(), self.loop).result()

@@ -10,9 +10,10 @@ import itertools
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
-from kiqbridge import scripts
+from kiqbridge import job_forks, scripts
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.keys import LAYOUT, Keys
@@ -38,6 +39,7 @@ class Lease:
         self.incarnation = incarnation
         self.lost = False
         self.valid_until = 0.0
+        _leases.add(self)
 
     def __repr__(self) -> str:
         state = "lost" if self.lost else f"{self.valid_until - lease_now():.1f} s left"
@@ -46,6 +48,18 @@ class Lease:
     def in_doubt(self) -> bool:
         """Whether a job must not be begun before `LeaseKeeper.confirm` agrees."""
         return self.lost or lease_now() > self.valid_until
+
+
+_leases: "weakref.WeakSet[Lease]" = weakref.WeakSet()
+
+
+def _lose_in_child() -> None:
+    """A child that a job forks may begin nothing of what its parent has claimed."""
+    for lease in list(_leases):
+        lease.lost = True
+
+
+job_forks.on_child(_lose_in_child)
 
 
 class LeaseTimes:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
+from kiqbridge import job_forks
 from kiqbridge.payload import shorten
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,10 @@ class _Overrides(logging.Filter):
         self._usual = logging.NOTSET
         self._lowered = logging.NOTSET
         self._filtered: list[logging.Handler] = []
+
+    def renew_lock(self) -> None:
+        """In a forked child: whoever held the lock may not be there."""
+        self._lock = threading.Lock()
 
     @property
     def are_active(self) -> bool:
@@ -156,3 +161,6 @@ def at_usual_level() -> Iterator[None]:
         yield
     finally:
         _LEVEL.reset(token)
+
+
+job_forks.on_child(_overrides.renew_lock)

@@ -26,6 +26,7 @@ from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.retry import Retry
 
+from kiqbridge import job_forks
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.scripts import Script
 from kiqbridge.wrong_types import with_hint
@@ -157,6 +158,7 @@ class RedisConnection:
         self._connection = connection
         self._address = address
         self._used_at = time.monotonic()
+        self._forks = job_forks.count
 
     def __repr__(self) -> str:
         return f"RedisConnection({self._address})"
@@ -223,6 +225,8 @@ class RedisConnection:
     def _attempt(
         self, commands: Sequence[Command], *, repeatable: bool, replicas: Replicas | None = None
     ) -> list[Any]:
+        if self._forks != job_forks.count:
+            job_forks.refuse("this connection to Redis")
         count = len(commands)
         if replicas is not None:
             commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
@@ -346,6 +350,7 @@ class RedisPool:
         self.address = _shown_address(url, self._factory)
         self._size = size
         self._reset()
+        _pools.add(self)
 
     def __repr__(self) -> str:
         return f"RedisPool({self.address}, {len(self._idle)} idle)"
@@ -434,6 +439,18 @@ class RedisPool:
         self._slots: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(self._size):
             self._slots.put(None)
+
+
+_pools: "weakref.WeakSet[RedisPool]" = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """Close the copies of the parent's sockets; redis-py shuts none down that another process opened."""
+    for pool in list(_pools):
+        pool.close_all()
+
+
+job_forks.on_child(_close_in_child)
 
 
 def _packed(commands: Sequence[Command]) -> list[bytes]:

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from kiqbridge import job_forks
+
 
 def call(function: Callable[..., Any], *args: object, log: logging.Logger, failed: str) -> Any:
     """What the function returns; None when it raised anything, which is logged.
@@ -21,10 +23,15 @@ def call(function: Callable[..., Any], *args: object, log: logging.Logger, faile
         failed: what the line says after the function's name, such as "a listener to quiet failed".
     """
     try:
-        return function(*args)
+        result = function(*args)
     except BaseException as error:  # noqa: BLE001 - nothing of a user's may end a thread of ours
+        if job_forks.in_child:
+            job_forks.end(error)
         log_error(log, error, "%s: %s", failed, name_of(function))
         return None
+    if job_forks.in_child:  # it has forked, and this is the child
+        job_forks.end()
+    return result
 
 
 def log_error(log: logging.Logger, error: BaseException, message: str, *args: object) -> None:

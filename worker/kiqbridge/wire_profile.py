@@ -6,12 +6,13 @@ Profile 8 (integer milliseconds) is read wrongly by every Sidekiq before 8, prof
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from kiqbridge import json_text
+from kiqbridge import job_forks, json_text
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.keys import Keys
 from kiqbridge.payload import Profile, ProfileSetting
@@ -83,6 +84,7 @@ class FleetProfile:
         self._lock = threading.Lock()
         self._found: Profile = "7"
         self._valid_until = -float("inf")
+        _profiles.add(self)
 
     def current(self) -> Profile:
         """The profile to write now; `auto` is 7 while Redis cannot tell. Never raises."""
@@ -96,6 +98,10 @@ class FleetProfile:
     def without_redis(self) -> Profile:
         """The profile for what is not written to Redis."""
         return "7" if self.setting == "auto" else self.setting
+
+    def renew_lock(self) -> None:
+        """In a forked child: whoever held the lock may not be there."""
+        self._lock = threading.Lock()
 
     def _look_up(self) -> None:
         # A connection of its own: its timeout is short, and a slow reply here must not cost a push.
@@ -117,3 +123,14 @@ class FleetProfile:
             return []
         infos = (("HGET", self._keys.process(name), "info") for name in names)
         return connection.run(*infos, repeatable=False)
+
+
+_profiles: "weakref.WeakSet[FleetProfile]" = weakref.WeakSet()
+
+
+def _renew_in_child() -> None:
+    for profile in list(_profiles):
+        profile.renew_lock()
+
+
+job_forks.on_child(_renew_in_child)

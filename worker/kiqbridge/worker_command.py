@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kiqbridge import redaction
+from kiqbridge import job_forks, redaction
 from kiqbridge.config import SETTINGS, Config, merge, shown_default
 from kiqbridge.errors import ConfigError
 from kiqbridge.job_logger import configure_logging
@@ -155,6 +155,7 @@ def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> None:
         KiqbridgeError: the start failed for a reason that waiting does not mend.
     """
     failures: list[BaseException] = []
+    job_forks.install()
 
     def start() -> None:
         try:
