@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
@@ -329,6 +330,57 @@ class TestEnding:
 
 
 class TestSurroundings:
+    def test_plain_middleware_around_many_jobs_never_blocks_them(
+        self, working, jobs, client, setup, redis
+    ):
+        def plain():
+            def middleware(_job, _payload, _queue, call_next):
+                return call_next()
+
+            return middleware
+
+        async def between(_job, _payload, _queue, call_next):
+            await asyncio.sleep(0)
+            return await call_next()
+
+        setup.middleware.add(plain())
+        setup.middleware.add(plain())
+        setup.middleware.add(between)
+        setup.middleware.add(plain())
+        push(client, "Quick", 400)
+
+        with working(async_concurrency="20"):
+            wait_until(lambda: len(jobs.done) == 400, 60)
+            wait_until(lambda: not in_flight(redis))
+
+        assert sorted(jobs.done) == list(range(400))
+
+    def test_a_default_executor_that_a_job_has_filled_delays_no_other_job(
+        self, working, jobs, client, redis
+    ):
+        may_end, may_go_on = threading.Event(), threading.Event()
+
+        @job(name="Fills")
+        async def fills():
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(ThreadPoolExecutor(1))
+            loop.run_in_executor(None, may_end.wait, 60)
+            may_go_on.wait(30)  # meanwhile nothing begins on this loop
+
+        client.push({"class": "Fills", "args": []})
+        with working() as launcher:
+            wait_until(lambda: in_flight(redis))
+            push(client, "Quick", 1)
+            wait_until(lambda: len(launcher._work()) == 2, what="both have been taken")
+            launcher._keeper.current.valid_until = (
+                0.0  # in doubt: it must be confirmed off the loop
+            )
+            may_go_on.set()
+            try:
+                wait_until(lambda: jobs.done == [0])
+            finally:
+                may_end.set()
+
     def test_middleware_of_both_kinds_and_resources_of_the_loop(
         self, working, client, setup, jobs, redis
     ):

@@ -2,11 +2,15 @@
 
 import asyncio
 import contextvars
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.waiting import wait_until
 
+from kiqbridge import bridge
+from kiqbridge.elastic_executor import ElasticExecutor
 from kiqbridge.middleware import Chain
 
 COLOUR = contextvars.ContextVar("colour", default="none")
@@ -110,6 +114,81 @@ class TestAroundAPlainJob:
 
         assert asyncio.run(run()) == 42
 
+    def test_it_fails_when_the_loop_ends_meanwhile(self, monkeypatch):
+        monkeypatch.setattr(bridge, "LOOK_S", 0.05)
+        owner = Owner()
+        outcomes = []
+
+        async def waits(_payload, _call_next):
+            owner.begun.set()
+            await asyncio.sleep(60)
+
+        def perform():
+            bridge.LOOP.set(owner)
+            try:
+                Chain(waits).invoke(({},), lambda: None)
+            except RuntimeError as error:
+                outcomes.append(str(error))
+
+        thread = threading.Thread(target=perform, daemon=True)
+        thread.start()
+        assert owner.begun.wait(10)
+        owner.end()
+
+        thread.join(20)
+        assert not thread.is_alive()
+        assert "has ended" in outcomes[0]
+
+    def test_it_fails_at_once_when_the_loop_is_closed(self):
+        owner = Owner()
+        owner.end()
+
+        def perform():
+            bridge.LOOP.set(owner)
+            with pytest.raises(RuntimeError, match="closed"):
+                Chain(note_async).invoke(({},), lambda: None)
+
+        contextvars.Context().run(perform)
+
+    def test_what_ends_the_loop_of_middleware_ends_it_for_no_other_job(self, caplog):
+        async def leaves(_payload, call_next):
+            asyncio.get_running_loop().call_soon(sys.exit, 3)
+            return await call_next()
+
+        async def stops(_payload, call_next):
+            asyncio.get_running_loop().stop()
+            return await call_next()
+
+        assert Chain(leaves, stops).invoke(({},), lambda: 42) == 42
+        assert Chain(note_async).invoke(({},), lambda: 43) == 43
+        wait_until(lambda: "SystemExit escaped" in caplog.text and "loop.stop()" in caplog.text)
+
+
+async def note_async(_payload, call_next):
+    return await call_next()
+
+
+class Owner:
+    """Runs a loop on a thread until it is told to end."""
+
+    def __init__(self):
+        self.begun = threading.Event()
+        self.loop = asyncio.new_event_loop()
+        self._is_running = True
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def serves(self, loop):
+        return loop is self.loop and self._is_running
+
+    def end(self):
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+        for task in asyncio.all_tasks(self.loop):
+            task._log_destroy_pending = False  # as when a loop is lost, nobody ends its tasks
+        self._is_running = False
+        self.loop.close()
+
 
 class TestAroundACoroutine:
     def test_both_kinds_nest_in_order(self, note):
@@ -168,6 +247,75 @@ class TestAroundACoroutine:
         with ThreadPoolExecutor(2) as executor:
             asyncio.run(run())
         assert cancelled == [True]
+
+    def test_adjacent_plain_entries_share_one_thread(self, note):
+        threads = []
+
+        def plain(_payload, call_next):
+            threads.append(threading.get_ident())
+            return call_next()
+
+        def other(_payload, call_next):
+            return plain(_payload, call_next)
+
+        async def job():
+            return 42
+
+        assert on_loop(Chain(plain, other), job) == 42
+        assert threads[0] == threads[1] != threading.get_ident()
+
+    def test_many_jobs_at_once_wait_for_no_thread_that_another_holds(self, note):
+        chain = note.mixed()
+
+        async def job():
+            await asyncio.sleep(0.01)
+            return 1
+
+        async def run():
+            jobs = [chain.invoke_async(({},), job, executor) for _ in range(100)]
+            return sum(await asyncio.wait_for(asyncio.gather(*jobs), 60))
+
+        executor = ElasticExecutor("bridge")
+        assert asyncio.run(run()) == 100
+        executor.shutdown()
+
+    def test_a_job_cancelled_before_its_thread_came_to_it_does_not_run(self):
+        held, may_go_on, left = threading.Event(), threading.Event(), threading.Event()
+        performed = []
+
+        def holds(_payload, call_next):
+            held.set()
+            try:
+                may_go_on.wait(10)
+                return call_next()
+            finally:
+                left.set()
+
+        async def job():
+            performed.append(True)
+
+        async def run():
+            task = asyncio.create_task(Chain(holds).invoke_async(({},), job, executor))
+            while not held.is_set():  # noqa: ASYNC110 - set on a thread
+                await asyncio.sleep(0.001)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            may_go_on.set()
+            while not left.is_set():  # noqa: ASYNC110 - set on a thread
+                await asyncio.sleep(0.001)
+
+        executor = ElasticExecutor("bridge")
+        asyncio.run(run())
+        executor.shutdown()
+        assert performed == []
+
+    def test_a_time_out_of_the_job_itself_passes(self, note):
+        async def job():
+            raise TimeoutError("mine")
+
+        with pytest.raises(TimeoutError, match="mine"):
+            on_loop(Chain(note.plain("a")), job)
 
 
 class TestKinds:

@@ -3,24 +3,55 @@
 A plain function cannot await and a coroutine must not block its loop, so where the kind changes the
 call crosses to another thread: `async def` middleware around a plain job runs on a loop while the
 job's thread waits for its turn, and plain middleware around an `async def` job runs on a thread that
-waits for the job on the loop. Context variables are carried over in both directions.
+waits for the job on the loop; adjacent plain ones share that thread. Context variables are carried
+over in both directions.
+
+Nothing here waits for ever for a loop that has ended: the call fails, and so does its job.
 """
 
 import asyncio
+import contextlib
 import contextvars
+import logging
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kiqbridge import job_forks
+from kiqbridge.loops import keep_loop_running
 from kiqbridge.middleware import is_async
 
-LOOP: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.ContextVar(
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOK_S = 2.0
+"""How often a thread that waits for a loop looks whether that still runs."""
+
+
+class LoopOwner(Protocol):
+    """Who runs an event loop, and may replace it by another one when it cannot go on."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that runs now."""
+
+    def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it still runs this one; if not, nothing that waits on it will ever go on."""
+
+
+LOOP: contextvars.ContextVar[LoopOwner | None] = contextvars.ContextVar(
     "kiqbridge_loop", default=None
 )
-"""Set in threads that run jobs: the loop of their capsule, on which its resources are open."""
+"""Set in threads that run jobs: who runs the loop of their capsule, on which its resources are open."""
+
+OWNER: contextvars.ContextVar[LoopOwner | None] = contextvars.ContextVar(
+    "kiqbridge_loop_owner", default=None
+)
+"""Set in tasks of `async def` jobs: who runs the loop that they run on."""
 
 
 class _Turn(NamedTuple):
@@ -45,15 +76,36 @@ class _Background:
     def begin_anew(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
+    @property
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None or self._loop.is_closed():
+            if self._loop is None or not self._runs():
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(
-                    target=self._loop.run_forever, name="kiqbridge-middleware", daemon=True
-                ).start()
+                self._thread = threading.Thread(
+                    target=_run_on, args=(self._loop,), name="kiqbridge-middleware", daemon=True
+                )
+                self._thread.start()
             return self._loop
+
+    def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return loop is self._loop and self._runs()
+
+    def _runs(self) -> bool:
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+
+def _run_on(loop: asyncio.AbstractEventLoop) -> None:
+    why = keep_loop_running(loop, is_over=lambda: False, report=_report)
+    logger.error(
+        "the event loop of the middleware cannot go on (%s); the next job gets another", why
+    )
+
+
+def _report(what: str, error: BaseException | None) -> None:
+    logger.error("the event loop of the middleware was ended: %s; it goes on", what, exc_info=error)
 
 
 _background = _Background()
@@ -86,11 +138,16 @@ async def invoke_async(
 ) -> Any:
     """Run a chain around a coroutine; `executor` lends threads to plain entries.
 
-    Each running job takes one of its threads for each change of kind: with fewer, jobs wait.
+    Each running job takes one thread for each group of adjacent plain entries, and holds it while the
+    rest runs. So the executor must never let one wait for another: see `ElasticExecutor`.
     """
     call = final
-    for entry in reversed(entries):
-        call = _around_coroutine(entry, args, call, executor)
+    for is_plain, group in groupby(reversed(entries), _needs_a_thread):
+        if is_plain:
+            call = _on_a_thread([*group][::-1], args, call, executor)
+        else:
+            for entry in group:
+                call = _around_coroutine(entry, args, call)
     return await call()
 
 
@@ -105,7 +162,8 @@ def _around_plain(
 def _await_on_a_loop(
     entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
 ) -> Any:
-    loop = LOOP.get() or _background.loop()
+    owner = LOOP.get() or _background
+    loop = owner.loop
     turns: queue.SimpleQueue[_Turn | None] = queue.SimpleQueue()
 
     async def rest() -> Any:
@@ -116,9 +174,14 @@ def _await_on_a_loop(
     async def run() -> Any:
         return await _contained(entry(*args, rest))
 
-    outcome: Future[Any] = asyncio.run_coroutine_threadsafe(run(), loop)
+    running = run()
+    try:
+        outcome: Future[Any] = asyncio.run_coroutine_threadsafe(running, loop)
+    except RuntimeError:  # closed
+        running.close()
+        raise
     outcome.add_done_callback(lambda _done: turns.put(None))
-    while (turn := turns.get()) is not None:
+    while (turn := _next_turn(turns, owner, loop)) is not None:
         try:
             result = turn.context.run(call_next)
         except BaseException as error:  # noqa: BLE001 - it is the middleware's to see, whatever it is
@@ -126,6 +189,19 @@ def _await_on_a_loop(
         else:
             loop.call_soon_threadsafe(_finish, turn.done, result)
     return _released(outcome.result())
+
+
+def _next_turn(
+    turns: "queue.SimpleQueue[_Turn | None]", owner: LoopOwner, loop: asyncio.AbstractEventLoop
+) -> _Turn | None:
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return turns.get(timeout=LOOK_S)
+        if not owner.serves(loop):
+            raise RuntimeError(
+                "the event loop on which `async def` middleware of this job ran has ended; the log of "
+                "this worker says why"
+            )
 
 
 async def _contained(awaited: Awaitable[Any]) -> Any:
@@ -155,35 +231,92 @@ def _fail(done: "asyncio.Future[Any]", error: BaseException) -> None:
         done.set_exception(error)
 
 
+def _needs_a_thread(entry: Callable[..., Any]) -> bool:
+    return not is_async(entry) and not hasattr(entry, "call_async")
+
+
 def _around_coroutine(
-    entry: Callable[..., Any],
+    entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Awaitable[Any]]
+) -> Callable[[], Awaitable[Any]]:
+    if is_async(entry):
+        return lambda: entry(*args, call_next)
+    call_async: Callable[..., Awaitable[Any]] = entry.call_async  # type: ignore[attr-defined]
+    return lambda: call_async(*args, call_next)
+
+
+def _on_a_thread(
+    entries: Sequence[Callable[..., Any]],
     args: tuple[Any, ...],
     call_next: Callable[[], Awaitable[Any]],
     executor: Executor,
 ) -> Callable[[], Awaitable[Any]]:
-    if is_async(entry):
-        return lambda: entry(*args, call_next)
-    if hasattr(entry, "call_async"):
-        call_async: Callable[..., Awaitable[Any]] = entry.call_async
-        return lambda: call_async(*args, call_next)
+    """Adjacent plain entries around a coroutine: all on one thread, and once to the loop for the rest."""
 
     async def on_a_thread() -> Any:
         loop = asyncio.get_running_loop()
-        inner: list[Future[Any]] = []
-
-        async def run() -> Any:
-            return await _contained(call_next())
-
-        def rest() -> Any:
-            inner.append(asyncio.run_coroutine_threadsafe(run(), loop))
-            return _released(inner[-1].result())
-
+        rest = _Rest(call_next, loop)
+        call: Callable[[], Any] = rest
+        for entry in reversed(entries):
+            call = _link(entry, args, call)
         context = contextvars.copy_context()
         try:
-            return await loop.run_in_executor(executor, lambda: context.run(entry, *args, rest))
+            return await loop.run_in_executor(executor, context.run, call)
         except asyncio.CancelledError:
-            for each in inner:  # whoever cancels the job means what it awaits
-                each.cancel()
+            rest.cancel()  # whoever cancels the job means what it awaits
             raise
 
     return on_a_thread
+
+
+class _Rest:
+    """What plain middleware calls on to: a coroutine on the loop, for which its thread waits."""
+
+    def __init__(
+        self, call_next: Callable[[], Awaitable[Any]], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._call_next = call_next
+        self._loop = loop
+        self._owner = OWNER.get()
+        self._lock = threading.Lock()
+        self._begun: list[Future[Any]] = []
+        self._is_cancelled = False
+
+    def __call__(self) -> Any:
+        with self._lock:
+            if self._is_cancelled:  # before the thread came to it: the job may be another's already
+                raise asyncio.CancelledError
+            running = self._run()
+            try:
+                begun = asyncio.run_coroutine_threadsafe(running, self._loop)
+            except RuntimeError:  # closed
+                running.close()
+                raise
+            self._begun.append(begun)
+        return _released(self._wait(begun))
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._is_cancelled = True
+            begun = list(self._begun)
+        for each in begun:
+            each.cancel()
+
+    async def _run(self) -> Any:
+        return await _contained(self._call_next())
+
+    def _wait(self, begun: Future[T]) -> T:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return begun.result(LOOK_S)
+            if begun.done():  # a TimeoutError of its own
+                return begun.result()
+            if self._loop.is_closed() or (self._owner and not self._owner.serves(self._loop)):
+                raise RuntimeError(
+                    "the event loop on which this job ran has ended; the log of this worker says why"
+                )
+
+
+def _link(
+    entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
+) -> Callable[[], Any]:
+    return lambda: entry(*args, call_next)

@@ -12,13 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from kiqbridge.bookkeeping import Bookkeeper
-from kiqbridge.bridge import LOOP
+from kiqbridge.bridge import LOOP, OWNER
 from kiqbridge.claims import Chunk, give_back
 from kiqbridge.clock import wall_now
 from kiqbridge.current import RUNTIME, Runtime
+from kiqbridge.elastic_executor import ElasticExecutor
 from kiqbridge.execution import Execution, JobRunner, Settlement
 from kiqbridge.job_logger import TID
 from kiqbridge.keys import Keys
@@ -77,7 +77,7 @@ class EventLoop:
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
-        self._executor = ThreadPoolExecutor(limit, thread_name_prefix=f"kiqbridge-{name}-bridge")
+        self._executor = ElasticExecutor(f"kiqbridge-{name}-bridge")
         self._context = contextvars.Context()
         self._thread = threading.Thread(
             target=self._run, name=f"kiqbridge-loop-{name}", daemon=True
@@ -92,6 +92,10 @@ class EventLoop:
         if self._loop is None:
             raise RuntimeError("the event loop has not been started")
         return self._loop
+
+    def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether this is the loop that runs here now."""
+        return loop is self._loop and self.alive and not loop.is_closed()
 
     @property
     def alive(self) -> bool:
@@ -191,6 +195,7 @@ class EventLoop:
         async with self._resources:
             self._context.run(RUNTIME.set, self._runtime)
             self._context.run(LOOP.set, None)
+            self._context.run(OWNER.set, self)
             self._opened.set()
             await self._end.wait()
 
@@ -230,7 +235,8 @@ class EventLoop:
         self._bookkeeper.ended(chunk, execution.text, settlement)
 
     async def _confirmed(self, chunk: Chunk) -> bool:
-        held = await self.loop.run_in_executor(None, self._keeper.confirm, chunk.lease)
+        # Not the loop's default executor: a job may have replaced it, or filled it.
+        held = await self.loop.run_in_executor(self._executor, self._keeper.confirm, chunk.lease)
         if not held and chunk.lease.lost and chunk.elsewhere is not None:
             chunk.elsewhere.release()  # somebody else has the job
         return held

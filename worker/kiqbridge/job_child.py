@@ -25,7 +25,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from dataclasses import asdict, replace
 from datetime import timedelta
 from types import FrameType
@@ -36,8 +36,10 @@ from kiqbridge.bridge import LOOP
 from kiqbridge.child_messages import Channel, ChildSettings, Failure
 from kiqbridge.client import Client
 from kiqbridge.current import CONTEXT, RUNTIME, Runtime
+from kiqbridge.elastic_executor import ElasticExecutor
 from kiqbridge.errors import JobInterrupted, KiqbridgeError, PayloadError
 from kiqbridge.job_logger import TID, configure_logging, flush_logging
+from kiqbridge.loops import keep_loop_running
 from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.payload import Profile, shorten
 from kiqbridge.redis_connection import RedisPool
@@ -61,6 +63,9 @@ END_S = 5.0
 
 _TRACEBACK_LIMIT = 20_000
 """Characters of a traceback for the worker's log, its end."""
+
+_LOOP_LOST = 70
+"""Exit code of a child whose event loop cannot go on; its job fails and is tried again."""
 
 _PR_SET_PDEATHSIG = 1
 _FOR_THE_WORKER = ("SIGTERM", "SIGINT", "SIGTSTP", "SIGTTIN", "SIGUSR2", "SIGHUP")
@@ -254,7 +259,7 @@ class JobChild:
     def _started_loop(self) -> "_Loop":
         if self._loop is None:
             self._loop = _Loop(self._resources.for_loop())
-            LOOP.set(self._loop.loop)
+            LOOP.set(self._loop)
         return self._loop
 
     def _failure(
@@ -335,34 +340,53 @@ class _Loop:
 
     def __init__(self, resources: LoopResources) -> None:
         self.loop = asyncio.new_event_loop()
-        self.executor = ThreadPoolExecutor(thread_name_prefix="kiqbridge-bridge")
+        self.executor = ElasticExecutor("kiqbridge-bridge")
         self._resources = resources
-        threading.Thread(target=self.loop.run_forever, name="kiqbridge-loop", daemon=True).start()
+        threading.Thread(target=self._run, name="kiqbridge-loop", daemon=True).start()
         error = self.run(resources.__aenter__())
         if error is not None:
             raise error
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> BaseException | None:
         """Run to the end; what was raised, with its own traceback alone."""
+        outcome: BaseException | None = asyncio.CancelledError("cancelled before it began")
 
-        async def run() -> BaseException | None:
+        async def run() -> None:
+            nonlocal outcome
             try:
                 await coroutine
             except BaseException as error:  # noqa: BLE001 - a job's error is never ours
                 if job_forks.in_child:
                     job_forks.end(error)
-                return error
-            if job_forks.in_child:
-                job_forks.end()
-            return None
+                outcome = error
+            else:
+                if job_forks.in_child:
+                    job_forks.end()
+                outcome = None
 
-        return asyncio.run_coroutine_threadsafe(run(), self.loop).result()
+        with contextlib.suppress(CancelledError):  # a job may cancel itself, and yet succeed
+            asyncio.run_coroutine_threadsafe(run(), self.loop).result()
+        return outcome
+
+    def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """See `bridge.LoopOwner`: this process ends with its loop."""
+        return loop is self.loop
+
+    def _run(self) -> None:
+        why = keep_loop_running(self.loop, is_over=lambda: False, report=_report)
+        logger.error("the event loop of this child process cannot go on (%s): it ends", why)
+        flush_logging()
+        os._exit(_LOOP_LOST)
 
     def close(self) -> None:
         """Close the resources."""
         error = self.run(self._resources.__aexit__())
         if error is not None:
             logger.error("closing the resources failed", exc_info=error)
+
+
+def _report(what: str, error: BaseException | None) -> None:
+    logger.error("the event loop was ended: %s; it goes on", what, exc_info=error)
 
 
 def _arguments(payload: Mapping[str, Any]) -> list[Any]:

@@ -28,6 +28,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
+_THREADS_OF_POOLS = (os.path.join("futures", "thread.py"), "elastic_executor.py")  # noqa: PTH118 - parts of names
+
 END_S = 5
 """Whole seconds for writing what the standard streams still hold; then the child ends by SIGALRM."""
 
@@ -150,7 +152,7 @@ def _end_with_what_forked() -> None:
     loop = getattr(_forking, "loop", None)
     if loop is None:
         for frame in frames:
-            if frame.f_code.co_filename.endswith(os.path.join("futures", "thread.py")):  # noqa: PTH118 - a part of a name
+            if frame.f_code.co_filename.endswith(_THREADS_OF_POOLS):
                 _end_at_return_of(frame)
                 return
         return

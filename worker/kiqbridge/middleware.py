@@ -5,7 +5,7 @@ added is the outermost. One that does not call on stops the push, or skips the j
 
 It may be `async def`, and then awaits what `call_next` returns. Either kind goes around either kind
 of job; where they differ the call crosses threads (bridge.py), which costs some 100 µs and, for plain
-middleware around an `async def` job, a thread while the job runs. An object that is callable and has
+middleware around an `async def` job, a thread while the job runs; adjacent plain ones share it. An object that is callable and has
 an `async def call_async` with the same arguments is of both kinds, and nothing crosses.
 """
 
@@ -102,7 +102,7 @@ class Chain(Generic[M]):
     async def invoke_async(
         self, args: tuple[Any, ...], final: Callable[[], Awaitable[R]], executor: "Executor"
     ) -> R | None:
-        """Run the chain around a coroutine; `executor` lends a thread to each plain entry."""
+        """Run the chain around a coroutine; `executor` lends threads to plain entries."""
         from kiqbridge import bridge  # noqa: PLC0415 - as in invoke
 
         outcome: R | None = await bridge.invoke_async(self._entries, args, final, executor)

@@ -139,7 +139,7 @@ class Processor:
         TID.set(self.tid)
         RUNTIME.set(self._tools.runtime)
         if self._tools.loop is not None:
-            LOOP.set(self._tools.loop.loop)
+            LOOP.set(self._tools.loop)
         with contextlib.suppress(Shutdown):
             while not self._quiet:
                 chunk = self._fetcher.fetch(self._size, self._abandoned)
