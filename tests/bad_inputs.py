@@ -38,6 +38,7 @@ DECLARING = (
     "@job\ndef only_by_keyword(*, day): ...",
     '@job(queue="")\ndef on_no_queue(): ...',
     "@job(tags={1, 2})\ndef with_a_set(): ...",
+    "@job(max_retries=3)\ndef as_elsewhere(): ...",
     "class Base(Job): ...\nBase.perform_async()",
 )
 ENQUEUING = (
@@ -53,6 +54,7 @@ ENQUEUING = (
     'greet.perform_bulk([["Ada"]], batch_size=0)',
     'greet.set(queue="").perform_async("Ada")',
     'greet.set(wait=1, wait_until=2).perform_async("Ada")',
+    'greet.set(que="low").perform_async("Ada")',
     'Client().push({"class": "Greet"})',
     'Client().push({"class": 7, "args": []})',
     'Client().push({"class": "Greet", "args": "Ada"})',

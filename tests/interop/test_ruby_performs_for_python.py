@@ -158,7 +158,9 @@ def test_options_of_a_python_class_are_in_the_payload_that_ruby_middleware_sees(
 
 @pytest.mark.operation("set")
 def test_set_of_queue_and_options_for_one_push_reaches_ruby(evidence):
-    jid = PayloadJudge.set(queue="default", retry=0, tags=[], tenant=None).perform_async(
+    jid = PayloadJudge.set(
+        queue="default", retry=0, tags=[], attributes={"tenant": None}
+    ).perform_async(
         'Thread.current[:queue] == "default" && payload["queue"] == "default"',
         'payload["retry"].eql?(0) && payload["tags"] == []',
         'payload.key?("tenant") && payload["tenant"].nil?',

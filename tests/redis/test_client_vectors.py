@@ -28,19 +28,21 @@ from support.vectors import (
 from kiqbridge import Job, configure, job
 from kiqbridge.errors import PayloadError
 from kiqbridge.json_text import loads
+from kiqbridge.options import with_attributes
 from kiqbridge.payload import DEFAULT_OPTIONS, normalize, read_timestamp, validate
 
 T0 = 1_900_000_000
 GIVEN_JID = "0123456789abcdef01234567"
 AJ_WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 
+# The order of the recording; a declaration gives attributes of its own under that name.
 BIG_OPTS = {
     "retry": 7,
     "queue": "opts",
     "backtrace": 20,
     "dead": False,
     "tags": ["a", "b"],
-    "custom": {"x": 1},
+    "attributes": {"custom": {"x": 1}},
     "log_level": "debug",
 }
 
@@ -72,7 +74,7 @@ class Classes:
             class_name = "Deep::NestedJob"
 
         class BigOpts(EchoJob):
-            sidekiq_options = BIG_OPTS
+            sidekiq_options = with_attributes(BIG_OPTS)
 
         class NoRetryJob(EchoJob):
             retry = False
@@ -128,7 +130,12 @@ CALLS = {
     "async_retry_zero": lambda c, j: j.zero_retry.perform_async(),
     "set_queue": lambda c, j: j.echo.set(queue="low").perform_async(1),
     "set_many": lambda c, j: j.echo.set(
-        queue="high", retry=3, tags=["x", "y"], backtrace=True, dead=False, foo="bar"
+        queue="high",
+        retry=3,
+        tags=["x", "y"],
+        backtrace=True,
+        dead=False,
+        attributes={"foo": "bar"},
     ).perform_async(1),
     "set_retry_false": lambda c, j: j.echo.set(retry=False).perform_async(1),
     "set_on_options": lambda c, j: j.big.set(queue="other", retry=1).perform_async("z"),

@@ -70,7 +70,14 @@ class TestFunction:
         assert definition_of(plain).options == {"retry": True, "queue": "default"}
 
     def test_its_options_are_sidekiqs_in_sidekiqs_order(self):
-        @job(queue="opts", retry=7, backtrace=20, dead=False, tags=["a"], custom={"x": 1})
+        @job(
+            queue="opts",
+            retry=7,
+            backtrace=20,
+            dead=False,
+            tags=["a"],
+            attributes={"custom": {"x": 1}},
+        )
         def big():
             pass
 
@@ -111,7 +118,7 @@ class TestFunction:
                 {"retry_for": dt.timedelta(hours=1)},
                 "option retry_for: .* would not arrive as it is",
             ),
-            ({"custom": float("nan")}, "option custom: nan has no JSON text"),
+            ({"attributes": {"custom": float("nan")}}, "option custom: nan has no JSON text"),
         ],
     )
     def test_an_option_that_cannot_be_written_is_refused_at_declaration(self, options, message):
@@ -281,7 +288,7 @@ class TestEnqueuing:
     def test_set_overrides_the_options_for_this_push_only(self, pushes):
         send_invoice = declare()
 
-        send_invoice.set(queue="high", retry=0, foo="bar").perform_async(1)
+        send_invoice.set(queue="high", retry=0, attributes={"foo": "bar"}).perform_async(1)
         send_invoice.perform_async(1)
 
         (_, changed), (_, usual) = pushes.calls
@@ -373,3 +380,54 @@ def test_a_type_checker_knows_the_arguments_and_what_is_returned(tmp_path):
     assert "[call-arg]" in told[17]
     assert 'incompatible type "int"; expected "str"' in told[18]
     assert len(told) == 9, outcome.stdout
+
+
+class TestOptionsThatNobodyKnows:
+    """A misspelt option would travel in every payload and do nothing."""
+
+    @pytest.mark.parametrize(
+        ("options", "hint"),
+        [
+            ({"max_retries": 3}, "did you mean retry?"),
+            ({"que": "low"}, "did you mean queue?"),
+            ({"unique": True}, "did you mean unique_for?"),
+            ({"time_limit": 5}, "did you mean timeout_s?"),
+            ({"backtrase": 5}, "did you mean backtrace?"),
+            ({"tenant": "acme"}, "attributes={'tenant': …}"),
+        ],
+    )
+    def test_a_declaration_with_one_is_refused_with_a_suggestion(self, options, hint):
+        [name] = options
+
+        with pytest.raises(ConfigError, match=f"{name}: is no option of a job") as refused:
+            job(name=f"Misspelt {name}", **options)(print)
+
+        assert hint in str(refused.value)
+        assert f"Misspelt {name}" not in default_registry
+
+    @pytest.mark.parametrize(
+        ("options", "hint"),
+        [
+            ({"max_retries": 3}, "did you mean retry?"),
+            ({"que": "low"}, "did you mean queue?"),
+            ({"countdown": 5}, "did you mean wait?"),
+            ({"eta": 5}, "did you mean wait_until?"),
+            ({"unique": True}, "did you mean unique_for?"),
+        ],
+    )
+    def test_set_refuses_it_too(self, options, hint):
+        with pytest.raises(PayloadError, match=r"^set: ") as refused:
+            declare().set(**options)
+
+        assert hint in str(refused.value)
+
+    def test_further_options_are_held_to_the_same(self):
+        with pytest.raises(PayloadError, match=r"^set: que: "):
+            declare().set(queue="low").set(que="high")
+
+    @pytest.mark.parametrize("attributes", [5, ["a"], "a", None])
+    def test_attributes_are_a_dict(self, attributes):
+        with pytest.raises(PayloadError, match="attributes: "):
+            declare().set(attributes=attributes)
+        with pytest.raises(ConfigError, match="attributes: "):
+            job(name="Odd attributes", attributes=attributes)(print)

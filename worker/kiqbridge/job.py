@@ -17,13 +17,31 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, cast, get_args, overload
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    overload,
+)
 
 from kiqbridge import inline
 from kiqbridge.bulk import BATCH_SIZE
 from kiqbridge.client import default_client
 from kiqbridge.current import interrupted
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.options import (
+    ATTRIBUTES,
+    JobOptions,
+    PushOptions,
+    unknown_declared,
+    unknown_pushed,
+    with_attributes,
+)
 from kiqbridge.payload import check_json, run_time, shorten
 from kiqbridge.registry import (
     ERROR_ACTIONS,
@@ -104,8 +122,14 @@ class FunctionJob(Generic[P, R]):
         """
         return _Enqueuer(self).perform_inline(*args, **kwargs)
 
-    def set(self, **options: Any) -> "Setter[P]":
-        """The same job with other options for the next push, such as `queue` or `wait` (seconds)."""
+    def set(self, **options: Unpack[PushOptions]) -> "Setter[P]":
+        """The same job with other options for the next push, such as `queue` or `wait` (seconds).
+
+        Attributes of your own go into `attributes={…}`.
+
+        Raises:
+            PayloadError: there is no such option; the message suggests one.
+        """
         return Setter(self, options)
 
 
@@ -160,6 +184,13 @@ class Setter(Generic[P]):
     """A job with options for one push, made by `set`."""
 
     def __init__(self, declared: object, options: Mapping[str, Any]) -> None:
+        unknown = unknown_pushed(options)
+        if unknown is not None:
+            raise PayloadError(f"set: {unknown}")
+        if not isinstance(options.get(ATTRIBUTES, {}), Mapping):
+            raise PayloadError(
+                f"set: attributes: {shorten(options[ATTRIBUTES])} is not a dict of names and values"
+            )
         chosen = dict(options)
         waits = [chosen.pop(name) for name in ("wait", "wait_until") if name in chosen]
         if len(waits) > 1:
@@ -167,11 +198,11 @@ class Setter(Generic[P]):
         self._when: float | datetime | None = waits[0] if waits else None
         self._declared = declared
         self._options = chosen
-        self._enqueuer = _Enqueuer(declared, chosen)
+        self._enqueuer = _Enqueuer(declared, with_attributes(chosen))
 
-    def set(self, **options: Any) -> "Setter[P]":
-        """Further options over these."""
-        chosen = {**self._options, **options}
+    def set(self, **options: Unpack[PushOptions]) -> "Setter[P]":
+        """Further options over these; raises as `FunctionJob.set`."""
+        chosen: dict[str, Any] = {**self._options, **options}
         if self._when is not None and not options.keys() & {"wait", "wait_until"}:
             chosen["wait_until"] = self._when
         return Setter(self._declared, chosen)
@@ -223,7 +254,7 @@ def job(
     retry_in: RetryIn | None = None,
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
-    **options: Any,
+    **options: Unpack[JobOptions],
 ) -> Callable[[Callable[P, R]], FunctionJob[P, R]]: ...
 def job(
     function: Callable[P, R] | None = None,
@@ -237,7 +268,7 @@ def job(
     retry_in: RetryIn | None = None,
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
-    **options: Any,
+    **options: Unpack[JobOptions],
 ) -> FunctionJob[P, R] | Callable[[Callable[P, R]], FunctionJob[P, R]]:
     """Declare a function, plain or async, as a job; it stays callable and keeps its signature.
 
@@ -252,18 +283,19 @@ def job(
             for the usual delay (§8.3).
         retries_exhausted: (payload, error), called when no tries are left (§8.4).
         on_error: exception class → "discard", "kill", "retry" or seconds, before `retry_in`.
-        options: Sidekiq's other options (§3.2): backtrace, dead, tags, retry_for, retry_queue, …
+        options: Sidekiq's other options (§3.2), see `JobOptions`: backtrace, dead, tags, retry_for,
+            retry_queue, …; `attributes={…}` for attributes of your own.
 
     Raises:
-        ConfigError: the name is taken, an option has no JSON text, or a keyword-only parameter has
-            no default.
+        ConfigError: the name is taken, there is no such option, an option has no JSON text, or a
+            keyword-only parameter has no default.
     """
 
     def declare(function: Callable[P, R]) -> FunctionJob[P, R]:
         wire_name = name or function.__name__
         definition = _define(
             wire_name,
-            {"retry": retry, "queue": queue, **options},
+            _wire_options(wire_name, {"retry": retry, "queue": queue, **options}),
             function,
             instantiate=lambda _jid: declared,
             perform_of=lambda _instance: function,
@@ -293,7 +325,7 @@ class Job:
     Attributes:
         class_name: wire name, default the class' `__name__`.
         queue, retry, backtrace, dead, tags, retry_for, retry_queue, log_level: wire options (§3.2).
-        sidekiq_options: any further wire options.
+        sidekiq_options: any further wire options, and attributes of your own.
         pool, timeout_s, on_error: how it is run and what its failures mean, as for `job`.
         retry_in, retries_exhausted: static methods, as for `job`.
         jid: the job's id while it runs.
@@ -377,9 +409,20 @@ class Job:
         )
 
     @classmethod
-    def set(cls, **options: Any) -> Setter[...]:
+    def set(cls, **options: Unpack[PushOptions]) -> Setter[...]:
         """The same job with other options for the next push; see `FunctionJob.set`."""
         return Setter(cls, options)
+
+
+def _wire_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = unknown_declared(options)
+    if unknown is not None:
+        raise ConfigError(f"job {name!r}: {unknown}")
+    if not isinstance(options.get(ATTRIBUTES, {}), Mapping):
+        raise ConfigError(
+            f"job {name!r}: attributes: {shorten(options[ATTRIBUTES])} is not a dict of names and values"
+        )
+    return with_attributes(options)
 
 
 def _define(

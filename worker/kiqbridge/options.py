@@ -1,0 +1,137 @@
+"""Which options a job may have on the wire, and a suggestion for those that are misspelt.
+
+An option that nobody knows would travel in every payload and do nothing. So unknown names are
+refused, and attributes of your own go through an argument that says so: `attributes={…}`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypedDict
+
+
+class JobOptions(TypedDict, total=False):
+    """Sidekiq's options of a job class beside `queue` and `retry` (protocol §3.2)."""
+
+    backtrace: bool | int
+    """True = keep all lines of a failure's backtrace, N = the first N."""
+    dead: bool
+    """False = never into the dead set."""
+    tags: list[str]
+    """Shown in the Web UI and logged."""
+    retry_for: int
+    """Seconds for which a failing job is retried, in place of a number of retries."""
+    retry_queue: str
+    """Queue for retries."""
+    log_level: str | int
+    """Log level while the job runs: debug to fatal, or 0 to 4."""
+    display_class: str
+    """Class name to show in place of the own one."""
+    profile: str
+    """Token; Sidekiq 8 profiles the execution of a Ruby job."""
+    profiler_options: Mapping[str, Any]
+    """For Sidekiq 8's profiler."""
+    encrypt: bool
+    """Sidekiq Enterprise: the last argument is encrypted."""
+    expires_in: float
+    """Sidekiq Pro: seconds after which the job is not run any more."""
+    unique_for: float
+    """Sidekiq Enterprise: seconds of its lock."""
+    unique_until: str
+    """Sidekiq Enterprise: success or start."""
+    attributes: Mapping[str, Any]
+    """Attributes of your own, for middleware or other readers of the payload."""
+
+
+class PushOptions(JobOptions, total=False):
+    """What `set` takes: the options of a job, and those of a single push."""
+
+    queue: str
+    """Queue name without prefix."""
+    retry: bool | int
+    """True = 25 retries, N = at most N, 0 = straight to dead, False = dropped."""
+    jid: str
+    """The job's id, in place of a new one."""
+    bid: str
+    """Sidekiq Pro: the batch that the job belongs to."""
+    wait: float
+    """Seconds until it runs."""
+    wait_until: Any
+    """When it runs: epoch seconds or an aware datetime."""
+    sync: bool
+    """Known to Ruby's `set`; a worker ignores it."""
+
+
+ATTRIBUTES: Final = "attributes"
+"""The option whose members go into the payload as they are."""
+
+_DECLARED: Final = frozenset({"queue", "retry", *JobOptions.__annotations__})
+_PUSHED: Final = frozenset({*_DECLARED, *PushOptions.__annotations__})
+_LOCAL: Final = ("name", "pool", "timeout_s", "retry_in", "retries_exhausted", "on_error")
+"""Options of a declaration that do not go on the wire, for suggestions."""
+_OTHER_WORDS: Final[Mapping[str, str]] = {
+    "max_retries": "retry",
+    "retries": "retry",
+    "retry_limit": "retry",
+    "autoretry_for": "on_error",
+    "retry_on": "on_error",
+    "discard_on": "on_error",
+    "default_retry_delay": "retry_in",
+    "retry_backoff": "retry_in",
+    "retry_delay": "retry_in",
+    "queue_name": "queue",
+    "queue_as": "queue",
+    "routing_key": "queue",
+    "time_limit": "timeout_s",
+    "timeout": "timeout_s",
+    "soft_time_limit": "timeout_s",
+    "unique": "unique_for",
+    "expires": "expires_in",
+    "class_name": "name",
+    "task_id": "jid",
+    "job_id": "jid",
+    "countdown": "wait",
+    "delay": "wait",
+    "defer_by": "wait",
+    "eta": "wait_until",
+    "at": "wait_until",
+    "scheduled_at": "wait_until",
+    "tag": "tags",
+}
+"""What other libraries call them."""
+
+
+def unknown_declared(options: Iterable[str]) -> str | None:
+    """Why options of a declaration are refused, naming the first one; None when all are known."""
+    return _first_unknown(options, _DECLARED, [*_DECLARED, *_LOCAL])
+
+
+def unknown_pushed(options: Iterable[str]) -> str | None:
+    """The same for the options of a single push."""
+    return _first_unknown(options, _PUSHED, list(_PUSHED))
+
+
+def with_attributes(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as they go on the wire: `attributes` replaced by its members, at its place."""
+    if ATTRIBUTES not in options:
+        return dict(options)
+    wired: dict[str, Any] = {}
+    for name, value in options.items():
+        wired.update(value if name == ATTRIBUTES else {name: value})
+    return wired
+
+
+def _first_unknown(options: Iterable[str], known: frozenset[str], near: list[str]) -> str | None:
+    for name in options:
+        if name not in known:
+            return f"{name}: {_suggestion(name, near)}"
+    return None
+
+
+def _suggestion(name: str, near: list[str]) -> str:
+    import difflib  # noqa: PLC0415 - only to help with an error
+
+    word = _OTHER_WORDS.get(name)
+    found = [word] if word in near else difflib.get_close_matches(name, sorted(near), n=1)
+    hint = f"; did you mean {found[0]}?" if found else "."
+    return (
+        f"is no option of a job{hint} An attribute of your own goes into attributes={{{name!r}: …}}"
+    )
