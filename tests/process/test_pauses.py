@@ -330,7 +330,12 @@ class TestRecover:
         [each] = json.loads(output.splitlines()[-1])["incarnations"]
         assert (each["state"], each["held"]) == ("alive", {"default": 2})
         worker.kill()
-        wait_until(lambda: not world.redis.keys("kb:alive:*"))
+
+        def is_silent():
+            _, output = world.run("recover", "--dry-run", "--json", **soon)
+            return json.loads(output.splitlines()[-1])["incarnations"][0]["state"] == "silent"
+
+        wait_until(is_silent, 20)
 
         code, output = world.run("recover", **soon)
 

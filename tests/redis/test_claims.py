@@ -372,7 +372,7 @@ class TestSettling:
     def test_after_a_reap_it_does_nothing_and_the_job_has_one_life(self, redis, process, claimer):
         enqueue(redis, b"job")
         chunk = claimer.claim(["default"], 1)
-        redis.delete(process.keys.alive(process.incarnation))
+        redis.hdel(process.keys.alive, process.incarnation)
         assert Reaper(process.connect(), process.keys).reap(process.incarnation) == 1
 
         assert not claimer.settle(chunk, b"job", "retry", 1.0, b"failed")
@@ -445,7 +445,7 @@ class TestGivingBack:
 
 class TestReaping:
     def die(self, redis, process):
-        redis.delete(process.keys.alive(process.incarnation))
+        redis.hdel(process.keys.alive, process.incarnation)
 
     def reap(self, process, **options):
         return Reaper(process.connect(), process.keys).reap(process.incarnation, **options)
@@ -473,11 +473,12 @@ class TestReaping:
         assert self.reap(process) == 2
         assert waiting(redis) == JOBS[4:6]
 
-    def test_the_living_are_left_alone(self, redis, process, claimer):
+    def test_one_that_gave_a_sign_of_life_since_is_left_alone(self, redis, process, claimer):
         enqueue(redis, b"job")
         claimer.claim(["default"], 1)
 
-        assert self.reap(process) == -2
+        assert self.reap(process, beat=b"0 1732250000.5 10000") == -2
+        assert self.reap(process) == -2  # none was seen, and here is one
         assert in_flight(redis) == [b"job"]
 
     def test_the_owner_may_end_its_own_lease_while_alive(self, redis, process, claimer):
@@ -496,26 +497,21 @@ class TestReaping:
         assert self.reap(process) == -1
         assert waiting(redis) == [b"job"]
 
-    def test_a_claim_in_between_makes_it_look_again(self, redis, process, claimer):
-        enqueue(redis, *JOBS[:4])
-        self.die(redis, process)
-        connection = process.connect()
-        in_between = iter([lambda: claimer.claim(["default"], 2)])
-        connection.before_script = lambda: [claim() for claim in in_between]
-
-        assert Reaper(connection, process.keys).reap(process.incarnation) == 2
-
-        assert connection.scripts == 2
-        assert waiting(redis) == JOBS[:4]
-
-    def test_one_that_claims_without_end_is_left_for_the_next_look(self, redis, process, claimer):
+    def test_one_that_claims_without_end_is_stopped_and_all_goes_back(
+        self, redis, process, claimer
+    ):
         enqueue(redis, *JOBS)
         self.die(redis, process)
+        old = process.incarnation
         connection = process.connect()
-        connection.before_script = lambda: claimer.claim(["default"], 1)
+        connection.before_script = lambda: (
+            old == process.incarnation and claimer.claim(["default"], 2)
+        )
 
-        assert Reaper(connection, process.keys).reap(process.incarnation) == -3
-        assert redis.sismember("kb:inflight", process.incarnation)
+        assert Reaper(connection, process.keys).reap(old) == 2
+
+        assert waiting(redis) == JOBS
+        assert redis.smembers("kb:inflight") == {process.incarnation.encode()}
 
     def test_a_frozen_claimer_that_wakes_up_after_it_is_fenced(self, redis, process, claimer):
         enqueue(redis, *JOBS[:2])
@@ -614,6 +610,14 @@ class TestCluster:
         with EngineProcess(cluster_url, namespace="{app}") as process:
             process.keeper.current.valid_until = 0.0
             assert process.keeper.confirm(process.keeper.current)
+            dead = EngineProcess(cluster_url, namespace="{app}", identity="host:2:bbb")
+            dead.keeper._register(dead.connect())
+            pool.call("SET", keys.recovered("b" * 24), 2)
+            pool.call("LPUSH", keys.queue("low"), b"low", b'{"jid":"%s"}' % (b"b" * 24))
+            dead.claimer().claim(["low"], 2)
+            beat = pool.call("HGET", keys.alive, dead.incarnation)
+            assert Reaper(dead.connect(), keys).reap(dead.incarnation, beat) == 2
+            assert pool.call("LLEN", keys.suspects("low")) == 1
             claimer = process.claimer()
             chunk = claimer.claim(["default", "mail"], 5)
             assert len(chunk.jobs) == 2
@@ -645,8 +649,9 @@ class TestCluster:
         names = sorted(path.stem for path in scripts._FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge bury claim deploy_mark end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead pause promote push_once push_tick reap register
-            renew repush settle unpause
+            acknowledge bury claim deploy_mark end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead
+            pause promote push_once push_tick reap_begin reap_end reap_inspect reap_return reap_suspect register renew repush
+            settle unpause
         """
         assert names == known.split(), "a new script must also run in the test above"
 

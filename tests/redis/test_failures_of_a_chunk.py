@@ -220,7 +220,7 @@ def test_given_to_others_meanwhile_they_have_one_life(stand, redis, caplog):
     assert stand.long_begun.wait(10)
     stand.processor.quiet()
     reaper = Reaper(stand.engine.connect(), stand.engine.keys)
-    redis.delete(stand.engine.keys.alive(stand.engine.incarnation))
+    redis.hdel(stand.engine.keys.alive, stand.engine.incarnation)
 
     assert reaper.reap(stand.engine.incarnation) == 3
     stand.long_may_end.set()

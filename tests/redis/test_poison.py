@@ -5,7 +5,7 @@ import json
 import logging
 
 import pytest
-from support.engine import EngineProcess
+from support.engine import EngineProcess, Watch, register
 
 from kiqbridge.client import Client
 from kiqbridge.errors import RedisUnavailable
@@ -31,7 +31,7 @@ def orphan(redis, redis_url):
     def die(number=1, *, most=10, queue="default", **options):
         with EngineProcess(redis_url, identity=f"host:{number}:aaa") as process:
             chunk = process.claimer().claim([queue], most)
-            redis.delete(process.keys.alive(process.incarnation))
+            redis.hdel(process.keys.alive, process.incarnation)
             reaper = Reaper(process.connect(), process.keys, **options)
             return chunk, reaper.reap(process.incarnation)
 
@@ -98,7 +98,7 @@ class TestCounting:
         with EngineProcess(redis_url) as process:
             claimer = process.claimer()
             chunk = claimer.claim(["default"], 2)
-            redis.delete(process.keys.alive(process.incarnation))
+            redis.hdel(process.keys.alive, process.incarnation)
             connection = process.connect()
             settle = iter([lambda: claimer.settle(chunk, text_of("aaa"), "retry", 1.0, b"failed")])
             connection.before_script = lambda: [each() for each in settle]
@@ -111,27 +111,31 @@ class TestCounting:
         redis.lpush("queue:default", text_of("aaa"))
         with EngineProcess(redis_url) as process:
             chunk = process.claimer().claim(["default"], 1)
-            redis.delete(process.keys.alive(process.incarnation))
+            redis.hdel(process.keys.alive, process.incarnation)
             connection = process.connect()
-            late = iter([lambda: redis.lpush(chunk.list_key, text_of("bbb"))])
-            connection.before_script = lambda: [each() for each in late]
+
+            def add_late():
+                if connection.scripts == 2:  # marked and inspected
+                    redis.lpush(chunk.list_key, text_of("bbb"))
+
+            connection.before_script = add_late
 
             assert Reaper(connection, process.keys).reap(process.incarnation) == 2
 
-        assert connection.scripts == 2
         assert (count(redis, "aaa"), count(redis, "bbb")) == (1, 1)
 
     def test_a_lost_reply_counts_once(self, redis, redis_url):
         redis.lpush("queue:default", text_of("aaa"))
         with EngineProcess(redis_url) as process:
             process.claimer().claim(["default"], 1)
-            redis.delete(process.keys.alive(process.incarnation))
+            redis.hdel(process.keys.alive, process.incarnation)
             connection = process.connect()
-            connection.lose = {1}
+            connection.lose = {3}  # after the mark and the inspection
             reaper = Reaper(connection, process.keys)
             with pytest.raises(RedisUnavailable):
                 reaper.reap(process.incarnation)
 
+            assert reaper.reap(process.incarnation) == 0
             assert reaper.reap(process.incarnation) == -1
 
         assert count(redis, "aaa") == 1
@@ -156,7 +160,7 @@ class TestCounting:
             for number in range(5):
                 process.claimer(f"t{number}").claim(["default"], 500)
             assert redis.llen("queue:default") == 0
-            redis.delete(process.keys.alive(process.incarnation))
+            redis.hdel(process.keys.alive, process.incarnation)
 
             assert Reaper(process.connect(), process.keys).reap(process.incarnation) == 2500
 
@@ -165,17 +169,14 @@ class TestCounting:
 
     def test_a_reaper_in_a_lambda_counts_alike(self, redis, redis_url):
         redis.lpush("queue:default", text_of("aaa"))
-        with EngineProcess(redis_url) as process:
-            process.claimer().claim(["default"], 1)
-            redis.delete(process.keys.alive(process.incarnation))
-            now = [0.0]
-            client = Client(redis_url)
-            reaper = Reaper(process.pool.connection(), Keys(), clock=lambda: now[0])
+        process = register(EngineProcess(redis_url))
+        process.claimer().claim(["default"], 1)
+        now = [0.0]
+        reaper = Reaper(process.pool.connection(), Keys(), clock=lambda: now[0])
 
-            assert reaper.look() == 1
-            now[0] = 8.0
-            assert reaper.look() == 0
-            client.close()
+        for second in range(0, 19, 6):
+            now[0] = float(second)
+            reaper.look()
 
         assert count(redis, "aaa") == 1
         assert redis.lrange("queue:default", 0, -1) == [text_of("aaa")]
@@ -235,14 +236,11 @@ class TestSuspects:
     def test_the_rescue_says_so(self, redis, redis_url, caplog):
         redis.set(KEYS.recovered("aaa"), 2)
         redis.lpush("queue:default", text_of("aaa"), text_of("bbb"))
-        with EngineProcess(redis_url) as process:
-            process.claimer().claim(["default"], 2)
-            redis.delete(process.keys.alive(process.incarnation))
-            now = [0.0]
-            reaper = Reaper(process.connect(), process.keys, clock=lambda: now[0])
-            reaper.look()
-            now[0] = 8.0
-            reaper.look()
+        process = register(EngineProcess(redis_url))
+        process.claimer().claim(["default"], 2)
+        watch = Watch(process)
+        watch.look_after(0)
+        watch.look_for(18)
 
         told = [
             record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
@@ -288,6 +286,7 @@ class TestCare:
             assert list(claimer.claim(["default"], 4).jobs) == [text_of("j0")]
             assert claimer.claim(["other"], 4).size == 2
             redis.delete(KEYS.careful)  # as when its time is over
+            assert list(claimer.claim(["default"], 4).jobs) == [text_of("j1")]  # it came back, too
             assert claimer.claim(["default"], 4).size == 4
 
     def test_an_orderly_end_asks_for_no_care(self, redis, redis_url):

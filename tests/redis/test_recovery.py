@@ -3,33 +3,20 @@
 import logging
 
 import pytest
-from support.engine import EngineProcess
+from support.engine import EngineProcess, Watch, register
 
-from kiqbridge.errors import RedisUnavailable
-from kiqbridge.recovery import Reaper
-
-
-class Watch:
-    """A reaper with a clock that the test moves."""
-
-    def __init__(self, process):
-        self.connection = process.connect()
-        self.now = 1000.0
-        self.reaper = Reaper(self.connection, process.keys, clock=lambda: self.now)
-
-    def look_after(self, seconds, own=""):
-        self.now += seconds
-        return self.reaper.look(own)
+from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.lease import renew
+from kiqbridge.recovery import SignOfLife
 
 
 @pytest.fixture
 def dead(redis, redis_url):
-    """A process that holds a job and fell silent, as far as Redis can tell."""
-    with EngineProcess(redis_url) as process:
-        redis.lpush("queue:default", "job")
-        process.claimer().claim(["default"], 1)
-        redis.delete(process.keys.alive(process.incarnation))
-        yield process
+    """A process that holds a job and gave one sign of life."""
+    process = register(EngineProcess(redis_url))
+    redis.lpush("queue:default", "job")
+    process.claimer().claim(["default"], 1)
+    return process
 
 
 @pytest.fixture
@@ -37,100 +24,195 @@ def watch(dead):
     return Watch(dead)
 
 
+def beat(process):
+    assert renew(process.connect(), process.keys, process.incarnation, 10_000)
+
+
 def is_back(redis):
     return redis.lrange("queue:default", 0, -1) == [b"job"]
 
 
-def test_an_owner_seen_silent_for_eight_seconds_is_reaped(redis, dead, watch, caplog):
+def test_an_owner_whose_sign_stays_the_same_for_eighteen_seconds_is_reaped(
+    redis, dead, watch, caplog
+):
     incarnation = dead.incarnation
 
-    assert watch.look_after(0) == 1
-    assert watch.look_after(4) == 1
-    assert watch.look_after(3.9) == 1
+    assert watch.look_after(0) == 0
+    assert watch.look_for(9.9) == 0
+    assert watch.look_for(0.1) == 1  # longer than it may be silent: looks get frequent
+    assert watch.look_for(7.9) == 1
     assert not is_back(redis)
-    assert watch.look_after(0.1) == 0
+    assert watch.look_for(0.1) == 0
 
     assert is_back(redis)
-    assert not redis.sismember("kb:inflight", incarnation)
+    assert not redis.exists("kb:inflight", "kb:reaping", "kb:alive", dead.keys.claims(incarnation))
     assert caplog.messages == [
         f"process {incarnation} died: 1 of its jobs went back to their queues"
     ]
     assert caplog.records[0].levelno == logging.WARNING
 
 
+def test_without_any_sign_of_life_it_is_watched_as_long(redis, dead, watch):
+    redis.delete("kb:alive")
+
+    watch.look_after(0)
+    assert watch.look_for(17.9) == 1
+    assert not is_back(redis)
+    watch.look_for(0.1)
+    assert is_back(redis)
+
+
+def test_one_that_says_it_may_be_silent_for_longer_is_watched_for_longer(redis, dead, watch):
+    assert renew(dead.connect(), dead.keys, dead.incarnation, 100_000)
+
+    watch.look_after(0)
+    assert watch.look_for(107.9) == 1
+    assert not is_back(redis)
+    watch.look_for(0.1)
+    assert is_back(redis)
+
+
+def test_a_sign_that_cannot_be_read_is_one_all_the_same(redis, dead, watch):
+    redis.hset("kb:alive", dead.incarnation, "nonsense")
+
+    watch.look_after(0)
+    watch.look_for(17)
+    redis.hset("kb:alive", dead.incarnation, "other nonsense")
+    watch.look_for(17)
+    assert not is_back(redis)
+    watch.look_for(3)
+
+    assert is_back(redis)
+
+
 def test_one_look_is_never_enough_however_late_it_comes(redis, watch):
-    assert watch.look_after(100_000) == 1
+    assert watch.look_after(100_000) == 0
+    assert not is_back(redis)
+
+
+def test_looks_too_far_apart_are_no_watch(redis, watch):
+    watch.look_after(0)
+    watch.look_for(17)
+    assert watch.look_after(8.1) == 0  # who knows whether anybody could give a sign meanwhile
+    assert not is_back(redis)
+
+    watch.look_for(17.9)
+    assert not is_back(redis)
+    watch.look_for(0.1)
+    assert is_back(redis)
+
+
+def test_a_look_that_waits_long_for_its_answer_does_not_count_that_time(redis, dead, watch):
+    def wait():
+        watch.now += 7
+
+    watch.look_after(0)
+    watch.look_for(16)
+    answers = watch.connection.run
+    watch.connection.run = lambda *commands: (wait(), answers(*commands))[1]
+    watch.look_after(1)
+
     assert not is_back(redis)
 
 
 def test_an_owner_that_shows_up_in_between_is_watched_anew(redis, dead, watch):
-    alive = dead.keys.alive(dead.incarnation)
     watch.look_after(0)
-    redis.set(alive, 1)
-    assert watch.look_after(7) == 0
-    redis.delete(alive)
+    watch.look_for(17)
+    beat(dead)
 
-    assert watch.look_after(1) == 1
-    assert watch.look_after(7.9) == 1
+    assert watch.look_for(1) == 0
+    watch.look_for(17.9)
     assert not is_back(redis)
-    watch.look_after(0.1)
+    watch.look_for(0.1)
     assert is_back(redis)
+
+
+def test_whose_signs_are_evicted_time_and_again_lives_as_long_as_it_gives_new_ones(
+    redis, dead, watch
+):
+    for _ in range(20):
+        beat(dead)
+        watch.look_after(1.5)
+        redis.delete("kb:alive")
+        watch.look_after(1.5)
+
+    assert not is_back(redis)
 
 
 def test_an_error_of_ones_own_makes_the_watch_start_over(redis, watch):
     watch.look_after(0)
-    watch.look_after(7)
+    watch.look_for(17)
     watch.connection.down = True
     with pytest.raises(RedisUnavailable):
         watch.look_after(0.5)
     watch.connection.down = False
 
-    assert watch.look_after(40) == 1
-    assert watch.look_after(7.9) == 1
+    assert watch.look_after(1) == 0
+    watch.look_for(17.9)
     assert not is_back(redis)
-    watch.look_after(0.1)
+    watch.look_for(0.1)
     assert is_back(redis)
 
 
-def test_an_error_while_reaping_makes_the_watch_start_over(redis, watch):
+def test_an_answer_that_is_no_full_one_makes_the_watch_start_over(redis, watch):
     watch.look_after(0)
+    watch.look_for(17)
+    redis.rename("kb:alive", "elsewhere")
+    redis.set("kb:alive", "of a foreign type")
+    with pytest.raises(RedisRefused):
+        watch.look_after(0.5)
+    redis.rename("elsewhere", "kb:alive")
+
+    watch.look_after(0.5)
+    watch.look_for(17.9)
+    assert not is_back(redis)
+    watch.look_for(0.1)
+    assert is_back(redis)
+
+
+def test_an_error_while_reaping_makes_the_watch_start_over_and_loses_nothing(redis, watch):
+    watch.look_after(0)
+    watch.look_for(17)
     watch.connection.lose = {1}
     with pytest.raises(RedisUnavailable):
-        watch.look_after(8)
+        watch.look_after(1)
 
-    assert is_back(redis)  # the reply was lost, the script was not
-    assert watch.look_after(8) == 0
+    watch.look_after(0.5)
+    watch.look_for(3)  # the mark was made, the reply was lost
+    assert is_back(redis)
+    assert not redis.exists("kb:inflight", "kb:reaping")
 
 
 def test_forgetting_suspects_makes_the_watch_start_over(redis, watch):
     watch.look_after(0)
+    watch.look_for(17)
     watch.reaper.forget_suspects()
 
-    assert watch.look_after(8) == 1
+    assert watch.look_after(1) == 0
     assert not is_back(redis)
 
 
 def test_the_living_are_never_reaped(redis, dead, watch):
-    redis.set(dead.keys.alive(dead.incarnation), 1)
-
     for _ in range(20):
-        assert watch.look_after(10) == 0
+        beat(dead)
+        assert watch.look_after(3) == 0
 
     assert not is_back(redis)
 
 
 def test_one_that_comes_back_right_before_the_reap_is_left_alone(redis, dead, watch):
     watch.look_after(0)
-    watch.connection.before_script = lambda: redis.set(dead.keys.alive(dead.incarnation), 1)
+    watch.look_for(17)
+    watch.connection.before_script = lambda: beat(dead)
 
-    assert watch.look_after(8) == 0
+    assert watch.look_after(1) == 0
     assert not is_back(redis)
     assert redis.sismember("kb:inflight", dead.incarnation)
 
 
 def test_ones_own_incarnation_is_never_suspected(redis, dead, watch):
-    for _ in range(5):
-        assert watch.look_after(10, own=dead.incarnation) == 0
+    watch.look_after(0, own=dead.incarnation)
+    assert watch.look_for(60, own=dead.incarnation) == 0
 
     assert not is_back(redis)
 
@@ -138,17 +220,33 @@ def test_ones_own_incarnation_is_never_suspected(redis, dead, watch):
 def test_without_registrations_there_is_nothing_to_do(redis, watch):
     redis.delete("kb:inflight")
 
-    assert watch.look_after(10) == 0
+    assert watch.look_after(0) == 0
+    assert watch.look_for(20) == 0
 
 
 def test_several_dead_ones_are_reaped_in_one_look(redis, redis_url, dead, watch):
-    with EngineProcess(redis_url, identity="host:2:bbb") as other:
-        redis.lpush("queue:mail", "mail")
-        other.claimer().claim(["mail"], 1)
-        redis.delete(other.keys.alive(other.incarnation))
+    other = register(EngineProcess(redis_url, identity="host:2:bbb"))
+    redis.lpush("queue:mail", "mail")
+    other.claimer().claim(["mail"], 1)
 
-        assert watch.look_after(0) == 2
-        assert watch.look_after(8) == 0
+    watch.look_after(0)
+    assert watch.look_for(17) == 2
+    assert watch.look_after(1) == 0
 
     assert is_back(redis)
     assert redis.lrange("queue:mail", 0, -1) == [b"mail"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        (b"17 1732250000.250000 10000", SignOfLife(17, 1732250000.25, 10.0)),
+        (None, None),
+        (b"", None),
+        (b"17 now 10000", None),
+        (b"17 1732250000.25", None),
+        (b"\xff", None),
+    ],
+)
+def test_a_sign_of_life_is_a_number_a_time_and_a_promise(text, sign):
+    assert SignOfLife.parse(text) == sign

@@ -71,7 +71,7 @@ class TestTheScript:
         assert redis.lrange("queue:default", 0, -1) == [NEW, b"next"]
 
     def test_after_a_reap_the_job_has_one_life(self, process, chunk, redis):
-        redis.delete(process.keys.alive(process.incarnation))
+        redis.hdel(process.keys.alive, process.incarnation)
         Reaper(process.connect(), process.keys).reap(process.incarnation)
 
         assert not push_again(process, chunk)

@@ -11,6 +11,7 @@ from kiqbridge.keys import Keys
 from kiqbridge.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.lifecycle import Events
 from kiqbridge.middleware import Chain
+from kiqbridge.recovery import Reaper
 from kiqbridge.redis_connection import RedisConnection, RedisPool
 
 
@@ -101,6 +102,32 @@ class EngineProcess:
     def lists(self, tid: str = "t1") -> list[str]:
         """Names of the two in-flight lists of a claimer, that of even claims first."""
         return [self.keys.inflight_list(self.incarnation, tid, parity) for parity in (0, 1)]
+
+
+class Watch:
+    """A reaper with a clock that the test moves; looks are at most some seconds apart."""
+
+    def __init__(self, process: EngineProcess) -> None:
+        self.connection = process.connect()
+        self.now = 1000.0
+        self.reaper = Reaper(self.connection, process.keys, clock=lambda: self.now)
+
+    def look_after(self, seconds: float, own: str = "") -> int:
+        self.now += seconds
+        return self.reaper.look(own)
+
+    def look_for(self, seconds: float, own: str = "") -> int:
+        """Looks every two seconds and at the end; the answer of the last one."""
+        while seconds > 2:
+            self.look_after(2, own)
+            seconds -= 2
+        return self.look_after(seconds, own)
+
+
+def register(process: EngineProcess) -> EngineProcess:
+    """As a process that dies at once: nobody gives a further sign of life for it."""
+    process.keeper._register(process.connect())
+    return process
 
 
 def capsule_of(weights: Mapping[str, int], *, concurrency: int, name: str = "default") -> Capsule:

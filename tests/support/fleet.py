@@ -144,8 +144,8 @@ def is_frozen(pid: int) -> bool:
 
 
 def incarnations(redis: redis_py.Redis, pid: int | None = None) -> set[str]:
-    """The registered leases, of one process or of all."""
-    names = {member.decode() for member in redis.smembers(KEYS.inflight)}
+    """The leases that are registered or being reaped, of one process or of all."""
+    names = {member.decode() for member in redis.sunion(KEYS.inflight, KEYS.reaping)}
     return {name for name in names if pid is None or name.split(":")[-3] == str(pid)}
 
 

@@ -6,9 +6,10 @@ from typing import Literal
 
 from kiqbridge.keys import LAYOUT, Keys, layout_of
 from kiqbridge.pauses import server_time
+from kiqbridge.recovery import SignOfLife
 from kiqbridge.redis_connection import Command, RedisConnection
 
-State = Literal["alive", "silent", "unknown layout"]
+State = Literal["alive", "silent", "being reaped", "unknown layout"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,16 +18,18 @@ class Incarnation:
 
     Attributes:
         name: LAYOUT:HOST:PID:NONCE:N.
-        state: `silent` = its owner has said nothing for so long that it may be rescued;
-            `unknown layout` = silent as far as can be told, and not ours to rescue.
-        heartbeat_ago_s: seconds since the last heartbeat of its process; None when that is longer ago
-            than a minute, or never was.
+        state: `silent` = its last sign of life is older than its owner may be silent, on the server's
+            clock: it may be dead, and who wants to know watches it; `being reaped` = its owner is
+            fenced, and not all of its jobs went back yet; `unknown layout` = not ours to rescue.
+        silent_for_s: seconds since its last sign of life, on the server's clock; None: there is none.
+        beat: that sign of life, as it was read.
         held: queue → how many of its jobs are in flight; of an unknown layout nothing is known.
     """
 
     name: str
     state: State
-    heartbeat_ago_s: float | None
+    silent_for_s: float | None
+    beat: bytes | None
     held: Mapping[str, int]
 
     @property
@@ -41,23 +44,34 @@ def list_incarnations(connection: RedisConnection, keys: Keys) -> list[Incarnati
     Raises:
         RedisUnavailable: nothing was read.
     """
-    members, time = connection.run(("SMEMBERS", keys.inflight), ("TIME",))
-    now = server_time(time)
-    return [_look_at(connection, keys, name.decode(), now) for name in sorted(members)]
-
-
-def _look_at(connection: RedisConnection, keys: Keys, name: str, now: float) -> Incarnation:
-    identity = name.partition(":")[2].rpartition(":")[0]
-    alive, beat, claims = connection.run(
-        ("EXISTS", keys.alive(name)),
-        ("HGET", keys.process(identity), "beat"),
-        ("HGETALL", keys.claims(name)),
+    registered, reaping, time = connection.run(
+        ("SMEMBERS", keys.inflight), ("SMEMBERS", keys.reaping), ("TIME",)
     )
+    now = server_time(time)
+    states: dict[bytes, State] = dict.fromkeys(registered, "alive")
+    states |= dict.fromkeys(reaping, "being reaped")
+    return [
+        _look_at(connection, keys, name.decode(errors="replace"), state, now)
+        for name, state in sorted(states.items())
+    ]
+
+
+def _look_at(
+    connection: RedisConnection, keys: Keys, name: str, state: State, now: float
+) -> Incarnation:
+    beat, claims = connection.run(("HGET", keys.alive, name), ("HGETALL", keys.claims(name)))
+    sign = SignOfLife.parse(beat)
+    silent_for_s = None if sign is None else max(now - sign.at, 0.0)
+    if state == "alive" and (sign is None or now - sign.at > sign.silent_after_s):
+        state = "silent"
+    if state != "alive" and layout_of(name) != LAYOUT:
+        state = "unknown layout"
     is_known = layout_of(name) == LAYOUT
     return Incarnation(
         name=name,
-        state="alive" if alive else "silent" if is_known else "unknown layout",
-        heartbeat_ago_s=_seconds_since(beat, now),
+        state=state,
+        silent_for_s=silent_for_s,
+        beat=beat,
         held=_count_held(connection, keys, name, claims) if is_known else {},
     )
 
@@ -77,10 +91,3 @@ def _count_held(
         if count:
             held[queue] = held.get(queue, 0) + count
     return held
-
-
-def _seconds_since(beat: bytes | None, now: float) -> float | None:
-    try:
-        return None if beat is None else max(now - float(beat), 0.0)
-    except ValueError:
-        return None

@@ -5,7 +5,7 @@ redis-namespace's layout (`myapp:queue:default`, §19); a hash-tagged one such a
 every key in one cluster slot.
 """
 
-LAYOUT = "v1"
+LAYOUT = "v2"
 """Version of the in-flight layout; part of every incarnation's name, so that two layouts can meet."""
 
 
@@ -28,6 +28,8 @@ class Keys:
         self.paused = f"{prefix}paused"
         self.pauses = f"{prefix}kb:paused"
         self.inflight = f"{prefix}kb:inflight"
+        self.reaping = f"{prefix}kb:reaping"
+        self.alive = f"{prefix}kb:alive"
         self.poller = f"{prefix}kb:poller"
         self.careful = f"{prefix}kb:careful"
         self.alone = f"{prefix}kb:alone"
@@ -102,10 +104,6 @@ class Keys:
     def claims(self, incarnation: str) -> str:
         """Hash claimer → `SEQUENCE QUEUE` of its last claim."""
         return f"{self.prefix}kb:claims:{incarnation}"
-
-    def alive(self, incarnation: str) -> str:
-        """String with a TTL: the owner of the incarnation is alive."""
-        return f"{self.prefix}kb:alive:{incarnation}"
 
     def recovered(self, orphan: str) -> str:
         """String with a TTL: how often a job (its jid or SHA-1) was found orphaned."""

@@ -22,6 +22,9 @@ from kiqbridge.redis_connection import RedisConnection
 
 logger = logging.getLogger(__name__)
 
+SIGN_OFF_S = 2.0
+"""For so long a sign-off begins anew when a reply was lost; an outage must not hold up the end."""
+
 _REGISTER = scripts.load("register")
 _RENEW = scripts.load("renew")
 
@@ -66,8 +69,8 @@ class LeaseTimes:
     """The lease's durations in seconds, all derived from the bound promised for recovery."""
 
     def __init__(self, recover_after_s: float) -> None:
-        # Also how long a lease is sure after a confirmed beat: nobody acts before that beat's key has
-        # expired. The watch that follows is the reaper's, whose settings may differ.
+        # Also how long a lease is sure after a confirmed beat: nobody acts before that beat has stood
+        # unchanged for so long, which is written with it, and for the reaper's own watch on top.
         self.silent_after = recover_after_s / 3
         self.beat_every = recover_after_s / 10
         self.watch_for = recover_after_s * 8 / 30
@@ -76,19 +79,17 @@ class LeaseTimes:
 
 
 def renew(connection: RedisConnection, keys: Keys, incarnation: str, silent_after_ms: int) -> bool:
-    """Say that the owner of a lease is alive, for so many milliseconds.
+    """Give a sign of life for the owner of a lease, who may be silent for so many milliseconds then.
 
     False: the lease is gone. A lease that was taken away is never given back here.
 
     Raises:
         RedisUnavailable: not said.
     """
-    alive = keys.alive(incarnation)
-    # While the key is there nobody has reaped it: who does removes it in the same script.
-    # Not SET … XX, which a server whose memory is full refuses: the whole fleet would fall silent.
+    # No key with a TTL: a server whose memory is full may evict that, and then the living would reap
+    # each other. Also not SET … XX, which such a server refuses: the whole fleet would fall silent.
     return bool(
-        connection.call("PEXPIRE", alive, silent_after_ms)
-        or connection.script(_RENEW, [keys.inflight, alive], [incarnation, silent_after_ms])
+        connection.script(_RENEW, [keys.inflight, keys.alive], [incarnation, silent_after_ms])
     )
 
 
@@ -121,8 +122,13 @@ class LeaseKeeper:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._refused = ""
         self._reaper = Reaper(
-            connect(), keys, watch_for_s=times.watch_for, orphan_limit=orphan_limit
+            connect(),
+            keys,
+            watch_for_s=times.watch_for,
+            silent_after_s=times.silent_after,
+            orphan_limit=orphan_limit,
         )
         self._thread = threading.Thread(target=self._run, name="kiqbridge-lease", daemon=True)
         self.current = Lease("")
@@ -187,14 +193,21 @@ class LeaseKeeper:
             return 0
         self._thread.join()  # the reaper's connection is the thread's until then
         lease, self.current.lost = self.current, True
-        return max(self._reaper.reap(lease.incarnation, by_owner=True), 0)
+        give_up_at = time.monotonic() + SIGN_OFF_S
+        while True:
+            try:
+                return max(self._reaper.reap(lease.incarnation, by_owner=True), 0)
+            except RedisUnavailable:
+                if time.monotonic() > give_up_at:
+                    raise
+                time.sleep(self._times.look_again_after / 10)  # some replies are lost
 
     def _register(self, connection: RedisConnection) -> None:
         lease = Lease(f"{LAYOUT}:{self._identity}:{next(self._numbers)}")
         asked_at = lease_now()
         connection.script(
             _REGISTER,
-            [self._keys.inflight, self._keys.alive(lease.incarnation)],
+            [self._keys.inflight, self._keys.alive],
             [lease.incarnation, self._times.silent_after_ms],
         )
         lease.valid_until = asked_at + self._times.silent_after
@@ -214,15 +227,25 @@ class LeaseKeeper:
         while not self._stopping.wait(pause):
             self.tried_at = time.monotonic()
             self._tell(self.current.incarnation)
-            try:
-                pause = self._beat()
-            except RedisUnavailable as error:
-                self._reaper.forget_suspects()
-                logger.debug("no lease beat: %s", error)
-                pause = self._times.look_again_after
-            except Exception:
-                logger.exception("the lease's beat failed; it is repeated")
-                pause = self._times.beat_every
+            pause = self._beat_safely()
+
+    def _beat_safely(self) -> float:
+        """One beat; the seconds until the next one. A beat that fails is also a look missing."""
+        try:
+            pause = self._beat()
+        except KiqbridgeError as error:
+            self._reaper.forget_suspects()
+            text = str(error)
+            is_new = not isinstance(error, RedisUnavailable) and text != self._refused
+            self._refused = text if is_new else self._refused
+            logger.log(logging.WARNING if is_new else logging.DEBUG, "no lease beat: %s", text)
+        except Exception:
+            self._reaper.forget_suspects()
+            logger.exception("the lease's beat failed; it is repeated")
+        else:
+            self._refused = ""
+            return pause
+        return self._times.look_again_after
 
     def _beat(self) -> float:
         lease = self.current

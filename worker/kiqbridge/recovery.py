@@ -1,73 +1,84 @@
-"""Giving back the jobs of processes that died, callable from anywhere, a Lambda included.
+"""Finding processes that died, callable from anywhere, a Lambda included; their jobs go back.
 
-The reaper acts on an incarnation only after it has seen its owner silent in every look for a while
-of its own monotonic time, without a Redis error of its own in between: after an outage of Redis
-everybody looks silent, and the first one back must not reap the whole fleet. No wall clocks are
-compared.
+A process gives a sign of life every few seconds, and each sign differs from the one before. The
+reaper acts on an incarnation only after it has seen one and the same sign, or none, in every look for
+as long as the owner may be silent and a while longer, on its own monotonic clock and without a look
+missing: after an outage of Redis everybody looks silent, and the first one back must not reap the
+whole fleet. No wall clocks are compared, and no key that Redis may have evicted is proof of a death.
 
 It also counts how often each job was found so. Most are innocent, since a deploy, a full memory or a
 neighbour ends a process as well; one that was found too often becomes a suspect, and a worker lets it
 run alone (isolation.py).
 """
 
-import hashlib
 import logging
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
-from kiqbridge import json_text, scripts
 from kiqbridge.clock import lease_now
-from kiqbridge.errors import KiqbridgeError
+from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.keys import LAYOUT, Keys, layout_of
+from kiqbridge.reaping import (
+    ALIVE,
+    COUNTED_FOR_S,
+    ORPHAN_LIMIT,
+    UNFINISHED,
+    UNKNOWN_LAYOUT,
+    Outcome,
+    Reaping,
+    orphan_id,
+)
 from kiqbridge.redis_connection import RedisConnection
+
+__all__ = [
+    "ALIVE",
+    "COUNTED_FOR_S",
+    "ORPHAN_LIMIT",
+    "UNFINISHED",
+    "UNKNOWN_LAYOUT",
+    "Outcome",
+    "Reaper",
+    "SignOfLife",
+    "orphan_id",
+]
 
 logger = logging.getLogger(__name__)
 
+SILENT_AFTER_S = 10.0
+"""How long an owner may be silent, if it has not said so itself."""
+
 WATCH_FOR_S = 8.0
-"""How long an owner must be seen silent, on top of the 10 s after which it counts as silent."""
-
-ORPHAN_LIMIT = 3
-"""How often a job may be found orphaned until it is a suspect."""
-
-COUNTED_FOR_S = 3 * 86_400
-CAREFUL_FOR_S = 60
-"""For so long after a recovery jobs of its queues are claimed one by one."""
-
-ALIVE = -2
-_CHANGED = -3
-UNKNOWN_LAYOUT = -4
-_TRIES = 5
-_COUNTS_AT_ONCE = 1000
-_REAP = scripts.load("reap")
-_PLAIN_JID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
+"""How much longer it must be seen silent; also how far apart two looks may be at most."""
 
 
-class Outcome(NamedTuple):
-    """What a reap did; `code` is below 0 when it did nothing (see reap.lua)."""
+class SignOfLife(NamedTuple):
+    """One sign of life as it stands in Redis (see renew.lua).
 
-    code: int
-    returned: int = 0
-    suspected: int = 0
+    Attributes:
+        number: it grows from sign to sign.
+        at: the server's time (epoch seconds), for display only.
+        silent_after_s: how long its owner may be silent.
+    """
+
+    number: int
+    at: float
+    silent_after_s: float
+
+    @classmethod
+    def parse(cls, text: bytes | None) -> "SignOfLife | None":
+        """None: there is none, or nothing that can be read."""
+        try:
+            number, at, silent_after_ms = (text or b"").split()
+            return cls(int(number), float(at), int(silent_after_ms) / 1000)
+        except ValueError:
+            return None
 
 
-class _Held(NamedTuple):
-    """A claimer of an incarnation, its last claim as stored, and what its lists hold."""
+class _Sight(NamedTuple):
+    """A sign of life, and since when every look has found just that one."""
 
-    tid: str
-    last: bytes
-    queue: str
-    jobs: list[bytes]
-
-
-def orphan_id(text: bytes) -> str:
-    """The name under which a job is counted: its jid, or the SHA-1 of its bytes if it has none."""
-    try:
-        payload = json_text.loads(text)
-    except json_text.MalformedJSON:
-        payload = None
-    jid = payload.get("jid") if isinstance(payload, dict) else None
-    return jid if isinstance(jid, str) and _PLAIN_JID.fullmatch(jid) else _sha1(text)
+    beat: bytes | None
+    since: float
 
 
 class Reaper:
@@ -76,10 +87,16 @@ class Reaper:
     Args:
         connection: its own.
         keys: the namespace.
-        watch_for_s: seconds that an owner must be seen silent.
+        watch_for_s: seconds that an owner must be seen silent beyond what it may be; looks that are
+            further apart than this do not count as one watch.
+        silent_after_s: how long an owner may be silent that has not said so itself.
         orphan_limit: how often a job may be found orphaned until it is a suspect.
         clock: seconds that cannot be set.
-        on_rescue: gets the name and the outcome of each incarnation that was silent for too long.
+        on_rescue: gets the name and the outcome of each incarnation that was silent for too long,
+            each time that some of its jobs went back.
+
+    Attributes:
+        seen: the sign of life of each incarnation at the last look.
     """
 
     def __init__(
@@ -88,6 +105,7 @@ class Reaper:
         keys: Keys,
         *,
         watch_for_s: float = WATCH_FOR_S,
+        silent_after_s: float = SILENT_AFTER_S,
         orphan_limit: int = ORPHAN_LIMIT,
         clock: Callable[[], float] = lease_now,
         on_rescue: "Callable[[str, Outcome], object] | None" = None,
@@ -95,135 +113,160 @@ class Reaper:
         self._connection = connection
         self._keys = keys
         self._watch_for_s = watch_for_s
+        self._silent_after_s = silent_after_s
         self._orphan_limit = orphan_limit
         self._clock = clock
         self._on_rescue = on_rescue or self._log_rescue
-        self._silent_since: dict[str, float] = {}
+        self._reaping = Reaping(connection, keys, orphan_limit=orphan_limit)
+        self._sights: dict[str, _Sight] = {}
+        self._looked_at: float | None = None
+        self._go_on_at: dict[str, float] = {}
+        self._reported: set[tuple[str, str]] = set()
         self._unknown: set[str] = set()
+
+    @property
+    def seen(self) -> dict[str, bytes | None]:
+        """See the class."""
+        return {name: sight.beat for name, sight in self._sights.items()}
 
     def look(self, own: str = "") -> int:
         """Look once; reap whom every look has found silent for long enough.
 
         Returns:
-            How many are under suspicion now: look again soon.
+            How many are under suspicion now, silent for longer than they may be: look again soon.
 
         Raises:
-            RedisUnavailable: all suspicions are dropped, since looks are missing.
+            KiqbridgeError: the watch of everybody starts anew, since a look is missing.
         """
         try:
-            silent = self._find_silent(own)
-            now = self._clock()
-            self._silent_since = {name: self._silent_since.get(name, now) for name in silent}
-            for name, since in list(self._silent_since.items()):
-                if now - since >= self._watch_for_s:
-                    self._rescue(name)
+            asked_at = self._clock()
+            registered, reaping = (
+                {name.decode(errors="replace") for name in members}
+                for members in self._connection.run(
+                    ("SMEMBERS", self._keys.inflight), ("SMEMBERS", self._keys.reaping)
+                )
+            )
+            suspects = self._note(registered - {own}, asked_at)
+            for name in suspects:
+                sight = self._sights[name]
+                if asked_at - sight.since >= self._may_be_silent(sight.beat) + self._watch_for_s:
+                    self._rescue(name, sight.beat)
+            self._go_on(reaping - {own})
+            self._looked_at = self._clock()
         except KiqbridgeError:
             self.forget_suspects()
             raise
-        return len(self._silent_since)
+        return len(suspects & self._sights.keys())
 
     def forget_suspects(self) -> None:
         """Start watching anew: a look is missing."""
-        self._silent_since.clear()
+        self._sights.clear()
+        self._looked_at = None
 
-    def reap(self, incarnation: str, *, by_owner: bool = False) -> int:
-        """Give back everything that an incarnation holds and end its lease, in one script.
-
-        Jobs of a dead owner are counted, and those found too often go to the suspects of their
-        queue. An owner that signs off counts nothing.
+    def reap(self, incarnation: str, beat: bytes | None = None, *, by_owner: bool = False) -> int:
+        """Give back everything that an incarnation holds and end its lease; see `Reaping.reap`.
 
         Returns:
             How many jobs went back to their queues or became suspects; below 0 when nothing was
-            done (gone already, `ALIVE`, claiming at this moment, or of `UNKNOWN_LAYOUT`).
+            done (gone already, `ALIVE`, of `UNKNOWN_LAYOUT`).
         """
-        outcome = self._reap(incarnation, by_owner=by_owner)
-        return outcome.code if outcome.code < 0 else outcome.returned + outcome.suspected
+        outcome = self._reaping.reap(incarnation, beat, by_owner=by_owner)
+        self._report(incarnation, outcome)
+        if outcome.code < 0 and outcome.code != UNFINISHED:
+            return outcome.code
+        return outcome.returned + outcome.suspected
 
-    def _reap(self, incarnation: str, *, by_owner: bool) -> Outcome:
-        if layout_of(incarnation) != LAYOUT:
-            return Outcome(UNKNOWN_LAYOUT)  # where it keeps its jobs is not known here
-        code = _CHANGED
-        for _ in range(_TRIES):
-            held = self._read(incarnation, with_jobs=not by_owner)
-            fates = self._fates({job for claimer in held for job in claimer.jobs})
-            reply = self._write(incarnation, held, fates, by_owner=by_owner)
-            if isinstance(reply, list):
-                return Outcome(0, *reply)
-            code = reply
-            if code != _CHANGED:
-                break
-        return Outcome(code)
+    def go_on(self, incarnation: str) -> Outcome:
+        """Finish a reap that somebody has begun."""
+        outcome = self._reaping.go_on(incarnation)
+        self._report(incarnation, outcome)
+        return outcome
 
-    def _read(self, incarnation: str, *, with_jobs: bool) -> list[_Held]:
-        claims = self._connection.call("HGETALL", self._keys.claims(incarnation))
-        held = [
-            _Held(tid.decode(), last, last.partition(b" ")[2].decode(), [])
-            for tid, last in zip(claims[::2], claims[1::2], strict=True)
-        ]
-        for claimer in held if with_jobs else ():
-            lists = self._lists(incarnation, claimer.tid)
-            for jobs in self._connection.run(*(("LRANGE", key, 0, -1) for key in lists)):
-                claimer.jobs.extend(jobs)
-        return held
+    def _note(self, names: set[str], asked_at: float) -> set[str]:
+        """Compare the signs of life with those of the last look; who is silent for too long."""
+        ordered = sorted(names)
+        beats = self._connection.call("HMGET", self._keys.alive, *ordered) if ordered else []
+        now = self._clock()
+        if self._looked_at is not None and now - self._looked_at > self._watch_for_s:
+            self.forget_suspects()  # who knows whether anybody could give a sign meanwhile
+        before = self._sights
+        self._sights = {
+            name: before[name]
+            if name in before and before[name].beat == beat
+            else _Sight(beat, now)
+            for name, beat in zip(ordered, beats, strict=True)
+        }
+        silent = {
+            name
+            for name, sight in self._sights.items()
+            if asked_at - sight.since >= self._may_be_silent(sight.beat)
+        }
+        return silent - self._warn_of_unknown(silent)
 
-    def _fates(self, jobs: Iterable[bytes]) -> dict[str, tuple[str, str]]:
-        """SHA-1 of a job → the key that counts it, and what becomes of it (see reap.lua)."""
-        named = [(_sha1(job), self._keys.recovered(orphan_id(job))) for job in jobs]
-        fates: dict[str, tuple[str, str]] = {}
-        for start in range(0, len(named), _COUNTS_AT_ONCE):
-            part = named[start : start + _COUNTS_AT_ONCE]
-            counts = self._connection.call("MGET", *(key for _, key in part))
-            for (sha, key), count in zip(part, counts, strict=True):
-                fates[sha] = key, self._fate(int(count) if count and count.isdigit() else 0)
-        return fates
+    def _may_be_silent(self, beat: bytes | None) -> float:
+        sign = SignOfLife.parse(beat)
+        return self._silent_after_s if sign is None else sign.silent_after_s
 
-    def _fate(self, count: int) -> str:
-        if count >= self._orphan_limit:
-            return "known"
-        return "suspect" if count + 1 >= self._orphan_limit else "queue"
+    def _warn_of_unknown(self, silent: set[str]) -> set[str]:
+        """Those whose layout is unknown."""
+        unknown = {name for name in silent if layout_of(name) != LAYOUT}
+        for name in unknown - self._unknown:
+            logger.warning(
+                "process %s gives no sign of life that this version knows, and its layout %s is unknown to "
+                "it, which knows %s: if it died, the jobs that it holds stay there until a worker of a "
+                "version that knows that layout gives them back; start one",
+                name,
+                layout_of(name),
+                LAYOUT,
+            )
+        self._unknown = unknown
+        return unknown
 
-    def _write(
-        self,
-        incarnation: str,
-        held: list[_Held],
-        fates: dict[str, tuple[str, str]],
-        *,
-        by_owner: bool,
-    ) -> list[int] | int:
-        keys = [
-            self._keys.inflight,
-            self._keys.alive(incarnation),
-            self._keys.claims(incarnation),
-            self._keys.careful,
-        ]
-        args: list[str | bytes | float] = [
-            incarnation,
-            "1" if by_owner else "0",
-            len(held),
-            CAREFUL_FOR_S,
-            COUNTED_FOR_S,
-        ]
-        for claimer in held:
-            keys += [
-                *self._lists(incarnation, claimer.tid),
-                self._keys.queue(claimer.queue),
-                self._keys.suspects(claimer.queue),
-            ]
-            args += [claimer.tid, claimer.last, claimer.queue]
-        for sha, (key, fate) in fates.items():
-            keys.append(key)
-            args += [sha, fate]
-        reply: list[int] | int = self._connection.script(_REAP, keys, args)
-        return reply
-
-    def _lists(self, incarnation: str, tid: str) -> list[str]:
-        return [self._keys.inflight_list(incarnation, tid, parity) for parity in (0, 1)]
-
-    def _rescue(self, incarnation: str) -> None:
-        outcome = self._reap(incarnation, by_owner=False)
-        self._silent_since.pop(incarnation, None)
-        if outcome.code >= 0:
+    def _rescue(self, incarnation: str, beat: bytes | None) -> None:
+        try:
+            outcome = self._reaping.reap(incarnation, beat)
+        except (RedisRefused, ValueError) as error:  # its claims, say; others must not wait for it
+            outcome = Outcome(UNFINISHED, blocked=(str(error),))
+        self._sights.pop(incarnation, None)
+        self._report(incarnation, outcome)
+        if outcome.code >= 0 or outcome.code == UNFINISHED:
             self._on_rescue(incarnation, outcome)
+        if outcome.code == UNFINISHED:
+            self._go_on_at[incarnation] = self._clock() + self._watch_for_s
+
+    def _go_on(self, reaping: set[str]) -> None:
+        """Finish what others have begun, or what was blocked, after giving it some time."""
+        now = self._clock()
+        known = {name for name in reaping if layout_of(name) == LAYOUT}
+        known |= {name for name, at in self._go_on_at.items() if at > now}  # also of this very look
+        self._go_on_at = {
+            name: self._go_on_at.get(name, now + self._watch_for_s / 4) for name in known
+        }
+        for name, at in list(self._go_on_at.items()):
+            if now < at:
+                continue
+            try:
+                outcome = self.go_on(name)
+            except (RedisRefused, ValueError) as error:
+                outcome = Outcome(UNFINISHED, blocked=(str(error),))
+                self._report(name, outcome)
+            self._go_on_at[name] = self._clock() + self._watch_for_s
+            if outcome.returned or outcome.suspected:
+                self._on_rescue(name, outcome)
+
+    def _report(self, incarnation: str, outcome: Outcome) -> None:
+        """Warn of what cannot go back, once until it can."""
+        blocked = {(incarnation, why) for why in outcome.blocked}
+        for _, why in sorted(blocked - self._reported):
+            logger.warning(
+                "process %s is gone, and some of its jobs cannot go back: %s; they stay in flight, and it is "
+                "tried again every %.0f s",
+                incarnation,
+                why,
+                max(self._watch_for_s, 1.0),
+            )
+        others = {each for each in self._reported if each[0] != incarnation}
+        self._reported = others | blocked
 
     def _log_rescue(self, incarnation: str, outcome: Outcome) -> None:
         logger.warning(
@@ -239,29 +282,3 @@ class Reaper:
                 outcome.suspected,
                 self._orphan_limit,
             )
-
-    def _find_silent(self, own: str) -> list[str]:
-        registered = [
-            name.decode() for name in self._connection.call("SMEMBERS", self._keys.inflight)
-        ]
-        others = [name for name in registered if name != own]
-        if not others:
-            return []
-        alive = self._connection.call("MGET", *(self._keys.alive(name) for name in others))
-        silent = [name for name, found in zip(others, alive, strict=True) if found is None]
-        unknown = {name for name in silent if layout_of(name) != LAYOUT}
-        for name in unknown - self._unknown:
-            logger.warning(
-                "process %s is silent, and its layout %s is unknown to this version, which knows %s: "
-                "the jobs that it holds stay there until a worker of a version that knows it gives them "
-                "back; start one",
-                name,
-                layout_of(name),
-                LAYOUT,
-            )
-        self._unknown = unknown
-        return [name for name in silent if name not in unknown]
-
-
-def _sha1(text: bytes) -> str:
-    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
