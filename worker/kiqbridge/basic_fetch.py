@@ -13,6 +13,7 @@ from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.fetch import RETRY_S, Outage
 from kiqbridge.keys import Keys
+from kiqbridge.names import text_of
 from kiqbridge.queues import QueueOrder
 from kiqbridge.redis_connection import RedisConnection
 
@@ -70,17 +71,16 @@ class BasicFetcher:
         if reply is None:
             return None
         key, text = reply
-        queue = key.decode().removeprefix(self._keys.queue(""))
-        return Chunk(
-            lease=POPPED, queue=queue, home=key.decode(), list_key="", jobs=deque([text]), size=1
-        )
+        home = text_of(key)
+        queue = home.removeprefix(self._keys.queue(""))
+        return Chunk(lease=POPPED, queue=queue, home=home, list_key="", jobs=deque([text]), size=1)
 
     def _served(self) -> Sequence[str]:
         now = lease_now()
         if now - self._looked_at >= LOOK_AT_PAUSES_S:
             self._looked_at = now
             members = self.connection.call("SMEMBERS", self._keys.paused)
-            self._paused = frozenset(name.decode() for name in members)
+            self._paused = frozenset(map(text_of, members))
         queues = self._order()
         if not self._paused:
             return queues

@@ -22,6 +22,7 @@ from kiqbridge.errors import PayloadError, PushNotReplicated, PushOutcomeUnknown
 from kiqbridge.guards import Identity, guard_field
 from kiqbridge.keys import Keys
 from kiqbridge.middleware import Chain, ClientMiddleware, ServerMiddleware
+from kiqbridge.names import text_of
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
     Profile,
@@ -302,7 +303,7 @@ class Client:
             raise _unknown(jobs[0][0].jid, jobs[0][0].payload["class"], error) from error
         outcomes = [
             job.outcome(
-                None if not known or (job.own_jid and known == job.jid.encode()) else known.decode()
+                None if not known or (job.own_jid and known == job.jid.encode()) else text_of(known)
             )
             for (job, _), known in zip(jobs, answers, strict=True)
         ]

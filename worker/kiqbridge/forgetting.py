@@ -8,6 +8,7 @@ from typing import Final
 
 from kiqbridge import scripts
 from kiqbridge.keys import Keys
+from kiqbridge.names import text_of
 from kiqbridge.redis_connection import RedisConnection
 
 FORGET_AT_ONCE: Final = 500
@@ -49,7 +50,7 @@ def _forget_ledgers(connection: RedisConnection, keys: Keys) -> bool:
             "ZRANGE", keys.ledgers, "-inf", f"({now}", "BYSCORE", "LIMIT", 0, FORGET_AT_ONCE
         )
         if names:
-            ledgers = [keys.ticks(name.decode("utf-8", "surrogateescape")) for name in names]
+            ledgers = [keys.ticks(text_of(name)) for name in names]
             connection.script(_FORGET_LEDGERS, [keys.ledgers, *ledgers], names)
         if len(names) < FORGET_AT_ONCE:
             return True

@@ -7,6 +7,7 @@ from typing import Any
 from kiqbridge import json_text
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.keys import Keys
+from kiqbridge.names import text_of
 from kiqbridge.redis_connection import Command
 from kiqbridge.wire_profile import is_ours
 
@@ -28,9 +29,7 @@ def warn_of_shared_queues(
         unknown_class: the setting: with a route our side of it is cared for.
     """
     try:
-        identities = [
-            name.decode("utf-8", "replace") for name in run(("SMEMBERS", keys.processes))[0]
-        ]
+        identities = [text_of(name) for name in run(("SMEMBERS", keys.processes))[0]]
         infos = run(*_commands(keys, identities)) if identities else []
     except KiqbridgeError as error:
         logger.debug("could not look who else serves our queues: %s", error)

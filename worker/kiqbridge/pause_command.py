@@ -15,6 +15,8 @@ from typing import Any
 
 from kiqbridge.client import Client
 from kiqbridge.keys import Keys
+from kiqbridge.names import shown as printable
+from kiqbridge.names import text_of
 from kiqbridge.pauses import Kind, Pause
 from kiqbridge.redis_connection import RedisPool, url_from_environment
 
@@ -118,7 +120,7 @@ def _list(options: argparse.Namespace) -> int:
     for row in rows:
         pause = paused.get(row["name"])
         size = f"  {row['size']} jobs" if "size" in row else ""
-        sys.stdout.write(f"{row['name']}{size}{_line(pause) if pause else ''}\n")
+        sys.stdout.write(f"{printable(row['name'])}{size}{_line(pause) if pause else ''}\n")
     if not rows:
         sys.stdout.write(
             f"no {options.kind} is {'known' if options.kind == 'queue' else 'paused'}\n"
@@ -146,7 +148,7 @@ def _warn_of_unknown(options: argparse.Namespace) -> None:
 
 
 def _known_queues(pool: RedisPool, keys: Keys) -> set[str]:
-    return {name.decode("utf-8", "replace") for name in pool.call("SMEMBERS", keys.queues)}
+    return {text_of(name) for name in pool.call("SMEMBERS", keys.queues)}
 
 
 def _redis() -> tuple[RedisPool, Keys]:

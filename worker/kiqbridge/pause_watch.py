@@ -16,6 +16,7 @@ from redis.connection import AbstractConnection
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.keys import Keys
+from kiqbridge.names import bytes_of, shown
 from kiqbridge.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.wakeup import RETRY_S, SAFETY_LOOK_S, TrackingConnection
@@ -134,14 +135,14 @@ class PauseWatch:
             for entry in self._entries
             if entry.pause.kind == "queue"
             and entry not in over
-            and entry.pause.name.encode() not in members
+            and bytes_of(entry.pause.name) not in members
         ]
 
     def _end(self, entry: Entry) -> None:
         outcome = end_pause(self._connection, self._keys, entry)
         if outcome == 1:
             ended = entry.pause
-            logger.info("the pause of %s %s is over", ended.kind, ended.name)
+            logger.info("the pause of %s %s is over", ended.kind, shown(ended.name))
         elif outcome == TOO_EARLY:
             self._server_ahead_s = None  # its clock was set: ask for the time again
 

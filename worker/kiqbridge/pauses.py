@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 from kiqbridge import json_text, scripts
 from kiqbridge.errors import PayloadError
 from kiqbridge.keys import Keys
+from kiqbridge.names import text_of
 from kiqbridge.payload import check_json, epoch_seconds, shorten
 from kiqbridge.redis_connection import RedisConnection, RedisPool
 
@@ -159,7 +160,7 @@ def list_pauses(pool: RedisPool, keys: Keys) -> list[Pause]:
         (entry.pause.kind, entry.pause.name): entry.pause
         for entry in read_entries(dict(zip(pairs[::2], pairs[1::2], strict=True)))
     }
-    names = [member.decode("utf-8", "replace") for member in members]
+    names = [text_of(member) for member in members]
     queues = [known.get(("queue", name)) or Pause(kind="queue", name=name) for name in names]
     classes = [
         each
@@ -172,7 +173,7 @@ def list_pauses(pool: RedisPool, keys: Keys) -> list[Pause]:
 def read_entries(fields: Mapping[bytes, bytes]) -> Iterable[Entry]:
     """The content of `kb:paused`; a text that is not ours pauses as well, without an end."""
     for field, text in fields.items():
-        kind, separator, name = field.decode("utf-8", "replace").partition(":")
+        kind, separator, name = text_of(field).partition(":")
         if separator and kind in ("queue", "class"):
             told = _told(text)
             yield Entry(

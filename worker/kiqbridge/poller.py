@@ -20,6 +20,7 @@ from kiqbridge.client import Client
 from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
 from kiqbridge.forgetting import forget_what_is_over
 from kiqbridge.keys import Keys
+from kiqbridge.names import text_of
 from kiqbridge.payload import Profile
 from kiqbridge.redis_connection import Command, RedisConnection
 from kiqbridge.retry import RetryPolicy, failed_payload
@@ -315,7 +316,7 @@ class Poller:
         """Take processes off the list whose hash is gone, at most once a minute (§9.3)."""
         if not self._connection.call("SET", self._keys.process_cleanup, "1", "NX", "EX", CLEANUP_S):
             return
-        names = [name.decode() for name in self._connection.call("SMEMBERS", self._keys.processes)]
+        names = [text_of(name) for name in self._connection.call("SMEMBERS", self._keys.processes)]
         if not names:
             return
         infos = self._connection.run(

@@ -28,6 +28,7 @@ from redis.retry import Retry
 
 from kiqbridge import job_forks
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.names import bytes_of
 from kiqbridge.scripts import Script
 from kiqbridge.wrong_types import with_hint
 
@@ -456,7 +457,14 @@ job_forks.on_child(_close_in_child)
 def _packed(commands: Sequence[Command]) -> list[bytes]:
     """The bytes of commands in one piece, as redis-py packs them, in a fifth of its time."""
     pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-    return [b"".join([pack(tuple(command)) for command in commands])]
+    try:
+        return [b"".join([pack(tuple(command)) for command in commands])]
+    except UnicodeEncodeError:  # a name that another process gave, see names.py
+        return [b"".join([pack(tuple(map(_exact, command))) for command in commands])]
+
+
+def _exact(part: str | bytes | float) -> str | bytes | float:
+    return bytes_of(part) if isinstance(part, str) else part
 
 
 def _factory(

@@ -17,6 +17,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.keys import Keys
+from kiqbridge.names import text_of
 from kiqbridge.redis_connection import Command
 
 logger = logging.getLogger(__name__)
@@ -272,7 +273,7 @@ class Waker:
                 return False
             # With the set each time: the news of a change that came between two looks is passed over.
             paused, found = self._tracking.read(members, ("EXISTS", *served))
-            seen, names = names, {name.decode() for name in paused}
+            seen, names = names, {text_of(name) for name in paused}
             self._paused = names
             if seen == names or not (seen or found):
                 return bool(found)

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from kiqbridge import job_forks, json_text
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.keys import Keys
+from kiqbridge.names import text_of
 from kiqbridge.payload import Profile, ProfileSetting
 from kiqbridge.redis_connection import RedisConnection, RedisPool
 
@@ -118,7 +119,7 @@ class FleetProfile:
     def _infos(self, connection: RedisConnection) -> list[bytes | None]:
         # Not repeatable: a second try would double what a push waits at most.
         [identities] = connection.run(("SMEMBERS", self._keys.processes), repeatable=False)
-        names = [identity.decode("utf-8", "surrogateescape") for identity in identities]
+        names = [text_of(identity) for identity in identities]
         if not names:
             return []
         infos = (("HGET", self._keys.process(name), "info") for name in names)
