@@ -47,7 +47,7 @@ def main() -> None:
     plain = _runner(registry, metrics, Chain())
     wrapped = _runner(registry, metrics, Chain(*(_middleware() for _ in range(5))))
     unmeasured = _runner(registry, None, Chain())
-    thread = SimpleNamespace(performing=False, tid="t")
+    thread = SimpleNamespace(performing=False, interrupted=False, tid="t")
 
     begin = _micros(lambda: plain.begin(TEXT, "default"))
     parse = _micros(lambda: json_text.loads(TEXT))

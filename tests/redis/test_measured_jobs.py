@@ -53,7 +53,9 @@ def _declared(started):
         def makes_room():
             if not started.is_set():
                 started.set()
-                raise JobInterrupted
+                saved = JobInterrupted()
+                saved.is_saved = True  # as an iterable job
+                raise saved
 
         @job(name="ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper")
         def wrapper(_data):

@@ -66,7 +66,7 @@ class Engine:
         self.lists = self.process.lists()
         return settlement
 
-    performing = False
+    performing = interrupted = False
 
 
 @pytest.fixture

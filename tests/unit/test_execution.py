@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from kiqbridge.current import CONTEXT
-from kiqbridge.errors import Shutdown
+from kiqbridge.errors import JobInterrupted, Shutdown
 from kiqbridge.execution import JobRunner
 from kiqbridge.middleware import Chain
 from kiqbridge.registry import JobDefinition, Registry
@@ -25,7 +25,7 @@ class Runner:
     def __init__(self, max_retries=25):
         self.registry = Registry()
         self.middleware = Chain()
-        self.thread = SimpleNamespace(performing=False)
+        self.thread = SimpleNamespace(performing=False, interrupted=False)
         self.runner = JobRunner(
             registry=self.registry,
             middleware=self.middleware,
@@ -171,6 +171,7 @@ class TestAsync:
             raise Shutdown
 
         runner.declare(work)
+        runner.thread.interrupted = True
 
         with pytest.raises(Shutdown):
             runner.run(payload())
@@ -405,6 +406,7 @@ class TestMiddleware:
 class TestShutdown:
     def test_an_interrupt_passes_and_asks_for_nothing(self, runner, caplog):
         caplog.set_level(logging.INFO, "kiqbridge")
+        runner.thread.interrupted = True
 
         runner.declare(interrupt)
 
@@ -413,7 +415,25 @@ class TestShutdown:
         assert caplog.messages == ["start", "interrupted: given back"]
         assert CONTEXT.get() is None
 
+    def test_a_job_that_raises_it_uninterrupted_has_failed(self, runner):
+        runner.declare(interrupt)
+
+        settlement = runner.run(payload())
+
+        assert settlement.verdict is Verdict.RETRY
+        assert json.loads(settlement.text)["error_class"] == "kiqbridge.errors.Shutdown"
+
+    def test_a_job_that_makes_room_without_saved_progress_has_failed(self, runner):
+        def work():
+            raise JobInterrupted
+
+        runner.declare(work)
+
+        assert runner.run(payload()).verdict is Verdict.RETRY
+
     def test_an_error_that_the_interrupt_caused_is_the_interrupt(self, runner):
+        runner.thread.interrupted = True
+
         def work():
             try:
                 interrupt()
@@ -441,6 +461,7 @@ class TestShutdown:
             except Exception:  # noqa: BLE001 - what many a job does
                 return
 
+        runner.thread.interrupted = True
         runner.declare(work)
 
         with pytest.raises(Shutdown):

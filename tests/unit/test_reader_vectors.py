@@ -108,7 +108,9 @@ class Runner:
                 origin=__name__,
             )
         )
-        return self.runner.run(text, "default", SimpleNamespace(performing=False))
+        return self.runner.run(
+            text, "default", SimpleNamespace(performing=False, interrupted=False)
+        )
 
 
 @pytest.mark.parametrize(("file", "name"), of_kind("read"))

@@ -20,6 +20,7 @@ from kiqbridge import active_job, json_text, scripts
 from kiqbridge.bulk import BATCH_SIZE, AlikeTexts, Bulk, parse_bulk
 from kiqbridge.errors import PayloadError, PushNotReplicated, PushOutcomeUnknown
 from kiqbridge.guards import Identity, guard_field
+from kiqbridge.interruption import PENDING, checkpoint
 from kiqbridge.keys import Keys
 from kiqbridge.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.names import text_of
@@ -567,6 +568,9 @@ class Client:
             raise _unknown(jids[0], job_class, error) from error
         except NotReplicated as doubt:
             raise _not_replicated(jids, doubt) from doubt
+        finally:
+            if PENDING:  # a job that does little but push is interrupted here
+                checkpoint()
 
     def _run_script(
         self,
@@ -583,6 +587,9 @@ class Client:
             )
         except NotReplicated as doubt:
             return doubt.replies[0], doubt
+        finally:
+            if PENDING:  # as in `_send`
+                checkpoint()
         return answer, None
 
     def _text(self, job: _Prepared, now: float) -> bytes:

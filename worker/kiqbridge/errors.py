@@ -83,7 +83,12 @@ class JobInterrupted(BaseException):
     """Raised by an iterable job that makes room, after its progress is saved (protocol §13.2).
 
     It is pushed again to the end of its queue. A BaseException for the same reason as `Shutdown`.
+
+    Attributes:
+        is_saved: its progress is saved. A job that raises this itself has failed, as with any error.
     """
+
+    is_saved = False
 
 
 class JobTimeout(KiqbridgeError):  # noqa: N818 - reads as what happened

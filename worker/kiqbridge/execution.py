@@ -20,6 +20,7 @@ from kiqbridge import job_forks, json_text, log_level, user_code
 from kiqbridge.current import CONTEXT, RUNTIME
 from kiqbridge.errors import JobInterrupted, JobTimeout, PayloadError, Shutdown
 from kiqbridge.gate import Diversion
+from kiqbridge.interruption import PENDING, settle
 from kiqbridge.job_logger import JobLines, log_failure
 from kiqbridge.limits import Timekeeper
 from kiqbridge.metrics import Metrics, measured_name
@@ -79,10 +80,17 @@ class Execution:
 
 
 class Performing(Protocol):
-    """Who runs the job: told when user code begins and ends, so that it can be interrupted."""
+    """Who runs the job: told when user code begins and ends, so that it can be interrupted.
+
+    Attributes:
+        interrupted: its job was given back, and is to end with `Shutdown`.
+    """
 
     tid: str
     performing: bool
+
+    @property
+    def interrupted(self) -> bool: ...  # noqa: D102 - see above
 
 
 class Processes(Protocol):
@@ -183,15 +191,15 @@ class JobRunner:
             else:
                 definition, instance = self._instance_of(execution)
                 self._call(definition, instance, execution, thread)
-        except JobInterrupted:
-            return self._interrupted(execution)
-        except Shutdown:
-            self._measure(execution, _elapsed_s(execution), failed=True)
-            logger.info("interrupted: given back", extra=_elapsed(execution))
-            raise
         except BaseException as error:
-            if _caused_by_shutdown(error):
+            if isinstance(error, JobInterrupted) and error.is_saved:
+                return self._interrupted(execution)
+            # A job may raise Shutdown itself: then it has failed, and nobody has given it back.
+            if thread.interrupted and _caused_by_shutdown(error):
                 self._measure(execution, _elapsed_s(execution), failed=True)
+                logger.info("interrupted: given back", extra=_elapsed(execution))
+                if isinstance(error, Shutdown):
+                    raise
                 raise Shutdown from error
             return self._failed(execution, error)
         if job_forks.in_child:  # middleware forked
@@ -226,7 +234,9 @@ class JobRunner:
             await self._call_on_loop(definition, instance, execution, executor)
             if job_forks.in_child:
                 job_forks.end()
-        except JobInterrupted:
+        except JobInterrupted as error:
+            if not error.is_saved:
+                return self._failed(execution, error)
             # Elsewhere, since client middleware may ask Redis, or be `async def` and need this loop.
             return await asyncio.get_running_loop().run_in_executor(
                 executor, contextvars.copy_context().run, self._interrupted, execution
@@ -242,6 +252,10 @@ class JobRunner:
             return self._failed(execution, error)
         self._end(execution, "done")
         return None
+
+    def interrupt(self, ident: int, thread: Performing) -> None:
+        """Raise `Shutdown` in the job that runs on a thread, as soon as that is safe."""
+        self._timekeeper.interrupt(ident, Shutdown, lambda: thread.performing)
 
     def report(self, error: BaseException, context: Mapping[str, Any]) -> None:
         """Tell the error handlers; their own errors are logged."""
@@ -298,6 +312,8 @@ class JobRunner:
                 raise
             finally:
                 thread.performing = False
+                if PENDING:
+                    settle()
             if job_forks.in_child:  # before middleware, which belongs to the parent's job
                 job_forks.end()
             return result
@@ -357,8 +373,14 @@ class JobRunner:
         loop = getattr(self._loops, "runner", None)
         if loop is None:
             loop = self._loops.runner = asyncio.Runner()
-        # The loop would run everything in the context of its first job, and log it under that jid.
-        return loop.run(result, context=contextvars.copy_context())
+        try:
+            # The loop would run everything in the context of its first job, and log it under that jid.
+            return loop.run(result, context=contextvars.copy_context())
+        except (JobTimeout, Shutdown):
+            # It may have left the loop from outside; its tasks must not go on with the next job's.
+            self._loops.runner = None
+            loop.close()
+            raise
 
     def _failed(self, execution: Execution, error: BaseException) -> Settlement:
         if job_forks.in_child:
@@ -425,7 +447,7 @@ class JobRunner:
         payload.setdefault("queue", execution.queue)
         try:
             pushed = runtime.client.prepare_moved(payload, now, execution.text)
-        except Exception as error:  # noqa: BLE001 - client middleware's error is the job's, as in Ruby
+        except BaseException as error:  # noqa: BLE001 - client middleware's error is the job's, as in Ruby
             return self._failed(execution, error)
         # For the statistics it failed, for the metrics it did not (§12.1).
         self._measure(execution, _elapsed_s(execution), failed=False)

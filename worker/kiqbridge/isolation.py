@@ -115,6 +115,11 @@ class Isolation:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the running suspect was given back."""
+        return self._abandoned.is_set() or self._child is None
+
     def start(self) -> None:
         """Begin to look."""
         self._thread.start()

@@ -29,6 +29,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 from kiqbridge import job_forks
 from kiqbridge.current import CONTEXT, RUNTIME, Runtime
 from kiqbridge.errors import ConfigError, JobInterrupted, KiqbridgeError, RedisUnavailable, Shutdown
+from kiqbridge.interruption import PENDING, check
 from kiqbridge.iteration_state import IterationState
 from kiqbridge.job import Job
 from kiqbridge.payload import check_json, shorten
@@ -244,9 +245,11 @@ class _Run:
             await self._redis(state.forget)
             return
         await self._redis(state.flush)
-        raise JobInterrupted(
+        interruption = JobInterrupted(
             f"{type(job).__qualname__} is interrupted at cursor {shorten(state.cursor)}"
         )
+        interruption.is_saved = True
+        raise interruption
 
     async def _iterate_abortable(self, pairs: Any) -> bool:
         """Whether the job is complete."""
@@ -305,6 +308,8 @@ class _Run:
             self.item, state.cursor = pair
             if is_first:
                 check_json(state.cursor, "cursor")  # at once, not after 5 s of work
+            if PENDING:  # each iteration may be too short to be met in
+                check()
             now = time.monotonic()
             interrupting = self._must_stop(now, is_first=is_first)
             is_first = False

@@ -191,7 +191,7 @@ class JobChild:
                 error = self._call(definition, payload, order["queue"], middleware)
             if error is None:
                 return {"done": True}
-            if isinstance(error, JobInterrupted):
+            if isinstance(error, JobInterrupted) and error.is_saved:
                 return {"interrupted": True}
             failure = self._failure(error, definition, order, text)
         except KiqbridgeError as refused:  # no such class here

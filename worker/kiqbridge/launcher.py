@@ -376,7 +376,7 @@ class Launcher:
             look_ahead=config.look_ahead,
             fetch=config.fetch,
         )
-        timekeeper = Timekeeper()
+        timekeeper = Timekeeper(lambda: [each.origin for each in self._registry])
         capsules = capsules_of(config, self._server.capsules, self.server_middleware)
         return [
             Crew(

@@ -15,6 +15,7 @@ import weakref
 from typing import TextIO
 
 from kiqbridge import redaction
+from kiqbridge.interruption import PENDING, checkpoint
 
 DELAY_S = 0.02
 MOST_LINES = 1_000
@@ -45,6 +46,8 @@ class LogWriter(logging.Handler):
             self.handleError(record)
             return
         self.write(line, urgent=record.levelno >= logging.WARNING)
+        if PENDING:  # a job that does little but log is interrupted here
+            checkpoint()
 
     def write(self, line: str, *, urgent: bool = False) -> None:
         """Write a finished line, its end included, or let it wait with others."""

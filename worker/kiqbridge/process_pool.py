@@ -177,7 +177,9 @@ class Child:
         if reply is None:
             raise ProcessDied(f"the child process {self.pid} that ran the job {self._end()}")
         if "interrupted" in reply:
-            raise JobInterrupted
+            interruption = JobInterrupted()
+            interruption.is_saved = True  # the child has looked
+            raise interruption
         if "failure" in reply:
             raise Failure(**reply["failure"]).stand_in()
 

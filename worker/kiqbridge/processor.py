@@ -95,6 +95,11 @@ class Processor:
         """Whether the thread still runs."""
         return self._thread.is_alive()
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether `interrupt` was called: the running job was given back."""
+        return self._abandoned.is_set()
+
     def start(self) -> None:
         """Begin to fetch."""
         self._thread.start()
@@ -117,15 +122,11 @@ class Processor:
 
     def interrupt(self) -> None:
         """Raise `Shutdown` in the running job; to be called after it was given back."""
-        import ctypes  # noqa: PLC0415 - for few; before the look, which must be right when it counts
-
         self._abandoned.set()
         if self._tools.processes is not None:
             self._tools.processes.interrupt(self)
         if self.performing and self._thread.ident is not None:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self._thread.ident), ctypes.py_object(Shutdown)
-            )
+            self._tools.runner.interrupt(self._thread.ident, self)
 
     def acknowledge(self, connection: RedisConnection) -> None:
         """Acknowledge what this thread finished, from another one, after `unfinished` went back."""
