@@ -236,6 +236,10 @@ def run_pauses(command: Command, project: Project) -> None:
         assert told.startswith(f"{verb.removesuffix('e')}ed {kind} {rest[0]}")
 
 
+def run_doctor(command: Command, project: Project) -> None:
+    assert "reachable: the server answers" in project.run(["-m", *command.words])
+
+
 def run_recover(command: Command, project: Project) -> None:
     assert project.run(["-m", "kiqbridge", *command.words[1:]]).startswith(
         "no worker is registered\n"
@@ -281,6 +285,7 @@ COMMANDS = {
     "kiqbridge queue": run_pauses,
     "kiqbridge class": run_pauses,
     "kiqbridge recover": run_recover,
+    "kiqbridge doctor": run_doctor,
     ".venv/bin/python": run_python,
     "ruby": run_web_ui,
     "aws lambda": run_lambda_invoke,

@@ -34,10 +34,10 @@ LAYERS = {
         systemd ecs process_title surroundings pause_watch gate neighbours
         basic_fetch settling bookkeeping event_loop work resources crew limits
         notifications elastic_executor
-        child_messages process_pool isolation forgetting
+        child_messages process_pool isolation forgetting eviction
     """,
     "edge": """
-        pause_command recover_command
+        pause_command recover_command doctor doctor_command
         deploy_command
         cli worker_command supervisor forked settings_file settings_doc health require signals job_child dev web testing template cloudformation yaml_nodes __main__
     """,

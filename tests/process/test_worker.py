@@ -693,3 +693,14 @@ def test_its_banner_tells_operators_what_it_does(start):
     worker = start("-c", "3", env={"KIQBRIDGE_LOG_FORMAT": "plain"})
 
     worker.wait_for_output("is ready: 3 threads and 100 tasks, queues default (strict); ")
+
+
+def test_a_server_that_evicts_is_warned_of_at_the_start(tmp_path):
+    (tmp_path / "jobs.py").write_text(JOBS)
+    with (
+        embedded_server(maxmemory_policy="volatile-lru") as server,
+        WorkerProcess("-r", "jobs.py", redis_url=server.url, cwd=tmp_path) as worker,
+    ):
+        worker.wait_ready(lambda output: "is ready" in output)
+
+        assert "the eviction policy volatile-lru" in worker.output

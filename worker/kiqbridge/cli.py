@@ -55,6 +55,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_deploy_mark(commands, named)
     _add_pauses(commands, named)
     _add_recover(commands, named)
+    _add_doctor(commands, named)
     return parser
 
 
@@ -145,6 +146,21 @@ def _add_recover(commands: "_Commands", named: str) -> None:
 
         add_arguments(recover)
         recover.set_defaults(command=run)
+
+
+def _add_doctor(commands: "_Commands", named: str) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="find what is wrong with the Redis server",
+        description="Examine the Redis server and what is kept there: version, eviction policy, rights of "
+        "this user, keys of a foreign type, memory of guards and ledgers. Exit 0 if all is well, 1 if "
+        "something is wrong, 3 if it cannot be reached. Nothing is changed.",
+    )
+    if named == "doctor":
+        from kiqbridge.doctor_command import add_arguments, run  # noqa: PLC0415
+
+        add_arguments(doctor)
+        doctor.set_defaults(command=run)
 
 
 def _complain(error: Exception, code: int) -> int:

@@ -9,6 +9,29 @@ LAYOUT = "v2"
 """Version of the in-flight layout; part of every incarnation's name, so that two layouts can meet."""
 
 
+TYPES = {
+    "queues": "set",
+    "schedule": "zset",
+    "retry": "zset",
+    "dead": "zset",
+    "processes": "set",
+    "process_cleanup": "string",
+    "paused": "set",
+    "pauses": "hash",
+    "inflight": "set",
+    "reaping": "set",
+    "alive": "hash",
+    "poller": "string",
+    "careful": "set",
+    "alone": "hash",
+    "isolation": "string",
+    "guards": "hash",
+    "guards_until": "zset",
+    "ledgers": "zset",
+}
+"""Attribute of `Keys` → what Redis calls the type of the value under that key."""
+
+
 def layout_of(incarnation: str) -> str:
     """The layout version in an incarnation's name."""
     return incarnation.partition(":")[0]

@@ -22,6 +22,7 @@ from kiqbridge.crew import Company, Crew
 from kiqbridge.current import Runtime
 from kiqbridge.diagnostics import Diagnostics, Living, Phase, dump_threads
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
+from kiqbridge.eviction import warn_of_eviction
 from kiqbridge.execution import JobRunner, Processes
 from kiqbridge.fetch import Outage
 from kiqbridge.gate import Gatekeeper, check_route
@@ -342,6 +343,7 @@ class Launcher:
         warn_of_shared_queues(
             self._pool.run, self._keys, self._own_queues(), self._config.unknown_class
         )
+        warn_of_eviction(self._pool.run)
         if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
             self._manager.quiet()
         self._manager.start()

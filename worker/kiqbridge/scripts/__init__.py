@@ -21,5 +21,9 @@ class Script:
 
 def load(name: str) -> Script:
     """Read `name`.lua from this folder."""
-    text = (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+    return from_text((_FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
+
+
+def from_text(text: str) -> Script:
+    """A script and its hash."""
     return Script(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
