@@ -33,7 +33,11 @@ AWAY = {"is_leased": False, "heartbeat_at": NOW - 300}
         ({"ended_threads": ["lease"]}, *[["its thread lease has ended"]] * 2),
         (
             {"stuck_threads": ["heartbeat"]},
-            *[["its thread heartbeat has been stuck for more than 120 s"]] * 2,
+            *[["its thread heartbeat has been stuck for more than 30 s"]] * 2,
+        ),
+        (
+            {"is_wedged": True},
+            *[["it ends itself, since a thread was stuck or could not be started anew"]] * 2,
         ),
         ({"state": "quiet"}, [], ["it is quiet"]),
         ({"state": "stopping"}, [], ["it is stopping"]),

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kiqbridge import threads
 from kiqbridge.claims import Chunk, acknowledge
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.execution import Settlement
@@ -20,6 +21,7 @@ from kiqbridge.notifications import Notifications
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.retry import Verdict
 from kiqbridge.settling import Settler
+from kiqbridge.threads import keep_running
 
 if TYPE_CHECKING:
     from kiqbridge.lease import Lease
@@ -50,7 +52,12 @@ class Bookkeeper:
         self._ended: deque[tuple[Chunk, bytes, Settlement | None]] = deque()
         self._some = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-bookkeeper", daemon=True)
+        self._thread = self._new_thread()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
 
     def start(self) -> None:
         """Begin to write."""
@@ -69,9 +76,27 @@ class Bookkeeper:
         if not self._some.is_set():
             self._some.set()
 
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-bookkeeper", daemon=True)
+
     def _run(self) -> None:
+        keep_running(
+            "bookkeeper",
+            self._keep_books,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _keep_books(self) -> None:
         while True:
+            threads.rest()
             self._some.wait()
+            threads.beat()
             self._stopping.wait(GATHER_S)
             self._some.clear()
             if not self._write_all() or (self._stopping.is_set() and not self._ended):
@@ -80,6 +105,7 @@ class Bookkeeper:
     def _write_all(self) -> bool:
         """Write until nothing is left; False: the process stops while Redis is away."""
         while self._ended:
+            threads.beat()
             batch = [self._ended.popleft() for _ in range(min(len(self._ended), MOST))]
             done: dict[Lease, list[tuple[Chunk, bytes]]] = {}
             retries: dict[int, tuple[Chunk, list[tuple[bytes, Settlement]]]] = {}
@@ -154,4 +180,5 @@ class Bookkeeper:
             logger.error(
                 "Redis refuses to take a job, which stays in-flight; trying again: %s", error
             )
+        threads.beat()
         return not self._stopping.wait(RETRY_S)

@@ -20,7 +20,7 @@ from concurrent.futures import Executor, Future
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kiqbridge import job_forks
+from kiqbridge import frames, job_forks
 from kiqbridge.loops import keep_loop_running
 from kiqbridge.middleware import is_async
 
@@ -151,6 +151,7 @@ async def invoke_async(
     return await call()
 
 
+@frames.may_take_long
 def _around_plain(
     entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
 ) -> Callable[[], Any]:
@@ -159,6 +160,7 @@ def _around_plain(
     return lambda: _await_on_a_loop(entry, args, call_next)
 
 
+@frames.may_take_long
 def _await_on_a_loop(
     entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
 ) -> Any:
@@ -191,6 +193,7 @@ def _await_on_a_loop(
     return _released(outcome.result())
 
 
+@frames.may_take_long
 def _next_turn(
     turns: "queue.SimpleQueue[_Turn | None]", owner: LoopOwner, loop: asyncio.AbstractEventLoop
 ) -> _Turn | None:

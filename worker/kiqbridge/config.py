@@ -61,6 +61,8 @@ class Config:
     look_ahead: int
     recover_after_s: float
     orphan_limit: int
+    stuck_after_s: float
+    end_stuck_after_s: float
     beat_s: float
     metrics: str
     run_dir: str
@@ -113,15 +115,17 @@ def _whole_number(name: str, least: int, most: int | None = None) -> Callable[[A
     return parse
 
 
-def _seconds(name: str) -> Callable[[Any, str], float]:
+def _seconds(name: str, least: float = 0.0) -> Callable[[Any, str], float]:
+    allowed = f"from {least:g}" if least else "above 0"
+
     def parse(value: Any, source: str) -> float:
         try:
             number = float(str(value))
         except ValueError:
             number = 0.0
-        if isinstance(value, bool) or not 0 < number < float("inf"):
+        if isinstance(value, bool) or not (number > 0 and least <= number < float("inf")):
             raise ConfigError(
-                f"{name}: {value!r} is not a number of seconds above 0 (from {source})"
+                f"{name}: {value!r} is not a number of seconds {allowed} (from {source})"
             )
         return number
 
@@ -504,6 +508,22 @@ SETTINGS: tuple[Setting, ...] = (
         env=("KIQBRIDGE_ORPHAN_LIMIT",),
         help="how often a job may be found in the hands of a dead process until it is suspected of killing "
         "them and runs alone",
+    ),
+    Setting(
+        name="stuck_after_s",
+        parse=_seconds("stuck_after_s", least=5),
+        default=30.0,
+        env=("KIQBRIDGE_STUCK_AFTER_S",),
+        help="seconds after which a thread of the worker that does not get on, outside of jobs, is logged "
+        "with all stacks and makes its health red; from 5",
+    ),
+    Setting(
+        name="end_stuck_after_s",
+        parse=_seconds("end_stuck_after_s", least=5),
+        default=120.0,
+        env=("KIQBRIDGE_END_STUCK_AFTER_S",),
+        help="seconds after which a worker with such a thread gives back what it holds and ends with "
+        "status 70, to be started anew; from 5",
     ),
     Setting(
         name="beat_s",

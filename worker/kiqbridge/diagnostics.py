@@ -2,20 +2,19 @@
 
 import logging
 import os
-import sys
 import threading
-import time
-import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from kiqbridge import frames
 from kiqbridge.clock import lease_now
 from kiqbridge.lease import LeaseKeeper
-from kiqbridge.status import STUCK_AFTER_S, Status
+from kiqbridge.status import Status
 
 if TYPE_CHECKING:
     from kiqbridge.heartbeat import Heartbeat
+    from kiqbridge.liveness import Monitor
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +25,14 @@ class Living(Protocol):
     @property
     def alive(self) -> bool:
         """Whether it runs."""
+
+
+@runtime_checkable
+class Restarts(Living, Protocol):
+    """A thread that can be started anew after it has ended, and then goes on from its state."""
+
+    def restart(self) -> None:
+        """Start it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +57,7 @@ class Diagnostics:
     Args:
         identity: HOST:PID:NONCE.
         beat_s: seconds between two heartbeats.
+        stuck_after_s: seconds after which a thread counts as stuck.
         supervisor: the pid of the process that starts this one again.
         phase: of this process.
         keeper: who holds its lease.
@@ -59,6 +67,7 @@ class Diagnostics:
 
     Attributes:
         heartbeat: once there is one.
+        monitor: who looks whether the threads get on.
         concurrency: jobs that can run at once.
     """
 
@@ -67,6 +76,7 @@ class Diagnostics:
         *,
         identity: str,
         beat_s: float,
+        stuck_after_s: float,
         supervisor: int | None,
         phase: Phase,
         keeper: LeaseKeeper,
@@ -75,9 +85,11 @@ class Diagnostics:
         others: Callable[[], Iterable[tuple[str, Living]]],
     ) -> None:
         self.heartbeat: Heartbeat | None = None
+        self.monitor: Monitor | None = None
         self.concurrency = 0
         self._identity = identity
         self._beat_s = beat_s
+        self._stuck_after_s = stuck_after_s
         self._supervisor = supervisor
         self._phase = phase
         self._keeper = keeper
@@ -87,6 +99,7 @@ class Diagnostics:
 
     def status(self) -> Status:
         """The process as it is now."""
+        monitor = self.monitor
         return Status(
             identity=self._identity,
             pid=os.getpid(),
@@ -95,40 +108,29 @@ class Diagnostics:
             heartbeat_at=self.heartbeat.taken_at if self.heartbeat else None,
             beat_s=self._beat_s,
             is_leased=not self._keeper.current.in_doubt(),
-            ended_threads=list(self._ended_threads()),
-            stuck_threads=list(self._stuck_threads()),
+            ended_threads=self.ended_threads(),
+            stuck_threads=[each.name for each in monitor.stuck] if monitor else [],
+            stuck_after_s=self._stuck_after_s,
+            is_wedged=monitor is not None and monitor.is_wedged,
             busy=self._busy(),
             concurrency=self.concurrency,
             supervisor=self._supervisor,
         )
 
-    def _ended_threads(self) -> Iterator[str]:
+    def ended_threads(self) -> list[str]:
         """Of those that should run; who takes jobs ends once quiet, and all do when it stops."""
         if not self._phase.running.is_set():
-            return
+            return []
         takers = [name for name, each in self._takers() if not each.alive]
         others = [name for name, each in self._others() if not each.alive]
         # Asked for after the look: what has ended because of it is not reported.
-        if not self._phase.quiet.is_set():
-            yield from takers
-        if not self._phase.stopping.is_set():
-            yield from others
-
-    def _stuck_threads(self) -> Iterator[str]:
-        phase, heartbeat = self._phase, self.heartbeat
-        if not phase.running.is_set() or heartbeat is None or phase.stopping.is_set():
-            return
-        now = time.monotonic()
-        for name, each in (("heartbeat", heartbeat), ("lease", self._keeper)):
-            if now - each.tried_at > STUCK_AFTER_S:
-                yield name
+        return [
+            *([] if self._phase.quiet.is_set() else takers),
+            *([] if self._phase.stopping.is_set() else others),
+        ]
 
 
 def dump_threads() -> None:
     """Log where each thread is."""
-    frames = sys._current_frames()  # noqa: SLF001 - the only way to see other threads' stacks
-    for thread in threading.enumerate():
-        frame = frames.get(thread.ident or 0)
-        if frame is not None:
-            stack = "".join(traceback.format_stack(frame))
-            logger.warning("thread %s %s\n%s", thread.ident, thread.name, stack)
+    for ident, name, stack in frames.stacks():
+        logger.warning("thread %s %s\n%s", ident, name, stack)

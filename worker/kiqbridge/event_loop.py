@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from kiqbridge import threads
 from kiqbridge.bookkeeping import Bookkeeper
 from kiqbridge.bridge import LOOP, OWNER
 from kiqbridge.claims import Chunk, give_back
@@ -141,6 +142,13 @@ class EventLoop:
         """The jobs that run here, by an id of their own."""
         return {tid: unit for tid, (_, unit) in list(self._running.items())}
 
+    def ping(self) -> None:
+        """Have the loop note that it gets on."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(threads.beat)
+
     def wait(self, deadline: float) -> bool:
         """Wait until nothing runs, or the deadline on `time.monotonic` is over; whether nothing runs."""
         with self._room:
@@ -180,7 +188,10 @@ class EventLoop:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with (
+                threads.watched(f"loop {self.name}", performs_jobs=True),
+                asyncio.Runner(loop_factory=_loop_factory()) as runner,
+            ):
                 self._loop = runner.get_loop()
                 runner.run(self._serve())
         except BaseException as error:

@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kiqbridge import job_forks, json_text, log_level, user_code
+from kiqbridge import frames, job_forks, json_text, log_level, user_code
 from kiqbridge.current import CONTEXT, RUNTIME
 from kiqbridge.errors import JobInterrupted, JobTimeout, PayloadError, Shutdown
 from kiqbridge.gate import Diversion
@@ -288,6 +288,7 @@ class JobRunner:
             execution.definition = None  # as for an unknown class, its rules do not count (§7.4)
             raise
 
+    @frames.may_take_long
     def _call(
         self, definition: JobDefinition, instance: Any, execution: Execution, thread: Performing
     ) -> None:
@@ -335,6 +336,7 @@ class JobRunner:
             timeout_s=definition.handling.timeout_s,
         )
 
+    @frames.may_take_long
     async def _call_on_loop(
         self, definition: JobDefinition, instance: Any, execution: Execution, executor: Executor
     ) -> None:
@@ -366,6 +368,7 @@ class JobRunner:
         else:
             await call()
 
+    @frames.may_take_long
     def _finish(self, result: Any) -> Any:
         """Wait for a plain function's coroutine; `async def` jobs run on the capsule's loop."""
         if not inspect.iscoroutine(result):

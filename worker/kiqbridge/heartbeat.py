@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kiqbridge import threads
 from kiqbridge.capsule import Capsule
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
@@ -21,6 +22,7 @@ from kiqbridge.lifecycle import Events
 from kiqbridge.metrics import Metrics
 from kiqbridge.redis_connection import Command, RedisConnection
 from kiqbridge.stats import Counting, Stats
+from kiqbridge.threads import keep_running
 from kiqbridge.work import UnitOfWork
 from kiqbridge.wrong_types import WrongTypes
 
@@ -125,7 +127,7 @@ class Heartbeat:
         self.taken_at: float | None = None
         self.tried_at = time.monotonic()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-heartbeat", daemon=True)
+        self._thread = self._new_thread()
 
     @property
     def alive(self) -> bool:
@@ -185,8 +187,25 @@ class Heartbeat:
         if isinstance(signal, bytes):
             self._on_signal(signal.decode(errors="replace"))
 
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-heartbeat", daemon=True)
+
     def _run(self) -> None:
+        keep_running(
+            "heartbeat",
+            self._beat_on,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _beat_on(self) -> None:
         while True:
+            threads.beat()
             self.tried_at = time.monotonic()
             try:
                 self.beat()
@@ -195,6 +214,7 @@ class Heartbeat:
                 self._wrong_types.note(error)
             except Exception:
                 logger.exception("the heartbeat failed; the next one tries again")
+            threads.rest()
             if self._stopping.wait(self._beat_s):
                 return
 

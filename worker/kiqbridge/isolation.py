@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from kiqbridge import json_text, scripts
+from kiqbridge import json_text, scripts, threads
 from kiqbridge.claims import Chunk, Claimer, give_back
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import KiqbridgeError, ProcessDied, RedisUnavailable, Shutdown
@@ -33,6 +33,7 @@ from kiqbridge.recovery import orphan_id
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.retry import RetryPolicy, Verdict, failed_payload
 from kiqbridge.settling import Settler
+from kiqbridge.threads import keep_running
 from kiqbridge.work import UnitOfWork
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class Isolation:
         self._renew_at = 0.0
         self._quiet = threading.Event()
         self._abandoned = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-isolation", daemon=True)
+        self._thread = self._new_thread()
 
     def __repr__(self) -> str:
         return f"<Isolation {self.tid} {'busy' if self.current else 'idle'}>"
@@ -209,10 +210,27 @@ class Isolation:
             kind == b"list" and not is_paused for is_paused, kind in zip(paused, kinds, strict=True)
         )
 
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-isolation", daemon=True)
+
     def _run(self) -> None:
+        keep_running(
+            "isolation",
+            self._look_on,
+            is_ending=self._quiet.is_set,
+            wait=self._quiet.wait,
+        )
+
+    def _look_on(self) -> None:
         TID.set(self.tid)
         pause = self._look_s
         while not self._quiet.wait(pause):
+            threads.beat()
             pause = self._look_s
             try:
                 while not self._quiet.is_set() and self.look():
@@ -328,6 +346,7 @@ class Isolation:
                 logger.exception(
                     "Redis refuses to take a suspect; trying again, it stays in-flight"
                 )
+            threads.beat()
             if self._abandoned.wait(RETRY_S):
                 raise Shutdown
 
@@ -338,6 +357,7 @@ class Isolation:
 
     def _renew(self) -> None:
         """Keep the lock; when it is lost two suspects may run at once, each still alone in its child."""
+        threads.beat()
         if time.monotonic() < self._renew_at:
             return
         try:

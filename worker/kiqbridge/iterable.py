@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
-from kiqbridge import job_forks
+from kiqbridge import frames, job_forks
 from kiqbridge.current import CONTEXT, RUNTIME, Runtime
 from kiqbridge.errors import ConfigError, JobInterrupted, KiqbridgeError, RedisUnavailable, Shutdown
 from kiqbridge.interruption import PENDING, check
@@ -155,6 +155,7 @@ class _Mode(Protocol):
     async def pause(self, seconds: float) -> None: ...
 
 
+@frames.may_take_long
 class _OnThread:
     """Everything blocks, so that no await ever suspends, and no event loop is needed."""
 
@@ -202,6 +203,7 @@ class _InMemory:
         """Nothing is kept."""
 
 
+@frames.may_take_long
 class _Run:
     """One execution of an iterable job."""
 

@@ -29,7 +29,7 @@ from typing import (
     overload,
 )
 
-from kiqbridge import inline
+from kiqbridge import frames, inline
 from kiqbridge.bulk import BATCH_SIZE
 from kiqbridge.client import default_client
 from kiqbridge.current import interrupted
@@ -497,6 +497,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+@frames.may_take_long
 def _instantiate(declared: type[Job], jid: str) -> Job:
     instance = declared()
     instance.jid = jid

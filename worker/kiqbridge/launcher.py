@@ -20,7 +20,7 @@ from kiqbridge.client import Client, adopt_default_client, release_default_clien
 from kiqbridge.config import Config
 from kiqbridge.crew import Company, Crew
 from kiqbridge.current import Runtime
-from kiqbridge.diagnostics import Diagnostics, Living, Phase, dump_threads
+from kiqbridge.diagnostics import Diagnostics, Living, Phase, Restarts, dump_threads
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.eviction import warn_of_eviction
 from kiqbridge.execution import JobRunner, Processes
@@ -32,6 +32,7 @@ from kiqbridge.job_logger import JobLines
 from kiqbridge.keys import Keys
 from kiqbridge.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.limits import Timekeeper
+from kiqbridge.liveness import EX_STUCK, Bounds, Monitor
 from kiqbridge.look_ahead import Guardian
 from kiqbridge.manager import LAST_WORD_S, Manager
 from kiqbridge.metrics import Metrics
@@ -151,6 +152,7 @@ class Launcher:
         self._diagnostics = Diagnostics(
             identity=self.identity,
             beat_s=config.beat_s,
+            stuck_after_s=config.stuck_after_s,
             supervisor=supervisor,
             phase=Phase(quiet=self._quiet, running=self._running, stopping=self._stopping),
             keeper=self._keeper,
@@ -158,8 +160,26 @@ class Launcher:
             takers=self._takers,
             others=self._others,
         )
+        self._on_signal: Callable[[str], None] = lambda _name: None
+        self._monitor = Monitor(
+            Bounds(
+                stuck_s=config.stuck_after_s,
+                end_s=config.end_stuck_after_s,
+                stop_s=config.timeout_s + LAST_STEPS_S + 1,
+            ),
+            is_watching=lambda: self._running.is_set() and not self._stopping.is_set(),
+            ended=self._diagnostics.ended_threads,
+            revive=self._revive,
+            on_wedged=lambda: self._on_signal("TERM"),
+            ping=self._ping,
+        )
+        self._diagnostics.monitor = self._monitor
         self._status_file = StatusFile(
-            run_folder(config.run_dir), self._status, min(EVERY_S, config.beat_s)
+            run_folder(config.run_dir),
+            self._status,
+            min(EVERY_S, config.beat_s),
+            before=self._monitor.look,
+            failed=self._monitor.status_failed,
         )
         attach(
             self._events,
@@ -173,6 +193,11 @@ class Launcher:
         # cannot be joined, and those that start later would not know.
         self._composing = threading.Lock()
 
+    @property
+    def exit_status(self) -> int:
+        """What the process shall end with: 0, or `EX_STUCK`."""
+        return EX_STUCK if self._monitor.is_wedged else 0
+
     def __repr__(self) -> str:
         return f"<Launcher {self.identity} {self._manager or 'not started'}>"
 
@@ -185,6 +210,8 @@ class Launcher:
         Raises:
             ConfigError: a resource or a listener to startup failed; nothing was registered.
         """
+        self._on_signal = on_signal
+        self._monitor.start()
         self._status_file.start()
         with self._composing:
             if self._stopping.is_set():
@@ -484,9 +511,26 @@ class Launcher:
     def _takers(self) -> Iterator[tuple[str, Living]]:
         """Threads that take jobs or move them, by name."""
         if self._manager is not None:
-            yield from ((each.tid, each) for each in self._manager.processors)
+            yield from ((f"processor {each.tid}", each) for each in self._manager.processors)
         yield from ((f"waker {crew.capsule.name}", crew.waker) for crew in self._crews)
         yield "poller", self._poller
+        if self._isolation is not None:
+            yield "isolation", self._isolation
+
+    def _ping(self) -> None:
+        for crew in self._crews:
+            if crew.loop is not None:
+                crew.loop.ping()
+
+    def _revive(self, name: str) -> bool:
+        """Start a thread anew that has ended; False: it cannot be."""
+        part = dict((*self._takers(), *self._others())).get(name)
+        if part is None or part.alive:
+            return part is not None
+        if not isinstance(part, Restarts):
+            return False
+        part.restart()
+        return True
 
     def _others(self) -> Iterator[tuple[str, Living]]:
         """Threads that are needed until the last job has ended, by name."""
@@ -497,6 +541,8 @@ class Launcher:
         yield "pauses", self._pauses
         if self._manager is not None:
             yield from ((f"loop {loop.name}", loop) for loop in self._manager.loops)
+            if self._manager.loops:
+                yield "bookkeeper", self._bookkeeper
 
     def _dead_bounds(self, now: float) -> tuple[float, int]:
         return now - self._config.dead_timeout_s, self._config.dead_max_jobs

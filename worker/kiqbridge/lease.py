@@ -13,12 +13,13 @@ import time
 import weakref
 from collections.abc import Callable
 
-from kiqbridge import job_forks, scripts
+from kiqbridge import job_forks, scripts, threads
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.keys import LAYOUT, Keys
 from kiqbridge.recovery import ORPHAN_LIMIT, Reaper
 from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.threads import keep_running
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class LeaseKeeper:
             silent_after_s=times.silent_after,
             orphan_limit=orphan_limit,
         )
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-lease", daemon=True)
+        self._thread = self._new_thread()
         self.current = Lease("")
         self.current.lost = True
         self.tried_at = time.monotonic()
@@ -160,6 +161,7 @@ class LeaseKeeper:
                 with self._lock:
                     self._renew(self._confirm_connection, lease)
             except KiqbridgeError:
+                threads.beat()
                 if self._stopping.wait(self._times.look_again_after):
                     return False
         return not lease.lost
@@ -222,9 +224,26 @@ class LeaseKeeper:
         else:
             lease.lost = True
 
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-lease", daemon=True)
+
     def _run(self) -> None:
+        keep_running(
+            "lease",
+            self._beat_on,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _beat_on(self) -> None:
         pause = self._times.beat_every
         while not self._stopping.wait(pause):
+            threads.beat()
             self.tried_at = time.monotonic()
             self._tell(self.current.incarnation)
             pause = self._beat_safely()

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
+from kiqbridge import threads
 from kiqbridge.claims import Chunk, give_back
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import RedisRefused, RedisUnavailable
@@ -19,6 +20,7 @@ from kiqbridge.keys import Keys
 from kiqbridge.notifications import Notifications
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.settling import Settler
+from kiqbridge.threads import keep_running
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class Guardian:
         self._processors: Sequence[Busy] = ()
         self._chunks_out = threading.Event()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-guardian", daemon=True)
+        self._thread = self._new_thread()
 
     @property
     def alive(self) -> bool:
@@ -94,9 +96,27 @@ class Guardian:
         if not self._chunks_out.is_set():
             self._chunks_out.set()
 
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-guardian", daemon=True)
+
     def _run(self) -> None:
+        keep_running(
+            "guardian",
+            self._watch,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _watch(self) -> None:
         while True:
+            threads.rest()
             self._chunks_out.wait()
+            threads.beat()
             if self._stopping.wait(TICK_S):
                 return
             self._chunks_out.clear()

@@ -13,6 +13,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from kiqbridge import frames
+
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
@@ -119,6 +121,7 @@ def is_async(entry: Callable[..., Any]) -> bool:
     )
 
 
+@frames.may_take_long
 def _link(
     entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
 ) -> Callable[[], Any]:

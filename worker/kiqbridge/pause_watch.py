@@ -13,12 +13,14 @@ from typing import Any
 import redis
 from redis.connection import AbstractConnection
 
+from kiqbridge import threads
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.keys import Keys
 from kiqbridge.names import bytes_of, shown
 from kiqbridge.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.threads import keep_running
 from kiqbridge.wakeup import RETRY_S, SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wrong_types import WrongTypes
 
@@ -59,7 +61,7 @@ class PauseWatch:
         self._server_ahead_s: float | None = None
         self._wrong_types = WrongTypes(logger, "the watch of the pauses (kb:paused, paused)")
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-pauses", daemon=True)
+        self._thread = self._new_thread()
 
     @property
     def alive(self) -> bool:
@@ -160,8 +162,25 @@ class PauseWatch:
         soonest = min((end - now for end in ends), default=self._safety_look_s)
         return min(max(soonest, LEAST_WAIT_S), self._safety_look_s)
 
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-pauses", daemon=True)
+
     def _run(self) -> None:
+        keep_running(
+            "pauses",
+            self._watch,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _watch(self) -> None:
         while not self._stopping.is_set():
+            threads.beat()
             try:
                 seconds = self.look()
                 self._wrong_types.mended()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import redis
 from redis.connection import AbstractConnection
 
-from kiqbridge import json_text, scripts
+from kiqbridge import json_text, scripts, threads
 from kiqbridge.agreed_time import AgreedTime
 from kiqbridge.client import Client
 from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
@@ -24,6 +24,7 @@ from kiqbridge.names import text_of
 from kiqbridge.payload import Profile
 from kiqbridge.redis_connection import Command, RedisConnection
 from kiqbridge.retry import RetryPolicy, failed_payload
+from kiqbridge.threads import keep_running
 from kiqbridge.wakeup import SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wrong_types import WrongTypes
 
@@ -85,7 +86,7 @@ class Poller:
             logger, "the poller (retry, schedule, dead, queues, kb:poller)"
         )
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
+        self._thread = self._new_thread()
 
     @property
     def alive(self) -> bool:
@@ -115,6 +116,7 @@ class Poller:
         """
         moved = left = 0
         while not self._stopping.is_set():
+            threads.beat()
             due = self._connection.call(
                 "ZRANGE", source, "-inf", repr(now), "BYSCORE", "LIMIT", left, BATCH
             )
@@ -128,8 +130,25 @@ class Poller:
         self._stuck = self._stuck or left > 0
         return moved
 
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
+
     def _run(self) -> None:
+        keep_running(
+            "poller",
+            self._poll,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _poll(self) -> None:
         while not self._stopping.is_set():
+            threads.beat()
             try:
                 if self._lead():
                     self._serve()
@@ -191,6 +210,7 @@ class Poller:
         """Move what is due, and wait for what comes, until the lead must be renewed."""
         renew_at = time.monotonic() + RENEW_S
         while not self._stopping.is_set():
+            threads.beat()
             if time.monotonic() >= self._look_at:
                 seconds = self._seconds_to_next()
                 self._look_at = time.monotonic() + min(seconds, SAFETY_LOOK_S)

@@ -26,6 +26,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kiqbridge import frames
 from kiqbridge.child_messages import Channel, ChildSettings, Failure, failure_of
 from kiqbridge.errors import JobInterrupted, JobTimeout, ProcessDied, Shutdown
 from kiqbridge.registry import Handling
@@ -212,6 +213,7 @@ class Child:
         with self._sending, contextlib.suppress(OSError):
             self._channel.send(message, body)
 
+    @frames.may_take_long
     def _wait(
         self, deadline: float | None, while_waiting: Callable[[], object] = lambda: None
     ) -> dict[str, Any] | None:
@@ -339,6 +341,7 @@ class ProcessPool:
         for child in (*ending, *running):
             child.wait_end(max(until - time.monotonic(), 0))
 
+    @frames.may_take_long
     def _take(self, owner: object) -> Child:
         """A child that is ready, for this owner.
 

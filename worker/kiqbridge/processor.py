@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kiqbridge import threads
 from kiqbridge.bookkeeping import Bookkeeper
 from kiqbridge.bridge import LOOP
 from kiqbridge.claims import Chunk, Elsewhere, acknowledge, give_back
@@ -141,8 +142,10 @@ class Processor:
         RUNTIME.set(self._tools.runtime)
         if self._tools.loop is not None:
             LOOP.set(self._tools.loop)
-        with contextlib.suppress(Shutdown):
+        watched = threads.watched(f"processor {self.tid}", performs_jobs=True)
+        with watched, contextlib.suppress(Shutdown):
             while not self._quiet:
+                threads.beat()
                 chunk = self._fetcher.fetch(self._size, self._abandoned)
                 if chunk is not None:
                     self._work_safely(chunk)
@@ -313,5 +316,6 @@ class Processor:
                 self._tools.outage.report(error)
             except KiqbridgeError:
                 logger.exception("Redis refuses to take a job; trying again, it stays in-flight")
+            threads.beat()
             if self._abandoned.wait(RETRY_S):
                 raise Shutdown

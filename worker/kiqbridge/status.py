@@ -8,6 +8,7 @@ A thread of its own writes, so what goes stale is the process as a whole, not on
 import json
 import logging
 import os
+import secrets
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -24,9 +25,6 @@ STALE_AFTER_S = 20.0
 """A process that was silent for this long has lost its jobs to others already (lease.py)."""
 LEFTOVER_AFTER_S = 600.0
 """What is older was left behind by a process that was killed, and its pid is another one's now."""
-STUCK_AFTER_S = 120.0
-"""A beat in an outage takes some tens of seconds at most; who hangs for longer hangs in our code, or in
-that of a listener to `beat`."""
 MISSED_BEATS = 3
 LEAST_SILENCE_S = 15.0
 """A heartbeat that waits for an answer in vain takes some seconds; one such is no news."""
@@ -49,7 +47,10 @@ class Status:
     ended_threads: Sequence[str]
     """Threads that should run and do not."""
     stuck_threads: Sequence[str] = field(default_factory=list)
-    """Threads that beat and have not begun a beat for a long time."""
+    """Threads that have not got on for `stuck_after_s` seconds, outside of the code of jobs."""
+    stuck_after_s: float = 30.0
+    is_wedged: bool = False
+    """It ends itself because a thread is stuck, or has ended and cannot be started anew."""
     busy: int = 0
     """Jobs that run now."""
     concurrency: int = 0
@@ -59,9 +60,23 @@ class Status:
 
 
 class StatusFile:
-    """Writes the status of this process until it is stopped, and removes it then."""
+    """Writes the status of this process until it is stopped, and removes it then.
 
-    def __init__(self, folder: Path, look: Callable[[], Status], every_s: float = EVERY_S) -> None:
+    `before` is called before each but the first. `failed` gets why one was not written; neither may
+    take a lock, or log.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        look: Callable[[], Status],
+        every_s: float = EVERY_S,
+        *,
+        before: Callable[[], object] = lambda: None,
+        failed: Callable[[Exception], object] = lambda _error: None,
+    ) -> None:
+        self._before = before
+        self._failed = failed
         self._path = folder / f"worker-{os.getpid()}.json"
         self._look = look
         self._every_s = every_s
@@ -79,7 +94,6 @@ class StatusFile:
                 "`kiqbridge health` will find no worker: %s; name a folder in KIQBRIDGE_RUN_DIR",
                 error,
             )
-            return
         self._thread.start()
 
     def stop(self) -> None:
@@ -91,22 +105,27 @@ class StatusFile:
             self._path.unlink()
 
     def _run(self) -> None:
+        # Nothing is logged here, and no lock is taken: what this reports may be threads that wait for it.
         while not self._stopping.wait(self._every_s):
             try:
+                self._before()
                 self._write()
-            except OSError as error:
-                logger.debug("the status could not be written: %s", error)
-            except Exception:
-                logger.exception("the status could not be told; the next one tries again")
+            except Exception as error:  # noqa: BLE001 - the next one tries again; readers see a stale one
+                self._failed(error)
 
     def _write(self) -> None:
         # Written aside and renamed: no reader sees half of it. The name is not to be guessed, since
         # the folder may be in one that everybody writes to.
         text = json.dumps(asdict(self._look()))
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".worker-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(self._path)
+        aside = self._path.parent / f".worker-{os.getpid()}-{secrets.token_hex(8)}"
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            aside.replace(self._path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
 
 
 def run_folder(name: str) -> Path:
@@ -135,7 +154,9 @@ def faults_of(status: Status, check: str, now: float) -> Iterator[str]:
     for name in status.ended_threads:
         yield f"its thread {name} has ended"
     for name in status.stuck_threads:
-        yield f"its thread {name} has been stuck for more than {STUCK_AFTER_S:.0f} s"
+        yield f"its thread {name} has been stuck for more than {status.stuck_after_s:.0f} s"
+    if status.is_wedged:
+        yield "it ends itself, since a thread was stuck or could not be started anew"
     if check == "live":
         return
     if status.state != "running":

@@ -5,11 +5,12 @@ whatever its class, ends it: not a MemoryError between two lines of ours, not th
 handler that calls `sys.exit()`. `kept()` lists these threads for whoever watches them.
 """
 
+import contextlib
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kiqbridge import user_code
@@ -31,6 +32,9 @@ class Kept:
         escapes: how often its loop ended with an error and was begun again.
         escaped_at: when it last did, on `time.monotonic`; None = never.
         last_error: class of that error, or "".
+        performs_jobs: it may stay in code of users for as long as that takes.
+        beat_at: when it last began a round of its loop, on `time.monotonic`; None = it notes none.
+        is_resting: it waits for work, or for its time, and may do so for any time.
     """
 
     name: str
@@ -39,14 +43,43 @@ class Kept:
     escapes: int = 0
     escaped_at: float | None = None
     last_error: str = ""
+    performs_jobs: bool = False
+    beat_at: float | None = None
+    is_resting: bool = False
 
 
 _kept: dict[int, Kept] = {}
 
 
 def kept() -> list[Kept]:
-    """The threads of this process that `keep_running` keeps now."""
+    """The threads of this process that are to be watched now."""
     return list(_kept.values())
+
+
+@contextlib.contextmanager
+def watched(name: str, *, performs_jobs: bool = False) -> Iterator[Kept]:
+    """List the calling thread in `kept` for the length of the block; `keep_running` does so itself."""
+    ident = threading.get_ident()
+    state = _kept[ident] = Kept(name, ident, time.monotonic(), performs_jobs=performs_jobs)
+    try:
+        yield state
+    finally:
+        _kept.pop(ident, None)
+
+
+def beat() -> None:
+    """Note that the calling thread gets on: it begins a round of its loop, or tries again."""
+    state = _kept.get(threading.get_ident())
+    if state is not None:
+        state.is_resting = False
+        state.beat_at = time.monotonic()
+
+
+def rest() -> None:
+    """Note that the calling thread is about to wait, up to its next `beat`, for as long as it takes."""
+    state = _kept.get(threading.get_ident())
+    if state is not None:
+        state.is_resting = True
 
 
 def keep_running(
@@ -57,6 +90,7 @@ def keep_running(
     settle: Callable[[], object] | None = None,
     wait: Callable[[float], object] = time.sleep,
     pause_s: float = RESTART_S,
+    performs_jobs: bool = False,
 ) -> None:
     """Run a thread's loop until it returns; begin it again whenever an error escapes it.
 
@@ -84,10 +118,10 @@ def keep_running(
             logged. Called before the pause, and also when the thread is ending.
         wait: waits for so many seconds; a stopping event's `wait` shortens the pause.
         pause_s: seconds between an error and the next call.
+        performs_jobs: it runs jobs, which may take any time (liveness.py). Other threads are stuck
+            also while code of a user holds them up.
     """
-    ident = threading.get_ident()
-    state = _kept[ident] = Kept(name, ident, time.monotonic())
-    try:
+    with watched(name, performs_jobs=performs_jobs) as state:
         while True:
             try:
                 loop()
@@ -97,8 +131,6 @@ def keep_running(
             else:
                 return
             user_code.call(wait, pause_s, log=logger, failed="a pause was cut short")
-    finally:
-        _kept.pop(ident, None)
 
 
 def _escaped(

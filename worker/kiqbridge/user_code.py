@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from kiqbridge import job_forks
+from kiqbridge import frames, job_forks
 
 
+@frames.may_take_long
 def call(function: Callable[..., Any], *args: object, log: logging.Logger, failed: str) -> Any:
     """What the function returns; None when it raised anything, which is logged.
 

@@ -16,9 +16,11 @@ from typing import Any
 import redis
 from redis.connection import AbstractConnection
 
+from kiqbridge import frames, threads
 from kiqbridge.keys import Keys
 from kiqbridge.names import text_of
 from kiqbridge.redis_connection import Command
+from kiqbridge.threads import keep_running
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +165,7 @@ class IdleGate:
                 return
             self._idle.append(turn)
             self._for_waker.notify()
-        turn.acquire()
+        _wait_for(turn)
 
     def looked(self, *, found: bool) -> None:
         """Called by a woken thread after its claim: whether it found jobs."""
@@ -183,6 +185,7 @@ class IdleGate:
     def wait_for_idle(self) -> bool:
         """Called by the waker: block until a thread is idle and none is looking; False = opened."""
         with self._lock:
+            threads.rest()
             self._for_waker.wait_for(lambda: self._open or (self._idle and not self._waking))
             return not self._open
 
@@ -194,6 +197,11 @@ class IdleGate:
                 turn.release()
             self._idle.clear()
             self._for_waker.notify()
+
+
+@frames.may_take_long
+def _wait_for(turn: threading.Lock) -> None:
+    turn.acquire()
 
 
 class Waker:
@@ -212,7 +220,7 @@ class Waker:
         self._tracking = TrackingConnection(connect)
         self._paused: set[str] = set()
         self._is_quiet = False
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-waker", daemon=True)
+        self._thread = self._new_thread()
         self._stopping = threading.Event()
 
     @property
@@ -228,8 +236,25 @@ class Waker:
         """End; the gate must be opened by the caller."""
         self._stopping.set()
 
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-waker", daemon=True)
+
     def _run(self) -> None:
+        keep_running(
+            "waker",
+            self._watch,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _watch(self) -> None:
         while self._gate.wait_for_idle() and not self._stopping.is_set():
+            threads.beat()
             try:
                 if self._look():
                     futile = self._gate.futile_wakes - FUTILE_WAKES

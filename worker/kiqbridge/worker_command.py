@@ -79,14 +79,15 @@ def run(options: argparse.Namespace) -> int:
         logger.warning("no jobs are loaded: name their module, file or directory with -r")
     if _is_supervised(config):
         _supervise(config, notifier)
+        status = 0
     else:
         inbox = SignalInbox()
         inbox.trap()
-        _run_until_stopped(Launcher(config, notifier=notifier), inbox)
+        status = _run_until_stopped(Launcher(config, notifier=notifier), inbox)
     # A thread that is stuck in C would hang the interpreter's own exit, and nothing is left to do.
     logging.shutdown()
     sys.stdout.flush()
-    os._exit(0)
+    os._exit(status)
 
 
 def load_config(
@@ -128,7 +129,9 @@ def _supervise(config: Config, notifier: Notifier) -> None:
 
     def work(inbox: SignalInbox, tie: "Tie") -> None:
         launcher = Launcher(config, tell=tie.registered, supervisor=tie.supervisor)
-        _run_until_stopped(launcher, inbox)
+        status = _run_until_stopped(launcher, inbox)
+        if status:
+            raise SystemExit(status)
 
     folder, pid = run_folder(config.run_dir), os.getpid()
     tag, set_title = config.tag or Path.cwd().name, title_setter()
@@ -148,8 +151,10 @@ def _supervise(config: Config, notifier: Notifier) -> None:
     Supervisor(config, work, hooks).run()
 
 
-def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> None:
+def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> int:
     """Start beside the signals, so that TERM is heard while Redis is still awaited.
+
+    Returns what the process shall end with.
 
     Raises:
         KiqbridgeError: the start failed for a reason that waiting does not mend.
@@ -180,3 +185,4 @@ def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> None:
     logger.info("%s: stopping", name)
     launcher.stop()
     logger.info("bye")
+    return launcher.exit_status

@@ -1,0 +1,232 @@
+"""The real command when one of its threads does not get on."""
+
+import json
+import sys
+import time
+import uuid
+from contextlib import ExitStack
+
+import pytest
+from support.processes import ChildProcess
+from support.waiting import wait_until
+from support.workers import WorkerProcess, find_identity
+
+STUCK_S = 5
+END_S = 8
+PATIENT_S = 60
+"""Beyond the bounds, on a machine that is busy with other things."""
+
+JOBS = """
+import gc, os, threading, time
+from kiqbridge import job, server
+
+def note(name):
+    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    os.write(handle, (name + "\\n").encode())
+    os.close(handle)
+
+@job
+def note_it(name):
+    note(name)
+
+@job
+def until_open(name):
+    note("begin " + name)
+    while not os.path.exists(os.environ["NOTES"] + ".open"):
+        time.sleep(0.01)
+    note("end " + name)
+
+@job
+def asleep(seconds):
+    note("begin asleep")
+    time.sleep(seconds)
+    note("end asleep")
+
+@job
+async def later(name):
+    note(name)
+
+@job
+def end_thread(kind):
+    # What no error does any more: its loop comes to its end.
+    [part] = [each for each in gc.get_objects() if type(each).__name__ == kind]
+    stopping = part._quiet if kind == "Isolation" else part._stopping
+    stopping.set()
+    for wakes in ("_some", "_chunks_out"):
+        if hasattr(part, wakes):
+            getattr(part, wakes).set()
+    while part.alive:
+        time.sleep(0.001)
+    stopping.clear()
+    note("ended " + kind)
+
+hangs = os.environ["NOTES"] + ".hang"
+
+@server.on("beat")
+def listener_that_hangs():
+    if os.path.exists(hangs):
+        os.unlink(hangs)
+        note("hangs")
+        threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def notes(tmp_path):
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def start(redis_url, notes, tmp_path):
+    (tmp_path / "shop_jobs.py").write_text(JOBS)
+    with ExitStack() as stack:
+
+        def start(*args, **env):
+            worker = WorkerProcess(
+                *("-r", "shop_jobs.py", "-c", "2", "-t", "2", *args),
+                redis_url=redis_url,
+                cwd=tmp_path,
+                env={
+                    "NOTES": str(notes),
+                    "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
+                    "KIQBRIDGE_BEAT_S": "0.5",
+                    "KIQBRIDGE_STUCK_AFTER_S": str(STUCK_S),
+                    "KIQBRIDGE_END_STUCK_AFTER_S": str(END_S),
+                    **env,
+                },
+            )
+            return stack.enter_context(worker)
+
+        yield start
+
+
+def lines(notes):
+    return notes.read_text().splitlines() if notes.exists() else []
+
+
+def health(tmp_path, *args):
+    """What `kiqbridge health` answers as JSON."""
+    command = [sys.executable, "-m", "kiqbridge", "health", "--json", *args]
+    with ChildProcess(command, env={"KIQBRIDGE_RUN_DIR": str(tmp_path / "run")}) as child:
+        child.wait()
+        return json.loads(child.output)
+
+
+def test_a_thread_that_hangs_is_reported_and_ends_the_process(redis, start, notes, tmp_path):
+    worker = start()
+    worker.wait_ready()
+    push(redis, "until_open", "a")
+    wait_until(lambda: "begin a" in lines(notes))
+    assert health(tmp_path, "--live")["ok"]
+
+    notes.with_name("notes.hang").touch()
+    wait_until(lambda: not health(tmp_path, "--live")["ok"], PATIENT_S)
+    worker.wait_for_output("thread heartbeat has been stuck", PATIENT_S)
+    [fault] = health(tmp_path, "--live")["workers"][0]["faults"][:1]
+
+    assert worker.wait(PATIENT_S) == 70
+    assert fault in (
+        "its thread heartbeat has been stuck for more than 5 s",
+        "it ends itself, since a thread was stuck or could not be started anew",
+    )
+    assert "in listener_that_hangs" in worker.output
+    assert "this process stops and ends with status 70" in worker.output
+    assert redis.llen("queue:default") == 1, "the job that it was running was given back"
+    assert redis.scard("kb:inflight") == 0
+
+
+def test_a_supervisor_starts_another_process(redis, start, notes, tmp_path):
+    worker = start("--processes", "2")
+    worker.wait_for_output("all 2 processes are ready", PATIENT_S)
+
+    notes.with_name("notes.hang").touch()
+    worker.wait_for_output("ended with exit code 70", PATIENT_S)
+    worker.wait_for_output("another is started in", PATIENT_S)
+
+    def both_are_ready():
+        answer = health(tmp_path, "--ready")
+        return answer["ok"] and len(answer["workers"]) == 2
+
+    wait_until(both_are_ready, PATIENT_S)
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Heartbeat", "heartbeat"),
+        ("LeaseKeeper", "lease"),
+        ("Poller", "poller"),
+        ("PauseWatch", "pauses"),
+        ("Waker", "waker default"),
+        ("Guardian", "guardian"),
+        ("Bookkeeper", "bookkeeper"),
+        ("Isolation", "isolation"),
+    ],
+)
+def test_a_thread_that_has_ended_is_started_anew(redis, start, notes, tmp_path, *, kind, name):
+    worker = start()
+    worker.wait_ready()
+    wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
+
+    push(redis, "end_thread", kind)
+    wait_until(lambda: f"ended {kind}" in lines(notes), PATIENT_S)
+    worker.wait_for_output(f"thread {name} has ended though it should run")
+    wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
+    push(redis, "note_it", "plain")
+    push(redis, "later", "async")
+    redis.zadd("schedule", {payload("note_it", "scheduled"): time.time() + 0.5})
+
+    wait_until(lambda: {"plain", "async", "scheduled"} <= set(lines(notes)), PATIENT_S)
+    assert worker.stop() == 0
+    assert redis.scard("kb:inflight") == 0
+
+
+def test_long_jobs_are_not_taken_for_stuck_threads(redis, start, notes, tmp_path):
+    worker = start(KIQBRIDGE_END_STUCK_AFTER_S="5")
+    worker.wait_ready()
+    push(redis, "asleep", 12)
+    push(redis, "later", "async")
+    wait_until(lambda: "async" in lines(notes))
+
+    wait_until(lambda: "end asleep" in lines(notes), PATIENT_S)
+
+    assert "stuck" not in worker.output
+    assert health(tmp_path, "--live")["ok"]
+    assert worker.stop() == 0
+
+
+def test_an_idle_worker_and_one_without_redis_are_not_stuck(redis, start, notes, tmp_path, server):
+    worker = start(KIQBRIDGE_END_STUCK_AFTER_S="5")
+    worker.wait_ready()
+    assert find_identity(redis, worker.pid)
+    server.pause()
+    try:
+        worker.wait_for_output("trying again", PATIENT_S)
+        started = json.dumps(health(tmp_path, "--live"))
+        wait_until(
+            lambda: _written_at(health(tmp_path)) - _written_at(json.loads(started)) > 12, PATIENT_S
+        )
+        assert health(tmp_path, "--live")["ok"]
+    finally:
+        server.resume()
+    wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
+    push(redis, "note_it", "back")
+    wait_until(lambda: "back" in lines(notes), PATIENT_S)
+
+    assert "stuck" not in worker.output
+
+
+def _written_at(answer):
+    [worker] = answer["workers"]
+    return worker["written_at"]
+
+
+def push(redis, name, *args):
+    redis.sadd("queues", "default")
+    redis.lpush("queue:default", payload(name, *args))
+
+
+def payload(name, *args):
+    jid = uuid.uuid4().hex[:24]
+    return json.dumps({"class": name, "args": args, "jid": jid, "queue": "default", "retry": True})

@@ -1,0 +1,337 @@
+"""Whether threads get on: what counts as stuck, and what becomes of a process that is."""
+
+import logging
+import sys
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+from support.waiting import wait_until
+
+from kiqbridge import frames
+from kiqbridge.claims import Elsewhere
+from kiqbridge.liveness import EX_STUCK, LONG_ROUND_S, Bounds, Monitor, Traces
+from kiqbridge.threads import beat, keep_running, kept, rest
+from kiqbridge.wakeup import IdleGate
+
+STUCK_S = 30.0
+
+
+@pytest.fixture
+def run():
+    """Runs a function as a thread of the engine; (its entry among the kept, a function that ends it)."""
+    with ExitStack() as stack:
+
+        def start(loop, *, release=lambda: None, performs_jobs=True):
+            name = f"test {loop!r}"
+            thread = threading.Thread(
+                target=lambda: keep_running(
+                    name, loop, is_ending=lambda: True, performs_jobs=performs_jobs
+                ),
+                daemon=True,
+            )
+            thread.start()
+            stack.callback(thread.join, 10)
+            stack.callback(release)
+            wait_until(lambda: [each for each in kept() if each.name == name])
+            [state] = [each for each in kept() if each.name == name]
+            return state
+
+        yield start
+
+
+def wait_until_it_waits(state, function_name):
+    def waits():
+        frame = sys._current_frames().get(state.ident)
+        while frame is not None and frame.f_code.co_name != function_name:
+            frame = frame.f_back
+        return frame is not None
+
+    wait_until(waits, what=f"the thread in {function_name}")
+    time.sleep(0.05)  # from the function's first line to its wait; looks later see the same place
+
+
+def looks(state, *at, traces=None):
+    """What is found by looks at these times, seconds from now."""
+    traces = traces or Traces()
+    now = time.monotonic()
+    return [traces.look([state], sys._current_frames(), now + each, STUCK_S) for each in at]
+
+
+def every_three_seconds(until):
+    return range(3, until + 1, 3)
+
+
+class Locked:
+    """Code of ours that waits for a lock which somebody else holds."""
+
+    def __init__(self):
+        self.elsewhere = Elsewhere(None, lambda _claimer: None)
+        self.lock = self.elsewhere._lock
+        self.lock.acquire()
+
+
+def test_a_thread_that_waits_in_our_code_for_a_lock_is_stuck(run):
+    locked = Locked()
+    state = run(locked.elsewhere.hold, release=locked.lock.release)
+    wait_until_it_waits(state, "hold")
+
+    *before, last = looks(state, *every_three_seconds(36))
+
+    assert before[:-2] == [[]] * (len(before) - 2)
+    [stuck] = last
+    assert (stuck.name, stuck.for_s) == (state.name, 33)
+    assert "Elsewhere.hold (claims.py:" in stuck.where
+
+
+def test_a_job_that_hangs_is_not_stuck(run):
+    never = threading.Event()
+    state = run(lambda: never.wait(60), release=never.set)
+    wait_until_it_waits(state, "wait")
+
+    assert not any(looks(state, *every_three_seconds(600)))
+
+
+def test_a_job_that_hangs_in_a_call_of_ours_is_stuck(run):
+    locked = Locked()
+
+    def perform():
+        return locked.elsewhere.hold()
+
+    state = run(perform, release=locked.lock.release)
+    wait_until_it_waits(state, "hold")
+
+    assert looks(state, *every_three_seconds(36))[-1]
+
+
+def test_a_thread_that_runs_no_jobs_is_stuck_also_in_code_of_users(run):
+    never = threading.Event()
+    state = run(lambda: never.wait(60), release=never.set, performs_jobs=False)
+    wait_until_it_waits(state, "wait")
+
+    assert looks(state, *every_three_seconds(36))[-1]
+
+
+def test_a_thread_that_waits_for_work_is_not_stuck(run):
+    gate = IdleGate()
+    state = run(gate.wait_for_work, release=gate.open)
+    wait_until(lambda: gate.idle)
+    wait_until_it_waits(state, "_wait_for")
+
+    assert not any(looks(state, *every_three_seconds(600)))
+
+
+def test_a_thread_that_rests_is_not_stuck(run):
+    never = threading.Event()
+
+    def loop():
+        rest()
+        never.wait(60)
+
+    state = run(loop, release=never.set, performs_jobs=False)
+    wait_until_it_waits(state, "wait")
+    wait_until(lambda: state.is_resting)
+
+    assert not any(looks(state, *every_three_seconds(600)))
+
+
+def test_a_loop_that_tries_again_is_not_stuck(run):
+    ending = threading.Event()
+    locked = Locked()
+
+    def loop():
+        while not ending.is_set():
+            beat()
+            locked.lock.acquire(timeout=0.001)
+
+    state = run(loop, release=ending.set, performs_jobs=False)
+    traces = Traces()
+    now = time.monotonic()
+    found = []
+    for step in every_three_seconds(600):
+        before = state.beat_at
+        wait_until(lambda before=before: state.beat_at != before)
+        found += traces.look([state], sys._current_frames(), now + step, STUCK_S)
+
+    assert found == []
+
+
+def test_a_round_that_goes_on_for_longer_than_any_outage_is_stuck(run):
+    ending = threading.Event()
+    waits = []
+
+    def loop():
+        beat()
+        while not ending.wait(0.001):
+            waits.append(1)
+
+    state = run(loop, release=ending.set, performs_jobs=False)
+    wait_until(lambda: waits)
+    traces, now, found = Traces(), time.monotonic(), []
+    for step in every_three_seconds(int(LONG_ROUND_S + STUCK_S) + 6):
+        count = len(waits)
+        wait_until(lambda count=count: len(waits) > count + 1)  # it is at another place by now
+        found.append(traces.look([state], sys._current_frames(), now + step, STUCK_S))
+
+    assert found[-1]
+    assert not any(found[: int(LONG_ROUND_S) // 3])
+
+
+def test_the_time_that_the_process_was_frozen_does_not_count(run):
+    locked = Locked()
+    state = run(locked.elsewhere.hold, release=locked.lock.release)
+    wait_until_it_waits(state, "hold")
+
+    assert not any(looks(state, 3, 6, 3600, 7200))
+
+
+@pytest.mark.parametrize(
+    ("file_name", "origin"),
+    [
+        (frames.__file__, "ours"),
+        (threading.__file__, "library"),
+        ("<frozen importlib._bootstrap>", "library"),
+        ("/app/.venv/lib/python3.12/site-packages/redis/client.py", "library"),
+        ("/app/shop/jobs.py", "user"),
+        (__file__, "user"),
+    ],
+)
+def test_whose_code_a_file_is(file_name, origin):
+    assert frames.origin_of(file_name) == origin
+
+
+def test_what_a_marked_function_calls_is_a_users_wherever_it_lies():
+    found = []
+
+    @frames.may_take_long
+    def perform():
+        return list(map(look, [1]))
+
+    def look(_item):
+        found.append(frames.runs_user_code(sys._getframe()))
+
+    code = compile("def job(call): return call()", "/x/site-packages/shop/jobs.py", "exec")
+    names = {}
+    exec(code, names)
+    marked = frames.may_take_long(names["job"])
+    plain = {}
+    exec(compile("def job(call): return call()", "/x/site-packages/shop/other.py", "exec"), plain)
+
+    marked(lambda: found.append(frames.runs_user_code(sys._getframe().f_back)))
+    perform()
+
+    assert found == [True, True]
+
+
+class TestMonitor:
+    @pytest.fixture
+    def monitor(self):
+        self.signals, self.ends, self.ended, self.revives = [], [], [], []
+        self.is_curable = True
+
+        def make(**bounds):
+            monitor = Monitor(
+                Bounds(**{"stuck_s": 1, "end_s": 600, "stop_s": 600, **bounds}),
+                is_watching=lambda: True,
+                ended=self.ended.copy,
+                revive=self.revive,
+                on_wedged=lambda: self.signals.append("TERM"),
+                end=self.ends.append,
+            )
+            monitor.start()
+            return monitor
+
+        return make
+
+    def revive(self, name):
+        self.revives.append(name)
+        if self.is_curable:
+            self.ended.remove(name)
+        return self.is_curable
+
+    def test_a_stuck_thread_is_logged_once_with_all_stacks(self, run, monitor, caplog):
+        locked = Locked()
+        state = run(locked.elsewhere.hold, release=locked.lock.release)
+        monitor = monitor()
+
+        def look():
+            monitor.look()
+            return [each for each in monitor.stuck if each.ident == state.ident]
+
+        wait_until(look)
+        for _ in range(5):
+            monitor.look()
+        locked.lock.release()
+        wait_until(lambda: not look())
+        locked.lock.acquire()
+        wait_until(lambda: "goes on" in caplog.text)
+
+        assert caplog.text.count("outside of a job, at Elsewhere.hold") == 1
+        assert "in hold" in caplog.text
+        assert f"{threading.main_thread().ident} MainThread" in caplog.text
+        assert state.name in caplog.text
+        assert not monitor.is_wedged
+
+    def test_a_thread_that_stays_stuck_ends_the_process(self, run, monitor, caplog):
+        locked = Locked()
+        run(locked.elsewhere.hold, release=locked.lock.release)
+        monitor = monitor(end_s=2, stop_s=0.5)
+
+        def look():
+            monitor.look()
+            return self.ends
+
+        wait_until(look)
+
+        assert self.signals == ["TERM"]
+        assert set(self.ends) == {EX_STUCK}
+        assert "ends with status 70, since a thread has been stuck" in caplog.text
+
+    def test_who_logs_may_be_stuck_as_well(self, run, monitor, caplog):
+        class Stuck(logging.Handler):
+            released = threading.Event()
+
+            def emit(self, _record):
+                self.released.wait(60)
+
+        handler = Stuck()
+        logging.getLogger("kiqbridge.liveness").addHandler(handler)
+        try:
+            locked = Locked()
+            run(locked.elsewhere.hold, release=locked.lock.release)
+            monitor = monitor(end_s=2)
+
+            def look():
+                monitor.look()
+                return self.signals
+
+            assert wait_until(look) == ["TERM"]
+        finally:
+            handler.released.set()
+            logging.getLogger("kiqbridge.liveness").removeHandler(handler)
+
+    def test_a_thread_that_has_ended_is_started_anew(self, monitor, caplog):
+        monitor = monitor()
+        self.ended.append("poller")
+
+        monitor.look()
+        wait_until(lambda: monitor.revived == 1)
+        monitor.look()
+
+        assert self.revives == ["poller"]
+        assert "thread poller has ended though it should run" in caplog.text
+        assert not monitor.is_wedged
+
+    def test_one_that_cannot_be_started_anew_ends_the_process(self, monitor):
+        monitor = monitor()
+        self.is_curable = False
+        self.ended.append("loop default")
+
+        monitor.look()
+        wait_until(lambda: self.signals)
+        monitor.look()
+
+        assert monitor.is_wedged
+        assert self.signals == ["TERM"]
+        assert self.revives == ["loop default"]
