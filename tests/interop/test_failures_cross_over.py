@@ -4,10 +4,12 @@ import time
 from typing import Any
 
 import pytest
+from support.engine import EngineProcess
 from support.ruby import run_ruby
 from support.waiting import wait_until
 
 from kiqbridge import Client
+from kiqbridge.claims import settle_all
 
 pytestmark = pytest.mark.interop
 
@@ -167,6 +169,30 @@ def test_a_job_that_failed_here_is_retried_and_performed_by_ruby(
 
     assert len(evidence.of(jid)) == 2
     assert is_nowhere(redis, jid, "shared-3")
+
+
+@pytest.mark.operation("Python, then Ruby")
+def test_ruby_reads_revives_and_deletes_each_of_two_identical_jobs(server, redis):
+    text = b'{"class":"Fragile","args":[1],"jid":"twin","queue":"shared-9","retry_count":0}'
+    redis.lpush("queue:twins", text, text)
+    with EngineProcess(server.url) as process:
+        chunk = process.claimer().claim(["twins"], 2)
+        jobs = [(text, 1.5, text)] * 2
+        settle_all(process.connect(), process.keys, chunk, jobs, target="retry")
+
+    found = run_ruby(
+        """
+        jobs = Sidekiq::RetrySet.new.to_a
+        items = jobs.map(&:item)
+        jobs[0].retry
+        jobs[1].delete
+        answer items: items, left: Sidekiq::RetrySet.new.size, queued: Sidekiq::Queue.new("shared-9").size
+        """,
+        server.url,
+    )
+
+    assert [item["jid"] for item in found["items"]] == ["twin", "twin"]
+    assert (found["left"], found["queued"]) == (0, 1)
 
 
 @pytest.mark.operation("Python, then Ruby")

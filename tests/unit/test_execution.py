@@ -12,6 +12,7 @@ import pytest
 from kiqbridge.current import CONTEXT
 from kiqbridge.errors import JobInterrupted, Shutdown
 from kiqbridge.execution import JobRunner
+from kiqbridge.gate import Diversion
 from kiqbridge.middleware import Chain
 from kiqbridge.registry import JobDefinition, Registry
 from kiqbridge.retry import RetryPolicy, Verdict
@@ -510,3 +511,34 @@ class TestLog:
 
         assert seen == [(payload(), "mail")]
         assert CONTEXT.get() is None
+
+
+class TestJobsWithoutAnId:
+    """Twins among them would be one member of a sorted set; so each gets an id on its way there."""
+
+    @pytest.mark.parametrize("missing", [{}, {"jid": None}, {"jid": ""}])
+    def test_one_that_fails_gets_an_id_and_keeps_all_else(self, runner, missing):
+        runner.declare(fail)
+        text = {"class": "Work", "args": [1.5, "x"], "custom": {"a": 1}, **missing}
+
+        first, second = (kept(runner.run(text)) for _ in range(2))
+
+        assert len(first["jid"]) == 24
+        assert first["jid"] != second["jid"]
+        assert {**first, "jid": None}.items() >= {**text, "jid": None}.items()
+
+    def test_one_that_is_put_off_gets_an_id_and_keeps_all_else(self, runner):
+        runner.runner._gate = lambda _payload: Diversion(at=5.0)
+
+        settlement = runner.run(b'{"class":"Work","args":[1180591620717411303424]}')
+
+        assert settlement.verdict is Verdict.SCHEDULE
+        assert settlement.text.startswith(
+            b'{"class":"Work","args":[1180591620717411303424],"jid":"'
+        )
+
+    def test_one_that_is_put_off_with_an_id_keeps_its_bytes(self, runner):
+        runner.runner._gate = lambda _payload: Diversion(at=5.0)
+        text = b'{ "jid" : "x", "class":"Work","args":[] }'
+
+        assert runner.run(text).text == text

@@ -25,7 +25,7 @@ from kiqbridge.job_logger import JobLines, log_failure
 from kiqbridge.limits import Timekeeper
 from kiqbridge.metrics import Metrics, measured_name
 from kiqbridge.middleware import Chain, ServerMiddleware
-from kiqbridge.payload import shorten
+from kiqbridge.payload import new_jid, shorten
 from kiqbridge.process_pool import Order, rules_after
 from kiqbridge.registry import Handling, JobDefinition, Registry
 from kiqbridge.retry import (
@@ -392,7 +392,7 @@ class JobRunner:
         now = self._wall_now()
         definition, text = execution.definition, execution.text
         # Parsed again: what middleware or the job did to the payload must not reach the retry.
-        payload = json_text.loads(text)
+        payload = _with_jid(json_text.loads(text))
         decision = decide(
             payload,
             error,
@@ -471,10 +471,14 @@ class JobRunner:
             )
         error = diversion.error
         if error is None:
+            kept = _with_jid(payload)
+            if kept is not payload:
+                text = json_text.dumps_moved(kept, text)
             return Settlement(
                 verdict=Verdict.SCHEDULE, score=diversion.at or 0, text=text, counted=False
             )
         now = self._wall_now()
+        payload = _with_jid(payload)
         failed = failed_payload(payload, error, queue=queue, policy=self._policy(), now=now)
 
         def tell() -> None:
@@ -522,6 +526,11 @@ async def _ending_forks(coroutine: Coroutine[Any, Any, Any]) -> Any:
     if job_forks.in_child:
         job_forks.end()
     return result
+
+
+def _with_jid(payload: dict[str, Any]) -> dict[str, Any]:
+    """A job without an id gets one: in a sorted set it would be the same as its twins."""
+    return payload if payload.get("jid") not in (None, "") else {**payload, "jid": new_jid()}
 
 
 def _arguments(payload: Mapping[str, Any]) -> list[Any]:

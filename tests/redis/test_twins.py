@@ -1,0 +1,99 @@
+"""Jobs with identical bytes: in a sorted set they would be one member, and all but one were lost."""
+
+import json
+
+import pytest
+from support.engine import EngineProcess
+
+from kiqbridge import json_text, scripts
+from kiqbridge.claims import settle_all
+
+TWIN = b'{"class":"A","args":[],"jid":"the same"}'
+
+
+@pytest.fixture
+def process(redis_url):
+    with EngineProcess(redis_url) as process:
+        yield process
+
+
+def settle_twins(redis, process, count, target="retry", text=TWIN):
+    redis.lpush("queue:default", *[text] * count)
+    claimer = process.claimer(f"t{count}")
+    left = count
+    while left:
+        chunk = claimer.claim(["default"], 100)
+        jobs = [(text, 1.5, text)] * chunk.size
+        assert all(settle_all(process.connect(), process.keys, chunk, jobs, target=target))
+        left -= chunk.size
+
+
+def test_each_twin_is_kept_with_its_score_and_reads_the_same(redis, process):
+    settle_twins(redis, process, 500)
+
+    members = redis.zrange("retry", 0, -1, withscores=True)
+    assert len(members) == 500
+    assert {score for _, score in members} == {1.5}
+    assert {member.rstrip(b" \t\n") for member, _ in members} == {TWIN}
+    assert [json_text.loads(member) for member, _ in members] == [json.loads(TWIN)] * 500
+    assert max(len(member) for member, _ in members) <= len(TWIN) + 6  # 3 + 9 + 27 + … > 500
+
+
+def test_the_first_one_keeps_its_bytes(redis, process):
+    settle_twins(redis, process, 2)
+
+    assert redis.zrange("retry", 0, -1) == [TWIN, TWIN + b" "]
+
+
+def test_places_that_became_free_are_taken_again(redis, process):
+    settle_twins(redis, process, 40)
+    redis.zrem("retry", TWIN, TWIN + b"\t", TWIN + b"  ")
+
+    settle_twins(redis, process, 10)
+
+    assert redis.zcard("retry") == 47
+
+
+def test_a_few_steps_find_a_free_place_among_many(redis, process):
+    settle_twins(redis, process, 1000)
+    redis.config_resetstat()
+
+    settle_twins(redis, process, 1)
+
+    assert redis.info("commandstats")["cmdstat_zscore"]["calls"] < 30
+
+
+def test_texts_that_are_no_jobs_are_kept_each_as_well(redis, process):
+    settle_twins(redis, process, 30, target="dead", text=b"{nonsense")
+
+    assert redis.zcard("dead") == 30
+
+
+def test_a_settlement_that_is_repeated_adds_nothing(redis, process):
+    redis.lpush("queue:default", TWIN)
+    chunk = process.claimer().claim(["default"], 1)
+    connection = process.connect()
+
+    for expected in (True, False, False):
+        [is_ours] = settle_all(connection, process.keys, chunk, [(TWIN, 1.0, TWIN)], target="retry")
+        assert is_ours is expected
+
+    assert redis.zrange("retry", 0, -1) == [TWIN]
+
+
+def test_the_poller_buries_none_on_top_of_another(redis, process):
+    redis.zadd("dead", {"{nonsense": 1.0})
+    redis.zadd("schedule", {"{nonsense": 1.0})
+
+    moved = process.connect().script(
+        scripts.load("bury"),
+        ["schedule", "dead"],
+        [2.0, "-inf", 100, b"{nonsense", b"{nonsense"],
+    )
+
+    assert moved == 1
+    assert redis.zrange("dead", 0, -1, withscores=True) == [
+        (b"{nonsense", 1.0),
+        (b"{nonsense ", 2.0),
+    ]
+    assert not redis.exists("schedule")
