@@ -372,6 +372,28 @@ class TestPool:
         assert time.monotonic() - started < 5
         pool.close()
 
+    def test_nobody_waits_for_ever_for_a_connection(self, redis_url, redis):
+        pool = RedisPool(redis_url, size=1, wait_s=0.1)
+        blocked = threading.Thread(target=pool.run, args=(("BLPOP", "never", "1"),))
+        blocked.start()
+        wait_until(lambda: redis.info("clients")["blocked_clients"] == 1, what="a blocked client")
+
+        with pytest.raises(RedisUnavailable, match=r"all 1 connections .* in use for 0\.1 s"):
+            pool.call("PING")
+
+        blocked.join()
+        assert pool.call("PING") == b"PONG"
+        pool.close()
+
+    def test_a_place_that_an_error_takes_away_comes_back(self, redis_url, redis):
+        pool = RedisPool(redis_url, size=2, wait_s=5)
+
+        for _ in range(10):  # as by an error that rises between the taking and the `try`
+            pool._slots.get(timeout=5)
+
+        assert pool.call("PING") == b"PONG"
+        pool.close()
+
 
 class TestAddress:
     @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
 """A capsule: queues with their order, and the threads that serve them (protocol §15.4)."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kiqbridge.config import Config
 from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.queues import Mode, QueueOrder, mode_of, queue_order
+from kiqbridge.redis_connection import POOL_SIZE
 from kiqbridge.server import CapsuleSetup
+
+OWN_CONNECTIONS = 8
+"""For what pushes or asks besides jobs: the wire profile, listeners, handlers, diagnostics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +83,9 @@ def capsules_of(
             middleware=known.middleware if known else middleware.copy(),
         )
     return list(capsules.values())
+
+
+def connections_of(capsules: Iterable[Capsule]) -> int:
+    """How many connections of a pool may be in use at once: one for each job that runs, and our own."""
+    jobs = sum(each.concurrency + each.async_concurrency for each in capsules)
+    return max(jobs + OWN_CONNECTIONS, POOL_SIZE)

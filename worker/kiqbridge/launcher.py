@@ -14,7 +14,7 @@ from redis.connection import AbstractConnection
 
 from kiqbridge import __version__
 from kiqbridge.bookkeeping import Bookkeeper
-from kiqbridge.capsule import Capsule, capsules_of
+from kiqbridge.capsule import Capsule, capsules_of, connections_of
 from kiqbridge.child_messages import ChildSettings
 from kiqbridge.client import Client, adopt_default_client, release_default_client
 from kiqbridge.config import Config
@@ -103,7 +103,10 @@ class Launcher:
         self._events = server.events.copy()
         self._resources = ProcessResources(server.resources)
         self._keys = Keys(config.namespace)
-        self._pool = RedisPool(config.redis_url)
+        self._pool = RedisPool(
+            config.redis_url,
+            size=connections_of(capsules_of(config, server.capsules, server.middleware)),
+        )
         self.client = Client(namespace=config.namespace, profile=config.profile, pool=self._pool)
         for entry in server.client_middleware:
             self.client.middleware.add(entry)

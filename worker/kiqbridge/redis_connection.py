@@ -40,6 +40,9 @@ READ_TIMEOUT_S = 3.0
 WAIT_TIMEOUT_MS = 1000
 _WAIT_MARGIN_MS = 500
 """WAIT must answer before its silence counts as a lost reply."""
+POOL_SIZE = 16
+POOL_WAIT_S = 30.0
+"""Longer than any call takes that Redis answers, and than one that it does not answer."""
 PROBE_AFTER_IDLE_S = 5.0
 """A connection unused for longer is probed before a call that must not be repeated: a frozen
 Lambda or a NAT gateway may have lost it without telling."""
@@ -335,8 +338,10 @@ class RedisPool:
     Args:
         url: redis://, rediss:// (TLS) or unix:// address.
         client: an existing redis-py client whose address and credentials are used instead.
-        size: how many connections may be out at once; further callers wait.
+        size: how many connections may be out at once; further callers wait. As large as what may use
+            it at once: connections are only made when they are needed.
         read_timeout_s: seconds until a silent server counts as lost.
+        wait_s: how long a caller waits while all connections are out, then `RedisUnavailable`.
     """
 
     def __init__(
@@ -344,12 +349,14 @@ class RedisPool:
         url: str | None = None,
         *,
         client: redis.Redis | None = None,
-        size: int = 16,
+        size: int = POOL_SIZE,
         read_timeout_s: float = READ_TIMEOUT_S,
+        wait_s: float = POOL_WAIT_S,
     ) -> None:
         self._factory = _factory(url, client, read_timeout_s)
         self.address = _shown_address(url, self._factory)
-        self._size = size
+        self.size = size
+        self._wait_s = wait_s
         self._reset()
         _pools.add(self)
 
@@ -419,7 +426,15 @@ class RedisPool:
         if self._pid != os.getpid():
             self._reset()
         slots = self._slots
-        slots.get()
+        try:
+            slot = slots.get(timeout=self._wait_s)
+        except queue.Empty:
+            raise RedisUnavailable(
+                f"all {self.size} connections to Redis at {self.address} have been in use for "
+                f"{self._wait_s:g} s, so that the call was not sent; Redis is slow, or more threads use "
+                "this client than its pool has connections: give Client(pool=RedisPool(size=…)) as many "
+                "as there are threads"
+            ) from None
         try:
             try:
                 connection = self._idle.pop()
@@ -430,16 +445,34 @@ class RedisPool:
             finally:
                 self._idle.append(connection)
         finally:
-            slots.put(None)
+            slots.put(slot)
 
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._idle: deque[RedisConnection] = deque()
         self._made: weakref.WeakSet[AbstractConnection] = weakref.WeakSet()
         # A queue of tokens is a semaphore written in C.
-        self._slots: queue.SimpleQueue[None] = queue.SimpleQueue()
-        for _ in range(self._size):
-            self._slots.put(None)
+        self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
+        for _ in range(self.size):
+            self._slots.put(_Slot(self._slots))
+
+
+class _Slot:
+    """The right to use a connection of a pool. One that gets lost comes back by itself.
+
+    It could get lost in the instant between being taken and the `try` that gives it back, by an error
+    that rises there: KeyboardInterrupt, or a library's own interruption of threads.
+    """
+
+    __slots__ = ("_slots",)
+
+    def __init__(self, slots: "queue.SimpleQueue[_Slot]") -> None:
+        self._slots = weakref.ref(slots)
+
+    def __del__(self) -> None:
+        slots = self._slots()
+        if slots is not None:  # else the pool is gone
+            slots.put(_Slot(slots))
 
 
 _pools: "weakref.WeakSet[RedisPool]" = weakref.WeakSet()

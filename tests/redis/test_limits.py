@@ -1,0 +1,65 @@
+"""Time limits of jobs that push: what ends them leaves the connections as they were."""
+
+import threading
+import time
+
+from kiqbridge import Client
+from kiqbridge.errors import JobTimeout
+from kiqbridge.interruption import PENDING
+from kiqbridge.limits import Timekeeper
+from kiqbridge.redis_connection import RedisPool
+
+THREADS = 8
+
+
+def test_jobs_that_push_without_end_are_ended_and_no_connection_is_lost(redis_url, redis):
+    pool = RedisPool(redis_url, size=4)
+    client = Client(pool=pool, namespace="", profile="7")
+    timekeeper = Timekeeper()
+    outcomes = []
+
+    def work():
+        for _ in range(6):
+            began = time.monotonic()
+            try:
+                with timekeeper.limit(0.1):
+                    while True:
+                        client.push({"class": "Sink", "args": []})
+            except BaseException as error:  # noqa: BLE001 - looked at below
+                outcomes.append((type(error), time.monotonic() - began))
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert [kind for kind, _ in outcomes] == [JobTimeout] * 6 * THREADS
+    assert max(took for _, took in outcomes) < 10
+    assert [pool._slots.get(timeout=5) for _ in range(4)]
+    assert PENDING == {}
+
+
+def test_a_push_that_fails_time_and_again_is_ended_as_well(redis_url):
+    client = Client(pool=RedisPool("redis://127.0.0.1:1/0"), namespace="", profile="7")
+    error = None
+
+    def work():
+        nonlocal error
+        try:
+            with Timekeeper().limit(0.1):
+                while True:
+                    try:
+                        client.push({"class": "Sink", "args": []})
+                    except JobTimeout:
+                        raise
+                    except Exception:  # noqa: BLE001 - what a stubborn job does
+                        continue
+        except BaseException as raised:  # noqa: BLE001 - looked at below
+            error = raised
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(30)
+
+    assert type(error) is JobTimeout
