@@ -17,6 +17,7 @@ import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from typing import TextIO
 
 from kiqbridge import redaction
@@ -75,7 +76,7 @@ class LogWriter(logging.Handler):
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._writing = threading.Lock()
-        self._awake = threading.Event()
+        self._bell = _bell()
         _writers.add(self)
 
     def createLock(self) -> None:  # noqa: N802 - the standard library's name
@@ -122,6 +123,8 @@ class LogWriter(logging.Handler):
             self._wake()
             self._write_now()
         elif urgent or len(lines) >= MOST_LINES or self._is_closed:
+            if not self._has_thread():
+                self._wake()
             self._write_now()
 
     def flush(self) -> None:
@@ -131,7 +134,7 @@ class LogWriter(logging.Handler):
     def close(self) -> None:
         """Write what waits, within two seconds; later lines are written at once."""
         self._is_closed = True
-        self._awake.set()
+        self._ring()
         self._write_all(CLOSE_S)
         super().close()
 
@@ -274,35 +277,47 @@ class LogWriter(logging.Handler):
             return f"{message}\n"
 
     def _wake(self) -> None:
-        if not self._has_thread() and self._starting.acquire(blocking=False):
+        if (
+            not self._has_thread()
+            and not self._is_closed
+            and self._starting.acquire(blocking=False)
+        ):
             try:
                 if not self._has_thread():
-                    thread = threading.Thread(target=self._run, name="kiqbridge-log", daemon=True)
-                    thread.start()
-                    self._thread = thread
+                    self._thread = threading.Thread(
+                        target=self._run, name="kiqbridge-log", daemon=True
+                    )
+                    self._thread.start()
             except RuntimeError:
                 # None can be started, now or, at the interpreter's end, ever: the next line tries.
+                self._thread = None
                 self._is_burst = False
             finally:
                 self._starting.release()
-        self._awake.set()
+        self._ring()
+
+    def _ring(self) -> None:
+        # Not an Event, which holds a lock for an instant: its thread may be killed at that instant.
+        with suppress(RuntimeError):  # it rings already
+            self._bell.release()
 
     def _has_thread(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        thread = self._thread
+        return thread is not None and thread.is_alive()
 
     def _run(self) -> None:
         try:
             while not self._is_closed:
-                self._awake.wait()
-                self._awake.clear()
+                self._bell.acquire()  # not released here: the next ring does so
                 time.sleep(DELAY_S)
                 self._write_burst()
                 self._is_burst = False
                 if self._lines:  # a line that came in between waits for nobody else
                     self._is_burst = True
-                    self._awake.set()
+                    self._ring()
         finally:
             # However it ends, by a job that kills threads perhaps: the next line starts another.
+            self._thread = None
             self._is_burst = False
 
     def _write_burst(self) -> None:
@@ -345,9 +360,16 @@ class LogWriter(logging.Handler):
         self._blocked_since = None
         self._starting = threading.Lock()
         self._writing = threading.Lock()
-        self._awake = threading.Event()
+        self._bell = _bell()
         self._is_burst = False
         self._thread = None
+
+
+def _bell() -> threading.Lock:
+    """A lock that is held until somebody rings."""
+    bell = threading.Lock()
+    bell.acquire()
+    return bell
 
 
 _writers: "weakref.WeakSet[LogWriter]" = weakref.WeakSet()
