@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PIECE = getattr(select, "PIPE_BUF", 512)
+_LONG = 65536
 _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ESPIPE, errno.ENOSYS)
 _DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0) | getattr(socket, "MSG_NOSIGNAL", 0)
 
@@ -130,12 +131,15 @@ class DescriptorSink:
             with suppress(OSError):
                 flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
                 self._handle = os.open(f"/proc/self/fd/{self._number}", flags)
-                self._put = self._put_file
+                self._put = self._put_lines
         if self._handle < 0:
             self._handle = os.dup(self._number)
 
     def _put_file(self, data: memoryview) -> int:
         return os.write(self._handle, data)
+
+    def _put_lines(self, data: memoryview) -> int:
+        return os.write(self._handle, _piece(data))
 
     def _put_socket(self, data: memoryview) -> int:
         borrowed = socket.socket(fileno=self._handle)
@@ -146,7 +150,7 @@ class DescriptorSink:
 
     def _put_without_waiting(self, data: memoryview) -> int:
         try:
-            return os.pwritev(self._handle, [data], -1, os.RWF_NOWAIT)
+            return os.pwritev(self._handle, [_piece(data)], -1, os.RWF_NOWAIT)
         except AttributeError:  # no such call on this system
             pass
         except BlockingIOError:
@@ -162,9 +166,20 @@ class DescriptorSink:
         poll.register(self._handle, select.POLLOUT)
         if not poll.poll(0):
             return 0
-        # Whole lines, if they fit: those of other processes come before or after, not in between.
-        end = bytes(data[:_PIECE]).rfind(b"\n") + 1 if len(data) > _PIECE else len(data)
-        return os.write(self._handle, data[: end or _PIECE])
+        return os.write(self._handle, _piece(data)[:_PIECE])
+
+
+def _piece(data: memoryview) -> memoryview:
+    """Whole lines that a pipe takes in one piece, so that other processes' come before or after them.
+
+    A single line that is too long for that is a piece as well.
+    """
+    if len(data) <= _PIECE:
+        return data
+    start = bytes(data[:_PIECE])
+    end = start.rfind(b"\n") + 1
+    # The rest of the line, as far as it fits into the pipe; what follows it is a piece of its own.
+    return data[:end] if end else data[: bytes(data[:_LONG]).find(b"\n") + 1 or len(data)]
 
 
 def _identity(number: int) -> tuple[int, int]:
