@@ -23,6 +23,8 @@ class JobOptions(TypedDict, total=False):
     """Queue for retries."""
     log_level: str | int
     """Log level while the job runs: debug to fatal, or 0 to 4."""
+    skip_default_job_logging: bool
+    """True = `start`, `done` and `fail` are not logged."""
     display_class: str
     """Class name to show in place of the own one."""
     profile: str
