@@ -1,0 +1,356 @@
+"""The rights that docs/security.md asks for: a worker and the enqueue function do all under them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import redis as redis_py
+from support.enqueue_function import ENVIRONMENT, Context, load_app, read_event
+from support.servers import debian_server
+from support.waiting import wait_until
+from support.workers import WorkerProcess
+
+from kiqbridge import Client, RedisRefused
+from kiqbridge.keys import Keys
+
+pytestmark = pytest.mark.redis_server
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "myapp"
+KEYS = Keys(NAMESPACE)
+WORKER, FUNCTION = "kiqbridge-worker", "kiqbridge-enqueue"
+PASSWORD = "CHANGE-ME"
+
+JOBS = """
+import asyncio, os, time
+from kiqbridge import IterableJob, job
+
+def note(name):
+    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    os.write(handle, (name + "\\n").encode())
+    os.close(handle)
+
+@job
+def plain(name):
+    note(name)
+
+@job
+async def later(name):
+    await asyncio.sleep(0)
+    note(name)
+
+@job(pool="process")
+def apart(name):
+    note(name)
+
+@job(retry=3, retry_in=lambda *_: 1)
+def fails_once(name):
+    if not os.path.exists(os.environ["NOTES"] + name):
+        open(os.environ["NOTES"] + name, "w").close()
+        raise ValueError("the first time")
+    note(name)
+
+@job(retry=0)
+def dies(name):
+    raise ValueError("always")
+
+@job
+def hangs(name):
+    note("begin " + name)
+    while not os.path.exists(os.environ["NOTES"] + ".open"):
+        time.sleep(0.01)
+    note(name)
+
+class Steps(IterableJob):
+    def build_enumerator(self, name, *, cursor):
+        for number in range(cursor or 0, 3):
+            yield number, number + 1
+
+    def each_iteration(self, number, name):
+        note(f"{name} {number}")
+"""
+
+
+def rules_of(user: str) -> list[str]:
+    """What the document says of a user, as ACL SETUSER takes it."""
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    [block] = re.findall(rf"```text\nuser {user} (.*?)```", text, re.DOTALL)
+    return block.split()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Redis 7.0 with both users; `raw` is its owner."""
+    with debian_server() as server, redis_py.Redis.from_url(server.url) as raw:
+        for user in (WORKER, FUNCTION):
+            raw.execute_command("ACL", "SETUSER", user, "reset", *rules_of(user))
+        yield server
+
+
+@pytest.fixture
+def raw(server):
+    with redis_py.Redis.from_url(server.url) as raw:
+        raw.flushall()
+        raw.execute_command("ACL", "LOG", "RESET")
+        yield raw
+
+
+def address(server, user):
+    return server.url.replace("redis://", f"redis://{user}:{PASSWORD}@")
+
+
+def refused(raw):
+    """What was refused since the test began: (user, what)."""
+    log = raw.execute_command("ACL", "LOG")
+    return [(each["username"], each["reason"], each["object"]) for each in log]
+
+
+@pytest.fixture
+def start(server, tmp_path):
+    """Starts workers of the user of the document; `notes` are what their jobs wrote."""
+    (tmp_path / "jobs.py").write_text(JOBS)
+    started = []
+
+    def start(*args, **env):
+        worker = WorkerProcess(
+            *("-r", "jobs.py", "-c", "3", "-t", "5", *args),
+            redis_url=address(server, WORKER),
+            cwd=tmp_path,
+            env={
+                "NOTES": str(tmp_path / "notes"),
+                "KIQBRIDGE_NAMESPACE": NAMESPACE,
+                "KIQBRIDGE_RECOVER_AFTER_S": "4",
+                "KIQBRIDGE_ORPHAN_LIMIT": "1",
+                "KIQBRIDGE_LOG_FORMAT": "plain",
+                "KIQBRIDGE_RUN_DIR": str(tmp_path),
+                **env,
+            },
+        )
+        started.append(worker)
+        worker.wait_ready(lambda output: "is ready" in output, timeout_s=40)
+        return worker
+
+    yield start
+    for worker in started:
+        worker.close()
+
+
+@pytest.fixture
+def client(server):
+    """Pushes and pauses under the worker's user."""
+    made = Client(address(server, WORKER), namespace=NAMESPACE)
+    yield made
+    made.close()
+
+
+def notes(folder):
+    path = folder / "notes"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def command(server, *words):
+    """One of our commands under the worker's user; its exit code and output."""
+    environ = {
+        **os.environ,
+        "REDIS_URL": address(server, WORKER),
+        "KIQBRIDGE_NAMESPACE": NAMESPACE,
+        "KIQBRIDGE_RECOVER_AFTER_S": "4",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "kiqbridge", *words],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def push(client, name, *args, **more):
+    return client.push({"class": name, "args": list(args), **more})
+
+
+def test_a_worker_does_all_that_it_does(server, raw, start, client, tmp_path):
+    worker = start()
+    push(client, "plain", "at once")
+    push(client, "later", "on the loop")
+    push(client, "apart", "in a child")
+    push(client, "fails_once", "tried again")
+    push(client, "dies", "dead", retry=0)
+    push(client, "plain", "scheduled", at=time.time() + 0.5)
+    push(client, "Steps", "step")
+    client.push_once([{"class": "plain", "args": ["guarded"]}] * 2, ["k", "k"])
+    client.push_tick("s", int(time.time()), [{"class": "plain", "args": ["ticked"]}], by="test")
+
+    done = {"at once", "on the loop", "in a child", "tried again", "scheduled", "guarded", "ticked"}
+    done |= {"step 0", "step 1", "step 2"}
+    wait_until(
+        lambda: set(notes(tmp_path)) >= done, 60, lambda: f"{notes(tmp_path)}: {refused(raw)}"
+    )
+    wait_until(lambda: raw.zcard(KEYS.dead) == 1, 20, "the dead one")
+    assert sorted(notes(tmp_path)) == sorted(done)
+
+    client.pause_queue("default", for_s=0.5)
+    client.pause_class("dies")
+    push(client, "plain", "after the pause")
+    wait_until(lambda: "after the pause" in notes(tmp_path), 20, "the end of the pause")
+    assert client.unpause_class("dies")
+    assert push(client, "Steps", "cancelled", at=time.time() + 3600)
+    assert client.cancel("0123456789abcdef01234567")
+
+    wait_until(lambda: raw.smembers(KEYS.processes), 20, "its heartbeat")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(30) == 0
+    assert raw.get(KEYS.stat("processed"))
+    assert list(raw.scan_iter("myapp:j|*")), "its metrics"
+    assert {key for key in raw.scan_iter() if not key.startswith(b"myapp:")} == set()
+    assert "refuses" not in worker.output, worker.output
+    assert refused(raw) == []
+
+
+def test_the_jobs_of_a_killed_worker_are_given_back_and_suspects_run_alone(
+    server, raw, start, client, tmp_path
+):
+    first = start()
+    push(client, "hangs", "rescued")
+    wait_until(lambda: "begin rescued" in notes(tmp_path), 30, "the job begins")
+    first.kill()
+    (tmp_path / "notes.open").touch()
+
+    second = start()  # with an orphan limit of 1 it runs alone, in a child
+    wait_until(lambda: "rescued" in notes(tmp_path), 60, lambda: second.output)
+
+    assert "runs alone" in second.output
+    second.signal(signal.SIGTERM)
+    assert second.wait(30) == 0
+    assert refused(raw) == []
+
+
+def test_a_job_that_cannot_end_in_time_is_given_back(server, raw, start, client, tmp_path):
+    worker = start("-t", "1")
+    push(client, "hangs", "given back")
+    wait_until(lambda: "begin given back" in notes(tmp_path), 30, "the job begins")
+
+    worker.signal(signal.SIGTERM)
+
+    assert worker.wait(30) == 0
+    assert raw.llen(KEYS.queue("default")) == 1
+    assert refused(raw) == []
+
+
+def test_supervised_processes_and_basic_fetch_need_nothing_else(
+    server, raw, start, client, tmp_path
+):
+    for number, (args, env) in enumerate(
+        [(["--processes", "2"], {}), ([], {"KIQBRIDGE_FETCH": "basic"})]
+    ):
+        worker = start(*args, **env)
+        push(client, "plain", f"job {number}")
+        wait_until(lambda number=number: f"job {number}" in notes(tmp_path), 30, f"{args} {env}")
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(40) == 0
+
+    assert refused(raw) == []
+
+
+def test_the_commands_of_operators_work(server, raw, client):
+    push(client, "plain", "x")
+    client.push_once([{"class": "plain", "args": []}], ["k"])
+
+    answers = {
+        words: command(server, *words.split())
+        for words in (
+            "doctor",
+            "recover",
+            "queue pause default",
+            "queue list",
+            "queue resume default",
+            "class pause plain",
+            "class list",
+            "class resume plain",
+            "deploy-mark v1",
+        )
+    }
+
+    assert {words: code for words, (code, _) in answers.items()} == dict.fromkeys(answers, 0), (
+        answers
+    )
+    assert "problem" not in answers["doctor"][1]
+    assert "unknown" not in answers["doctor"][1]
+    assert refused(raw) == []
+
+
+def test_the_enqueue_function_pushes_all_forms_of_events(server, raw, monkeypatch, capsys):
+    for name, value in {
+        **ENVIRONMENT,
+        "REDIS_URL": address(server, FUNCTION),
+        "KIQBRIDGE_NAMESPACE": NAMESPACE,
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("kiqbridge.redis_connection.PROBE_AFTER_IDLE_S", 0.0)
+    app = load_app()
+    now = time.time()
+    events = [
+        read_event("direct_one"),
+        read_event("direct_one", dedupe_key="k"),
+        read_event("direct_one", dedupe_key="k") | {"in": 60},
+        read_event("direct_many"),
+        read_event("bus_event"),
+        read_event("bus_event_replayed"),
+        read_event("scheduler_tick", tick={"schedule": "s", "at": now}),
+        read_event("scheduler_tick", tick={"schedule": "s", "at": now}),
+    ]
+    # One that is over, so that this push forgets it.
+    raw.hset(KEYS.guards, "old", "1000 j")
+    raw.zadd(KEYS.guards_until, {"old": 1000})
+
+    answers = [app.lambda_handler(event, Context()) for event in events]
+
+    assert [bool(answer["duplicates"]) for answer in answers] == [
+        *(False, False, True, False, False, False, False, True)
+    ]
+    assert not raw.hexists(KEYS.guards, "old")
+    assert refused(raw) == []
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        (WORKER, ["FLUSHALL"]),
+        (WORKER, ["CONFIG", "GET", "*"]),
+        (WORKER, ["KEYS", "*"]),
+        (WORKER, ["GET", "of-somebody-else"]),
+        (FUNCTION, ["LRANGE", KEYS.queue("default"), "0", "-1"]),
+        (FUNCTION, ["DEL", KEYS.queue("default")]),
+        (FUNCTION, ["ZADD", KEYS.dead, "1", "x"]),
+        (FUNCTION, ["SMEMBERS", KEYS.processes]),
+    ],
+)
+def test_nothing_else_is_allowed(server, raw, user, words):
+    pool_client = Client(address(server, user), namespace=NAMESPACE)
+
+    with pytest.raises(RedisRefused, match="permission"):
+        pool_client._redis.call(*words)
+    pool_client.close()
+
+
+@pytest.mark.parametrize("user", [WORKER, FUNCTION])
+def test_no_command_is_allowed_that_nothing_of_ours_calls(user):
+    sources = [*(ROOT / "worker").rglob("*.py"), *(ROOT / "worker").rglob("*.lua")]
+    called = set(re.findall(r"['\"]([A-Z]{3,})['\"]", "".join(map(Path.read_text, sources))))
+
+    allowed = {rule[1:].partition("|")[0].upper() for rule in rules_of(user) if rule[0] == "+"}
+
+    assert allowed - called == set()
+
+
+def test_the_rules_are_read_from_the_document():
+    assert {"on", f"~{NAMESPACE}:*", "-@all", "+evalsha"} <= set(rules_of(WORKER))
+    assert json.dumps(rules_of(FUNCTION)).count("+") > 10
