@@ -42,7 +42,15 @@ def start(redis_url, tmp_path):
 
 
 def add_names(redis):
-    for key in ("paused", "processes", "queues", "kb:ledgers", "kb:careful"):
+    for key in (
+        "paused",
+        "processes",
+        "queues",
+        "kb:ledgers",
+        "kb:careful",
+        "kb:inflight",
+        "kb:reaping",
+    ):
         redis.sadd(key, NAME)
     redis.hset("kb:paused", mapping={b"queue:" + NAME: "{}", b"class:" + NAME: NAME, NAME: NAME})
 

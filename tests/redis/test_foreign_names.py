@@ -7,10 +7,11 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engine import EngineProcess, Watch, register
 
 from kiqbridge import cli
 from kiqbridge.client import Client
-from kiqbridge.keys import Keys
+from kiqbridge.keys import LAYOUT, Keys
 from kiqbridge.names import bytes_of, shown, text_of
 from kiqbridge.neighbours import warn_of_shared_queues
 from kiqbridge.pause_watch import PauseWatch
@@ -123,3 +124,21 @@ def test_the_watch_of_the_pauses_ends_such_a_pause_and_minds_the_others(pool, re
     assert watch.classes == {"Mail", text_of(NAME)}
     assert not redis.exists("paused")
     assert redis.hkeys("kb:paused") == [b"class:" + NAME, b"class:Mail"]
+
+
+def test_a_dead_process_is_reaped_amid_such_names(redis_url, redis, monkeypatch, capsys):
+    dead = register(EngineProcess(redis_url))
+    redis.lpush("queue:default", "job")
+    dead.claimer().claim(["default"], 1)
+    redis.sadd("kb:inflight", NAME, LAYOUT.encode() + b":h\xff:1:2:3")
+    redis.hset("kb:claims:" + dead.incarnation, NAME, b"1 " + NAME)
+    watch = Watch(dead)
+
+    watch.look_after(0)
+    watch.look_for(20)
+
+    assert redis.lrange("queue:default", 0, -1) == [b"job"]
+    assert redis.smembers("kb:inflight") == {NAME}  # of a layout that this version does not know
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    cli.main(["recover", "--dry-run"])
+    assert r"caf\xe9\xff  unknown layout" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kiqbridge.keys import LAYOUT, Keys, layout_of
+from kiqbridge.names import text_of
 from kiqbridge.pauses import server_time
 from kiqbridge.recovery import SignOfLife
 from kiqbridge.redis_connection import Command, RedisConnection
@@ -51,7 +52,7 @@ def list_incarnations(connection: RedisConnection, keys: Keys) -> list[Incarnati
     states: dict[bytes, State] = dict.fromkeys(registered, "alive")
     states |= dict.fromkeys(reaping, "being reaped")
     return [
-        _look_at(connection, keys, name.decode(errors="replace"), state, now)
+        _look_at(connection, keys, text_of(name), state, now)
         for name, state in sorted(states.items())
     ]
 
@@ -83,8 +84,8 @@ def _count_held(
     queues = []
     for tid, last in zip(claims[::2], claims[1::2], strict=True):
         for parity in (0, 1):
-            commands.append(("LLEN", keys.inflight_list(name, tid.decode(), parity)))
-            queues.append(last.partition(b" ")[2].decode())
+            commands.append(("LLEN", keys.inflight_list(name, text_of(tid), parity)))
+            queues.append(text_of(last.partition(b" ")[2]))
     held: dict[str, int] = {}
     counts = connection.run(*commands) if commands else []
     for queue, count in zip(queues, counts, strict=True):

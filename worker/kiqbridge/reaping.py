@@ -17,6 +17,7 @@ from typing import NamedTuple
 from kiqbridge import scripts
 from kiqbridge.errors import RedisRefused
 from kiqbridge.keys import LAYOUT, Keys, layout_of
+from kiqbridge.names import text_of
 from kiqbridge.raw_job import jid_in
 from kiqbridge.redis_connection import RedisConnection
 
@@ -160,9 +161,9 @@ class Reaping:
             tally.blocked.append(self._why((claims_key, "hash")) or str(error))
             return False
         lists = [
-            _List(self._keys.inflight_list(incarnation, tid.decode(), parity), queue)
+            _List(self._keys.inflight_list(incarnation, text_of(tid), parity), queue)
             for tid, last in zip(claims[::2], claims[1::2], strict=True)
-            for queue in [last.partition(b" ")[2].decode()]
+            for queue in [text_of(last.partition(b" ")[2])]
             for parity in (0, 1)
         ]
         found = self._connection.run(*(("EXISTS", each.key) for each in lists)) if lists else []
@@ -298,7 +299,7 @@ class Reaping:
         """Which of these keys, each with the type that it shall have, is of another type; `""`: none."""
         kinds = self._connection.run(*(("TYPE", key) for key, _ in wanted))
         for (key, kind), found in zip(wanted, kinds, strict=True):
-            name = found.decode() if isinstance(found, bytes) else str(found)
+            name = text_of(found) if isinstance(found, bytes) else str(found)
             if name not in (kind, "none"):
                 return f"{key} holds a {name}, not a {kind}: rename or delete it"
         return ""

@@ -16,6 +16,7 @@ from kiqbridge.errors import PayloadError
 from kiqbridge.incarnations import Incarnation, list_incarnations
 from kiqbridge.keys import LAYOUT, Keys, layout_of
 from kiqbridge.lease import LeaseTimes
+from kiqbridge.names import shown
 from kiqbridge.recovery import ALIVE, UNKNOWN_LAYOUT, Outcome, Reaper, SignOfLife
 from kiqbridge.redis_connection import RedisConnection, RedisPool
 
@@ -186,7 +187,7 @@ def _tell(
         lines += [f"would watch {each.name} and rescue {_jobs(each.held_jobs)}" for each in silent]
     elif not lines and not left:
         lines.append("nobody has to be rescued")
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.write(shown("".join(f"{line}\n" for line in lines)))
 
 
 def _print_all(found: Sequence[Incarnation]) -> None:
@@ -196,7 +197,7 @@ def _print_all(found: Sequence[Incarnation]) -> None:
         else f"{each.name}  {_state(each)}: only a version that knows its layout can rescue it"
         for each in found
     ]
-    sys.stdout.write("".join(f"{line}\n" for line in lines or ["no worker is registered"]))
+    sys.stdout.write(shown("".join(f"{line}\n" for line in lines or ["no worker is registered"])))
 
 
 def _state(each: Incarnation) -> str:
@@ -217,4 +218,4 @@ def _jobs(count: int) -> str:
 
 def _say(line: str) -> None:
     """Progress and refusals, beside the answer."""
-    sys.stderr.write(f"kiqbridge: {line}\n")
+    sys.stderr.write(shown(f"kiqbridge: {line}\n"))

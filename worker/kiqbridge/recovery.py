@@ -18,6 +18,7 @@ from typing import NamedTuple
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.keys import LAYOUT, Keys, layout_of
+from kiqbridge.names import shown, text_of
 from kiqbridge.reaping import (
     ALIVE,
     COUNTED_FOR_S,
@@ -141,7 +142,7 @@ class Reaper:
         try:
             asked_at = self._clock()
             registered, reaping = (
-                {name.decode(errors="replace") for name in members}
+                {text_of(name) for name in members}
                 for members in self._connection.run(
                     ("SMEMBERS", self._keys.inflight), ("SMEMBERS", self._keys.reaping)
                 )
@@ -215,8 +216,8 @@ class Reaper:
                 "process %s gives no sign of life that this version knows, and its layout %s is unknown to "
                 "it, which knows %s: if it died, the jobs that it holds stay there until a worker of a "
                 "version that knows that layout gives them back; start one",
-                name,
-                layout_of(name),
+                shown(name),
+                shown(layout_of(name)),
                 LAYOUT,
             )
         self._unknown = unknown
@@ -261,7 +262,7 @@ class Reaper:
             logger.warning(
                 "process %s is gone, and some of its jobs cannot go back: %s; they stay in flight, and it is "
                 "tried again every %.0f s",
-                incarnation,
+                shown(incarnation),
                 why,
                 max(self._watch_for_s, 1.0),
             )
@@ -271,9 +272,9 @@ class Reaper:
     def _log_rescue(self, incarnation: str, outcome: Outcome) -> None:
         logger.warning(
             "process %s died: %d of its jobs went back to their queues",
-            incarnation,
+            shown(incarnation),
             outcome.returned,
-            extra={"incarnation": incarnation, "returned": outcome.returned},
+            extra={"incarnation": shown(incarnation), "returned": outcome.returned},
         )
         if outcome.suspected:
             logger.warning(
