@@ -4,6 +4,7 @@ import logging
 import sys
 import threading
 import time
+import uuid
 from contextlib import ExitStack
 
 import pytest
@@ -24,10 +25,15 @@ def run():
     with ExitStack() as stack:
 
         def start(loop, *, release=lambda: None, performs_jobs=True):
-            name = f"test {loop!r}"
+            name = f"test-{uuid.uuid4()}"
+
+            def begin():
+                beat()
+                loop()
+
             thread = threading.Thread(
                 target=lambda: keep_running(
-                    name, loop, is_ending=lambda: True, performs_jobs=performs_jobs
+                    name, begin, is_ending=lambda: True, performs_jobs=performs_jobs
                 ),
                 daemon=True,
             )
@@ -136,6 +142,19 @@ def test_a_thread_that_rests_is_not_stuck(run):
     assert not any(looks(state, *every_three_seconds(600)))
 
 
+def test_a_thread_that_notes_no_beats_is_not_watched():
+    never = threading.Event()
+    threading.Thread(
+        target=lambda: keep_running("silent", lambda: never.wait(60), is_ending=lambda: True),
+        daemon=True,
+    ).start()
+    [state] = wait_until(lambda: [each for each in kept() if each.name == "silent"])
+    wait_until_it_waits(state, "wait")
+
+    assert not any(looks(state, *every_three_seconds(600)))
+    never.set()
+
+
 def test_a_loop_that_tries_again_is_not_stuck(run):
     ending = threading.Event()
     locked = Locked()
@@ -162,7 +181,6 @@ def test_a_round_that_goes_on_for_longer_than_any_outage_is_stuck(run):
     waits = []
 
     def loop():
-        beat()
         while not ending.wait(0.001):
             waits.append(1)
 
@@ -265,12 +283,16 @@ class TestMonitor:
         locked.lock.release()
         wait_until(lambda: not look())
         locked.lock.acquire()
-        wait_until(lambda: "goes on" in caplog.text)
+        wait_until(lambda: f"thread {state.name} goes on" in caplog.text)
 
-        assert caplog.text.count("outside of a job, at Elsewhere.hold") == 1
-        assert "in hold" in caplog.text
-        assert f"{threading.main_thread().ident} MainThread" in caplog.text
-        assert state.name in caplog.text
+        [told] = [
+            record.getMessage()
+            for record in caplog.records
+            if f"thread {state.name} has been stuck" in record.getMessage()
+        ]
+        assert "outside of a job, at Elsewhere.hold" in told
+        assert "in hold" in told
+        assert f"{threading.main_thread().ident} MainThread" in told
         assert not monitor.is_wedged
 
     def test_a_thread_that_stays_stuck_ends_the_process(self, run, monitor, caplog):
@@ -286,7 +308,7 @@ class TestMonitor:
 
         assert self.signals == ["TERM"]
         assert set(self.ends) == {EX_STUCK}
-        assert "ends with status 70, since a thread has been stuck" in caplog.text
+        wait_until(lambda: "status 70, since a thread has been stuck" in caplog.text)
 
     def test_who_logs_may_be_stuck_as_well(self, run, monitor, caplog):
         class Stuck(logging.Handler):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
+from kiqbridge import threads
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import JobTimeout
 from kiqbridge.interruption import PENDING, Interruption, forget
@@ -105,8 +106,10 @@ class Timekeeper:
         while True:
             with self._changed:
                 while not self._due or self._due[0][0] > lease_now():
+                    threads.rest()
                     self._changed.wait(self._due[0][0] - lease_now() if self._due else None)
                 _, _, interruption, pause_s = heapq.heappop(self._due)
+            threads.beat()
             try:
                 pause_s = self._turn(interruption, pause_s)
             except BaseException:

@@ -74,7 +74,7 @@ class _Trace:
 
     frame: FrameType
     instruction: int
-    beat_at: float | None
+    beat_at: float
     here_s: float = 0.0
     round_s: float = 0.0
 
@@ -107,7 +107,9 @@ class Traces:
         self._looked_at = now
         for thread in watched:
             frame = stacks_now.get(thread.ident)
-            if frame is None or thread.is_resting or now - (thread.beat_at or 0) < GRACE_S:
+            if frame is None or thread.beat_at is None or thread.is_resting:
+                continue
+            if now - thread.beat_at < GRACE_S:
                 continue
             if thread.performs_jobs and frames.runs_user_code(frame):
                 continue
@@ -119,7 +121,7 @@ class Traces:
                     trace.here_s = before.here_s + passed_s
             traces[thread.ident] = trace
             for_s = trace.here_s
-            if thread.beat_at is not None and not thread.performs_jobs:
+            if not thread.performs_jobs:
                 for_s = max(for_s, trace.round_s - LONG_ROUND_S)
             if for_s >= stuck_s:
                 stuck.append(

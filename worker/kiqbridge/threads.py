@@ -33,7 +33,8 @@ class Kept:
         escaped_at: when it last did, on `time.monotonic`; None = never.
         last_error: class of that error, or "".
         performs_jobs: it may stay in code of users for as long as that takes.
-        beat_at: when it last began a round of its loop, on `time.monotonic`; None = it notes none.
+        beat_at: when it last began a round of its loop, on `time.monotonic`; None = it notes
+            none, and is not watched.
         is_resting: it waits for work, or for its time, and may do so for any time.
     """
 
