@@ -62,6 +62,7 @@ ENQUEUING = (
     'Client().push({"class": "Greet", "args": [], "jid": ""})',
     'Client().push({"class": "Greet", "args": [], "tags": "mail"})',
     'Client().push({"class": "Greet", "args": [], "retry_for": 2_000_000_000})',
+    'Client(profile="8", max_payload_bytes=1000).push({"class": "Greet", "args": ["x" * 1000]})',
     'Client().push({"active_job": "", "args": []})',
     'Client().push({"active_job": "NightlyJob", "args": [{1, 2}]})',
     'Client().pause_queue("")',
@@ -69,6 +70,7 @@ ENQUEUING = (
     'Client().pause_class("Greet", until=datetime(2030, 1, 1))',
     'Client().pause_class("Greet", for_s=60, until=2_000_000_000)',
     'Client(profile="9")',
+    "Client(max_payload_bytes=-1)",
     'Client("localhost:6379")',
     'greet.perform_async("Ada")  # no server there',
 )

@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # Lowest first. A package such as `web` is named once, for all that is in it; `__init__` is the
 # file that `import kiqbridge` reads.
 LAYERS = {
-    "pure": "errors job_forks names clock user_code threads landing interruption keys json_text raw_job redaction wrong_types payload stamping active_job bulk options queues cron backoff config tick_input guards frames",
+    "pure": "errors job_forks names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job bulk options queues cron backoff config tick_input guards frames",
     "connection": "redis_connection scripts",
     "client": """
         __init__ middleware wire_profile client inline job registry recovery reaping api

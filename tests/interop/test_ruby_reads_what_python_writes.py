@@ -6,6 +6,7 @@ import time
 from typing import ClassVar
 
 import pytest
+from support.bad_payloads import UNREADABLE
 from support.ruby import run_ruby
 from support.waiting import wait_until
 from support.workers import find_identity
@@ -398,13 +399,25 @@ def test_dead_set_shows_a_job_without_retries_and_its_time_of_death(failed, redi
 
 
 @pytest.mark.operation("DeadSet")
-def test_dead_set_shows_a_malformed_text_as_it_is(worker, redis_url, redis):
-    text = '{"class":"Broken"'
-    redis.lpush("queue:default", text)
-    wait_until(lambda: redis.zscore("dead", text), what=lambda: worker.output)
-    script = "answer Sidekiq::DeadSet.new.map { |job| job.value }"
+def test_dead_set_shows_what_is_no_job_as_the_argument_of_one(worker, redis_url, redis):
+    texts = [*UNREADABLE.values()]
+    before = redis.zcard("dead")
+    redis.lpush("queue:default", *texts)
+    wait_until(lambda: redis.zcard("dead") == before + len(texts), what=lambda: worker.output)
+    script = """
+    answer Sidekiq::DeadSet.new.select { |job| job.klass == "Unreadable" }.map { |job|
+      base64 = job.item["unreadable_base64"]
+      [job.jid, job.queue, job.display_class, job.display_args, job.item["error_message"],
+       (base64 ? base64.unpack1("m") : job.args[0]).unpack1("H*")]
+    }
+    """
 
-    assert text in run_ruby(script, redis_url)
+    seen = run_ruby(script, redis_url)
+
+    assert sorted(bytes.fromhex(each[5]) for each in seen) == sorted(texts)
+    for jid, queue, shown_class, shown, reason, _ in seen:
+        assert jid and reason and len(shown) == 1
+        assert (queue, shown_class) == ("default", "Unreadable")
 
 
 @pytest.mark.operation("Queue")

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from support.bad_payloads import UNREADABLE, raw_of
 from support.waiting import wait_until
 from support.web_ui import WebUI
 from support.workers import find_identity
@@ -124,6 +125,26 @@ def test_every_page_renders_on_our_data(web, client, in_set):
         assert str(2**70) in pages[path].text and "<b>bold</b>" in pages[path].text, path
         assert "<b>bold</b>" not in pages[path].source, path
     assert "Error" not in web.output
+
+
+@pytest.mark.operation("Dead")
+def test_the_dead_page_shows_what_nobody_can_read(web, redis, worker):
+    too_long = b'{"class":"Long","args":[' + b"[]," * 4_000_000 + b'[]],"jid":"too-long"}'
+    texts = [*UNREADABLE.values(), too_long]
+    redis.delete("dead")
+    redis.lpush("queue:default", *texts[::2])
+    redis.zadd("schedule", dict.fromkeys(texts[1::2], 1.0))
+    wait_until(lambda: redis.zcard("dead") == len(texts), 60, what=lambda: worker.output)
+    rows = redis.zrange("dead", 0, -1, withscores=True)
+
+    pages = [web.get(f"/morgue?page={number}") for number in (1, 2)]
+    each = [web.get(f"/morgue/{score!r}-{json.loads(member)['jid']}") for member, score in rows]
+
+    assert [page.status for page in [*pages, *each]] == [200] * (2 + len(texts))
+    assert sum(page.text.count("Unreadable") for page in pages) == len(texts)
+    assert "max_payload_bytes" in pages[0].text + pages[1].text
+    assert sorted(raw_of(member) for member, _ in rows) == sorted(texts)
+    redis.delete("dead")
 
 
 @pytest.mark.operation("Busy")

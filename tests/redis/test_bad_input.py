@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.bad_payloads import UNREADABLE, Case, members, objects, text_of
+from support.bad_payloads import UNREADABLE, Case, members, objects, raw_of, text_of
 from support.evidence import Evidence
 from support.jobs import own_declarations
 from support.waiting import wait_until
@@ -85,7 +85,7 @@ def kept(redis, key):
 
 def by_case(redis, key):
     """Case → payload, of what a set keeps."""
-    payloads = [json.loads(text) for text in kept(redis, key)]
+    payloads = [json.loads(raw_of(text) or "{}") | json.loads(text) for text in kept(redis, key)]
     return {payload["case"]: payload for payload in payloads}
 
 
@@ -98,7 +98,7 @@ def is_idle(redis):
 
 
 class TestTextsInAQueue:
-    def test_what_cannot_be_read_goes_to_dead_byte_by_byte(
+    def test_what_cannot_be_read_goes_to_dead_with_its_bytes_and_the_reason(
         self, working, redis, good_job, caplog, tell
     ):
         redis.rpush("queue:default", *UNREADABLE.values())
@@ -107,13 +107,13 @@ class TestTextsInAQueue:
             wait_until(lambda: is_idle(redis), 30)
             good_job()
 
-        assert sorted(kept(redis, "dead")) == sorted(UNREADABLE.values())
+        assert sorted(map(raw_of, kept(redis, "dead"))) == sorted(UNREADABLE.values())
         assert not redis.exists("retry")
         said = [each for each in caplog.messages if "cannot be a job" in each]
         assert len(said) == len(UNREADABLE)
         assert all("kept in the dead set" in each for each in said)
         assert int(redis.get("stat:processed")) == 1  # malformed texts are not counted
-        tell(f"bad input: {len(UNREADABLE)} unreadable texts in a queue, each in dead as it was")
+        tell(f"bad input: {len(UNREADABLE)} unreadable texts in a queue, each readable in dead")
 
     @pytest.mark.parametrize("pool", POOLS)
     def test_each_odd_job_ends_where_it_should(  # noqa: PLR0917 - fixtures
@@ -139,7 +139,7 @@ class TestTextsInAQueue:
 
 class TestMembersOfTheSets:
     @pytest.mark.parametrize("source", ["retry", "schedule"])
-    def test_what_cannot_be_read_goes_to_dead_byte_by_byte(  # noqa: PLR0917 - fixtures
+    def test_what_cannot_be_read_goes_to_dead_with_its_bytes_and_the_reason(  # noqa: PLR0917 - fixtures
         self, working, redis, good_job, source, caplog, tell
     ):
         redis.zadd(source, dict.fromkeys(UNREADABLE.values(), 1.0))
@@ -148,10 +148,10 @@ class TestMembersOfTheSets:
             wait_until(lambda: redis.zcard("dead") == len(UNREADABLE), 30)
             good_job()
 
-        assert sorted(kept(redis, "dead")) == sorted(UNREADABLE.values())
+        assert sorted(map(raw_of, kept(redis, "dead"))) == sorted(UNREADABLE.values())
         assert not redis.exists(source)
         assert sum("kept in the dead set" in each for each in caplog.messages) == len(UNREADABLE)
-        tell(f"bad input: {len(UNREADABLE)} unreadable members of {source}, each in dead as it was")
+        tell(f"bad input: {len(UNREADABLE)} unreadable members of {source}, each readable in dead")
 
     @pytest.mark.parametrize("source", ["retry", "schedule"])
     def test_each_odd_member_ends_where_it_should(  # noqa: PLR0917 - fixtures

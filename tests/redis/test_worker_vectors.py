@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from support.bad_payloads import raw_of
 from support.engine import capsule_of, heartbeat_of
 from support.intercepting_redis import intercepting_redis
 from support.jobs import own_declarations
@@ -167,6 +168,10 @@ def assert_kept_alike(redis, operation, given, then):
         assert [theirs[0].decode()] == [
             words[3] for words in commands_of(operation) if words[:2] == ["zadd", place]
         ]
+        if not theirs[0].startswith(b'{"'):
+            # Here it becomes a job that every reader of the set can show; Ruby keeps what it cannot read.
+            assert [raw_of(text) for text, _ in entries] == [theirs[0]]
+            continue
         now = Moment(at=time.time(), given=given)
         assert comparable(without_hint(entries[0][0]), now) == comparable(theirs[0], then)
         for text, score in (entries[0], theirs):

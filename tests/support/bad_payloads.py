@@ -4,6 +4,7 @@ A case is a text of a queue or a set and where it ends. Values are pieces of JSO
 what no JSON library would write can be written.
 """
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,7 +94,20 @@ UNREADABLE: Mapping[str, bytes] = {
     "null": b"null",
     "true": b"true",
 }
-"""What Ruby cannot read, or would lose: the dead set keeps its very bytes."""
+"""What Ruby cannot read, or would lose: the dead set keeps it as the argument of a job that Ruby reads."""
+
+
+def raw_of(member: bytes) -> bytes | None:
+    """The unreadable text that a member of the dead set keeps, byte by byte; None if it keeps none."""
+    job = json.loads(member)
+    if job.get("class") != "Unreadable":
+        return None
+    assert job["error_class"] and job["error_message"] and job["jid"] and job["queue"]
+    assert job["retry"] == job["retry_count"] == 0 and job["failed_at"]
+    exact: str | None = job.get("unreadable_base64")
+    [shown] = job["args"]
+    return shown.encode() if exact is None else base64.b64decode(exact)
+
 
 _NO_LIST = "is not a list"
 _UNKNOWN = "uninitialized constant"

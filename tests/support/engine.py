@@ -33,6 +33,10 @@ class UnreliableConnection:
         self.scripts = 0
         self._real = real
 
+    @property
+    def batch_bytes(self) -> int:
+        return self._real.batch_bytes
+
     def call(self, *command: Any) -> Any:
         self._check()
         return self._real.call(*command)

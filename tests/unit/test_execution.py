@@ -8,6 +8,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
+from support.bad_payloads import raw_of
 
 from kiqbridge.current import CONTEXT
 from kiqbridge.errors import JobInterrupted, Shutdown
@@ -183,11 +184,14 @@ class TestTextsThatAreNoJob:
         "text",
         [b"{no json", b"", b"NaN", b'{"a":"\xff"}', b"[1,2]", b'"text"', b"5", b"null", b"true"],
     )
-    def test_they_are_kept_in_dead_as_they_are_and_not_counted(self, runner, text, caplog):
+    def test_they_are_kept_in_dead_as_arguments_of_a_job_and_not_counted(
+        self, runner, text, caplog
+    ):
         settlement = runner.run(text, "mail")
 
         assert settlement.verdict is Verdict.DEAD
-        assert settlement.text == text
+        assert raw_of(settlement.text) == text
+        assert json.loads(settlement.text)["queue"] == "mail"
         assert settlement.score == NOW
         assert not settlement.counted
         (record,) = caplog.records

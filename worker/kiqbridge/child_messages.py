@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from kiqbridge import job_forks
 from kiqbridge.payload import ProfileSetting
+from kiqbridge.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
 from kiqbridge.redaction import DEFAULT_KEYS
 
 _HEADER = struct.Struct(">II")
@@ -43,6 +44,7 @@ class ChildSettings:
     max_iteration_runtime_s: float | None = None
     logged_job_attributes: tuple[str, ...] = ("bid", "tags")
     redact: tuple[str, ...] = DEFAULT_KEYS
+    max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES
 
     def to_message(self) -> dict[str, Any]:
         """As it goes over the socket."""

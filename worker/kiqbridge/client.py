@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kiqbridge import active_job, json_text, scripts
+from kiqbridge.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.bulk import BATCH_SIZE, AlikeTexts, Bulk, parse_bulk
 from kiqbridge.errors import PayloadError, PushNotReplicated, PushOutcomeUnknown
 from kiqbridge.guards import Identity, guard_field
@@ -37,6 +38,12 @@ from kiqbridge.payload import (
     shorten,
     timestamp,
     validate,
+)
+from kiqbridge.raw_job import (
+    DEFAULT_MAX_PAYLOAD_BYTES,
+    MAX_PAYLOAD_VARIABLE,
+    check_size,
+    parse_max_payload_bytes,
 )
 from kiqbridge.redis_connection import (
     WAIT_TIMEOUT_MS,
@@ -128,6 +135,8 @@ class Client:
         wait_replicas: how many replicas must confirm each push, in the same round trip (WAIT), else
             `PushNotReplicated`; default from KIQBRIDGE_WAIT_REPLICAS, or 0.
         wait_timeout_ms: how long they may take.
+        max_payload_bytes: bytes of a job's text above which it is refused, 0 = no limit; default from
+            KIQBRIDGE_MAX_PAYLOAD_BYTES, or 10,000,000.
 
     Attributes:
         middleware: functions around each push, also when the poller moves a job.
@@ -144,6 +153,7 @@ class Client:
         pool: RedisPool | None = None,
         wait_replicas: int | None = None,
         wait_timeout_ms: int = WAIT_TIMEOUT_MS,
+        max_payload_bytes: int | None = None,
     ) -> None:
         environ = os.environ
         if pool is None:
@@ -162,6 +172,12 @@ class Client:
         if asked is None:
             asked, source = environ.get("KIQBRIDGE_WAIT_REPLICAS") or 0, "KIQBRIDGE_WAIT_REPLICAS"
         self._replicas = parse_replicas(asked, wait_timeout_ms, source=source)
+        limit: object = max_payload_bytes
+        source = "the argument max_payload_bytes"
+        if limit is None:
+            limit = environ.get(MAX_PAYLOAD_VARIABLE) or DEFAULT_MAX_PAYLOAD_BYTES
+            source = MAX_PAYLOAD_VARIABLE
+        self._max_payload_bytes = parse_max_payload_bytes(limit, source=source)
         self.middleware: Chain[ClientMiddleware] = Chain()
         self.server_middleware: Chain[ServerMiddleware] = Chain()
 
@@ -200,7 +216,7 @@ class Client:
         return prepared.jid
 
     def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
-        """Enqueue one job per element of `args`, a list of lists (§5.7), 1,000 a round trip.
+        """Enqueue one job per element of `args`, a list of lists (§5.7), 1,000 or 1 MB a round trip.
 
         Besides the attributes of `push`: `at` may be a list with one time per job;
         `spread_interval` (seconds) gives each job a random time within it; `batch_size`.
@@ -242,7 +258,6 @@ class Client:
     def _write_alike(self, first: _Prepared, bulk: Bulk, batch: slice, jids: list[str]) -> None:
         payload = {name: value for name, value in first.payload.items() if name != "enqueued_at"}
         times = bulk.times[batch]
-        commands: list[list[str | bytes]]
         try:
             if times[0] is None:
                 payload = {
@@ -252,16 +267,21 @@ class Client:
             texts = AlikeTexts(payload).texts(bulk.argument_lists[batch], jids)
         except (TypeError, ValueError) as error:
             raise PayloadError(f"job: {shorten(payload)} has no JSON text: {error}") from error
-        if times[0] is None:
-            commands = [
-                ["SADD", self.keys.queues, first.queue],
-                ["LPUSH", self.keys.queue(first.queue), *texts],
-            ]
-        else:
-            scores = [_score(at) for at in times if at is not None]
-            pairs = zip(scores, texts, strict=True)
-            commands = [["ZADD", self.keys.schedule, *(part for pair in pairs for part in pair)]]
-        self._send(commands, jids, payload["class"])
+        check_size(max(texts, key=len), self._max_payload_bytes)
+        for part in slices_by_bytes(texts, BATCH_BYTES):
+            commands: list[list[str | bytes]]
+            if times[0] is None:
+                commands = [
+                    ["SADD", self.keys.queues, first.queue],
+                    ["LPUSH", self.keys.queue(first.queue), *texts[part]],
+                ]
+            else:
+                scores = [_score(at) for at in times[part] if at is not None]
+                pairs = zip(scores, texts[part], strict=True)
+                commands = [
+                    ["ZADD", self.keys.schedule, *(each for pair in pairs for each in pair)]
+                ]
+            self._send(commands, jids[part], payload["class"])
 
     def push_once(
         self,
@@ -481,7 +501,7 @@ class Client:
             PayloadError: as `push`.
         """
         prepared = self._prepare(item, time.time(), profile=self._fleet_profile.without_redis())
-        return None if prepared is None else json_text.loads(_dumps(prepared.payload))
+        return None if prepared is None else json_text.loads(self._dumps(prepared.payload))
 
     def prepare_moved(
         self, payload: Mapping[str, Any], now: float, original: bytes
@@ -544,18 +564,24 @@ class Client:
         if not jobs:
             return
         now = time.time()
+        texts = [self._text(job, now) for job in jobs]
+        for part in slices_by_bytes(texts, BATCH_BYTES):
+            self._write_texts(jobs[part], texts[part])
+
+    def _write_texts(self, jobs: Sequence[_Prepared], texts: Sequence[bytes]) -> None:
         commands: list[list[str | bytes]] = []
-        scheduled = [(job.at, job) for job in jobs if job.at is not None]
+        scheduled: list[str | bytes] = []
         by_queue: dict[str, list[bytes]] = {}
-        for job in jobs:
+        for job, text in zip(jobs, texts, strict=True):
             if job.at is None:
-                by_queue.setdefault(job.queue, []).append(self._text(job, now))
+                by_queue.setdefault(job.queue, []).append(text)
+            else:
+                scheduled += [_score(job.at), text]
         if by_queue:
             commands.append(["SADD", self.keys.queues, *by_queue])
         commands += [["LPUSH", self.keys.queue(name), *texts] for name, texts in by_queue.items()]
         if scheduled:
-            members = [part for at, job in scheduled for part in (_score(at), self._text(job, now))]
-            commands.append(["ZADD", self.keys.schedule, *members])
+            commands.append(["ZADD", self.keys.schedule, *scheduled])
         self._send(commands, [job.jid for job in jobs], jobs[0].payload["class"])
 
     def _send(
@@ -597,7 +623,15 @@ class Client:
             job.payload["enqueued_at"] = timestamp(now, job.profile)
         else:
             job.payload.pop("enqueued_at", None)
-        return _dumps(job.payload)
+        return self._dumps(job.payload)
+
+    def _dumps(self, payload: Mapping[str, Any]) -> bytes:
+        try:
+            text = json_text.dumps(payload)
+        except (TypeError, ValueError) as error:
+            raise PayloadError(f"job: {shorten(payload)} has no JSON text: {error}") from error
+        check_size(text, self._max_payload_bytes)
+        return text
 
     def _target(self, job: _Prepared) -> str:
         return self.keys.queue(job.queue) if job.at is None else self.keys.schedule
@@ -729,13 +763,6 @@ def _performed_class(payload: Mapping[str, Any]) -> str:
         inner = payload["args"][0].get("job_class")
         return inner if isinstance(inner, str) and inner else shown
     return shown
-
-
-def _dumps(payload: Mapping[str, Any]) -> bytes:
-    try:
-        return json_text.dumps(payload)
-    except (TypeError, ValueError) as error:
-        raise PayloadError(f"job: {shorten(payload)} has no JSON text: {error}") from error
 
 
 def _not_replicated(jids: Sequence[str], doubt: NotReplicated) -> PushNotReplicated:

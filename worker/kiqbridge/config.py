@@ -13,6 +13,7 @@ from kiqbridge import redaction
 from kiqbridge.errors import ConfigError
 from kiqbridge.payload import ProfileSetting, parse_profile
 from kiqbridge.queues import parse_queue
+from kiqbridge.raw_job import DEFAULT_MAX_PAYLOAD_BYTES, MAX_PAYLOAD_VARIABLE
 
 Warn = Callable[[str], None]
 
@@ -73,6 +74,7 @@ class Config:
     max_retries: int
     dead_max_jobs: int
     dead_timeout_s: int
+    max_payload_bytes: int
     sources: Mapping[str, str] = field(repr=False)
 
 
@@ -598,6 +600,14 @@ SETTINGS: tuple[Setting, ...] = (
         default=15_552_000,
         file_key="dead_timeout_in_seconds",
         help="seconds that a dead job is kept",
+    ),
+    Setting(
+        name="max_payload_bytes",
+        parse=_whole_number("max_payload_bytes", 0),
+        default=DEFAULT_MAX_PAYLOAD_BYTES,
+        env=(MAX_PAYLOAD_VARIABLE,),
+        help="bytes of a job's text above which clients refuse to push it, and workers put it into the dead "
+        "set without reading it; 0 = no limit",
     ),
 )
 

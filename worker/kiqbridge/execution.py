@@ -27,12 +27,15 @@ from kiqbridge.metrics import Metrics, measured_name
 from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.payload import new_jid, shorten
 from kiqbridge.process_pool import Order, rules_after
+from kiqbridge.raw_job import UNREADABLE_CLASS, most_kept_bytes, too_long_to_keep, unreadable_job
 from kiqbridge.registry import Handling, JobDefinition, Registry
 from kiqbridge.retry import (
     DEFAULT_HANDLING,
     RetryPolicy,
     Verdict,
     decide,
+    error_class,
+    error_message,
     failed_payload,
 )
 from kiqbridge.server import Server
@@ -111,7 +114,8 @@ class JobRunner:
 
     `policy` is asked at each failure: the wire profile may follow the fleet. `gate` is asked about each
     payload before its class is looked up. `capsule` is the name of theirs, whose middleware goes around
-    a job in one of the `processes` too. `metrics` measures each execution, if given.
+    a job in one of the `processes` too. `metrics` measures each execution, if given. A text that is longer
+    than `max_payload_bytes` (0 = no limit) is not parsed.
     """
 
     def __init__(
@@ -129,6 +133,7 @@ class JobRunner:
         processes: Processes | None = None,
         capsule: str = "default",
         metrics: Metrics | None = None,
+        max_payload_bytes: int = 0,
     ) -> None:
         self._registry = registry
         self._middleware = middleware
@@ -142,6 +147,7 @@ class JobRunner:
         self._metrics = metrics
         self._processes = processes
         self._capsule = capsule
+        self._most_bytes = most_kept_bytes(max_payload_bytes)
         self._loops = threading.local()
 
     def run(self, text: bytes, queue: str, thread: Performing) -> Settlement | None:
@@ -155,12 +161,15 @@ class JobRunner:
 
     def begin(self, text: bytes, queue: str) -> Execution | Settlement:
         """Read a job; a settlement when it must not run here."""
+        if len(text) > self._most_bytes:
+            return self._malformed(text, queue, too_long_to_keep(text, self._most_bytes))
         try:
             payload = json_text.loads(text)
         except json_text.MalformedJSON as error:
             return self._malformed(text, queue, error)
         if type(payload) is not dict:
-            return self._malformed(text, queue, PayloadError(f"{shorten(payload)} is no object"))
+            shown = shorten(text[:100].decode(errors="replace"))
+            return self._malformed(text, queue, PayloadError(f"{shown} is no object"))
         diversion = self._gate(payload)
         if diversion is not None:
             return self._diverted(diversion, payload, text, queue)
@@ -496,16 +505,26 @@ class JobRunner:
 
     def _malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
         logger.error(
-            "a text in queue %s cannot be a job (%s); it is kept in the dead set as it is: %s",
+            "a text in queue %s cannot be a job (%s); it is kept in the dead set, as the argument of a job "
+            "of class %s: %s",
             queue,
             error,
+            UNREADABLE_CLASS,
             shorten(text),
         )
         context = {"context": "a job's text cannot be read", "jobstr": text}
+        now = self._wall_now()
         return Settlement(
             verdict=Verdict.DEAD,
-            score=self._wall_now(),
-            text=text,
+            score=now,
+            text=unreadable_job(
+                text,
+                error_class=error_class(error),
+                error_message=error_message(error),
+                queue=queue,
+                now=now,
+                profile=self._policy().profile,
+            ),
             counted=False,
             then=lambda: self.report(error, context),
         )

@@ -134,7 +134,12 @@ class JobChild:
         """
         settings = self._settings
         pool = RedisPool(settings.redis_url)
-        client = Client(namespace=settings.namespace, profile=settings.profile, pool=pool)
+        client = Client(
+            namespace=settings.namespace,
+            profile=settings.profile,
+            pool=pool,
+            max_payload_bytes=settings.max_payload_bytes,
+        )
         for entry in self._server.client_middleware:
             client.middleware.add(entry)
         RUNTIME.set(

@@ -107,7 +107,12 @@ class Launcher:
             config.redis_url,
             size=connections_of(capsules_of(config, server.capsules, server.middleware)),
         )
-        self.client = Client(namespace=config.namespace, profile=config.profile, pool=self._pool)
+        self.client = Client(
+            namespace=config.namespace,
+            profile=config.profile,
+            pool=self._pool,
+            max_payload_bytes=config.max_payload_bytes,
+        )
         for entry in server.client_middleware:
             self.client.middleware.add(entry)
         self._keeper = LeaseKeeper(
@@ -130,6 +135,7 @@ class Launcher:
             connection=self._pool.connection(),
             track=self._track,
             dead_bounds=self._dead_bounds,
+            max_payload_bytes=config.max_payload_bytes,
         )
         self._pauses = PauseWatch(
             keys=self._keys, connection=self._pool.connection(), track=self._track
@@ -434,6 +440,7 @@ class Launcher:
             lines=JobLines(skip=self._config.skip_default_job_logging),
             processes=processes,
             capsule=capsule.name,
+            max_payload_bytes=self._config.max_payload_bytes,
         )
 
     def _policy(self) -> RetryPolicy:
@@ -475,6 +482,7 @@ class Launcher:
             max_iteration_runtime_s=config.max_iteration_runtime_s,
             logged_job_attributes=config.logged_job_attributes,
             redact=config.redact,
+            max_payload_bytes=config.max_payload_bytes,
         )
 
     def _own_queues(self) -> set[str]:

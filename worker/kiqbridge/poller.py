@@ -6,6 +6,7 @@ Losing the lead costs at worst that middleware runs twice for a job, never the j
 script that checks the score again. Ruby's pollers may move the same sets.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -21,9 +22,15 @@ from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
 from kiqbridge.forgetting import forget_what_is_over
 from kiqbridge.keys import Keys
 from kiqbridge.names import text_of
-from kiqbridge.payload import Profile
+from kiqbridge.raw_job import (
+    MOST_PARSED_BYTES,
+    most_kept_bytes,
+    moved_text,
+    too_long_to_keep,
+    unreadable_job,
+)
 from kiqbridge.redis_connection import Command, RedisConnection
-from kiqbridge.retry import RetryPolicy, failed_payload
+from kiqbridge.retry import RetryPolicy, error_class, error_message, failed_payload
 from kiqbridge.threads import keep_running
 from kiqbridge.wakeup import SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wrong_types import WrongTypes
@@ -31,7 +38,7 @@ from kiqbridge.wrong_types import WrongTypes
 logger = logging.getLogger(__name__)
 
 BATCH = 1000
-"""Members moved per script."""
+"""Members moved per script, at most; see also `RedisConnection.batch_bytes`."""
 
 LEAD_S = 8.0
 """How long a leader that died blocks the others, at most."""
@@ -48,6 +55,7 @@ FORGET_S = 3600.0
 """How often the leader forgets guards and ledgers that are over; pushes forget some as well."""
 RETRY_S = 1.0
 
+_DUE = scripts.load("due")
 _LEAD = scripts.load("lead")
 _PROMOTE = scripts.load("promote")
 _BURY = scripts.load("bury")
@@ -67,6 +75,7 @@ class Poller:
         connection: RedisConnection,
         track: Callable[[], AbstractConnection],
         dead_bounds: Callable[[float], tuple[float, int]],
+        max_payload_bytes: int = 0,
     ) -> None:
         self._identity = identity
         self._keys = keys
@@ -75,6 +84,8 @@ class Poller:
         self._tracking = TrackingConnection(track, watched="scheduled jobs")
         self._time = AgreedTime()
         self._dead_bounds = dead_bounds
+        self._most_bytes = most_kept_bytes(max_payload_bytes)
+        self._renew_at = float("inf")
         self._leads = False
         self._clean_up_at = 0.0
         self._forget_at = 0.0
@@ -117,8 +128,10 @@ class Poller:
         moved = left = 0
         while not self._stopping.is_set():
             threads.beat()
-            due = self._connection.call(
-                "ZRANGE", source, "-inf", repr(now), "BYSCORE", "LIMIT", left, BATCH
+            if time.monotonic() >= self._renew_at and not self._lead():
+                break
+            due = self._connection.script(
+                _DUE, [source], [repr(now), left, BATCH, self._connection.batch_bytes]
             )
             if not due:
                 break
@@ -170,6 +183,7 @@ class Poller:
 
     def _lead(self) -> bool:
         lead_ms = int(LEAD_S * 1000)
+        self._renew_at = time.monotonic() + RENEW_S
         if self._leads:
             # One command, where the script takes three. Should somebody else lead by now, that lead is
             # prolonged once, which costs nothing as long as its holder lives.
@@ -208,7 +222,6 @@ class Poller:
 
     def _serve(self) -> None:
         """Move what is due, and wait for what comes, until the lead must be renewed."""
-        renew_at = time.monotonic() + RENEW_S
         while not self._stopping.is_set():
             threads.beat()
             if time.monotonic() >= self._look_at:
@@ -220,9 +233,9 @@ class Poller:
                         self._stopping.wait(RETRY_S)
                         return
             now = time.monotonic()
-            if now >= renew_at:
+            if now >= self._renew_at:
                 return
-            news = self._tracking.wait(max(min(self._look_at, renew_at) - now, 0))
+            news = self._tracking.wait(max(min(self._look_at, self._renew_at) - now, 0))
             if news:
                 self._stopping.wait(GATHER_S)
             if news or not self._tracking.tracks:
@@ -260,12 +273,9 @@ class Poller:
         buried: list[bytes] = []
         for member, stamped in zip(due, self._client.stamp_moved(due, now), strict=True):
             try:
-                pushed = stamped or self._client.prepare_moved(json_text.loads(member), now, member)
+                pushed = stamped or self._prepared(member, now)
             except (json_text.MalformedJSON, PayloadError) as error:
-                buried += [
-                    member,
-                    self._with_reason(member, error, self._client.wire_profile(), now),
-                ]
+                buried += [member, self._with_reason(member, error, now)]
                 continue
             except Exception:
                 logger.exception(
@@ -303,17 +313,38 @@ class Poller:
         keys = [source, self._keys.queues, *(self._keys.queue(queue) for queue in jobs)]
         return int(self._connection.script(_PROMOTE, keys, [*args, *dropped]))
 
-    def _with_reason(self, member: bytes, error: Exception, profile: Profile, now: float) -> bytes:
-        """The bytes for the dead set: the original ones, with the reason if they are an object."""
+    def _prepared(self, member: bytes, now: float) -> tuple[str, bytes] | None:
+        """Queue and text to push for what `stamp_moved` did not tell; None when middleware stops it.
+
+        Raises:
+            MalformedJSON, PayloadError: it cannot be a job.
+        """
+        if len(member) > self._most_bytes:
+            raise too_long_to_keep(member, self._most_bytes)
+        if len(member) > MOST_PARSED_BYTES and not len(self._client.middleware):
+            return moved_text(member, now, self._client.wire_profile())
+        return self._client.prepare_moved(json_text.loads(member), now, member)
+
+    def _with_reason(self, member: bytes, error: Exception, now: float) -> bytes:
+        """The text for the dead set, with the reason; see `unreadable_job` for what is no object."""
         logger.error(
             "a scheduled member cannot become a job (%s); it is kept in the dead set", error
         )
-        try:
-            payload = json_text.loads(member)
-        except json_text.MalformedJSON:
-            return member
-        if not isinstance(payload, dict):
-            return member
+        profile = self._client.wire_profile()
+        payload = None
+        if len(member) <= MOST_PARSED_BYTES:
+            with contextlib.suppress(json_text.MalformedJSON):
+                payload = json_text.loads(member)
+        # Ruby's pages cannot show what is no object, nor tags that are no list.
+        if not isinstance(payload, dict) or not isinstance(payload.get("tags") or [], list):
+            return unreadable_job(
+                member,
+                error_class=error_class(error),
+                error_message=error_message(error),
+                queue="default",
+                now=now,
+                profile=profile,
+            )
         queue = str(payload.get("queue") or "default")
         failed = failed_payload(
             payload, error, queue=queue, policy=RetryPolicy(max_retries=0, profile=profile), now=now

@@ -9,10 +9,14 @@ repeated unless the caller says that it may be. Three things can happen to a cal
 3. it was sent and the reply was lost: repeated if `repeatable`, else `ReplyLost`.
 """
 
+import array
 import contextlib
+import fcntl
+import logging
 import os
 import queue
 import re
+import termios
 import time
 import weakref
 from collections import deque
@@ -26,11 +30,14 @@ from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.retry import Retry
 
-from kiqbridge import job_forks
+from kiqbridge import job_forks, threads
+from kiqbridge.batches import BATCH_BYTES
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.names import bytes_of
 from kiqbridge.scripts import Script
 from kiqbridge.wrong_types import with_hint
+
+logger = logging.getLogger(__name__)
 
 Command = Sequence[str | bytes | int | float]
 
@@ -43,6 +50,9 @@ _WAIT_MARGIN_MS = 500
 POOL_SIZE = 16
 POOL_WAIT_S = 30.0
 """Longer than any call takes that Redis answers, and than one that it does not answer."""
+PIECE_BYTES = 65_536
+"""More is sent piece by piece, so that a slow link counts as lost only when nothing at all gets through."""
+_LEAST_BATCH_BYTES = 16_384
 PROBE_AFTER_IDLE_S = 5.0
 """A connection unused for longer is probed before a call that must not be repeated: a frozen
 Lambda or a NAT gateway may have lost it without telling."""
@@ -70,6 +80,10 @@ _ANSWERS = (
     redis.exceptions.AuthenticationError,
 )
 """Errors that a server answered with; the call was not carried out."""
+
+
+_OUTSTANDING: int | None = getattr(termios, "TIOCOUTQ", None)
+"""For ioctl: how much of what was written to a socket has not been acknowledged by the other end."""
 
 
 class ReplyLost(KiqbridgeError):  # noqa: N818 - says what happened; callers translate it
@@ -156,13 +170,22 @@ def without_password(url: str) -> str:
 
 
 class RedisConnection:
-    """One connection, used by one thread at a time, opened when first needed."""
+    """One connection, used by one thread at a time, opened when first needed.
+
+    A silent server counts as lost after the read timeout; a slow link does not, as long as bytes get
+    through, however few.
+
+    Attributes:
+        batch_bytes: how long a call may be that is made of parts, such as jobs: a quarter after one that
+            did not get through, and an eighth more after each that did, up to `BATCH_BYTES`.
+    """
 
     def __init__(self, connection: AbstractConnection, address: str) -> None:
         self._connection = connection
         self._address = address
         self._used_at = time.monotonic()
         self._forks = job_forks.count
+        self.batch_bytes = BATCH_BYTES
 
     def __repr__(self) -> str:
         return f"RedisConnection({self._address})"
@@ -264,26 +287,77 @@ class RedisConnection:
             return self._round_trip(packed, len(commands))
         except (redis.exceptions.RedisError, OSError) as error:  # also an answer that is none
             self.close()
+            is_timeout = isinstance(error, redis.exceptions.TimeoutError | TimeoutError)
+            is_stuck = is_timeout and len(packed[0]) > PIECE_BYTES
+            if is_stuck:
+                self._send_less(len(packed[0]))
             if not repeatable:
                 raise ReplyLost(f"no reply from {self._address}: {error}") from error
-            if last:
+            # What is long and got stuck is not sent again as it is: the caller may divide it.
+            if last or is_stuck:
                 raise self._unavailable(error) from error
             return None
         except BaseException:
             self.close()  # a half-read reply must never be taken for the next one
             raise
 
-    def _round_trip(self, packed: Any, count: int) -> list[Any]:
+    def _round_trip(self, packed: list[bytes], count: int) -> list[Any]:
         connection = self._connection
-        connection.send_packed_command(packed, check_health=False)  # type: ignore[no-untyped-call]
-        replies = []
-        for _ in range(count):
+        unsent = 0
+        if len(packed[0]) > PIECE_BYTES:
+            unsent = self._send_in_pieces(packed[0])
+        else:
+            connection.send_packed_command(packed, check_health=False)  # type: ignore[no-untyped-call]
+        replies: list[Any] = []
+        while len(replies) < count:
             try:
                 replies.append(connection.read_response(disconnect_on_error=False))
+            except redis.exceptions.TimeoutError:
+                before, unsent = unsent, unsent_bytes(connection)
+                if unsent >= before:  # nothing of the call left this host all the while
+                    raise
+                threads.beat()
             except _ANSWERS as error:
                 replies.append(error)
         self._used_at = time.monotonic()
+        if self.batch_bytes < BATCH_BYTES and len(packed[0]) > self.batch_bytes // 2:
+            self.batch_bytes = min(self.batch_bytes + self.batch_bytes // 8, BATCH_BYTES)
         return replies
+
+    def _send_in_pieces(self, packed: bytes) -> int:
+        """Send as long as bytes get through; how many have not left this host when all are handed over.
+
+        Raises:
+            OSError: none did within the timeout.
+        """
+        connection = self._connection
+        # redis-py itself gives one timeout to the whole of a command.
+        sock: Any = connection._sock  # noqa: SLF001
+        rest = memoryview(packed)
+        unsent = len(packed)
+        while rest:
+            try:
+                sent = sock.send(rest[:PIECE_BYTES])
+            except TimeoutError:
+                before, unsent = unsent, unsent_bytes(connection)
+                if unsent >= before:
+                    raise
+            else:
+                rest = rest[sent:]
+                unsent = len(packed)
+            threads.beat()  # it gets on, however long it takes
+        return unsent_bytes(connection)
+
+    def _send_less(self, size: int) -> None:
+        self.batch_bytes = max(min(size, self.batch_bytes) // 4, _LEAST_BATCH_BYTES)
+        logger.warning(
+            "a call of %s bytes to Redis at %s did not get through: nothing moved until its timeout; batches of "
+            "jobs have %s bytes at most now, and what cannot be divided is tried again. Check the network to "
+            "Redis, and its slow log",
+            f"{size:,}",
+            self._address,
+            f"{self.batch_bytes:,}",
+        )
 
     def _connect(self, *, last: bool) -> None:
         for final in (last, True):
@@ -485,6 +559,19 @@ def _close_in_child() -> None:
 
 
 job_forks.on_child(_close_in_child)
+
+
+def unsent_bytes(connection: AbstractConnection) -> int:
+    """How many bytes have been handed to the system and not yet arrived; 0 where it cannot be known."""
+    sock = connection._sock  # noqa: SLF001 - redis-py does not show it
+    if sock is None or _OUTSTANDING is None:
+        return 0
+    answer = array.array("i", [0])
+    try:
+        fcntl.ioctl(sock.fileno(), _OUTSTANDING, answer)
+    except OSError:
+        return 0
+    return answer[0]
 
 
 def _packed(commands: Sequence[Command]) -> list[bytes]:

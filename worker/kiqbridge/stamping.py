@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from kiqbridge.payload import MAX_DEPTH
+from kiqbridge.raw_job import MOST_PARSED_BYTES
 
 _PARTS = itemgetter("class", "args", "queue", "jid", "retry", "created_at")
 _KEY = b'"enqueued_at"'
@@ -33,6 +34,8 @@ def stamp(members: Sequence[bytes], enqueued_at: bytes) -> list[tuple[str, bytes
 
 
 def _stamped(member: bytes, added: bytes, enqueued_at: bytes) -> tuple[str, bytes] | None:
+    if len(member) > MOST_PARSED_BYTES:
+        return None
     try:
         # Its own parser: a long integer that it would not read exactly is not written either.
         payload = orjson.loads(member)

@@ -14,6 +14,11 @@ from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.events import JobRequest, Tick, parse_event
 from kiqbridge.client import Client, Enqueued
 from kiqbridge.payload import DEFAULT_OPTIONS
+from kiqbridge.raw_job import (
+    DEFAULT_MAX_PAYLOAD_BYTES,
+    MAX_PAYLOAD_VARIABLE,
+    parse_max_payload_bytes,
+)
 from kiqbridge.redis_connection import url_from_environment
 
 
@@ -49,6 +54,10 @@ class Enqueuer:
             url_from_environment(environ),
             namespace=environ.get("KIQBRIDGE_NAMESPACE", ""),
             profile=environ.get("KIQBRIDGE_WIRE_PROFILE"),
+            max_payload_bytes=parse_max_payload_bytes(
+                environ.get(MAX_PAYLOAD_VARIABLE) or DEFAULT_MAX_PAYLOAD_BYTES,
+                source=MAX_PAYLOAD_VARIABLE,
+            ),
         )
         return cls(client, AllowList.from_environment(environ))
 
