@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.enqueue_function import ROOT
+from support.project import template_text
 
 import kiqbridge
 from kiqbridge import Client, Job, KiqbridgeError, job, settings_file
@@ -185,7 +186,7 @@ def said_about_file(text: str) -> tuple[str, str]:
 
 def problems(old: str, new: str) -> str:
     """What is said of the template when the first `old` in it is `new`."""
-    source = (ROOT / "template.yaml").read_text(encoding="utf-8")
+    source = template_text()
     template = Path("template.yaml")
     template.write_text(source.replace(old, new, 1), encoding="utf-8")
     try:

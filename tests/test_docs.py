@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from botocore import xform_name
 from support.documents import ROOT, Block, Command, blocks, documents, prose, quoted
 from support.enqueue_function import Context, load_app
 from support.processes import ChildProcess
+from support.project import lay_out
 from support.ruby import has_web_ui
 from support.web_ui import APP as WEB_UI
 from support.workers import WorkerProcess
@@ -56,10 +56,7 @@ class Project:
     def __init__(self, folder: Path, redis_url: str) -> None:
         self.folder = folder
         self.redis_url = redis_url
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copy(ROOT / "template.yaml", folder)
-        for part in ("lambdas", "worker/jobs"):
-            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+        self.template = lay_out(folder)
         for block in BLOCKS:
             path = file_of(block)
             if path is not None:
@@ -312,7 +309,7 @@ def make(*arguments: str) -> str:
 
 
 def invoke(event: object, project: Project) -> dict:
-    schedules = read_schedules(ROOT / "template.yaml")
+    schedules = read_schedules(project.template)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (schedules[0].environment | {"REDIS_URL": project.redis_url}).items():
             patch.setenv(name, value)
@@ -336,7 +333,7 @@ def shape(value: object) -> object:
 def test_a_rule_of_the_documents_fits_into_the_template(block, project):
     rule = block.text
     [name] = re.findall(r"^(\w+):$", rule, re.MULTILINE)
-    template = project.folder / "template.yaml"
+    template = project.template
     source = template.read_text(encoding="utf-8")
     before = "      Events:\n"
     assert source.count(before) == 1

@@ -8,17 +8,46 @@ from pathlib import Path
 
 import pytest
 from infra import check_template
+from support.project import lay_out, template_text
 
 from kiqbridge.template import allow_list_problems, read_schedules
 
 ROOT = Path(__file__).parents[2]
-TEMPLATE = ROOT / "template.yaml"
-SOURCE = TEMPLATE.read_text(encoding="utf-8")
+OWN = ROOT / "template.yaml"
+SOURCE = template_text()
 
 
 @pytest.fixture(scope="module")
 def translated():
     return check_template.translate(SOURCE)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory) -> Path:
+    """The template with the rules that these tests know."""
+    return lay_out(tmp_path_factory.mktemp("project"))
+
+
+class TestTheTemplateAsItStands:
+    """With whatever rules its owner has written."""
+
+    def test_the_reader_finds_the_same_rules_as_sam(self):
+        translated = check_template.translate(OWN.read_text(encoding="utf-8"))
+
+        assert {
+            f"{schedule.function}{schedule.name}": schedule.expression_text
+            for schedule in read_schedules(OWN)
+        } == {
+            name: schedule["ScheduleExpression"]
+            for name, schedule in schedules_of(translated).items()
+        }
+
+    def test_its_jobs_are_allowed_by_the_default_parameters(self):
+        assert allow_list_problems(read_schedules(OWN)) == []
+
+    def test_the_check_of_the_template_ends_with_0(self, capsys):
+        assert check_template.main([]) == 0
+        assert capsys.readouterr().out.count("no findings") == 3
 
 
 def of_type(translated, kind):
@@ -186,14 +215,10 @@ class TestFaultsTheCheckFinds:
 
         assert any(told in finding for finding in findings), findings
 
-    def test_the_real_template_ends_with_0(self, capsys):
-        assert check_template.main([]) == 0
-        assert capsys.readouterr().out.count("no findings") == 3
-
 
 class TestSchedulesOfTheTemplate:
-    def test_the_reader_finds_the_same_rules_as_sam(self, translated):
-        schedules = read_schedules(TEMPLATE)
+    def test_the_reader_finds_the_same_rules_as_sam(self, translated, template):
+        schedules = read_schedules(template)
 
         assert {
             f"{schedule.function}{schedule.name}": schedule.expression_text
@@ -204,7 +229,7 @@ class TestSchedulesOfTheTemplate:
         }
         assert len(schedules) == 4
 
-    def test_they_are_a_nightly_one_a_frequent_one_a_weekday_one_and_one_for_ruby(self):
+    def test_they_are_a_nightly_one_a_frequent_one_a_weekday_one_and_one_for_ruby(self, template):
         rules = {
             (
                 rule.expression_text,
@@ -213,7 +238,7 @@ class TestSchedulesOfTheTemplate:
                 job["queue"],
                 json.dumps(job["args"]),
             )
-            for rule in read_schedules(TEMPLATE)
+            for rule in read_schedules(template)
             for job in rule.jobs
         }
 
@@ -224,29 +249,31 @@ class TestSchedulesOfTheTemplate:
             ("cron(15 0 * * ? *)", "Europe/London", "Billing::CloseDayJob", "rails", "[]"),
         }
 
-    def test_their_jobs_are_allowed_by_the_default_parameters(self):
-        schedules = read_schedules(TEMPLATE)
+    def test_their_jobs_are_allowed_by_the_default_parameters(self, template):
+        schedules = read_schedules(template)
 
         assert schedules[0].environment["KIQBRIDGE_ALLOWED_CLASSES"]
         assert allow_list_problems(schedules) == []
 
-    def test_their_function_is_the_enqueue_function_and_keeps_the_redis_url_to_itself(self):
-        for schedule in read_schedules(TEMPLATE):
+    def test_their_function_is_the_enqueue_function_and_keeps_the_redis_url_to_itself(
+        self, template
+    ):
+        for schedule in read_schedules(template):
             assert schedule.code_uri == "lambdas/enqueue"
             assert schedule.handler == "app.lambda_handler"
             assert "REDIS_URL" not in schedule.environment
 
-    def test_an_address_in_a_secret_is_not_taken_for_an_address(self):
+    def test_an_address_in_a_secret_is_not_taken_for_an_address(self, template):
         secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:redis-AbCdEf"
 
-        for schedule in read_schedules(TEMPLATE, {"RedisUrlSecretArn": secret}):
+        for schedule in read_schedules(template, {"RedisUrlSecretArn": secret}):
             assert "REDIS_URL" not in schedule.environment
             assert "KIQBRIDGE_ALLOWED_CLASSES" in schedule.environment
 
-    def test_the_command_lists_them(self):
+    def test_the_command_lists_them(self, template):
         run = subprocess.run(
             [sys.executable, "-m", "kiqbridge.template", "template.yaml"],
-            cwd=ROOT,
+            cwd=template.parent,
             env={**os.environ, "PYTHONPATH": str(ROOT / "worker")},
             capture_output=True,
             text=True,

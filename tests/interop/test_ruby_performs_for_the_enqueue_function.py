@@ -1,11 +1,14 @@
 """The real handler of the enqueue function enqueues, Ruby's real worker process performs."""
 
 import json
+import tempfile
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from support.enqueue_function import ROOT, Context, load_app
+from support.enqueue_function import Context, load_app
+from support.project import lay_out
 from support.ruby import run_ruby
 from support.values import VALUES
 
@@ -172,8 +175,9 @@ def test_ruby_sees_in_the_queue_what_the_function_put_there(invoke, redis_url, m
 
 
 def rule_for_ruby():
-    """The one rule of template.yaml on the queue that the Python worker does not serve."""
-    schedules = read_schedules(ROOT / "template.yaml")
+    """The one rule as shipped on the queue that the Python worker does not serve."""
+    with tempfile.TemporaryDirectory() as folder:
+        schedules = read_schedules(lay_out(Path(folder)))
     [rule] = [rule for rule in schedules if [job["queue"] for job in rule.jobs] == ["rails"]]
     return rule
 

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 from support.processes import ChildProcess
+from support.project import lay_out
 from support.servers import find_free_port
 from support.waiting import wait_until
 
@@ -34,11 +34,7 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.runs: list[ChildProcess] = []
-        self.template = folder / "template.yaml"
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copy(ROOT / "template.yaml", self.template)
-        for part in ("lambdas", "worker/jobs"):
-            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+        self.template = lay_out(folder)
 
     def change(self, old: str, new: str) -> None:
         text = self.template.read_text()
