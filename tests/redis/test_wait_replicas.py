@@ -1,14 +1,22 @@
-"""`wait_replicas`: a push is told to be safe only when so many replicas have it."""
+"""`wait_replicas`: a push is told to be safe only when so many replicas have it, and so is a settlement."""
 
+import logging
 import time
+from contextlib import ExitStack
 
 import pytest
 import redis as redis_py
+from support.engine import EngineProcess
 from support.intercepting_redis import Answer, Lose, intercepting_redis
 from support.servers import embedded_server
 from support.waiting import wait_until
 
 from kiqbridge import Client, ConfigError, PushNotReplicated, PushOutcomeUnknown, RedisUnavailable
+from kiqbridge.claims import give_back, repush, route, settle
+from kiqbridge.keys import Keys
+from kiqbridge.redis_connection import RedisPool
+
+KEYS = Keys()
 
 JOB = {"class": "EchoJob", "args": []}
 OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
@@ -192,3 +200,94 @@ class TestOneRoundTrip:
             with pytest.raises(PushOutcomeUnknown):
                 Client(proxy.url, wait_replicas=1, wait_timeout_ms=20).push(JOB)
             assert redis.llen("queue:default") == 1
+
+
+SETTLEMENTS = {
+    "tried again": lambda process, chunk, job: settle(
+        process.connections[0], KEYS, chunk, job, target=KEYS.retry, score=1.0, text=b"failed"
+    ),
+    "pushed again": lambda process, chunk, job: repush(
+        process.connections[0], KEYS, chunk, job, queue="default", text=b"anew"
+    ),
+    "passed on": lambda process, chunk, job: route(
+        process.connections[0], KEYS, chunk, job, "default"
+    ),
+    "given back": lambda process, chunk, job: (
+        chunk.leaving.append(job) or give_back(process.connections[0], KEYS, chunk, ())
+    ),
+}
+
+
+@pytest.fixture
+def hold(caplog, monkeypatch):
+    """A process that waits for a replica when it settles, and holds a job: (process, chunk, job)."""
+    caplog.set_level(logging.WARNING, "kiqbridge.redis_connection")
+    with ExitStack() as stack:
+
+        def hold(url, replicas=1, wait_ms=1000):
+            monkeypatch.setattr("kiqbridge.redis_connection.WAIT_TIMEOUT_MS", wait_ms)
+            process = EngineProcess(url)
+            process.pool = RedisPool(url, settle_replicas=replicas)
+            stack.enter_context(process)
+            process.pool.call("LPUSH", KEYS.queue("default"), '{"jid":"j"}')
+            chunk = process.claimer(connection=process.connect()).claim(["default"], 1)
+            process.connections[0] = process.connections[-1]
+            return process, chunk, chunk.jobs[0]
+
+        yield hold
+
+
+class TestSettling:
+    """What becomes of a claimed job: the next claim, on a new primary, would acknowledge it."""
+
+    @pytest.mark.parametrize("settled", SETTLEMENTS.values(), ids=SETTLEMENTS)
+    def test_what_was_settled_is_on_the_replica(self, primary, pair, hold, settled):
+        process, chunk, job = hold(primary.url)
+
+        assert settled(process, chunk, job)
+
+        with redis_py.Redis.from_url(pair[1].url) as replica:
+            assert replica.llen("queue:default") + replica.zcard("retry") == 1
+
+    @pytest.mark.parametrize("settled", SETTLEMENTS.values(), ids=SETTLEMENTS)
+    def test_a_replica_that_is_silent_is_warned_of_once_and_the_job_is_settled(
+        self, primary, pair, hold, settled, caplog
+    ):
+        process, chunk, job = hold(primary.url, wait_ms=50)
+        pair[1].pause()
+        try:
+            assert settled(process, chunk, job)
+            settled(process, chunk, job)
+        finally:
+            pair[1].resume()
+
+        [message] = caplog.messages
+        assert "0 of 1 replicas confirmed within 50 ms" in message
+        with redis_py.Redis.from_url(primary.url) as raw:
+            assert raw.llen("queue:default") + raw.zcard("retry") == 1
+
+    @pytest.mark.parametrize("settled", SETTLEMENTS.values(), ids=SETTLEMENTS)
+    @pytest.mark.parametrize("replicas", [0, 1])
+    def test_wait_is_sent_behind_it_only_when_it_was_asked_for(
+        self, server, redis, hold, settled, replicas
+    ):
+        with intercepting_redis(server.port) as proxy:
+            proxy.decide = lambda command: Answer(b":1\r\n") if command[0] == b"WAIT" else None
+            process, chunk, job = hold(proxy.url, replicas)
+            before = len(proxy.commands)
+
+            settled(process, chunk, job)
+
+            names = [command[0] for command in proxy.commands[before:]]
+            assert names.count(b"WAIT") == replicas * len(
+                [name for name in names if name in (b"EVAL", b"EVALSHA")]
+            )
+            process.keeper.stop()
+
+    def test_claims_and_signs_of_life_do_not_wait(self, server, redis, hold):
+        with intercepting_redis(server.port) as proxy:
+            process, _, _ = hold(proxy.url)
+
+            process.keeper.confirm(process.keeper.current)
+
+            assert all(command[0] != b"WAIT" for command in proxy.commands)

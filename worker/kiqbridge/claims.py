@@ -279,7 +279,7 @@ def settle_all(
     ]
     for job, score, text in jobs:
         args += [job, repr(score), text]
-    answer = connection.script(_SETTLE, [*_keys_of(keys, chunk), target], args)
+    answer = connection.script(_SETTLE, [*_keys_of(keys, chunk), target], args, settles=True)
     if isinstance(answer, list) and len(answer) == len(jobs):
         return [_number(connection, each, _TAKEN) == 1 for each in answer]
     return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)
@@ -315,6 +315,7 @@ def repush(
         _REPUSH,
         [*_keys_of(keys, chunk), keys.queues, keys.queue(queue)],
         [*_claim_of(chunk), job, text, queue],
+        settles=True,
     )
     return _number(connection, outcome, _SETTLED) == 1
 
@@ -387,6 +388,7 @@ def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Seque
         _GIVE_BACK,
         [*_keys_of(keys, chunk), chunk.home, keys.alone],
         [*_claim_of(chunk), *chunk.leaving],
+        settles=True,
     )
     moved = _number(connection, reply, range(_FENCED, len(chunk.leaving) + 1))
     chunk.leaving.clear()

@@ -62,6 +62,7 @@ class Config:
     look_ahead: int
     recover_after_s: float
     orphan_limit: int
+    settle_replicas: int
     stuck_after_s: float
     end_stuck_after_s: float
     beat_s: float
@@ -510,6 +511,14 @@ SETTINGS: tuple[Setting, ...] = (
         env=("KIQBRIDGE_ORPHAN_LIMIT",),
         help="how often a job may be found in the hands of a dead process until it is suspected of killing "
         "them and runs alone",
+    ),
+    Setting(
+        name="settle_replicas",
+        parse=_whole_number("settle_replicas", 0),
+        default=0,
+        env=("KIQBRIDGE_SETTLE_REPLICAS",),
+        help="how many replicas must confirm that a job is to be tried again, dead, put off or given back, "
+        "before its worker goes on; 0 = none",
     ),
     Setting(
         name="stuck_after_s",

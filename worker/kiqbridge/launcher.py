@@ -106,6 +106,7 @@ class Launcher:
         self._pool = RedisPool(
             config.redis_url,
             size=connections_of(capsules_of(config, server.capsules, server.middleware)),
+            settle_replicas=config.settle_replicas,
         )
         self.client = Client(
             namespace=config.namespace,

@@ -178,6 +178,7 @@ class RedisConnection:
     Attributes:
         batch_bytes: how long a call may be that is made of parts, such as jobs: a quarter after one that
             did not get through, and an eighth more after each that did, up to `BATCH_BYTES`.
+        settle_replicas: who must confirm a script that settles jobs; None: nobody.
     """
 
     def __init__(self, connection: AbstractConnection, address: str) -> None:
@@ -186,6 +187,8 @@ class RedisConnection:
         self._used_at = time.monotonic()
         self._forks = job_forks.count
         self.batch_bytes = BATCH_BYTES
+        self.settle_replicas: Replicas | None = None
+        self._is_in_doubt = False
 
     def __repr__(self) -> str:
         return f"RedisConnection({self._address})"
@@ -217,14 +220,42 @@ class RedisConnection:
         *,
         repeatable: bool = True,
         replicas: Replicas | None = None,
+        settles: bool = False,
     ) -> Any:
-        """Run a script by its hash, loading it where the server does not know it; raises as `run`."""
+        """Run a script by its hash, loading it where the server does not know it; raises as `run`.
+
+        One that `settles` jobs waits for `settle_replicas` and, unlike others, only logs when they do
+        not confirm it: it cannot be taken back, and repeating it would change nothing.
+        """
+        if settles and self.settle_replicas is not None:
+            return self._settle(script, keys, args, self.settle_replicas)
         evalsha = ("EVALSHA", script.sha, len(keys), *keys, *args)
         replies = self._attempt([evalsha], repeatable=repeatable, replicas=replicas)
         if isinstance(replies[0], redis.exceptions.NoScriptError):
             evaluate = ("EVAL", script.text, len(keys), *keys, *args)
             replies = self._attempt([evaluate], repeatable=repeatable, replicas=replicas)
         return self._checked(replies, replicas)[0]
+
+    def _settle(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | float],
+        replicas: Replicas,
+    ) -> Any:
+        try:
+            reply = self.script(script, keys, args, replicas=replicas)
+        except NotReplicated as doubt:
+            if not self._is_in_doubt:  # once, until it goes well again
+                logger.warning(
+                    "jobs were settled on the primary only: %s. A failover now may lose what became of them; "
+                    "check the replicas",
+                    doubt,
+                )
+            self._is_in_doubt = True
+            return doubt.replies[0]
+        self._is_in_doubt = False
+        return reply
 
     def close(self) -> None:
         """Drop the connection; the next call opens a new one."""
@@ -416,6 +447,7 @@ class RedisPool:
             it at once: connections are only made when they are needed.
         read_timeout_s: seconds until a silent server counts as lost.
         wait_s: how long a caller waits while all connections are out, then `RedisUnavailable`.
+        settle_replicas: how many replicas must confirm what becomes of a claimed job.
     """
 
     def __init__(
@@ -426,11 +458,15 @@ class RedisPool:
         size: int = POOL_SIZE,
         read_timeout_s: float = READ_TIMEOUT_S,
         wait_s: float = POOL_WAIT_S,
+        settle_replicas: int = 0,
     ) -> None:
         self._factory = _factory(url, client, read_timeout_s)
         self.address = _shown_address(url, self._factory)
         self.size = size
         self._wait_s = wait_s
+        self._settle_replicas = parse_replicas(
+            settle_replicas, WAIT_TIMEOUT_MS, source="settle_replicas"
+        )
         self._reset()
         _pools.add(self)
 
@@ -443,7 +479,9 @@ class RedisPool:
         `timeout_s` is for both connecting and reading; default: the pool's.
         """
         raw = self.raw_connection(protocol=protocol, timeout_s=timeout_s)
-        return RedisConnection(raw, self.address)
+        made = RedisConnection(raw, self.address)
+        made.settle_replicas = self._settle_replicas
+        return made
 
     def raw_connection(
         self, *, protocol: int = 2, timeout_s: float | None = None
