@@ -23,7 +23,7 @@ LAYERS = {
     "pure": "errors job_forks names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job bulk options queues cron backoff config tick_input guards frames",
     "connection": "redis_connection scripts",
     "client": """
-        __init__ middleware wire_profile client inline job registry recovery reaping api
+        __init__ middleware wire_profile client inline job registry recovery reaping unregistered api
         current lifecycle server current_attributes deploy bridge pauses incarnations
         iterable iteration_state enumerators
         loops

@@ -18,6 +18,7 @@ from kiqbridge.poller import Poller
 from kiqbridge.recovery import Reaper
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.stats import Stats
+from kiqbridge.unregistered import find_unregistered
 
 JOBS = [b"job %d" % number for number in range(1, 21)]
 
@@ -618,6 +619,12 @@ class TestCluster:
             beat = pool.call("HGET", keys.alive, dead.incarnation)
             assert Reaper(dead.connect(), keys).reap(dead.incarnation, beat) == 2
             assert pool.call("LLEN", keys.suspects("low")) == 1
+            dead.keeper._register(dead.connect())
+            pool.call("LPUSH", keys.queue("low"), b"low")
+            dead.claimer().claim(["low"], 1)
+            pool.call("SREM", keys.inflight, dead.incarnation)
+            [found] = find_unregistered(dead.connect(), keys)
+            assert Reaper(dead.connect(), keys).adopt(found.incarnation, found.tids).returned == 1
             claimer = process.claimer()
             chunk = claimer.claim(["default", "mail"], 5)
             assert len(chunk.jobs) == 2
@@ -650,7 +657,7 @@ class TestCluster:
 
         known = """
             acknowledge bury claim deploy_mark end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead
-            pause promote push_once push_tick reap_begin reap_end reap_inspect reap_return reap_suspect register renew repush
+            pause promote push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect register renew repush
             settle unpause
         """
         assert names == known.split(), "a new script must also run in the test above"

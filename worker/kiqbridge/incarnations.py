@@ -1,16 +1,21 @@
 """The registered incarnations of worker processes: who is alive, who is silent, what they hold."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from kiqbridge.errors import RedisRefused
 from kiqbridge.keys import LAYOUT, Keys, layout_of
 from kiqbridge.names import text_of
 from kiqbridge.pauses import server_time
 from kiqbridge.recovery import SignOfLife
 from kiqbridge.redis_connection import Command, RedisConnection
+from kiqbridge.unregistered import Unregistered, find_unregistered
 
-State = Literal["alive", "silent", "being reaped", "unknown layout"]
+logger = logging.getLogger(__name__)
+
+State = Literal["alive", "silent", "being reaped", "not registered", "unknown layout"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +26,13 @@ class Incarnation:
         name: LAYOUT:HOST:PID:NONCE:N.
         state: `silent` = its last sign of life is older than its owner may be silent, on the server's
             clock: it may be dead, and who wants to know watches it; `being reaped` = its owner is
-            fenced, and not all of its jobs went back yet; `unknown layout` = not ours to rescue.
+            fenced, and not all of its jobs went back yet; `not registered` =
+            its lists are there, and nobody knows of them; `unknown layout` = not ours to rescue.
         silent_for_s: seconds since its last sign of life, on the server's clock; None: there is none.
         beat: that sign of life, as it was read.
-        held: queue → how many of its jobs are in flight; of an unknown layout nothing is known.
+        tids: of one that is not registered: the claimers whose lists were found.
+        held: queue → how many of its jobs are in flight, or the name of the list if it is not
+            registered; of an unknown layout nothing is known.
     """
 
     name: str
@@ -32,6 +40,7 @@ class Incarnation:
     silent_for_s: float | None
     beat: bytes | None
     held: Mapping[str, int]
+    tids: tuple[str, ...] = ()
 
     @property
     def held_jobs(self) -> int:
@@ -40,7 +49,9 @@ class Incarnation:
 
 
 def list_incarnations(connection: RedisConnection, keys: Keys) -> list[Incarnation]:
-    """All registered incarnations, by name.
+    """All registered incarnations, by name, and those that are not and hold jobs.
+
+    Looks through all keys of the server for the latter.
 
     Raises:
         RedisUnavailable: nothing was read.
@@ -51,10 +62,30 @@ def list_incarnations(connection: RedisConnection, keys: Keys) -> list[Incarnati
     now = server_time(time)
     states: dict[bytes, State] = dict.fromkeys(registered, "alive")
     states |= dict.fromkeys(reaping, "being reaped")
-    return [
+    named = [
         _look_at(connection, keys, text_of(name), state, now)
         for name, state in sorted(states.items())
     ]
+    try:
+        found = find_unregistered(connection, keys)
+    except (
+        RedisRefused
+    ) as error:  # by an ACL without SCAN, say; the others can be rescued all the same
+        logger.warning("lists in flight that no registration names are not looked for: %s", error)
+        found = []
+    return named + [_unregistered(each) for each in found]
+
+
+def _unregistered(each: Unregistered) -> Incarnation:
+    is_known = layout_of(each.incarnation) == LAYOUT
+    return Incarnation(
+        name=each.incarnation,
+        state="not registered" if is_known else "unknown layout",
+        silent_for_s=None,
+        beat=None,
+        held=each.lists if is_known else {},
+        tids=each.tids,
+    )
 
 
 def _look_at(

@@ -32,6 +32,7 @@ from kiqbridge.raw_job import (
 from kiqbridge.redis_connection import Command, RedisConnection
 from kiqbridge.retry import RetryPolicy, error_class, error_message, failed_payload
 from kiqbridge.threads import keep_running
+from kiqbridge.unregistered import UnregisteredWatch
 from kiqbridge.wakeup import SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wrong_types import WrongTypes
 
@@ -96,6 +97,7 @@ class Poller:
         self._wrong_types = WrongTypes(
             logger, "the poller (retry, schedule, dead, queues, kb:poller)"
         )
+        self._unregistered = UnregisteredWatch(keys)
         self._stopping = threading.Event()
         self._thread = self._new_thread()
 
@@ -195,6 +197,8 @@ class Poller:
             self._clean_up_at = time.monotonic() + CLEANUP_S
             self._clean_up_processes()
             self._forget()
+        if self._leads:
+            self._unregistered.step(self._connection, time.monotonic())
         return self._leads
 
     def _take_lead(self, lead_ms: int) -> bool:

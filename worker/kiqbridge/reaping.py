@@ -39,6 +39,7 @@ BYTES_AT_ONCE = 8_000_000
 
 _TRIES = 5
 _COUNTS_AT_ONCE = 1000
+_ADOPT = scripts.load("reap_adopt")
 _BEGIN = scripts.load("reap_begin")
 _INSPECT = scripts.load("reap_inspect")
 _RETURN = scripts.load("reap_return")
@@ -151,6 +152,19 @@ class Reaping:
         except _Ended:
             return Outcome(0, tally.returned, tally.suspected)
         return Outcome(UNFINISHED, tally.returned, tally.suspected, tuple(tally.blocked))
+
+    def adopt(self, incarnation: str, tids: Sequence[str]) -> Outcome:
+        """Give back what claimers of an incarnation hold that is not registered; as `reap`."""
+        if layout_of(incarnation) != LAYOUT:
+            return Outcome(UNKNOWN_LAYOUT)
+        keys = self._keys
+        lists = [keys.inflight_list(incarnation, tid, parity) for tid in tids for parity in (0, 1)]
+        is_ours = self._connection.script(
+            _ADOPT,
+            [keys.inflight, keys.reaping, keys.claims(incarnation), *lists],
+            [incarnation, *tids],
+        )
+        return self.go_on(incarnation) if is_ours else Outcome(ALIVE)
 
     def _empty_all(self, incarnation: str, tally: _Tally, *, by_owner: bool) -> bool:
         """Empty each list by itself; whether that was all and the reap is over."""

@@ -107,10 +107,13 @@ def _rescue(
             time.sleep(max(_may_be_silent_s(each, times) for each in silent) * SIGNS_WITHIN)
     else:
         _watch(reaper, silent, times)
-        chosen = [each for each in chosen if each.state == "being reaped"]
+        chosen = [each for each in chosen if each.state in ("being reaped", "not registered")]
     for each in chosen:
         if each.state == "being reaped":
             note(each.name, reaper.go_on(each.name))
+            continue
+        if each.state == "not registered":
+            note(each.name, reaper.adopt(each.name, each.tids))
             continue
         code = ALIVE if each.state == "alive" else reaper.reap(each.name, each.beat)
         if code >= 0:
@@ -185,6 +188,11 @@ def _tell(
     silent = [each for each in left if each.state == "silent"]
     if options.dry_run:
         lines += [f"would watch {each.name} and rescue {_jobs(each.held_jobs)}" for each in silent]
+        lines += [
+            f"would give back {_jobs(each.held_jobs)} of {each.name}"
+            for each in left
+            if each.state in ("being reaped", "not registered")
+        ]
     elif not lines and not left:
         lines.append("nobody has to be rescued")
     sys.stdout.write(shown("".join(f"{line}\n" for line in lines)))

@@ -12,7 +12,7 @@ run alone (isolation.py).
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kiqbridge.clock import lease_now
@@ -180,6 +180,12 @@ class Reaper:
     def go_on(self, incarnation: str) -> Outcome:
         """Finish a reap that somebody has begun."""
         outcome = self._reaping.go_on(incarnation)
+        self._report(incarnation, outcome)
+        return outcome
+
+    def adopt(self, incarnation: str, tids: Sequence[str]) -> Outcome:
+        """Give back what claimers of an incarnation hold that is not registered."""
+        outcome = self._reaping.adopt(incarnation, tids)
         self._report(incarnation, outcome)
         return outcome
 
