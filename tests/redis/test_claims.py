@@ -656,7 +656,7 @@ class TestCluster:
         names = sorted(path.stem for path in scripts._FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge bury claim deploy_mark end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead
+            acknowledge bury claim deploy_mark due end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead
             pause promote push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect register renew repush
             settle unpause
         """
