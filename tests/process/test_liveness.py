@@ -182,6 +182,71 @@ def test_a_thread_that_has_ended_is_started_anew(redis, start, notes, tmp_path, 
     assert redis.scard("kb:inflight") == 0
 
 
+def test_health_and_the_process_hash_show_how_old_things_are(redis, start, notes, tmp_path):
+    worker = start()
+    worker.wait_ready()
+    push(redis, "until_open", "a")
+    wait_until(lambda: "begin a" in lines(notes), PATIENT_S)
+    redis.sadd("paused", "default")  # so that the suspect waits
+    redis.rpush("kb:suspects:default", payload("note_it", "suspect"))
+    identity = find_identity(redis, worker.pid)
+
+    def ages():
+        [told] = health(tmp_path)["workers"]
+        return told["ages"]
+
+    wait_until(lambda: (ages()["oldest_job_s"] or 0) > 1, PATIENT_S)
+    wait_until(lambda: float(redis.hget(identity, "kb_oldest_job_s") or 0) > 1, PATIENT_S)
+    wait_until(lambda: ages()["suspects"] == {"default": 1}, PATIENT_S)
+    wait_until(lambda: redis.hget(identity, "kb_suspects") == b"1", PATIENT_S)
+    assert ages()["last_recovery"] is None
+    assert ages()["poller_lag_s"] is None
+    notes.with_name("notes.open").touch()
+    wait_until(lambda: ages()["oldest_job_s"] is None, PATIENT_S)
+    wait_until(lambda: redis.hget(identity, "kb_oldest_job_s") == b"", PATIENT_S)
+
+
+def test_the_lag_of_a_poller_that_cannot_move_a_job_grows(redis, start, tmp_path):
+    worker = start()
+    worker.wait_ready()
+    redis.set("queue:wrong", "a foreign type")
+    text = payload("note_it", "late").replace('"queue": "default"', '"queue": "wrong"')
+    redis.zadd("schedule", {text: time.time() - 40})
+
+    def lag():
+        [told] = health(tmp_path)["workers"]
+        return told["ages"]["poller_lag_s"] or 0
+
+    wait_until(lambda: lag() >= 40, PATIENT_S)
+    worker.wait_for_output("due jobs of retry or schedule are not moved", PATIENT_S)
+    redis.delete("queue:wrong")
+    wait_until(lambda: lag() < 1, PATIENT_S)
+
+
+def test_a_recovery_is_shown_with_its_outcome(redis, start, notes, tmp_path):
+    victim = start("-c", "1", KIQBRIDGE_RECOVER_AFTER_S="3")
+    victim.wait_ready()
+    push(redis, "until_open", "a")
+    wait_until(lambda: "begin a" in lines(notes), PATIENT_S)
+    victim.kill()
+    notes.with_name("notes.open").touch()
+    rescuer = start("-c", "1", KIQBRIDGE_RECOVER_AFTER_S="3")
+    rescuer.wait_ready()
+
+    def recovery():
+        return [
+            told["ages"]["last_recovery"]
+            for told in health(tmp_path)["workers"]
+            if told["ages"]["last_recovery"]
+        ]
+
+    [last] = wait_until(recovery, PATIENT_S)
+
+    assert (last["returned"], last["suspected"], last["blocked"]) == (1, 0, [])
+    assert f":{victim.pid}:" in last["process"]
+    assert 0 <= last["ago_s"] < PATIENT_S
+
+
 def test_long_jobs_are_not_taken_for_stuck_threads(redis, start, notes, tmp_path):
     worker = start(KIQBRIDGE_END_STUCK_AFTER_S="5")
     worker.wait_ready()

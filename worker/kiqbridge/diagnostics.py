@@ -4,10 +4,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from kiqbridge import frames
+from kiqbridge.ages import Ages
 from kiqbridge.clock import lease_now
 from kiqbridge.lease import LeaseKeeper
 from kiqbridge.status import Status
@@ -62,6 +63,7 @@ class Diagnostics:
         phase: of this process.
         keeper: who holds its lease.
         busy: how many jobs run now.
+        ages: how old they and others are.
         takers: threads by name that end once the process is quiet.
         others: threads by name that end when it stops.
 
@@ -81,6 +83,7 @@ class Diagnostics:
         phase: Phase,
         keeper: LeaseKeeper,
         busy: Callable[[], int],
+        ages: Callable[[], Ages],
         takers: Callable[[], Iterable[tuple[str, Living]]],
         others: Callable[[], Iterable[tuple[str, Living]]],
     ) -> None:
@@ -94,6 +97,7 @@ class Diagnostics:
         self._phase = phase
         self._keeper = keeper
         self._busy = busy
+        self._ages = ages
         self._takers = takers
         self._others = others
 
@@ -112,6 +116,8 @@ class Diagnostics:
             stuck_threads=[each.name for each in monitor.stuck] if monitor else [],
             stuck_after_s=self._stuck_after_s,
             is_wedged=monitor is not None and monitor.is_wedged,
+            restarted_threads=monitor.revived if monitor else 0,
+            ages=asdict(self._ages()),
             busy=self._busy(),
             concurrency=self.concurrency,
             supervisor=self._supervisor,

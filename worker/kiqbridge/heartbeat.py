@@ -85,7 +85,8 @@ class ProcessInfo:
 class Heartbeat:
     """The thread that beats.
 
-    `work` gives the running jobs by the id of their thread or task.
+    `work` gives the running jobs by the id of their thread or task, `fields` what our own readers find
+    in the process' hash besides.
 
     Attributes:
         taken_at: when Redis last took a beat, on `lease_now`; None = never.
@@ -105,6 +106,7 @@ class Heartbeat:
         on_signal: Callable[[str], None],
         beat_s: float,
         metrics: Metrics | None = None,
+        fields: Callable[[], Mapping[str, str | float]] = dict,
     ) -> None:
         self._info = info
         self._info_text = info.text()
@@ -117,6 +119,7 @@ class Heartbeat:
         self._beat_s = beat_s
         self._stats = Stats(counters, keys, info.identity)
         self._metrics = metrics
+        self._fields = fields
         self._refusal = ""
         self._wrong_types = WrongTypes(
             logger, "the heartbeat (processes, stat:*, this process' own keys)"
@@ -267,6 +270,7 @@ class Heartbeat:
             "rtt_us": self._rtt_us,
             "quiet": "true" if self._is_quiet() else "false",
             "rss": _rss_kb(),
+            **self._fields(),
         }
         return [
             ("MULTI",),

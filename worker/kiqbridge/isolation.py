@@ -16,13 +16,13 @@ A suspect is claimed as any job is, so it lies in a registered in-flight list wh
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from kiqbridge import json_text, scripts, threads
 from kiqbridge.claims import Chunk, Claimer, give_back
-from kiqbridge.clock import wall_now
+from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.errors import KiqbridgeError, ProcessDied, RedisUnavailable, Shutdown
 from kiqbridge.execution import JobRunner, Settlement
 from kiqbridge.job_logger import TID
@@ -63,6 +63,8 @@ class Isolation:
         tid: as a processor's, for the heartbeat and the log.
         current: the suspect that runs, if one does.
         processed, failed: how many so far; only ever counted up, and only by this thread.
+        suspects: how many waited at the last look, by queue; `suspects_since`: for how long this
+            process has seen some, on `lease_now`.
         performing: always False: there is nothing to interrupt in this thread.
     """
 
@@ -88,6 +90,8 @@ class Isolation:
         self.current: UnitOfWork | None = None
         self.processed = 0
         self.failed = 0
+        self.suspects: Mapping[str, int] = {}
+        self.suspects_since = 0.0
         self._identity = identity
         self._queues = queues
         self._keys = keys
@@ -202,13 +206,22 @@ class Isolation:
         """
         lists = [self._keys.suspects(name) for name in self._queues]
         if not self._connection.call("EXISTS", *lists):
+            self.suspects = {}
             return False
         paused, *kinds = self._connection.run(
             ("SMISMEMBER", self._keys.paused, *self._queues), *(("TYPE", name) for name in lists)
         )
+        self._count(kinds)
         return any(
             kind == b"list" and not is_paused for is_paused, kind in zip(paused, kinds, strict=True)
         )
+
+    def _count(self, kinds: Sequence[bytes]) -> None:
+        names = [name for name, kind in zip(self._queues, kinds, strict=True) if kind == b"list"]
+        counts = self._connection.run(*(("LLEN", self._keys.suspects(name)) for name in names))
+        if not self.suspects:
+            self.suspects_since = lease_now()
+        self.suspects = {name: count for name, count in zip(names, counts, strict=True) if count}
 
     def restart(self) -> None:
         """Start its thread anew, after that has ended though it should run."""

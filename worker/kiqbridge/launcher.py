@@ -13,10 +13,12 @@ from pathlib import Path
 from redis.connection import AbstractConnection
 
 from kiqbridge import __version__
+from kiqbridge.ages import AgeReport, Ages, ages_of
 from kiqbridge.bookkeeping import Bookkeeper
 from kiqbridge.capsule import Capsule, capsules_of, connections_of
 from kiqbridge.child_messages import ChildSettings
 from kiqbridge.client import Client, adopt_default_client, release_default_client
+from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.config import Config
 from kiqbridge.crew import Company, Crew
 from kiqbridge.current import Runtime
@@ -167,6 +169,7 @@ class Launcher:
             phase=Phase(quiet=self._quiet, running=self._running, stopping=self._stopping),
             keeper=self._keeper,
             busy=lambda: len(self._work()),
+            ages=self._ages,
             takers=self._takers,
             others=self._others,
         )
@@ -199,6 +202,7 @@ class Launcher:
             look=self._status,
             running=lambda: [(tid, unit.run_at) for tid, unit in self._work().items()],
         )
+        self._events.add("beat", AgeReport(self._ages).report)
         # A process half put together can be neither quieted nor ended: threads that were not started
         # cannot be joined, and those that start later would not know.
         self._composing = threading.Lock()
@@ -369,6 +373,7 @@ class Launcher:
             on_signal=on_signal,
             beat_s=self._config.beat_s,
             metrics=self._metrics,
+            fields=lambda: self._ages().fields(),
         )
         self._diagnostics.heartbeat = self._heartbeat
         self._heartbeat.start()
@@ -500,6 +505,16 @@ class Launcher:
         if isolation is not None and (unit := isolation.current) is not None:
             work[isolation.tid] = unit
         return work
+
+    def _ages(self) -> Ages:
+        return ages_of(
+            self._work().values(),
+            suspects=self._isolation,
+            earliest_due=self._poller.earliest_due,
+            last_reaped=self._keeper.last_reaped,
+            wall=wall_now(),
+            lease=lease_now(),
+        )
 
     def _process_info(self) -> ProcessInfo:
         return ProcessInfo(

@@ -17,7 +17,7 @@ from kiqbridge import job_forks, scripts, threads
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.keys import LAYOUT, Keys
-from kiqbridge.recovery import ORPHAN_LIMIT, Reaper
+from kiqbridge.recovery import ORPHAN_LIMIT, Reaped, Reaper
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.threads import keep_running
 
@@ -150,6 +150,11 @@ class LeaseKeeper:
         self._register(self._connection)
         self.tried_at = time.monotonic()
         self._thread.start()
+
+    @property
+    def last_reaped(self) -> Reaped | None:
+        """The last process whose jobs this one gave back."""
+        return self._reaper.last
 
     def confirm(self, lease: Lease) -> bool:
         """Ask Redis whether a lease in doubt still holds; waits while Redis is away.

@@ -65,7 +65,12 @@ _FAILURES = (KiqbridgeError, redis.exceptions.RedisError, OSError)
 
 
 class Poller:
-    """The thread that moves due jobs while this process leads."""
+    """The thread that moves due jobs while this process leads.
+
+    Attributes:
+        earliest_due: epoch seconds at which the first job is due, as of the last look; None = nothing
+            waits, or another process leads.
+    """
 
     def __init__(
         self,
@@ -87,6 +92,7 @@ class Poller:
         self._dead_bounds = dead_bounds
         self._most_bytes = most_kept_bytes(max_payload_bytes)
         self._renew_at = float("inf")
+        self.earliest_due: float | None = None
         self._leads = False
         self._clean_up_at = 0.0
         self._forget_at = 0.0
@@ -168,6 +174,7 @@ class Poller:
                 if self._lead():
                     self._serve()
                 else:
+                    self.earliest_due = None
                     self._stopping.wait(RENEW_S)
                 self._wrong_types.mended()
             except _FAILURES as error:
@@ -252,6 +259,7 @@ class Poller:
             found, *time_of_redis = self._tracking.read(("EXISTS", *keys), *self._ask_time())
             self._hear(time_of_redis)
             if not found:
+                self.earliest_due = None
                 return float("inf")
         retry, schedule, *time_of_redis = self._tracking.read(
             *(("ZRANGE", key, 0, 0, "WITHSCORES") for key in keys), *self._ask_time()
@@ -259,6 +267,7 @@ class Poller:
         self._hear(time_of_redis)
         scores = [float(head[0][1]) for head in (retry, schedule) if head]
         self._waits = bool(scores)
+        self.earliest_due = min(scores, default=None)
         return min(scores, default=float("inf")) - self._time.now()
 
     def _ask_time(self) -> list[Command]:

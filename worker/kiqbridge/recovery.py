@@ -82,6 +82,14 @@ class _Sight(NamedTuple):
     since: float
 
 
+class Reaped(NamedTuple):
+    """When the jobs of a process were given back, on the reaper's clock, and what came of it."""
+
+    at: float
+    incarnation: str
+    outcome: Outcome
+
+
 class Reaper:
     """Looks for silent incarnations and gives their jobs back.
 
@@ -97,6 +105,7 @@ class Reaper:
             each time that some of its jobs went back.
 
     Attributes:
+        last: the last process whose jobs were given back here.
         seen: the sign of life of each incarnation at the last look.
     """
 
@@ -123,6 +132,7 @@ class Reaper:
         self._looked_at: float | None = None
         self._go_on_at: dict[str, float] = {}
         self._reported: set[tuple[str, str]] = set()
+        self.last: Reaped | None = None
         self._unknown: set[str] = set()
 
     @property
@@ -263,6 +273,8 @@ class Reaper:
 
     def _report(self, incarnation: str, outcome: Outcome) -> None:
         """Warn of what cannot go back, once until it can."""
+        if outcome.code >= 0 or outcome.code == UNFINISHED:
+            self.last = Reaped(self._clock(), incarnation, outcome)
         blocked = {(incarnation, why) for why in outcome.blocked}
         for _, why in sorted(blocked - self._reported):
             logger.warning(

@@ -11,10 +11,11 @@ import os
 import secrets
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kiqbridge.clock import lease_now
 
@@ -51,6 +52,10 @@ class Status:
     stuck_after_s: float = 30.0
     is_wedged: bool = False
     """It ends itself because a thread is stuck, or has ended and cannot be started anew."""
+    restarted_threads: int = 0
+    """How many threads have ended and were started anew."""
+    ages: Mapping[str, Any] = field(default_factory=dict)
+    """See `ages.Ages`; times in seconds."""
     busy: int = 0
     """Jobs that run now."""
     concurrency: int = 0
