@@ -317,6 +317,16 @@ class TestEnqueuing:
 
         assert pushes.last["at"] == 1_900_000_000.0
 
+    def test_an_interval_may_be_a_timedelta(self, pushes):
+        before = time.time()
+
+        send_invoice = declare()
+        send_invoice.perform_in(dt.timedelta(hours=1), 1)
+        assert before + 3600 <= pushes.last["at"] <= time.time() + 3600
+
+        send_invoice.set(wait=dt.timedelta(hours=2)).perform_async(1)
+        assert before + 7200 <= pushes.last["at"] <= time.time() + 7200
+
     def test_an_interval_that_has_passed_means_now(self, pushes):
         send_invoice = declare()
 

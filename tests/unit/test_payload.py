@@ -202,6 +202,9 @@ class TestTimes:
             (1_900_000_000, 1_900_000_000.0),
             (dt.datetime(2030, 3, 17, 17, 46, 40, tzinfo=dt.UTC), 1_900_000_000.0),
             (dt.datetime(2001, 1, 1, tzinfo=dt.UTC), None),
+            (dt.timedelta(minutes=1), NOW + 60),
+            (dt.timedelta(milliseconds=500), NOW + 0.5),
+            (dt.timedelta(days=-1), None),
         ],
     )
     def test_below_a_thousand_million_it_is_an_interval_and_the_past_is_now(self, when, at):
@@ -214,6 +217,10 @@ class TestTimes:
     def test_what_is_no_time_is_refused(self, when):
         with pytest.raises(PayloadError, match=r"^at: .* is not a number of seconds"):
             run_time(when, NOW)
+
+    def test_an_interval_of_decades_is_refused(self):
+        with pytest.raises(PayloadError, match=r"^at: .* is over 31 years"):
+            run_time(dt.timedelta(days=20_000), NOW)
 
     def test_a_datetime_without_zone_names_no_instant(self):
         with pytest.raises(PayloadError, match="has no time zone"):

@@ -1,5 +1,6 @@
 """Loading the code that declares jobs: what `-r` takes."""
 
+import importlib
 import sys
 
 import pytest
@@ -150,3 +151,16 @@ def test_a_job_that_is_declared_twice_is_told_as_it_is(here):
 
     with pytest.raises(ConfigError, match="'twice_a' is declared twice"):
         load_all(("req_twice.py",))
+
+
+def test_a_module_that_is_loaded_anew_replaces_its_jobs(here):
+    write(here / "req_again.py", "again_a")
+    load_all(("req_again",))
+    write(here / "req_again.py", "again_a", text="LATER = True\n")
+    importlib.invalidate_caches()
+
+    importlib.reload(sys.modules["req_again"])
+
+    assert declared() == {"again_a"}
+    [definition] = default_registry
+    assert definition.perform_of(None).__globals__["LATER"] is True

@@ -14,9 +14,10 @@ NightlyReport.set(queue="high").perform_in(60, "2026-01-01")
 
 import functools
 import inspect
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import (
     Any,
     ClassVar,
@@ -92,8 +93,13 @@ class FunctionJob(Generic[P, R]):
         """Enqueue now; returns the jid, or None when middleware stopped it. Raises as `Client.push`."""
         return _Enqueuer(self).perform_async(*args, **kwargs)
 
-    def perform_in(self, seconds: float, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Enqueue in so many seconds (§5.6); zero and negative mean now. Else as `perform_async`."""
+    def perform_in(
+        self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
+        """Enqueue in so many seconds, or after a timedelta (§5.6); zero and negative mean now.
+
+        Else as `perform_async`.
+        """
         return _Enqueuer(self).perform_at(seconds, *args, **kwargs)
 
     def perform_at(
@@ -147,12 +153,16 @@ class _Enqueuer:
     def perform_inline(self, *args: Any, **kwargs: Any) -> bool | None:
         return inline.perform(default_client(), self._args_first(args, kwargs))
 
-    def perform_at(self, when: float | datetime, *args: Any, **kwargs: Any) -> str | None:
+    def perform_at(
+        self, when: float | datetime | timedelta, *args: Any, **kwargs: Any
+    ) -> str | None:
         """As called on the class itself."""
         arguments = self._definition.positional(args, kwargs)
         return self._push_at(when, {**self._options, **self._class, "args": arguments})
 
-    def perform_set_at(self, when: float | datetime, *args: Any, **kwargs: Any) -> str | None:
+    def perform_set_at(
+        self, when: float | datetime | timedelta, *args: Any, **kwargs: Any
+    ) -> str | None:
         """As called after `set`, where Ruby writes the arguments first."""
         return self._push_at(when, self._args_first(args, kwargs))
 
@@ -175,7 +185,7 @@ class _Enqueuer:
         arguments = self._definition.positional(args, kwargs)
         return {**self._options, "args": arguments, **self._class}
 
-    def _push_at(self, when: float | datetime, item: dict[str, Any]) -> str | None:
+    def _push_at(self, when: float | datetime | timedelta, item: dict[str, Any]) -> str | None:
         at = run_time(when, time.time())
         return default_client().push(item if at is None else item | {"at": at})
 
@@ -195,7 +205,7 @@ class Setter(Generic[P]):
         waits = [chosen.pop(name) for name in ("wait", "wait_until") if name in chosen]
         if len(waits) > 1:
             raise PayloadError("set: give wait (seconds) or wait_until (a time), not both")
-        self._when: float | datetime | None = waits[0] if waits else None
+        self._when: float | datetime | timedelta | None = waits[0] if waits else None
         self._declared = declared
         self._options = chosen
         self._enqueuer = _Enqueuer(declared, with_attributes(chosen))
@@ -213,7 +223,9 @@ class Setter(Generic[P]):
             return self._enqueuer.perform_set_at(self._when, *args, **kwargs)
         return self._enqueuer.perform_async(*args, **kwargs)
 
-    def perform_in(self, seconds: float, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
+    def perform_in(
+        self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
         """Enqueue in so many seconds; see `FunctionJob.perform_in`."""
         return self._enqueuer.perform_set_at(seconds, *args, **kwargs)
 
@@ -380,7 +392,7 @@ class Job:
         return _Enqueuer(cls).perform_async(*args, **kwargs)
 
     @classmethod
-    def perform_in(cls, seconds: float, /, *args: Any, **kwargs: Any) -> str | None:
+    def perform_in(cls, seconds: float | timedelta, /, *args: Any, **kwargs: Any) -> str | None:
         """Enqueue in so many seconds; see `FunctionJob.perform_in`."""
         return _Enqueuer(cls).perform_at(seconds, *args, **kwargs)
 
@@ -450,6 +462,7 @@ def _define(
         perform_of=perform_of,
         signature=signature,
         origin=f"{declared.__module__}.{declared.__qualname__}",
+        spec=getattr(sys.modules.get(declared.__module__), "__spec__", None),
         handling=handling,
     )
 

@@ -5,6 +5,7 @@ refused, and attributes of your own go through an argument that says so: `attrib
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, Final, TypedDict
 
 
@@ -54,8 +55,8 @@ class PushOptions(JobOptions, total=False):
     """The job's id, in place of a new one."""
     bid: str
     """Sidekiq Pro: the batch that the job belongs to."""
-    wait: float
-    """Seconds until it runs."""
+    wait: float | timedelta
+    """Seconds, or a timedelta, until it runs."""
     wait_until: Any
     """When it runs: epoch seconds or an aware datetime."""
     sync: bool

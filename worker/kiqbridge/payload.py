@@ -9,7 +9,7 @@ values that JSON cannot carry exactly, and `json_text.dumps` writes the text.
 import math
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict, cast
 
 from kiqbridge import redaction
@@ -131,15 +131,19 @@ def parse_profile(text: str, *, source: str = "KIQBRIDGE_WIRE_PROFILE") -> Profi
     return cast("ProfileSetting", text)
 
 
-def run_time(when: float | datetime, now: float, *, field: str = "at") -> float | None:
+def run_time(when: float | datetime | timedelta, now: float, *, field: str = "at") -> float | None:
     """When to run a job given an interval or a point in time (§5.6), None = at once.
 
-    A number below 1,000,000,000 is an interval in seconds, otherwise epoch seconds; what lies in
-    the past runs at once.
+    A timedelta, or a number below 1,000,000,000 (seconds), is an interval; a larger number is epoch
+    seconds. What lies in the past runs at once.
 
     Raises:
-        PayloadError: not a number and no datetime with a zone.
+        PayloadError: not a number, no timedelta and no datetime with a zone; or an interval of decades.
     """
+    if isinstance(when, timedelta):
+        if when.total_seconds() >= INTERVAL_LIMIT:
+            raise PayloadError(f"{field}: {when} is over 31 years; give a point in time")
+        when = when.total_seconds()
     moment = float(epoch_seconds(when, field=field))
     is_interval = moment < INTERVAL_LIMIT and not isinstance(when, datetime)
     at = now + moment if is_interval else moment

@@ -60,6 +60,7 @@ class JobDefinition:
         signature: of the function without `self`.
         origin: where it was declared, for messages.
         handling: pool, limits and failures.
+        spec: of the module that declares it; `importlib.reload` makes another one.
     """
 
     name: str
@@ -69,6 +70,7 @@ class JobDefinition:
     signature: inspect.Signature
     origin: str
     handling: Handling = field(default_factory=Handling)
+    spec: object = field(default=None, repr=False, compare=False)
     _least: int = field(init=False, repr=False, compare=False)
     _most: float = field(init=False, repr=False, compare=False)
 
@@ -80,6 +82,10 @@ class JobDefinition:
         takes_any = any(each.kind is each.VAR_POSITIONAL for each in parameters)
         object.__setattr__(self, "_least", needed)
         object.__setattr__(self, "_most", math.inf if takes_any else len(placed))
+
+    def is_replaced_by(self, other: "JobDefinition") -> bool:
+        """Whether the other one is the same declaration in a module that was loaded anew."""
+        return self.origin == other.origin and self.spec is not other.spec
 
     def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Bind a call to the signature and return the arguments as they go on the wire.
@@ -130,13 +136,13 @@ class Registry:
         return len(self._definitions)
 
     def register(self, definition: JobDefinition) -> None:
-        """Add a definition.
+        """Add a definition; the same one of a module that is loaded anew replaces the old one.
 
         Raises:
-            ConfigError: the name is taken.
+            ConfigError: the name is taken by something declared elsewhere.
         """
         taken = self._definitions.get(definition.name)
-        if taken is not None:
+        if taken is not None and not taken.is_replaced_by(definition):
             raise ConfigError(
                 f"job {definition.name!r} is declared twice: in {taken.origin} and in "
                 f"{definition.origin}; give one of them another name"
