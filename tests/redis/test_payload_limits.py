@@ -6,20 +6,27 @@ import tracemalloc
 
 import pytest
 from support.bad_payloads import raw_of
+from support.engine import EngineProcess
 from support.intercepting_redis import intercepting_redis
+from support.waiting import wait_until
 
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.batches import BATCH_BYTES
+from kiqbridge.bookkeeping import Bookkeeper
+from kiqbridge.claims import give_back
 from kiqbridge.client import Client
 from kiqbridge.config import merge
-from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.execution import Execution, JobRunner
+from kiqbridge.errors import ConfigError, PayloadError, RedisUnavailable
+from kiqbridge.execution import Execution, JobRunner, Settlement
+from kiqbridge.fetch import Outage
 from kiqbridge.keys import Keys
 from kiqbridge.middleware import Chain
+from kiqbridge.notifications import Notifications
 from kiqbridge.poller import Poller
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Registry
 from kiqbridge.retry import RetryPolicy, Verdict
+from kiqbridge.settling import Settler
 
 NOW = 1_700_000_000.5
 LONG = "x" * 1000
@@ -265,3 +272,131 @@ class TestWhenDue:
         assert raw_of(kept) == text
         assert json.loads(kept)["error_message"].startswith((reason, "job: "))
         assert reason in json.loads(kept)["error_message"]
+
+
+class TestWhenClaimed:
+    @pytest.fixture
+    def process(self, redis_url):
+        with EngineProcess(redis_url) as process:
+            yield process
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_chunks_of_a_megabyte_at_most_come_in_the_order_of_the_queue(
+        self, redis, process, seed
+    ):
+        rng = random.Random(seed)
+        sizes = [rng.choice((10, 2000, 30_000, 400_000)) for _ in range(200)] + [2 * BATCH_BYTES]
+        rng.shuffle(sizes)
+        jobs = [b"%d " % number + b"x" * size for number, size in enumerate(sizes)]
+        for job in jobs:
+            redis.lpush("queue:default", job)
+        claimer = process.claimer()
+
+        claimed = []
+        while (chunk := claimer.claim(["default"], 100)) is not None:
+            assert chunk.size == 1 or sum(map(len, chunk.jobs)) <= BATCH_BYTES
+            claimed += [chunk.jobs.pop() for _ in range(chunk.size)]
+
+        assert claimed == jobs
+
+    def test_short_ones_are_claimed_as_many_as_were_asked_for(self, redis, process):
+        redis.lpush("queue:default", *(text_of(number) for number in range(250)))
+        claimer = process.claimer()
+
+        assert [claimer.claim(["default"], most).size for most in (1, 100, 7, 100)] == [
+            1, 100, 7, 100,
+        ]  # fmt: skip
+        assert claimer.claim(["default"], 100).size == 42
+
+
+class TestWhenSettled:
+    @pytest.fixture
+    def proxy(self, server, redis):
+        with intercepting_redis(server.port) as proxy:
+            yield proxy
+
+    @pytest.fixture
+    def process(self, proxy):
+        with EngineProcess(proxy.url) as process:
+            yield process
+
+    @staticmethod
+    def sizes(proxy):
+        return [sum(map(len, command)) for command in proxy.commands]
+
+    def test_many_long_jobs_are_given_back_a_megabyte_at_a_time_and_in_order(
+        self, redis, process, proxy
+    ):
+        claimer = process.claimer()
+        jobs = [text_of(number, "x" * 90_000) for number in range(11)]
+        redis.lpush("queue:default", *jobs)
+        before = redis.lrange("queue:default", 0, -1)
+        chunk = claimer.claim(["default"], 100)
+        connection = process.connect()
+        connection.most_bytes = 300_000
+        proxy.commands.clear()
+
+        assert give_all_back(connection, process.keys, chunk) == chunk.size == 11
+
+        assert redis.lrange("queue:default", 0, -1) == before
+        assert max(self.sizes(proxy)) < 310_000
+
+    def test_failures_of_a_chunk_are_written_a_megabyte_at_a_time(self, redis, process, proxy):
+        settler = Settler(process.keys, lambda now: (now - 1000, 10_000))
+        redis.lpush("queue:default", *(text_of(number, "x" * 90_000) for number in range(10)))
+        chunk = process.claimer().claim(["default"], 100)
+        notified = []
+        while chunk.jobs:
+            text = chunk.jobs.pop()
+            then = lambda text=text: notified.append(text)  # noqa: E731
+            settlement = Settlement(
+                verdict=Verdict.RETRY, score=1.0, text=text, counted=True, then=then
+            )
+            chunk.unsettled.append((text, settlement))
+        connection = process.connect()
+        connection.most_bytes = 400_000
+        connection.lose = {2}
+        proxy.commands.clear()
+
+        with pytest.raises(RedisUnavailable):
+            settler.write_failed(connection, chunk)
+        for then in settler.write_failed(connection, chunk):
+            then()
+
+        assert redis.zcard("retry") == 10
+        assert chunk.unsettled == []
+        # As ever, those whose reply was lost are taken for somebody else's; all others are reported.
+        assert len(notified) == 8
+        assert max(self.sizes(proxy)) < 420_000
+
+    def test_the_bookkeeper_acknowledges_and_settles_a_megabyte_at_a_time(
+        self, redis, process, proxy
+    ):
+        redis.lpush("queue:default", *(text_of(number, "x" * 90_000) for number in range(10)))
+        chunk = process.claimer().claim(["default"], 100)
+        connection = process.connect()
+        connection.most_bytes = 300_000
+        bookkeeper = Bookkeeper(
+            connection,
+            process.keys,
+            Settler(process.keys, lambda now: (now - 1000, 10_000)),
+            Outage(),
+            Notifications(),
+        )
+        proxy.commands.clear()
+        for number, text in enumerate(list(chunk.jobs)):
+            failed = Settlement(verdict=Verdict.RETRY, score=1.0, text=text, counted=True)
+            bookkeeper.ended(chunk, text, failed if number % 2 else None)
+
+        bookkeeper.start()
+        wait_until(lambda: not redis.exists(chunk.list_key), 30)
+        bookkeeper.stop(10)
+
+        assert redis.zcard("retry") == 5
+        assert max(self.sizes(proxy)) < 310_000
+
+
+def give_all_back(connection, keys, chunk):
+    jobs = [chunk.jobs.popleft() for _ in range(chunk.size)]
+    with chunk.lock:
+        return give_back(connection, keys, chunk, jobs)

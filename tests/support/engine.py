@@ -21,6 +21,7 @@ class UnreliableConnection:
     Attributes:
         down: nothing reaches the server.
         lose: numbers of the script calls (from 1) that are carried out, but whose reply is lost.
+        most_bytes: of a batch, instead of what the connection has found out; None = that.
         before_script: called before each script, as something that happens in between.
     """
 
@@ -31,11 +32,12 @@ class UnreliableConnection:
         self.lose: set[int] = set()
         self.before_script = before_script
         self.scripts = 0
+        self.most_bytes: int | None = None
         self._real = real
 
     @property
     def batch_bytes(self) -> int:
-        return self._real.batch_bytes
+        return self.most_bytes or self._real.batch_bytes
 
     def call(self, *command: Any) -> Any:
         self._check()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kiqbridge import threads
+from kiqbridge.batches import count_by_bytes
 from kiqbridge.claims import Chunk, acknowledge
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.execution import Settlement
@@ -20,7 +21,7 @@ from kiqbridge.keys import Keys
 from kiqbridge.notifications import Notifications
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.retry import Verdict
-from kiqbridge.settling import Settler
+from kiqbridge.settling import Settler, first_batch
 from kiqbridge.threads import keep_running
 
 if TYPE_CHECKING:
@@ -144,33 +145,37 @@ class Bookkeeper:
 
     def _insist_on_retries(self, chunk: Chunk, jobs: Sequence[tuple[bytes, Settlement]]) -> bool:
         """Settle jobs of one chunk, which acknowledges them."""
-        while True:
+        while jobs:
+            # Anew each time: what did not get through is divided.
+            batch = first_batch(jobs, self._connection.batch_bytes)
             try:
-                told = self._settler.write_retries(self._connection, chunk, jobs)
+                told = self._settler.write_retries(self._connection, chunk, batch)
             except KiqbridgeError as error:
                 if not self._wait_after(error):
                     return False
-            else:
-                self._outage.over()
-                break
-        self._notifications.add(told)
-        if chunk.elsewhere is not None:
-            chunk.elsewhere.release(len(jobs))
+                continue
+            self._outage.over()
+            self._notifications.add(told)
+            if chunk.elsewhere is not None:
+                chunk.elsewhere.release(len(batch))
+            jobs = jobs[len(batch) :]
         return True
 
     def _insist_on(self, jobs: list[tuple[Chunk, bytes]]) -> bool:
         """Acknowledge jobs of one lease."""
-        while True:
+        while jobs:
+            sizes = [len(text) for _, text in jobs]
+            batch = jobs[: count_by_bytes(sizes, self._connection.batch_bytes)]
             try:
-                acknowledge(self._connection, self._keys, jobs)
+                acknowledge(self._connection, self._keys, batch)
             except KiqbridgeError as error:
                 if not self._wait_after(error):
                     return False
-            else:
-                break
-        for chunk, _ in jobs:
-            if chunk.elsewhere is not None:
-                chunk.elsewhere.release()
+                continue
+            for chunk, _ in batch:
+                if chunk.elsewhere is not None:
+                    chunk.elsewhere.release()
+            jobs = jobs[len(batch) :]
         return True
 
     def _wait_after(self, error: KiqbridgeError) -> bool:

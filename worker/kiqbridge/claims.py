@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kiqbridge import scripts
+from kiqbridge.batches import count_by_bytes
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.keys import Keys
 from kiqbridge.lease import Lease, LeaseKeeper
@@ -46,6 +47,7 @@ class Chunk:
         unsettled: (job, what is to be written of it) for those that have failed here and that Redis
             has not confirmed, see `Settler.write_failed`; only their owner appends. Before they are
             confirmed the chunk must not be acknowledged.
+        unnotified: what is still to be called of failures that are written, see `Settler.write_failed`.
         tid, sequence: who claimed it, and the number of that claim. What is written about its jobs
             carries both, so that a call that is delivered late cannot touch a later claim.
     """
@@ -61,6 +63,7 @@ class Chunk:
     lock: threading.Lock = field(default_factory=threading.Lock)
     leaving: list[bytes] = field(default_factory=list)
     unsettled: list[tuple[bytes, Any]] = field(default_factory=list)
+    unnotified: list[Any] = field(default_factory=list)
     elsewhere: "Elsewhere | None" = None
 
 
@@ -384,14 +387,21 @@ def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Seque
         moved = len(chunk.leaving)
         chunk.leaving.clear()
         return moved
-    reply = connection.script(
-        _GIVE_BACK,
-        [*_keys_of(keys, chunk), chunk.home, keys.alone],
-        [*_claim_of(chunk), *chunk.leaving],
-        settles=True,
-    )
-    moved = _number(connection, reply, range(_FENCED, len(chunk.leaving) + 1))
-    chunk.leaving.clear()
+    moved = 0
+    while chunk.leaving:
+        count = count_by_bytes([len(job) for job in chunk.leaving], connection.batch_bytes)
+        reply = connection.script(
+            _GIVE_BACK,
+            [*_keys_of(keys, chunk), chunk.home, keys.alone],
+            [*_claim_of(chunk), *chunk.leaving[:count]],
+            settles=True,
+        )
+        number = _number(connection, reply, range(_FENCED, count + 1))
+        if number < 0:
+            chunk.leaving.clear()
+            return number
+        del chunk.leaving[:count]
+        moved += number
     return moved
 
 

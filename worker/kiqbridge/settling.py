@@ -8,6 +8,7 @@ Should the process die before, they run once more, as all that is not acknowledg
 import logging
 from collections.abc import Callable, Sequence
 
+from kiqbridge.batches import count_by_bytes
 from kiqbridge.claims import POPPED, Chunk, repush, route, settle, settle_all
 from kiqbridge.execution import Settlement
 from kiqbridge.keys import Keys
@@ -82,11 +83,13 @@ class Settler:
         Raises:
             RedisUnavailable: repeat it; a second time does nothing.
         """
-        jobs: list[tuple[bytes, Settlement]] = chunk.unsettled.copy()
-        if not jobs:
-            return []
-        told = self.write_retries(connection, chunk, jobs)
-        del chunk.unsettled[: len(jobs)]  # its owner may have appended others
+        left = len(chunk.unsettled)  # its owner may append others
+        while left:
+            jobs = first_batch(chunk.unsettled[:left], connection.batch_bytes)
+            chunk.unnotified += self.write_retries(connection, chunk, jobs)
+            del chunk.unsettled[: len(jobs)]
+            left -= len(jobs)
+        told, chunk.unnotified = chunk.unnotified, []
         return told
 
     def write_retries(
@@ -111,3 +114,11 @@ class Settler:
             for (_, settlement), is_ours in zip(jobs, ours, strict=True)
             if is_ours and settlement.then is not None
         ]
+
+
+def first_batch(
+    jobs: Sequence[tuple[bytes, Settlement]], most_bytes: int
+) -> Sequence[tuple[bytes, Settlement]]:
+    """As many of the first of these as one call may settle."""
+    sizes = [len(text) + len(settlement.text) for text, settlement in jobs]
+    return jobs[: count_by_bytes(sizes, most_bytes)]

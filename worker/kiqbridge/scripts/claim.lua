@@ -24,10 +24,49 @@ end
 if stored + 1 ~= sequence then
   return -2
 end
+-- Jobs from the tail of a list, newest first: up to `most`, and as many as have 1 MB together, or one that
+-- is longer. How many are read at once follows from the longest seen so far, first of the two at the ends:
+-- short jobs are read in one go, long ones in steps that hold a quarter of what is left.
+local function tail_of(key, most)
+  -- pcall: one key of a foreign type must not keep the other queues from being served
+  local jobs = redis.pcall('LRANGE', key, -1, -1)
+  if most == 1 or #jobs == 0 then
+    return jobs
+  end
+  local far = redis.call('LINDEX', key, -most) or ''
+  local n, room, longest = 0, 1000000, math.max(#jobs[1], #far)
+  jobs = {}
+  while n < most do
+    local last = math.min(n + math.max(math.floor(room / (4 * longest)), 1), most)
+    local older = redis.call('LRANGE', key, -last, -n - 1)
+    local first = 1
+    for k = #older, 1, -1 do
+      local size = #older[k]
+      room = room - size
+      if room < 0 and (k < #older or n > 0) then
+        first = k + 1
+        break
+      end
+      longest = math.max(longest, size)
+    end
+    if first == 1 and n == 0 and (last == most or #older < last) then
+      return older
+    end
+    local joined = {unpack(older, first)}
+    for k = 1, n do
+      joined[#joined + 1] = jobs[k]
+    end
+    jobs = joined
+    if room <= 0 or first > 1 or n + #older < last then
+      return jobs
+    end
+    n = last
+  end
+  return jobs
+end
 local reply = {''}
 for i = 8, #KEYS do
-  -- pcall: one key of a foreign type must not keep the other queues from being served
-  local jobs = redis.pcall('LRANGE', KEYS[i], '-' .. ARGV[4], -1)
+  local jobs = tail_of(KEYS[i], tonumber(ARGV[4]))
   if #jobs > 0 and redis.call('SISMEMBER', KEYS[5], ARGV[i - 3]) == 0 then
     -- One job at a time after a recovery: what kills its process must not take neighbours along.
     -- For a minute, and however late for those that came back, which lie at this end of the queue.
