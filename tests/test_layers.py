@@ -34,7 +34,7 @@ LAYERS = {
         agreed_time poller heartbeat status diagnostics liveness ages launcher job_logger log_level log_writer tracebacks execution metrics
         systemd ecs process_title surroundings pause_watch gate neighbours
         basic_fetch settling bookkeeping event_loop work resources crew limits
-        notifications elastic_executor
+        notifications elastic_executor rooms
         child_messages process_pool isolation forgetting eviction
     """,
     "edge": """

@@ -16,18 +16,26 @@ from kiqbridge.keys import Keys
 from kiqbridge.names import text_of
 from kiqbridge.queues import QueueOrder
 from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.rooms import Rooms
 
 BLOCK_S = 2
 """Seconds that one BRPOP waits; also how long a thread takes to notice that it shall end."""
 
 LOOK_AT_PAUSES_S = 1.0
+LOOK_AT_ROOMS_S = 0.05
+"""How often to look for room, if none of the queues has a next job that could begin."""
 
 
 class BasicFetcher:
     """One job at a time for one thread; the same interface as `Fetcher`."""
 
     def __init__(
-        self, connection: RedisConnection, keys: Keys, order: QueueOrder, outage: Outage
+        self,
+        connection: RedisConnection,
+        keys: Keys,
+        order: QueueOrder,
+        outage: Outage,
+        rooms: Rooms | None = None,
     ) -> None:
         self.connection = connection
         self._keys = keys
@@ -35,6 +43,8 @@ class BasicFetcher:
         self._outage = outage
         self._paused: frozenset[str] = frozenset()
         self._looked_at = 0.0
+        self._rooms = rooms or Rooms((), {})
+        self._full: set[str] = set()
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:  # noqa: ARG002 - as Fetcher
         """The next job, or None after 2 s without one."""
@@ -56,13 +66,17 @@ class BasicFetcher:
     def share(self, chunk: Chunk) -> None:
         """As `acknowledge`."""
 
+    def was_put_back(self, chunk: Chunk, name: str, give_up: threading.Event) -> None:  # noqa: ARG002 - see `Fetches`
+        """Pop nothing from its queue until there is room: what lies there is not seen before."""
+        self._full.add(chunk.queue)
+
     def part_with(self, chunk: Chunk) -> None:
         """As `acknowledge`."""
 
     def _pop(self) -> Chunk | None:
         queues = self._served()
         if not queues:
-            threading.Event().wait(BLOCK_S)
+            threading.Event().wait(LOOK_AT_ROOMS_S if self._full else BLOCK_S)
             return None
         # Not repeated after a lost reply: what it popped is lost, as with Sidekiq's own fetch.
         [reply] = self.connection.run(
@@ -81,7 +95,9 @@ class BasicFetcher:
             self._looked_at = now
             members = self.connection.call("SMEMBERS", self._keys.paused)
             self._paused = frozenset(map(text_of, members))
+        if self._full and not self._rooms.allowance(1)[1]:
+            self._full.clear()
         queues = self._order()
-        if not self._paused:
+        if not (self._paused or self._full):
             return queues
-        return [name for name in queues if name not in self._paused]
+        return [name for name in queues if name not in self._paused and name not in self._full]

@@ -5,15 +5,18 @@ finished ones unacknowledged. The handlers of failed jobs are called by another 
 after what became of the job is written: a handler that takes long holds up no acknowledgement.
 """
 
+import functools
 import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from kiqbridge import threads
+from kiqbridge import threads, user_code
 from kiqbridge.batches import count_by_bytes
-from kiqbridge.claims import Chunk, acknowledge
+from kiqbridge.claims import Chunk, acknowledge, give_back
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.execution import Settlement
 from kiqbridge.fetch import RETRY_S, Outage
@@ -21,7 +24,7 @@ from kiqbridge.keys import Keys
 from kiqbridge.notifications import Notifications
 from kiqbridge.redis_connection import RedisConnection
 from kiqbridge.retry import Verdict
-from kiqbridge.settling import Settler, first_batch
+from kiqbridge.settling import Settler, Tell, first_batch
 from kiqbridge.threads import keep_running
 
 if TYPE_CHECKING:
@@ -32,6 +35,19 @@ logger = logging.getLogger(__name__)
 GATHER_S = 0.005
 MOST = 1000
 """Jobs in one script."""
+
+RETURN_S = 1.0
+"""How long a job waits that is given back because something here went wrong."""
+
+
+class Outcome(Enum):
+    """What became of a write."""
+
+    WRITTEN = auto()
+    LEFT = auto()
+    """Not written, and not tried again; its jobs are given back."""
+    STOPPED = auto()
+    """Not written: the process stops while Redis is away."""
 
 
 class Bookkeeper:
@@ -51,6 +67,7 @@ class Bookkeeper:
         self._outage = outage
         self._notifications = notifications
         self._ended: deque[tuple[Chunk, bytes, Settlement | None]] = deque()
+        self._returning: deque[tuple[float, Chunk, bytes, Tell | None]] = deque()
         self._some = threading.Event()
         self._stopping = threading.Event()
         self._thread = self._new_thread()
@@ -77,6 +94,14 @@ class Bookkeeper:
         if not self._some.is_set():
             self._some.set()
 
+    def give_back(self, chunk: Chunk, text: bytes, then: Tell | None = None) -> None:
+        """A job cannot go on here: put it back to its queue, and then call `then`.
+
+        After a second, since it may come back to this process at once, and fail here again.
+        """
+        self._returning.append((time.monotonic() + RETURN_S, chunk, text, then))
+        self._some.set()
+
     def restart(self) -> None:
         """Start its thread anew, after that has ended though it should run."""
         self._thread = self._new_thread()
@@ -96,11 +121,13 @@ class Bookkeeper:
     def _keep_books(self) -> None:
         while True:
             threads.rest()
-            self._some.wait()
+            self._some.wait(self._until_return())
             threads.beat()
             self._stopping.wait(GATHER_S)
             self._some.clear()
-            if not self._write_all() or (self._stopping.is_set() and not self._ended):
+            if not (self._write_all() and self._return_all()):
+                return
+            if self._stopping.is_set() and not self._ended:
                 return
 
     def _write_all(self) -> bool:
@@ -115,68 +142,128 @@ class Bookkeeper:
                     done.setdefault(chunk.lease, []).append((chunk, text))
                 elif self._settler.may_wait(chunk, settlement):
                     retries.setdefault(id(chunk), (chunk, []))[1].append((text, settlement))
-                elif not self._insist(chunk, text, settlement):
+                elif not self._settle(chunk, text, settlement):
                     return False
             for chunk, failed in retries.values():
-                if not self._insist_on_retries(chunk, failed):
+                if not self._settle_retries(chunk, failed):
                     return False
             for jobs in done.values():
-                if not self._insist_on(jobs):
+                if not self._acknowledge(jobs):
                     return False
         return True
 
-    def _insist(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
-        while True:
-            try:
-                is_ours = self._settler.write(self._connection, chunk, text, settlement)
-            except KiqbridgeError as error:
-                if not self._wait_after(error):
-                    return False
-            else:
-                self._outage.over()
-                break
+    def _return_all(self) -> bool:
+        """Give back what has waited long enough; False as in `_write_all`."""
+        while self._returning and (self._until_return() == 0 or self._stopping.is_set()):
+            _, chunk, text, then = self._returning.popleft()
+            with chunk.lock:
+                chunk.leaving.append(text)
+            outcome = self._insist([], functools.partial(self._give_back, chunk))
+            if outcome is Outcome.STOPPED:
+                return False
+            self._notifications.add([then] if then else [])
+            if outcome is Outcome.WRITTEN and chunk.elsewhere is not None:
+                chunk.elsewhere.release()
+        return True
+
+    def _give_back(self, chunk: Chunk) -> None:
+        with chunk.lock:
+            give_back(self._connection, self._keys, chunk, ())
+
+    def _until_return(self) -> float | None:
+        """Seconds until the next job is to be given back; None: there is none."""
+        return max(self._returning[0][0] - time.monotonic(), 0) if self._returning else None
+
+    def _settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
+        is_ours = False
+
+        def write() -> None:
+            nonlocal is_ours
+            is_ours = self._settler.write(self._connection, chunk, text, settlement)
+
+        outcome = self._insist([(chunk, text)], write)
+        if outcome is not Outcome.WRITTEN:
+            return outcome is not Outcome.STOPPED
         if is_ours and settlement.then is not None:
             self._notifications.add([settlement.then])
         if settlement.verdict is Verdict.DROP:
-            return self._insist_on([(chunk, text)])
+            return self._acknowledge([(chunk, text)])
         if chunk.elsewhere is not None:
             chunk.elsewhere.release()
         return True
 
-    def _insist_on_retries(self, chunk: Chunk, jobs: Sequence[tuple[bytes, Settlement]]) -> bool:
+    def _settle_retries(self, chunk: Chunk, jobs: Sequence[tuple[bytes, Settlement]]) -> bool:
         """Settle jobs of one chunk, which acknowledges them."""
         while jobs:
-            # Anew each time: what did not get through is divided.
-            batch = first_batch(jobs, self._connection.batch_bytes)
-            try:
-                told = self._settler.write_retries(self._connection, chunk, batch)
-            except KiqbridgeError as error:
-                if not self._wait_after(error):
-                    return False
-                continue
-            self._outage.over()
+            written: list[tuple[bytes, Settlement]] = []
+            told: list[Tell] = []
+            outcome = self._insist(
+                [(chunk, text) for text, _ in jobs],
+                functools.partial(self._write_retries, chunk, jobs, written, told),
+            )
+            if outcome is not Outcome.WRITTEN:
+                return outcome is not Outcome.STOPPED
             self._notifications.add(told)
             if chunk.elsewhere is not None:
-                chunk.elsewhere.release(len(batch))
-            jobs = jobs[len(batch) :]
+                chunk.elsewhere.release(len(written))
+            jobs = jobs[len(written) :]
         return True
 
-    def _insist_on(self, jobs: list[tuple[Chunk, bytes]]) -> bool:
+    def _acknowledge(self, jobs: list[tuple[Chunk, bytes]]) -> bool:
         """Acknowledge jobs of one lease."""
         while jobs:
-            sizes = [len(text) for _, text in jobs]
-            batch = jobs[: count_by_bytes(sizes, self._connection.batch_bytes)]
-            try:
-                acknowledge(self._connection, self._keys, batch)
-            except KiqbridgeError as error:
-                if not self._wait_after(error):
-                    return False
-                continue
-            for chunk, _ in batch:
+            written: list[tuple[Chunk, bytes]] = []
+            outcome = self._insist(jobs, functools.partial(self._write_done, jobs, written))
+            if outcome is not Outcome.WRITTEN:
+                return outcome is not Outcome.STOPPED
+            for chunk, _ in written:
                 if chunk.elsewhere is not None:
                     chunk.elsewhere.release()
-            jobs = jobs[len(batch) :]
+            jobs = jobs[len(written) :]
         return True
+
+    def _write_retries(
+        self,
+        chunk: Chunk,
+        jobs: Sequence[tuple[bytes, Settlement]],
+        written: list[tuple[bytes, Settlement]],
+        told: list[Tell],
+    ) -> None:
+        # Anew each time: what did not get through is divided.
+        written[:] = first_batch(jobs, self._connection.batch_bytes)
+        told[:] = self._settler.write_retries(self._connection, chunk, written)
+
+    def _write_done(
+        self, jobs: list[tuple[Chunk, bytes]], written: list[tuple[Chunk, bytes]]
+    ) -> None:
+        sizes = [len(text) for _, text in jobs]
+        written[:] = jobs[: count_by_bytes(sizes, self._connection.batch_bytes)]
+        acknowledge(self._connection, self._keys, written)
+
+    def _insist(
+        self, jobs: Sequence[tuple[Chunk, bytes]], write: Callable[[], object]
+    ) -> "Outcome":
+        """Repeat a write until Redis has taken it. What nobody expected concerns these jobs alone."""
+        while True:
+            try:
+                write()
+            except KiqbridgeError as error:
+                if not self._wait_after(error):
+                    return Outcome.STOPPED
+            except BaseException as error:  # noqa: BLE001 - nothing may end this thread
+                user_code.log_error(
+                    logger,
+                    error,
+                    "what became of %d jobs could not be written; they %s",
+                    max(len(jobs), 1),
+                    "are given back" if jobs else "stay in flight until this process ends",
+                )
+                for chunk, text in jobs:
+                    self.give_back(chunk, text)
+                return Outcome.LEFT
+            else:
+                self._outage.over()
+                return Outcome.WRITTEN
 
     def _wait_after(self, error: KiqbridgeError) -> bool:
         if isinstance(error, RedisUnavailable):

@@ -118,11 +118,12 @@ class Claimer:
         self._sequence = 0
         self._lease = keeper.current
 
-    def claim(self, queues: Sequence[str], most: int) -> Chunk | None:
+    def claim(self, queues: Sequence[str], most: int, without: Sequence[str] = ()) -> Chunk | None:
         """Acknowledge the last chunk and take up to `most` jobs from the first queue that has any.
 
-        Without queues it only acknowledges. None: there was nothing, or the lease was gone and a
-        new one has been taken out.
+        Without queues it only acknowledges. Of the classes `without`, as they are spelled in JSON, none
+        is taken: not what lies behind such a job either, and a queue where it is the next is passed over.
+        None: there was nothing, or the lease was gone and a new one has been taken out.
 
         Raises:
             RedisUnavailable: call again; the claim is repeated under its number.
@@ -136,7 +137,7 @@ class Claimer:
         if lease is not self._lease:
             self._lease, self._sequence = lease, 0
         sequence = self._sequence + 1
-        reply = self._ask(self.connection, lease, sequence, queues, most)
+        reply = self._ask(self.connection, lease, sequence, queues, most, *without)
         if isinstance(reply, int):
             self.connection.close()
             self._keeper.renounce(lease, "fenced" if reply == _FENCED else "its claims are unknown")
@@ -175,6 +176,7 @@ class Claimer:
         sequence: int,
         queues: Sequence[str],
         most: int,
+        *without: str,
     ) -> Any:
         keys = self._keys
         reply = connection.script(
@@ -189,7 +191,7 @@ class Claimer:
                 keys.alone,
                 *(self._source(name) for name in queues),
             ],
-            [lease.incarnation, self.tid, sequence, most, *queues],
+            [lease.incarnation, self.tid, sequence, most, *queues, *without],
         )
         if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
             return reply

@@ -21,7 +21,9 @@ from kiqbridge.look_ahead import Guardian
 from kiqbridge.process_pool import ProcessPool
 from kiqbridge.processor import Processor, Tools
 from kiqbridge.redis_connection import RedisConnection, RedisPool
+from kiqbridge.registry import Registry
 from kiqbridge.resources import LoopResources
+from kiqbridge.rooms import Rooms
 from kiqbridge.settling import Settler
 from kiqbridge.wakeup import IdleGate, Waker
 from kiqbridge.work import UnitOfWork
@@ -40,6 +42,7 @@ class Company:
     bookkeeper: Bookkeeper
     runtime: Runtime
     processes: ProcessPool
+    declared: Registry
     look_ahead: int
     fetch: str
 
@@ -63,7 +66,6 @@ class Crew:
     ) -> None:
         self.capsule = capsule
         self.gate = IdleGate()
-        self.waker = Waker(self.gate, list(capsule.weights), company.keys, track)
         self.loop: EventLoop | None = None
         self._company = company
         if resources is not None:
@@ -76,6 +78,19 @@ class Crew:
                 runtime=company.runtime,
                 resources=resources,
             )
+        rooms = {"process": company.processes.room}
+        if self.loop is not None:
+            rooms["async"] = self.loop.room
+        for room in rooms.values():
+            room.on_room(self.gate.wake_one)
+        self._rooms = Rooms(company.declared, rooms)
+        self.waker = Waker(
+            self.gate,
+            list(capsule.weights),
+            company.keys,
+            track,
+            is_tight=lambda: self._rooms.is_tight,
+        )
         tools = Tools(
             keeper=company.keeper,
             runner=runner,
@@ -104,8 +119,9 @@ class Crew:
         connection = company.pool.connection()
         order = self.capsule.order(random.Random())  # noqa: S311 - spreads load over queues
         if company.fetch == "basic":
-            return BasicFetcher(connection, company.keys, order, company.outage)
-        return Fetcher(spare.lend(connection), order, self.gate, company.outage, spare)
+            return BasicFetcher(connection, company.keys, order, company.outage, self._rooms)
+        claimer = spare.lend(connection)
+        return Fetcher(claimer, order, self.gate, company.outage, spare, rooms=self._rooms)
 
     def _claimer(self, connection: RedisConnection) -> Claimer:
         company = self._company

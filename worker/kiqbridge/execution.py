@@ -72,6 +72,8 @@ class Execution:
         definition: None when the class is not declared.
         started: on `time.monotonic`; 0 = not yet.
         line: what `JobLines` wants back at the end.
+        is_interrupted: it was given back, and its task on the event loop has been cancelled because of
+            that; else a CancelledError is of the job's own making.
     """
 
     text: bytes
@@ -80,6 +82,7 @@ class Execution:
     definition: JobDefinition | None
     started: float = 0.0
     line: str | None = None
+    is_interrupted: bool = False
 
 
 class Performing(Protocol):
@@ -243,24 +246,31 @@ class JobRunner:
             await self._call_on_loop(definition, instance, execution, executor)
             if job_forks.in_child:
                 job_forks.end()
-        except JobInterrupted as error:
-            if not error.is_saved:
-                return self._failed(execution, error)
+        except BaseException as error:  # noqa: BLE001 - a job's error is never ours
+            if not (isinstance(error, JobInterrupted) and error.is_saved):
+                return self._failed_on_loop(execution, error)
+        else:
+            self._end(execution, "done")
+            return None
+        try:
             # Elsewhere, since client middleware may ask Redis, or be `async def` and need this loop.
             return await asyncio.get_running_loop().run_in_executor(
                 executor, contextvars.copy_context().run, self._interrupted, execution
             )
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                self._measure(execution, _elapsed_s(execution), failed=True)
-                logger.info("interrupted: given back", extra=_elapsed(execution))
-                raise
-            return self._failed(execution, error)  # of the job's own making
-        except BaseException as error:  # noqa: BLE001 - a job's error is never ours
-            return self._failed(execution, error)
-        self._end(execution, "done")
-        return None
+        except BaseException as error:  # noqa: BLE001 - such as a cancellation that was still pending
+            return self._failed_on_loop(execution, error)
+
+    def _failed_on_loop(self, execution: Execution, error: BaseException) -> Settlement:
+        """What an error asks for.
+
+        Raises:
+            CancelledError: that error itself, when the job was interrupted from outside.
+        """
+        if execution.is_interrupted and isinstance(error, asyncio.CancelledError):
+            self._measure(execution, _elapsed_s(execution), failed=True)
+            logger.info("interrupted: given back", extra=_elapsed(execution))
+            raise error
+        return self._failed(execution, error)
 
     def interrupt(self, ident: int, thread: Performing) -> None:
         """Raise `Shutdown` in the job that runs on a thread, as soon as that is safe."""

@@ -2,19 +2,26 @@
 
 import logging
 import threading
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kiqbridge.claims import Chunk, Claimer, Elsewhere, SpareClaimers
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.queues import QueueOrder
 from kiqbridge.redis_connection import RedisConnection
+from kiqbridge.rooms import Rooms, spellings
 from kiqbridge.wakeup import IdleGate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 logger = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 """Seconds between tries while Redis is away."""
+
+MISREAD_S = 0.1
+"""Pause after a job that was claimed, though jobs of its class were not to be."""
 
 
 class Outage:
@@ -62,6 +69,9 @@ class Fetches(Protocol):
     def share(self, chunk: Chunk) -> None:
         """Jobs of this chunk, the last one fetched, run elsewhere: they are acknowledged singly."""
 
+    def was_put_back(self, chunk: Chunk, name: str, give_up: threading.Event) -> None:
+        """The next job of this chunk, of the class `name`, found no room; all of it was given back."""
+
     def part_with(self, chunk: Chunk) -> None:
         """Leave a shared chunk to those who run its jobs, and fetch on under another name."""
 
@@ -76,6 +86,8 @@ class Fetcher:
         gate: IdleGate,
         outage: Outage,
         spare: SpareClaimers | None = None,
+        *,
+        rooms: Rooms | None = None,
     ) -> None:
         self.claimer = claimer
         self.connection = claimer.connection
@@ -83,6 +95,8 @@ class Fetcher:
         self._order = order
         self._gate = gate
         self._outage = outage
+        self._rooms = rooms or Rooms((), {})
+        self._without: Sequence[str] = ()
         self._woken = False
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
@@ -91,7 +105,11 @@ class Fetcher:
         Acknowledges the chunk before.
         """
         try:
-            chunk = self.claimer.claim(self._order(), most)
+            if self._rooms.is_tight:
+                most, self._without = self._rooms.allowance(most)
+            else:
+                self._without = ()
+            chunk = self.claimer.claim(self._order(), most, self._without)
         except KiqbridgeError as error:
             self._outage.report(error)
             self._looked(found=False)
@@ -124,6 +142,13 @@ class Fetcher:
         """See `Fetches.share`."""
         if chunk.elsewhere is None and self._spare is not None:
             chunk.elsewhere = Elsewhere(self.claimer, self._spare.free)
+
+    def was_put_back(self, chunk: Chunk, name: str, give_up: threading.Event) -> None:  # noqa: ARG002 - see `Fetches`
+        """See `Fetches.was_put_back`."""
+        if any(spelling in self._without for spelling in spellings(name)):
+            # Its text spells the class in a way of its own, so the server did not know it: it comes back
+            # with the next claim, and again.
+            give_up.wait(MISREAD_S)
 
     def part_with(self, chunk: Chunk) -> None:
         """See `Fetches.part_with`."""

@@ -417,6 +417,7 @@ class Launcher:
                 max_iteration_runtime_s=config.max_iteration_runtime_s,
             ),
             processes=self._processes,
+            declared=self._registry,
             look_ahead=config.look_ahead,
             fetch=config.fetch,
         )

@@ -30,6 +30,7 @@ from kiqbridge import frames
 from kiqbridge.child_messages import Channel, ChildSettings, Failure, failure_of
 from kiqbridge.errors import JobInterrupted, JobTimeout, ProcessDied, Shutdown
 from kiqbridge.registry import Handling
+from kiqbridge.rooms import Room
 
 logger = logging.getLogger(__name__)
 
@@ -262,6 +263,9 @@ class ProcessPool:
         size: how many at once.
         max_jobs: after so many jobs a child is replaced; 0 = never.
         idle_s: seconds without a job after which one is ended.
+
+    Attributes:
+        room: places for jobs; who has entered it first finds a child at once, or starts one.
     """
 
     takes_all = False
@@ -273,6 +277,7 @@ class ProcessPool:
         self._size = size
         self._max_jobs = max_jobs
         self._idle_s = idle_s
+        self.room = Room(size)
         self._changed = threading.Condition()
         self._idle: list[Child] = []
         self._running: dict[object, Child | None] = {}

@@ -19,7 +19,7 @@ from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.current import RUNTIME, Runtime
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable, Shutdown
 from kiqbridge.event_loop import EventLoop
-from kiqbridge.execution import JobRunner, Settlement
+from kiqbridge.execution import Execution, JobRunner, Settlement
 from kiqbridge.fetch import RETRY_S, Fetches, Outage
 from kiqbridge.job_logger import TID
 from kiqbridge.keys import Keys
@@ -244,22 +244,27 @@ class Processor:
         execution = tools.runner.begin(text, chunk.queue)
         if isinstance(execution, Settlement):
             settlement: Settlement | None = execution
-        elif (
-            tools.loop is not None
-            and execution.definition is not None
-            and execution.definition.handling.pool == "async"
-        ):
-            self._fetcher.share(chunk)
-            if not tools.loop.take(chunk, execution, self._abandoned):
-                raise Shutdown
-            return False
         else:
+            definition, loop = execution.definition, tools.loop
+            pool = "thread" if definition is None else definition.handling.pool
+            if pool == "async" and loop is not None:
+                if not loop.room.enter(self._abandoned):
+                    return self._put_back(chunk, execution)
+                self._fetcher.share(chunk)
+                loop.take(chunk, execution)
+                return False
+            room = tools.processes.room if pool == "process" and tools.processes else None
+            if room is not None and not room.enter(self._abandoned):
+                return self._put_back(chunk, execution)
             try:
                 settlement = tools.runner.perform(execution, self)
             except Shutdown:
                 self.processed += 1
                 self.failed += 1
                 raise
+            finally:
+                if room is not None:
+                    room.leave()
         if settlement is None:
             self.processed += 1
         else:
@@ -272,6 +277,18 @@ class Processor:
             self._settle(chunk, text, settlement)
             return settlement.verdict is Verdict.DROP  # settling acknowledges the others
         return True
+
+    def _put_back(self, chunk: Chunk, execution: Execution) -> bool:
+        """There is no room for a job: it goes back with all that waits behind it; False, as `_perform`.
+
+        Raises:
+            Shutdown: this thread is to end; it has been given back already.
+        """
+        if self._abandoned.is_set():
+            raise Shutdown
+        self._give_back(chunk)
+        self._fetcher.was_put_back(chunk, str(execution.payload.get("class")), self._abandoned)
+        return False
 
     def _settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> None:
         if not self._insist(

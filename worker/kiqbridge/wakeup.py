@@ -29,6 +29,8 @@ LOOK_WITHOUT_TRACKING_S = 0.1
 TRACKING_RETRY_S = 15.0
 """How soon tracking is asked for again where it was refused: an ACL or a proxy may have been changed."""
 RETRY_S = 1.0
+TIGHT_LOOK_S = 0.02
+"""Pause before a wake while there is no room for some kind of job (rooms.py)."""
 FUTILE_WAKES = 3
 """After so many wakes in a row that brought nothing, pause before the next."""
 
@@ -213,8 +215,10 @@ class Waker:
         queues: Sequence[str],
         keys: Keys,
         connect: Callable[[], AbstractConnection],
+        is_tight: Callable[[], bool] = lambda: False,
     ) -> None:
         self._gate = gate
+        self._is_tight = is_tight
         self._queues = queues
         self._keys = keys
         self._tracking = TrackingConnection(connect)
@@ -258,7 +262,10 @@ class Waker:
             try:
                 if self._look():
                     futile = self._gate.futile_wakes - FUTILE_WAKES
-                    if futile > 0:
+                    if self._is_tight():
+                        # What was found may be what there is no room for; a free place wakes by itself.
+                        self._stopping.wait(TIGHT_LOOK_S)
+                    elif futile > 0:
                         self._stopping.wait(0.001 * 2 ** min(futile, 8))
                     self._gate.wake_one()
                 else:

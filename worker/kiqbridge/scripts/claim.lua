@@ -3,7 +3,8 @@
 -- KEYS 1 registered incarnations (set), 2 claims of this one (hash), 3 list to fill (s mod 2),
 --      4 list to acknowledge, 5 paused queues (set), 6 queues to be careful with (set), 7 how
 --      many jobs to claim alone (hash), 8… queue lists in the order of this draw
--- ARGV 1 incarnation, 2 claimer, 3 s, 4 most jobs to take, 5… queue names as in KEYS
+-- ARGV 1 incarnation, 2 claimer, 3 s, 4 most jobs to take, 5… queue names as in KEYS, then
+--      classes of which none is to be claimed, as they are spelled in JSON
 -- Answers {queue, newest job, …, oldest job}, {''} if there was none, -1 when the lease is gone
 -- (fenced), -2 when s is neither the stored number nor its successor (stale). Asked again for the
 -- stored number it answers the same chunk again: a reply was lost.
@@ -64,9 +65,29 @@ local function tail_of(key, most)
   end
   return jobs
 end
+-- The oldest jobs, up to the first of a class that is left out. A text with such a name in an argument
+-- waits as well, which costs time only.
+local left_out
+for i = #KEYS - 2, #ARGV do
+  left_out = left_out or {}
+  left_out[ARGV[i]] = true
+end
+local function up_to_left_out(jobs)
+  for i = #jobs, 1, -1 do
+    for name in string.gmatch(jobs[i], '"class"%s*:%s*"([^"]*)"') do
+      if left_out[name] then
+        return {unpack(jobs, i + 1)}
+      end
+    end
+  end
+  return jobs
+end
 local reply = {''}
 for i = 8, #KEYS do
   local jobs = tail_of(KEYS[i], tonumber(ARGV[4]))
+  if left_out and #jobs > 0 then
+    jobs = up_to_left_out(jobs)
+  end
   if #jobs > 0 and redis.call('SISMEMBER', KEYS[5], ARGV[i - 3]) == 0 then
     -- One job at a time after a recovery: what kills its process must not take neighbours along.
     -- For a minute, and however late for those that came back, which lie at this end of the queue.
