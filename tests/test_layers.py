@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # file that `import kiqbridge` reads.
 LAYERS = {
     "pure": "errors job_forks names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job bulk options queues cron backoff config tick_input guards frames",
-    "connection": "redis_connection scripts",
+    "connection": "redis_connection scripts sentinel",
     "client": """
         __init__ middleware wire_profile client inline job registry recovery reaping unregistered api
         current lifecycle server current_attributes deploy bridge pauses incarnations

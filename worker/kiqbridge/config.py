@@ -466,7 +466,8 @@ SETTINGS: tuple[Setting, ...] = (
         default="redis://localhost:6379/0",
         env=("REDIS_URL",),
         provider="REDIS_PROVIDER",
-        help="address of Redis; REDIS_PROVIDER names another variable that holds it",
+        help="address of Redis, or of its sentinels (redis+sentinel://HOST,HOST/SERVICE); REDIS_PROVIDER names "
+        "another variable that holds it",
     ),
     Setting(
         name="namespace",

@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 Command = Sequence[str | bytes | int | float]
 
 DEFAULT_URL = "redis://localhost:6379/0"
+SENTINEL_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 3.0
 WAIT_TIMEOUT_MS = 1000
@@ -57,7 +58,7 @@ PROBE_AFTER_IDLE_S = 5.0
 """A connection unused for longer is probed before a call that must not be repeated: a frozen
 Lambda or a NAT gateway may have lost it without telling."""
 
-_QUERY_PASSWORD = re.compile(r"([?&]password=)[^&]*")
+_QUERY_PASSWORD = re.compile(r"([?&](?:sentinel_)?password=)[^&]*")
 _NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
 """Of a given client's settings: a managed service's notices, which need RESP 3, and their state."""
 
@@ -441,7 +442,7 @@ class RedisPool:
     Safe to carry over a fork: the child starts with no connection.
 
     Args:
-        url: redis://, rediss:// (TLS) or unix:// address.
+        url: redis://, rediss:// (TLS) or unix:// address, or one of sentinels (`sentinel`).
         client: an existing redis-py client whose address and credentials are used instead.
         size: how many connections may be out at once; further callers wait. As large as what may use
             it at once: connections are only made when they are needed.
@@ -647,11 +648,16 @@ def _factory(
             connection_class=pool.connection_class, **{**known, **options, "protocol": 2}
         )
     try:
+        if url and url.startswith(SENTINEL_SCHEMES):
+            from kiqbridge import sentinel  # noqa: PLC0415 - few have one
+
+            return sentinel.connection_pool(url, protocol=2, **options)
         return redis.ConnectionPool.from_url(url or DEFAULT_URL, protocol=2, **options)
     except ValueError:
         raise ConfigError(
             f"REDIS_URL: {without_password(url or '')!r} is no address; write redis://host:6379/0, "
-            "rediss://… for TLS, or unix:///path, and quote special characters of a password"
+            "rediss://… for TLS, unix:///path, or redis+sentinel://host:26379,host:26379/SERVICE/0, and quote "
+            "special characters of a password"
         ) from None  # the original quotes what it takes for the port: it may be the password
 
 
