@@ -207,6 +207,10 @@ FOREIGN = {
     "kb:paused": "our pauses",
     "kb:poller": "the lead of the pollers",
     "kb:suspects:default": "the suspects of a queue",
+    "kb:alive": "the signs of life",
+    "kb:reaping": "the leases that are being reaped",
+    "kb:careful": "the queues to be careful with",
+    "kb:alone": "how many jobs are to be claimed alone",
 }
 """Keys of a foreign type, under which jobs still run."""
 
@@ -219,6 +223,9 @@ SILENT = {
     "stat:processed": "the other counters go on",
     "stat:failed": "the other counters go on",
     "kb:suspects:default": "asked for in vain, and nothing depends on it",
+    "kb:alive": "who is alone has nobody to look at",
+    "kb:careful": "nobody is careful then",
+    "kb:alone": "nobody is careful then",
 }
 """Of these, the keys that nobody misses, and why."""
 
