@@ -26,14 +26,14 @@ LAYERS = {
         __init__ middleware wire_profile client inline job registry recovery reaping unregistered api
         current lifecycle server current_attributes deploy bridge pauses incarnations
         iterable iteration_state enumerators
-        loops
+        loops resources limits
     """,
     "engine": """
         log_sink ending
         capsule fetch lease claims look_ahead wakeup retry stats processor manager
         agreed_time poller heartbeat status diagnostics liveness ages launcher job_logger log_level log_writer tracebacks execution metrics
         systemd ecs process_title surroundings pause_watch gate neighbours
-        basic_fetch settling bookkeeping event_loop work resources crew limits
+        basic_fetch settling bookkeeping event_loop work crew
         notifications elastic_executor rooms
         child_messages process_pool isolation forgetting eviction
     """,

@@ -1,13 +1,16 @@
 """`perform_inline`: a job runs here and now as if it had come through Redis."""
 
 import asyncio
+import contextlib
 import contextvars
 import datetime as dt
+import time
 
 import pytest
 from support.jobs import own_declarations
 
-from kiqbridge import Job, JobNotFound, PayloadError, configure, job
+from kiqbridge import ConfigError, Job, JobNotFound, JobTimeout, PayloadError, configure, job
+from kiqbridge import server as server_
 
 NOWHERE = "redis://nowhere.invalid:1/0"
 """No test here reaches a server."""
@@ -17,6 +20,17 @@ NOWHERE = "redis://nowhere.invalid:1/0"
 def client():
     with own_declarations():
         yield configure(NOWHERE)
+
+
+@pytest.fixture
+def server():
+    """The one that `-r` code fills, as it was before afterwards."""
+    before, resources = server_.middleware.copy(), list(server_.resources)
+    yield server_
+    server_.middleware.clear()
+    for entry in before:
+        server_.middleware.add(entry)
+    server_.resources[:] = resources
 
 
 @pytest.fixture
@@ -171,3 +185,137 @@ class TestMiddleware:
 
         with pytest.raises(JobNotFound, match="uninitialized constant Ruby"):
             echo.perform_inline()
+
+    def test_that_of_the_worker_goes_around_the_job_too_outside_the_clients(
+        self, client, server, echo, seen
+    ):
+        server.middleware.add(lambda *given: seen.append("worker") or given[-1]())
+        client.server_middleware.add(lambda *given: seen.append("client") or given[-1]())
+
+        assert echo.perform_inline(1) is True
+        assert seen == ["worker", "client", (1,)]
+
+    def test_one_of_the_worker_that_does_not_call_on_skips_the_job(self, server, echo, seen):
+        server.middleware.add(lambda *_: None)
+
+        assert echo.perform_inline() is None
+        assert seen == []
+
+    def test_both_kinds_go_around_an_async_job(self, server, seen):
+        async def asynchronous(_job, _payload, _queue, call_next):
+            seen.append("async in")
+            result = await call_next()
+            seen.append("async out")
+            return result
+
+        def plain(_job, _payload, _queue, call_next):
+            seen.append("plain in")
+            result = call_next()
+            seen.append("plain out")
+            return result
+
+        @job
+        async def crawl():
+            seen.append("job")
+
+        server.middleware.add(plain)
+        server.middleware.add(asynchronous)
+
+        assert crawl.perform_inline() is True
+        assert seen == ["plain in", "async in", "job", "async out", "plain out"]
+
+
+class TestResources:
+    def test_they_are_open_while_the_job_runs_and_closed_after_it(self, server, seen):
+        @server.lifespan
+        @contextlib.contextmanager
+        def database():
+            seen.append("open")
+            yield "a pool"
+            seen.append("closed")
+
+        @job
+        def read(depth):
+            seen.append(database.value)
+            if depth:
+                read.perform_inline(depth - 1)
+
+        assert read.perform_inline(1) is True
+        assert seen == ["open", "a pool", "a pool", "closed"]
+        with pytest.raises(ConfigError, match="is not open here"):
+            _ = database.value
+
+    def test_asynchronous_ones_are_open_on_the_loop_of_an_async_job(self, server, seen):
+        @server.lifespan
+        @contextlib.asynccontextmanager
+        async def session():
+            seen.append("open")
+            yield "a session"
+            seen.append("closed")
+
+        @job
+        async def crawl():
+            seen.append(session.value)
+
+        async def within_a_loop():
+            return crawl.perform_inline()
+
+        assert crawl.perform_inline() is True
+        assert asyncio.run(within_a_loop()) is True
+        assert seen == ["open", "a session", "closed"] * 2
+
+    def test_what_is_open_already_is_neither_opened_nor_closed(self, server, seen):
+        @server.lifespan
+        @contextlib.contextmanager
+        def database():
+            raise AssertionError("opened twice")
+            yield
+
+        @job
+        def read():
+            seen.append(database.value)
+
+        database.opened("the worker's")
+        assert read.perform_inline() is True
+        assert database.value == seen[0] == "the worker's"
+        database.closed()
+
+    def test_an_error_while_opening_is_the_callers_and_the_job_does_not_run(
+        self, server, echo, seen
+    ):
+        @server.lifespan
+        @contextlib.contextmanager
+        def database():
+            raise LookupError("no database")
+            yield
+
+        with pytest.raises(LookupError, match="no database"):
+            echo.perform_inline()
+        assert seen == []
+
+
+class TestTimeLimits:
+    def test_a_job_that_takes_too_long_is_ended(self):
+        @job(timeout_s=0.05)
+        def endless():
+            while True:
+                time.sleep(0.001)
+
+        with pytest.raises(JobTimeout, match=r"timeout_s of 0\.05 s"):
+            endless.perform_inline()
+
+    def test_an_async_one_too(self):
+        @job(timeout_s=0.05)
+        async def endless():
+            await asyncio.sleep(60)
+
+        with pytest.raises(JobTimeout, match=r"timeout_s of 0\.05 s"):
+            endless.perform_inline()
+
+    def test_one_that_ends_in_time_is_not(self, seen):
+        @job(timeout_s=60)
+        def quick():
+            seen.append("done")
+
+        assert quick.perform_inline() is True
+        assert seen == ["done"]

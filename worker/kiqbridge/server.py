@@ -59,6 +59,16 @@ class Resource(Generic[T]):
         return getattr(self.opener, "__qualname__", repr(self.opener))
 
     @property
+    def is_open(self) -> bool:
+        """Whether it is open anywhere in this process."""
+        return bool(self._values)
+
+    @property
+    def is_open_for_all(self) -> bool:
+        """Whether it is open for all threads, as that of a plain context manager is."""
+        return None in self._values
+
+    @property
     def value(self) -> T:
         """What the context manager yielded; an asynchronous one's is that of the running loop.
 
