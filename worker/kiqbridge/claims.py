@@ -142,12 +142,12 @@ class Claimer:
             self.connection.close()
             self._keeper.renounce(lease, "fenced" if reply == _FENCED else "its claims are unknown")
             return None
-        self._sequence = sequence
         if len(reply) == 1:
+            self._sequence = sequence
             return None
         jobs = deque(reply)
         queue = jobs.popleft().decode()
-        return Chunk(
+        chunk = Chunk(
             lease=lease,
             queue=queue,
             home=self._source(queue),
@@ -157,6 +157,9 @@ class Claimer:
             tid=self.tid,
             sequence=sequence,
         )
+        # Last: after an error up to here the claim is repeated, and answers the same jobs.
+        self._sequence = sequence
+        return chunk
 
     def acknowledge_for(self, connection: RedisConnection) -> None:
         """Acknowledge the last chunk from another thread, when this one begins nothing any more.

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kiqbridge.clock import lease_now
+from kiqbridge.threads import keep_running
 
 logger = logging.getLogger(__name__)
 
@@ -105,10 +106,13 @@ class TaskProtection:
             self._give_back()
 
     def _run(self) -> None:
-        while not self._ending.wait(self._look_s):
-            self._safely(self.look)
+        keep_running("ecs", self._watch, is_ending=self._ending.is_set, wait=self._ending.wait)
         if self._wants:
             self._safely(self._give_back)
+
+    def _watch(self) -> None:
+        while not self._ending.wait(self._look_s):
+            self._safely(self.look)
 
     def _safely(self, step: Callable[[], None]) -> None:
         try:

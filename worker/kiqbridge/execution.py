@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from kiqbridge import frames, job_forks, json_text, log_level, user_code
@@ -408,20 +408,39 @@ class JobRunner:
         if job_forks.in_child:
             job_forks.end(error)
         self._end(execution, "fail", failed=True)
+        definition, policy = execution.definition, self._policy()
+        try:
+            return self._settlement_of(execution, error, policy, has_rules=True)
+        except BaseException as second:  # noqa: BLE001 - a rule may do anything to what it is given
+            name = definition.name if definition else "?"
+            user_code.log_error(
+                logger,
+                second,
+                "the rules of class %s failed: it is treated as if it had none",
+                name,
+            )
+        policy = replace(policy, backtrace_cleaner=None)
+        return self._settlement_of(execution, error, policy, has_rules=False)
+
+    def _settlement_of(
+        self, execution: Execution, error: BaseException, policy: RetryPolicy, *, has_rules: bool
+    ) -> Settlement:
         now = self._wall_now()
         definition, text = execution.definition, execution.text
         # Parsed again: what middleware or the job did to the payload must not reach the retry.
         payload = _with_jid(json_text.loads(text))
+        rules = self._handling_of(payload, definition) if has_rules else DEFAULT_HANDLING
         decision = decide(
             payload,
             error,
             queue=execution.queue,
             class_retry=definition.options.get("retry", True) if definition else None,
-            policy=self._policy(),
+            policy=policy,
             now=now,
             rng=self._rng,
-            handling=rules_after(error, self._handling_of(payload, definition)),
+            handling=rules_after(error, rules),
         )
+        kept_text = json_text.dumps_moved(decision.payload, text)
         if job_forks.in_child:  # a rule of the class forked
             job_forks.end()
         kept = {
@@ -445,7 +464,7 @@ class JobRunner:
         return Settlement(
             verdict=decision.verdict,
             score=decision.at if decision.verdict is Verdict.RETRY else now,
-            text=json_text.dumps_moved(decision.payload, text),
+            text=kept_text,
             counted=True,
             then=tell if listens else None,
         )

@@ -4,6 +4,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from kiqbridge import user_code
 from kiqbridge.claims import Chunk, Claimer, Elsewhere, SpareClaimers
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
@@ -34,9 +35,10 @@ class Outage:
     def report(self, error: KiqbridgeError) -> None:
         """A call failed."""
         with self._lock:
-            if self._since is None:
-                self._since = lease_now()
-                logger.error("%s; trying again every second, running jobs go on", error)
+            if self._since is not None:
+                return
+            self._since = lease_now()
+        _log(logging.ERROR, "%s; trying again every second, running jobs go on", error)
 
     def over(self) -> None:
         """A call succeeded."""
@@ -45,7 +47,12 @@ class Outage:
         with self._lock:
             since, self._since = self._since, None
         if since is not None:
-            logger.info("Redis is back after %.1f s", lease_now() - since)
+            _log(logging.INFO, "Redis is back after %.1f s", lease_now() - since)
+
+
+def _log(level: int, message: str, *args: object) -> None:
+    """Log, whatever a user's log handler raises: a chunk that was just claimed must not be lost by it."""
+    user_code.call(logger.log, level, message, *args, log=logger, failed="a log handler failed")
 
 
 class Fetches(Protocol):
@@ -111,10 +118,13 @@ class Fetcher:
                 self._without = ()
             chunk = self.claimer.claim(self._order(), most, self._without)
         except KiqbridgeError as error:
-            self._outage.report(error)
             self._looked(found=False)
+            self._outage.report(error)
             give_up.wait(RETRY_S)
             return None
+        except BaseException:
+            self._looked(found=False)  # else nobody who is idle would be woken any more
+            raise
         self._outage.over()
         self._looked(found=chunk is not None)
         if chunk is None:

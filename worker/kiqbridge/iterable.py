@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
-from kiqbridge import frames, job_forks
+from kiqbridge import frames, job_forks, user_code
 from kiqbridge.current import CONTEXT, RUNTIME, Runtime
 from kiqbridge.errors import ConfigError, JobInterrupted, KiqbridgeError, RedisUnavailable, Shutdown
 from kiqbridge.interruption import PENDING, check
@@ -278,8 +278,12 @@ class _Run:
             await self._save_after(error)
             try:
                 await _result(self._job.on_stop())
-            except Exception:
-                logger.exception("on_stop failed too, after the error that ended the iteration")
+            except BaseException as second:
+                if self._was_given_back(second):
+                    raise
+                user_code.log_error(
+                    logger, second, "on_stop failed too, after the error that ended the iteration"
+                )
             raise
 
     async def _saving_on_error(self, callback: Callable[[], object]) -> None:

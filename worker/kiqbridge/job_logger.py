@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-from kiqbridge import log_level, redaction, tracebacks
+from kiqbridge import log_level, redaction, tracebacks, user_code
 from kiqbridge.current import CONTEXT, LOG_CONTEXT
 from kiqbridge.log_writer import LogWriter
 from kiqbridge.registry import JobDefinition
@@ -254,7 +254,7 @@ class JobLines:
         elif definition is not None and definition.options.get(SKIP_OPTION):
             return None
         if logger.isEnabledFor(logging.DEBUG) or not self._is_direct():
-            logger.info("start", extra=_arguments(payload, definition))
+            _say("start", _arguments(payload, definition))
             return ""
         formatter = self._formatter
         context: str = formatter.job_context(payload, queue)
@@ -270,7 +270,7 @@ class JobLines:
             line = self._formatter.job_line(time.time(), message, context, elapsed)
             self._writer.write(line)  # type: ignore[union-attr] # as in start
         else:
-            logger.info(message, extra={"elapsed": elapsed})
+            _say(message, {"elapsed": elapsed})
 
     def _is_direct(self) -> bool:
         """Whether our writer alone gets these lines; whoever else listens gets records as usual."""
@@ -313,6 +313,32 @@ def log_failure(
     """
     if not logger.isEnabledFor(logging.WARNING):
         return
+    try:
+        _log_failure(error, outcome, payload, definition)
+    except BaseException as unreadable:  # noqa: BLE001 - its text is a user's code, and so are log handlers
+        user_code.log_error(
+            logger,
+            unreadable,
+            "a job failed with %s; it %s; more could not be written",
+            type(error).__qualname__,
+            outcome,
+        )
+
+
+def _say(message: str, extra: dict[str, Any] | None) -> None:
+    """Log, whatever a user's log handler raises: it says nothing about the job."""
+    try:
+        logger.info(message, extra=extra)
+    except BaseException as error:  # noqa: BLE001 - a job that is done must not run again because of it
+        user_code.log_error(logger, error, "the line %s of a job could not be written", message)
+
+
+def _log_failure(
+    error: BaseException,
+    outcome: str,
+    payload: Mapping[str, Any],
+    definition: JobDefinition | None,
+) -> None:
     extra = _arguments(payload, definition)
     message = redaction.current().text(_first_line(error_message(error)))
     with log_level.at_usual_level():  # a job may be terse, but not fail unseen

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from redis.connection import AbstractConnection
 
-from kiqbridge import __version__
+from kiqbridge import __version__, user_code
 from kiqbridge.ages import AgeReport, Ages, ages_of
 from kiqbridge.bookkeeping import Bookkeeper
 from kiqbridge.capsule import Capsule, capsules_of, connections_of
@@ -46,7 +46,7 @@ from kiqbridge.process_pool import ProcessPool
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Registry, default_registry
 from kiqbridge.resources import ProcessResources
-from kiqbridge.retry import RetryPolicy
+from kiqbridge.retry import RetryPolicy, error_message
 from kiqbridge.server import Server
 from kiqbridge.server import server as default_server
 from kiqbridge.settling import Settler
@@ -304,10 +304,7 @@ class Launcher:
                 crew.loop.stop(LAST_WORD_S)
 
     def _close_resources(self) -> None:
-        try:
-            self._resources.close()
-        except Exception:
-            logger.exception("a resource failed while it was closed")
+        user_code.call(self._resources.close, log=logger, failed="closing a resource failed")
 
     def dump_threads(self) -> None:
         """Log where each thread is (TTIN)."""
@@ -341,13 +338,14 @@ class Launcher:
                     crew.loop.start()
             adopt_default_client(self.client)
             self._events.fire("startup", raising=True)
-        except Exception as error:
+        except BaseException as error:
             self._stop_loops()
             self._close_resources()
             self._status_file.stop()
             if isinstance(error, KiqbridgeError):
                 raise
-            raise ConfigError(f"the start failed: {type(error).__name__}: {error}") from error
+            text = error_message(error)
+            raise ConfigError(f"the start failed: {type(error).__name__}: {text}") from error
 
     def _compose(self, on_signal: Callable[[str], None]) -> None:
         processors = [each for crew in self._crews for each in crew.processors]

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Literal, TypeVar, get_args
 
+from kiqbridge import user_code
 from kiqbridge.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -57,9 +58,7 @@ class Events:
         if event != "beat":
             self._listeners[event].clear()
         for listener in reversed(listeners) if event in _REVERSED else listeners:
-            try:
+            if raising:
                 listener()
-            except Exception:
-                if raising:
-                    raise
-                logger.exception("a listener to %s failed: %r", event, listener)
+            else:
+                user_code.call(listener, log=logger, failed=f"a listener to {event} failed")

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from kiqbridge import user_code
+from kiqbridge import threads, user_code
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +101,9 @@ class Notifications:
             self._thread = thread
 
     def _run(self) -> None:
+        threads.keep_running("handlers", self._call_all, is_ending=lambda: self._closed)
+
+    def _call_all(self) -> None:
         while (notify := self._next()) is not None:
             user_code.call(notify, log=logger, failed="calling the handlers of a failed job failed")
             del notify  # else the last error and its frames are kept until the next one

@@ -312,7 +312,7 @@ def shorten(value: object) -> str:
             text = repr(known.encode("latin-1"))
         else:
             text = redactor.text(repr(value)[:_SEARCHED])
-    except Exception as unreadable:  # noqa: BLE001 - the refusal matters more than what it shows
+    except BaseException as unreadable:  # noqa: BLE001 - the refusal matters more than what it shows
         text = f"({type(value).__qualname__} that cannot be shown: {type(unreadable).__name__})"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import redis
 from redis.connection import AbstractConnection
 
-from kiqbridge import json_text, scripts, threads
+from kiqbridge import json_text, scripts, threads, user_code
 from kiqbridge.agreed_time import AgreedTime
 from kiqbridge.client import Client
 from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
@@ -290,9 +290,11 @@ class Poller:
             except (json_text.MalformedJSON, PayloadError) as error:
                 buried += [member, self._with_reason(member, error, now)]
                 continue
-            except Exception:
-                logger.exception(
-                    "client middleware failed; the job stays where it is and is due again"
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the other jobs must go on
+                user_code.log_error(
+                    logger,
+                    error,
+                    "client middleware failed; the job stays where it is and is due again",
                 )
                 continue
             if pushed is None:

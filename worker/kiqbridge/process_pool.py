@@ -31,6 +31,7 @@ from kiqbridge.child_messages import Channel, ChildSettings, Failure, failure_of
 from kiqbridge.errors import JobInterrupted, JobTimeout, ProcessDied, Shutdown
 from kiqbridge.registry import Handling
 from kiqbridge.rooms import Room
+from kiqbridge.threads import keep_running
 
 logger = logging.getLogger(__name__)
 
@@ -426,6 +427,9 @@ class ProcessPool:
         All are started by this thread, which ends with the process alone: the kernel kills a child
         when the thread that started it is gone.
         """
+        keep_running("children", self._start_and_sweep, is_ending=lambda: False)
+
+    def _start_and_sweep(self) -> None:
         while True:
             try:
                 started = self._wanted.get(timeout=self._idle_s / 4)

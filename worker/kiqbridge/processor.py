@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kiqbridge import threads
+from kiqbridge import threads, user_code
 from kiqbridge.bookkeeping import Bookkeeper
 from kiqbridge.bridge import LOOP
 from kiqbridge.claims import Chunk, Elsewhere, acknowledge, give_back
@@ -34,6 +34,8 @@ from kiqbridge.work import UnitOfWork
 logger = logging.getLogger(__name__)
 
 TAKING_S = 0.001
+TAKING_MOST_S = 2.0
+"""How long a thread is waited for that is between two lines; the machine may be busy."""
 
 
 _TAKING = UnitOfWork("", b"", 0.0)
@@ -117,7 +119,15 @@ class Processor:
         """Texts of the waiting jobs and the running one, newest first; the waiting are taken out."""
         chunk = self.chunk
         waiting = take_unbegun(chunk) if chunk else []
+        until = time.monotonic() + TAKING_MOST_S
         while (current := self._current) is _TAKING:
+            if time.monotonic() > until:
+                logger.warning(
+                    "thread %s does not say which job it has; that one stays in flight, and goes back to "
+                    "its queue with the lease",
+                    self.tid,
+                )
+                return waiting
             time.sleep(TAKING_S)  # the thread is between two lines; it will have the job, or none
         return [*waiting, current.text] if current else waiting
 
@@ -142,8 +152,19 @@ class Processor:
         RUNTIME.set(self._tools.runtime)
         if self._tools.loop is not None:
             LOOP.set(self._tools.loop)
-        watched = threads.watched(f"processor {self.tid}", performs_jobs=True)
-        with watched, contextlib.suppress(Shutdown):
+        threads.keep_running(
+            f"processor {self.tid}",
+            self._serve,
+            is_ending=self._abandoned.is_set,
+            wait=self._abandoned.wait,
+            performs_jobs=True,
+        )
+
+    def _serve(self) -> None:
+        with contextlib.suppress(Shutdown):  # ours: those of jobs are settled
+            left = self.chunk
+            if left is not None:  # an error of ours has escaped; the next claim would lose its jobs
+                self._return(left)
             while not self._quiet:
                 threads.beat()
                 chunk = self._fetcher.fetch(self._size, self._abandoned)
@@ -155,23 +176,37 @@ class Processor:
         self.chunk = chunk
         try:
             self._work(chunk)
-        except Exception as error:
+        except Shutdown:
+            # The chunk may hold jobs still, which the next claim under its claimer, by whatever thread,
+            # would acknowledge.
+            self._current = None
+            self.chunk = None
+            raise
+        except BaseException as error:  # noqa: BLE001 - no error may cost the jobs that wait here
             # Ours, not the job's: jobs' errors are settled. Nothing here may be acknowledged.
-            logger.exception("internal error; the jobs of this thread are given back")
+            user_code.log_error(
+                logger, error, "internal error; the jobs of this thread are given back"
+            )
             current = self.current
             self._tools.runner.report(
                 error, {"context": "internal error", "jobstr": current.text if current else b""}
             )
             self._abandoned.wait(RETRY_S)
-            self._give_back(chunk)
-            self._settle_failed(chunk)
-        finally:
-            self._current = None
-            self.chunk = None
-        # Not after Shutdown: the chunk may hold jobs still, which the next claim under its claimer, by
-        # whatever thread, would acknowledge.
+            self._return(chunk)
+        else:
+            self._leave(chunk)
+
+    def _return(self, chunk: Chunk) -> None:
+        """Give back what an error of ours has left in a chunk, the running job included."""
+        self._give_back(chunk)
+        self._settle_failed(chunk)
+        self._leave(chunk)
+
+    def _leave(self, chunk: Chunk) -> None:
+        self._current = None
         if chunk.elsewhere is not None:
             self._part_with(chunk, chunk.elsewhere)
+        self.chunk = None  # last: after an error up to here the chunk is left once more
 
     def _part_with(self, chunk: Chunk, elsewhere: Elsewhere) -> None:
         """Leave a chunk to the event loop; what was done here is acknowledged by itself."""
@@ -201,11 +236,18 @@ class Processor:
             self._current = _TAKING
             try:
                 text = jobs.pop()
-            except IndexError:
+            except BaseException as error:
                 self._current = None
-                continue
-            self.began_at = now
-            self._current = UnitOfWork(chunk.queue, text, wall_now())
+                if isinstance(error, IndexError):
+                    continue
+                raise
+            try:
+                self.began_at = now
+                self._current = UnitOfWork(chunk.queue, text, wall_now())
+            except BaseException:
+                jobs.append(text)  # to be given back with the others
+                self._current = None
+                raise
             if self._perform(chunk, text):
                 done.append(text)
             self._current = None

@@ -22,6 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from kiqbridge import user_code
 from kiqbridge.backoff import retry_delay
 from kiqbridge.child_messages import failure_of
 from kiqbridge.errors import JobNotFound
@@ -130,14 +131,9 @@ def _rule_for(error: BaseException, rules: OnError) -> str | float | None:
 
 
 def _ask(function: Callable[..., object], *args: object) -> Any:
-    try:
-        return function(*args)
-    except Exception:
-        logger.exception(
-            "%s failed: the job is treated as if it had said nothing",
-            getattr(function, "__qualname__", function),
-        )
-        return None
+    """What a rule of a class answers; one that fails, with whatever error, has said nothing."""
+    failed = "a rule failed, and the job is treated as if it had said nothing"
+    return user_code.call(function, *args, log=logger, failed=failed)
 
 
 def _seconds(answer: object) -> float | None:
@@ -199,7 +195,7 @@ def error_message(error: BaseException) -> str:
     """The first 10,000 characters, always encodable."""
     try:
         text = str(error)
-    except Exception as unreadable:  # noqa: BLE001 - a broken __str__ must not cost the job
+    except BaseException as unreadable:  # noqa: BLE001 - a broken __str__ must not cost the job
         text = f"(the message could not be read: {type(unreadable).__name__})"
     return _SURROGATES.sub("\ufffd", text[:MESSAGE_LIMIT])
 
@@ -247,6 +243,8 @@ def _backtrace(error: BaseException, most: int | None, cleaner: BacktraceCleaner
     """Base64 of deflated JSON, without line breaks (§8.6)."""
     lines = backtrace_lines(error)
     if cleaner is not None:
-        lines = _ask(cleaner, lines) or lines
+        cleaned = _ask(cleaner, lines)
+        if cleaned and isinstance(cleaned, list) and all(type(line) is str for line in cleaned):
+            lines = cleaned
     text = json.dumps(lines[:most], ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"))).decode("ascii")

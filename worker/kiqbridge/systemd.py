@@ -16,6 +16,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import NamedTuple
 
 from kiqbridge.status import Status, faults_of
+from kiqbridge.threads import keep_running
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +130,9 @@ class Notifier:
         return [f"STATUS={text}", *([] if faults or self._watchdog_s is None else ["WATCHDOG=1"])]
 
     def _run(self) -> None:
+        keep_running("systemd", self._notify, is_ending=self._ending.is_set, wait=self._ending.wait)
+
+    def _notify(self) -> None:
         while not self._ending.wait(self.tell_every_s):
             try:
                 self.tell()
