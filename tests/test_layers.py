@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # Lowest first. A package such as `web` is named once, for all that is in it; `__init__` is the
 # file that `import kiqbridge` reads.
 LAYERS = {
-    "pure": "errors job_forks names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job bulk options queues cron backoff config tick_input guards frames",
+    "pure": "errors job_forks descriptors names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job bulk options queues cron backoff config tick_input guards frames",
     "connection": "redis_connection scripts sentinel",
     "client": """
         __init__ middleware wire_profile client inline job registry recovery reaping unregistered api
@@ -35,7 +35,7 @@ LAYERS = {
         systemd ecs process_title surroundings pause_watch gate neighbours
         basic_fetch settling bookkeeping event_loop work crew
         notifications elastic_executor rooms
-        child_messages process_pool isolation forgetting eviction
+        child_messages process_state process_pool isolation emergency forgetting eviction
     """,
     "edge": """
         pause_command recover_command doctor doctor_command

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from kiqbridge import job_forks
+from kiqbridge import descriptors, job_forks
 from kiqbridge.payload import ProfileSetting
 from kiqbridge.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
 from kiqbridge.redaction import DEFAULT_KEYS
@@ -61,7 +61,9 @@ class Channel:
     """One end of the socket. Sent to by one thread at a time, and read by one."""
 
     def __init__(self, end: socket.socket) -> None:
+        end.settimeout(None)  # whatever a job has made the default
         self.socket = end
+        self._descriptor = descriptors.Descriptor(end)
         _channels.add(self)
 
     def send(self, message: Mapping[str, Any], body: bytes = b"") -> None:
@@ -71,10 +73,12 @@ class Channel:
             OSError: the other end is gone.
         """
         head = json.dumps(message).encode()
+        self.check()
         self.socket.sendall(_HEADER.pack(len(head), len(body)) + head + body)
 
     def receive(self) -> tuple[dict[str, Any], bytes] | None:
         """Wait for a message; None when the other end is gone, in the midst of one too."""
+        self.check()
         try:
             header = self._read(_HEADER.size)
             if header is None:
@@ -87,6 +91,11 @@ class Channel:
             return None
         message: dict[str, Any] = json.loads(head)
         return message, body
+
+    def check(self) -> None:
+        """Does not return when a job has closed this end."""
+        if descriptors.is_watching:
+            self._descriptor.check()
 
     def close(self) -> None:
         """Hang up."""

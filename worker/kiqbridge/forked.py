@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from kiqbridge import descriptors
+
 logger = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
@@ -44,6 +46,7 @@ class Tie:
     def __init__(self, *, supervisor: int, reports: int, lifeline: int) -> None:
         self.supervisor = supervisor
         self._reports = reports
+        self._end = descriptors.Descriptor(reports)
         self._lifeline = lifeline
 
     def registered(self, incarnation: str) -> None:
@@ -66,6 +69,8 @@ class Tie:
 
     def _tell(self, report: dict[str, object]) -> None:
         # Not to be waited for: a supervisor that stands still must not hold up the lease's beat.
+        if descriptors.is_watching:
+            self._end.check()
         with suppress(OSError):
             text = json.dumps(report, ensure_ascii=False)
             os.write(self._reports, text.encode(errors="replace") + b"\n")

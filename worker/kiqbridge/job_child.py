@@ -29,9 +29,9 @@ from concurrent.futures import CancelledError
 from dataclasses import asdict, replace
 from datetime import timedelta
 from types import FrameType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
-from kiqbridge import job_forks, json_text, log_level, redaction
+from kiqbridge import descriptors, job_forks, json_text, log_level, redaction
 from kiqbridge.bridge import LOOP
 from kiqbridge.child_messages import Channel, ChildSettings, Failure
 from kiqbridge.client import Client
@@ -42,6 +42,7 @@ from kiqbridge.job_logger import TID, configure_logging, flush_logging
 from kiqbridge.loops import keep_loop_running
 from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.payload import Profile, shorten
+from kiqbridge.process_state import ProcessState
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Handling, JobDefinition, Registry, default_registry
 from kiqbridge.require import load_all
@@ -67,6 +68,9 @@ _TRACEBACK_LIMIT = 20_000
 _LOOP_LOST = 70
 """Exit code of a child whose event loop cannot go on; its job fails and is tried again."""
 
+_DESCRIPTORS_LOST = 71
+"""Exit code when a job has closed the socket to the worker."""
+
 _PR_SET_PDEATHSIG = 1
 _FOR_THE_WORKER = ("SIGTERM", "SIGINT", "SIGTSTP", "SIGTTIN", "SIGUSR2", "SIGHUP")
 
@@ -82,6 +86,7 @@ def main(argv: list[str]) -> int:
     faulthandler.enable()  # what dies by a signal says where
     os.set_inheritable(handle, False)
     job_forks.install()
+    descriptors.watch(_end_without_socket)
     channel = Channel(socket.socket(fileno=handle))
     received = channel.receive()
     if received is None:
@@ -158,11 +163,13 @@ class JobChild:
     def serve(self) -> None:
         """Run jobs until the worker hangs up; close the resources."""
         threading.Thread(target=self._listen, name="kiqbridge-worker", daemon=True).start()
+        state = ProcessState(self._registry, level=logging.DEBUG)
         while (received := self._orders.get()) is not None:
             self._is_busy = True
             if self._is_alone:
                 break
             answer = self._perform(*received)
+            state.look(is_idle=True)  # before the next job here
             flush_logging()  # what it said comes before what the worker says of it
             self._is_busy = False
             with contextlib.suppress(OSError):  # then the other thread hears it too
@@ -401,12 +408,19 @@ def _arguments(payload: Mapping[str, Any]) -> list[Any]:
     return args
 
 
+def _end_without_socket() -> NoReturn:
+    """A job has closed descriptors that were not its own: the worker learns it from the exit code."""
+    os._exit(_DESCRIPTORS_LOST)
+
+
 def _tie_to(worker: int) -> None:
     """Die with the worker, and leave the signals that everybody gets to it."""
     with contextlib.suppress(OSError, AttributeError):  # not Linux: the socket alone must do
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != worker:
         raise SystemExit(0)
+    # The thread that started us may have been begun by a job that blocks signals.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for name in _FOR_THE_WORKER:
         # Not SIG_IGN, which what a job starts would inherit.
         signal.signal(getattr(signal, name), _ignore)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from redis.connection import AbstractConnection
 
@@ -23,6 +24,7 @@ from kiqbridge.config import Config
 from kiqbridge.crew import Company, Crew
 from kiqbridge.current import Runtime
 from kiqbridge.diagnostics import Diagnostics, Living, Phase, Restarts, dump_threads
+from kiqbridge.emergency import end_without_descriptors
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.eviction import warn_of_eviction
 from kiqbridge.execution import JobRunner, Processes
@@ -43,6 +45,7 @@ from kiqbridge.notifications import Notifications
 from kiqbridge.pause_watch import PauseWatch
 from kiqbridge.poller import Poller
 from kiqbridge.process_pool import ProcessPool
+from kiqbridge.process_state import ProcessState, StateKeeper
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Registry, default_registry
 from kiqbridge.resources import ProcessResources
@@ -157,6 +160,7 @@ class Launcher:
         self._metrics = Metrics(self._keys, identity=self.identity, forms=config.metrics)
         self._crews: list[Crew] = []
         self._manager: Manager | None = None
+        self._state: StateKeeper | None = None
         self._heartbeat: Heartbeat | None = None
         self._quiet = threading.Event()
         self._running = threading.Event()
@@ -268,12 +272,23 @@ class Launcher:
                 "this one holds"
             )
 
+    def end_without_descriptors(self) -> NoReturn:
+        """Give everything back over a new connection and end: a job closed what was not its own."""
+        end_without_descriptors(
+            self._config.redis_url,
+            self._keys,
+            identity=self.identity,
+            incarnation=self._keeper.current.incarnation,
+        )
+
     def _end(self, deadline: float) -> None:
         self._stopping.set()
         self.quiet()
         self._events.fire("shutdown")
         with self._composing:  # from now on nothing is put together any more
             manager, heartbeat = self._manager, self._heartbeat
+        if self._state is not None:
+            self._state.stop()
         if manager is not None:
             manager.stop(deadline)
             if self._isolation is not None:
@@ -374,6 +389,13 @@ class Launcher:
             fields=lambda: self._ages().fields(),
         )
         self._diagnostics.heartbeat = self._heartbeat
+        self._processes.note_start()
+        self._state = StateKeeper(
+            ProcessState(self._registry),
+            is_idle=lambda: not self._work(),
+            give_up=self._monitor.give_up,
+        )
+        self._state.start()
         self._heartbeat.start()
         self._guardian.start(processors)
         for crew in self._crews:

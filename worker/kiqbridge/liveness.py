@@ -232,6 +232,10 @@ class Monitor:
         if any(each.for_s >= self._bounds.end_s for each in self.stuck):
             self._wedge(f"a thread has been stuck for more than {self._bounds.end_s:.0f} s")
 
+    def give_up(self, why: str) -> None:
+        """Have the process stop, and end with `EX_STUCK`, for a reason that was found elsewhere."""
+        self._wedge(why)
+
     def status_failed(self, error: Exception) -> None:
         """Have it logged why the status of this process could not be found out or written."""
         if str(error) != self._failure:

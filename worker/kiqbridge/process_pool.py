@@ -18,17 +18,18 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from kiqbridge import frames
 from kiqbridge.child_messages import Channel, ChildSettings, Failure, failure_of
 from kiqbridge.errors import JobInterrupted, JobTimeout, ProcessDied, Shutdown
+from kiqbridge.process_state import Start, look_at_start
 from kiqbridge.registry import Handling
 from kiqbridge.rooms import Room
 from kiqbridge.threads import keep_running
@@ -102,12 +103,13 @@ def rules_after(error: BaseException, given: Handling) -> Handling:
 class Child:
     """One child process. Used by one thread at a time, but for `kill` and `tell`."""
 
-    def __init__(self, settings: ChildSettings) -> None:
+    def __init__(self, settings: ChildSettings, start: Start | None = None) -> None:
+        start = start or look_at_start()
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [
-                    sys.executable,
+                    start.interpreter,
                     "-m",
                     "kiqbridge.job_child",
                     str(theirs.fileno()),
@@ -115,6 +117,9 @@ class Child:
                 ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
+                cwd=start.folder if start.folder and Path(start.folder).is_dir() else None,
+                umask=-1 if start.umask is None else start.umask,
+                env=start.environment,
             )
         self._channel = Channel(ours)
         self._sending = threading.Lock()
@@ -275,6 +280,7 @@ class ProcessPool:
         self, settings: ChildSettings, *, size: int, max_jobs: int = 0, idle_s: float = IDLE_S
     ) -> None:
         self._settings = settings
+        self._start = look_at_start()
         self._size = size
         self._max_jobs = max_jobs
         self._idle_s = idle_s
@@ -313,6 +319,10 @@ class ProcessPool:
             raise
         finally:
             self._put_back(owner, child)
+
+    def note_start(self) -> None:
+        """Start children from now on as this process is now, whatever jobs change about it later."""
+        self._start = look_at_start()
 
     def quiet(self) -> None:
         """Let running jobs know that they should come to an end soon."""
@@ -439,7 +449,7 @@ class ProcessPool:
             if started is None:
                 return
             try:
-                started.set_result(Child(self._settings))
+                started.set_result(Child(self._settings, self._start))
             except BaseException as error:  # noqa: BLE001 - for the thread that waits for it
                 started.set_exception(error)
 

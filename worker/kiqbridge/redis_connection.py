@@ -30,7 +30,7 @@ from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.retry import Retry
 
-from kiqbridge import job_forks, threads
+from kiqbridge import descriptors, job_forks, threads
 from kiqbridge.batches import BATCH_BYTES
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.names import bytes_of
@@ -187,6 +187,7 @@ class RedisConnection:
         self._address = address
         self._used_at = time.monotonic()
         self._forks = job_forks.count
+        self._descriptor: descriptors.Descriptor | None = None
         self.batch_bytes = BATCH_BYTES
         self.settle_replicas: Replicas | None = None
         self._is_in_doubt = False
@@ -260,6 +261,8 @@ class RedisConnection:
 
     def close(self) -> None:
         """Drop the connection; the next call opens a new one."""
+        if self._descriptor is not None:
+            self._descriptor.check()  # else a stranger's connection would be shut down
         with contextlib.suppress(Exception):  # it is being thrown away whatever it says
             self._connection.disconnect()  # type: ignore[no-untyped-call]
 
@@ -286,6 +289,8 @@ class RedisConnection:
     ) -> list[Any]:
         if self._forks != job_forks.count:
             job_forks.refuse("this connection to Redis")
+        if self._descriptor is not None:
+            self._descriptor.check()
         count = len(commands)
         if replicas is not None:
             commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
@@ -400,7 +405,16 @@ class RedisConnection:
                 if final:
                     raise self._unavailable(error) from error
             else:
+                if descriptors.is_watching:
+                    self._note_descriptor()
                 return
+
+    def _note_descriptor(self) -> None:
+        opened = getattr(self._connection, "_sock", None)
+        if opened is not None and (
+            self._descriptor is None or self._descriptor.opened is not opened
+        ):
+            self._descriptor = descriptors.Descriptor(opened)
 
     def _probe(self) -> None:
         if time.monotonic() - self._used_at < PROBE_AFTER_IDLE_S:

@@ -9,6 +9,8 @@ import signal
 import socket
 from types import FrameType
 
+from kiqbridge import descriptors
+
 NAMES = ("TERM", "INT", "TSTP", "TTIN")
 
 
@@ -18,7 +20,14 @@ class SignalInbox:
     def __init__(self) -> None:
         self._names: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._bell, self._rope = socket.socketpair()
+        self._bell.settimeout(None)  # whatever the loaded code has made the default
         self._rope.setblocking(False)
+        self._ends = [descriptors.Descriptor(end) for end in (self._bell, self._rope)]
+
+    def check(self) -> None:
+        """Does not return when a job has closed what wakes the main thread."""
+        for end in self._ends:
+            end.check()
 
     def trap(self) -> None:
         """Take over TERM, INT, TSTP and TTIN of this process."""
@@ -31,6 +40,8 @@ class SignalInbox:
     def put(self, name: str) -> None:
         """Note a signal that came by another way."""
         self._names.put(name)
+        if descriptors.is_watching:
+            self.check()
         with contextlib.suppress(BlockingIOError):  # full: it rings already
             self._rope.send(b"\0")
 
@@ -39,6 +50,8 @@ class SignalInbox:
         while True:
             with contextlib.suppress(queue.Empty):
                 return self._names.get_nowait()
+            if descriptors.is_watching:
+                self.check()
             self._bell.recv(4096)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:

@@ -82,7 +82,7 @@ class StatusFile:
     ) -> None:
         self._before = before
         self._failed = failed
-        self._path = folder / f"worker-{os.getpid()}.json"
+        self._path = folder.absolute() / f"worker-{os.getpid()}.json"
         self._look = look
         self._every_s = every_s
         self._stopping = threading.Event()
@@ -125,6 +125,7 @@ class StatusFile:
         aside = self._path.parent / f".worker-{os.getpid()}-{secrets.token_hex(8)}"
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
+            os.fchmod(handle, 0o600)  # whatever umask a job has set
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
             aside.replace(self._path)

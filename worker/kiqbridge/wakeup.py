@@ -16,7 +16,7 @@ from typing import Any
 import redis
 from redis.connection import AbstractConnection
 
-from kiqbridge import frames, threads
+from kiqbridge import descriptors, frames, threads
 from kiqbridge.keys import Keys
 from kiqbridge.names import text_of
 from kiqbridge.redis_connection import Command
@@ -63,6 +63,7 @@ class TrackingConnection:
         self._retry_s = retry_s
         self._retry_at = 0.0
         self._connection: AbstractConnection | None = None
+        self._descriptor: descriptors.Descriptor | None = None
         self.tracks = True
 
     def read(self, *commands: Command) -> list[Any]:
@@ -103,6 +104,7 @@ class TrackingConnection:
         """Drop the connection; also wakes a thread that waits on it."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            self._check_descriptor()  # else a stranger's connection would be shut down
             with contextlib.suppress(*_FAILURES):  # it is being thrown away whatever it says
                 connection.disconnect()  # type: ignore[no-untyped-call]
 
@@ -110,11 +112,19 @@ class TrackingConnection:
         if self._connection is None:
             connection = self._connect()
             connection.connect()  # type: ignore[no-untyped-call]
+            if descriptors.is_watching:
+                self._descriptor = descriptors.Descriptor(getattr(connection, "_sock"))  # noqa: B009 - redis-py's types do not know it
             self._ask_for_tracking(connection)
             self._connection = connection
-        elif not self.tracks and time.monotonic() >= self._retry_at:
+            return connection
+        self._check_descriptor()
+        if not self.tracks and time.monotonic() >= self._retry_at:
             self._ask_for_tracking(self._connection)
         return self._connection
+
+    def _check_descriptor(self) -> None:
+        if self._descriptor is not None:
+            self._descriptor.check()
 
     def _ask_for_tracking(self, connection: AbstractConnection) -> None:
         try:

@@ -1,6 +1,7 @@
 """`kiqbridge worker`: flags, file and environment in, a running worker until a signal ends it."""
 
 import argparse
+import contextlib
 import faulthandler
 import logging
 import os
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kiqbridge import job_forks, redaction
+from kiqbridge import descriptors, job_forks, redaction
 from kiqbridge.config import SETTINGS, Config, merge, shown_default
 from kiqbridge.errors import ConfigError
 from kiqbridge.job_logger import configure_logging
@@ -86,7 +87,8 @@ def run(options: argparse.Namespace) -> int:
         status = _run_until_stopped(Launcher(config, notifier=notifier), inbox)
     # A thread that is stuck in C would hang the interpreter's own exit, and nothing is left to do.
     logging.shutdown()
-    sys.stdout.flush()
+    with contextlib.suppress(Exception):  # a job may have closed it
+        sys.stdout.flush()
     os._exit(status)
 
 
@@ -161,6 +163,7 @@ def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> int:
     """
     failures: list[BaseException] = []
     job_forks.install()
+    descriptors.watch(launcher.end_without_descriptors)
 
     def start() -> None:
         try:
