@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+from redis.sentinel import Sentinel
 from support.fleet import KEYS, Fleet
 from support.sentinels import PASSWORD, SENTINEL_PASSWORD, SERVICE, SentinelFleet
 from support.servers import HOST, find_free_port
@@ -117,6 +118,26 @@ def test_a_connection_follows_the_primary(sentinels):
     assert tracking.wait(10)
     tracking.close()
     pool.close()
+    client.close()
+
+
+def test_a_client_of_redis_py_that_asks_sentinels_may_be_given(sentinels):
+    asked = Sentinel(
+        [(HOST, sentinels.port)],
+        sentinel_kwargs={"password": SENTINEL_PASSWORD},
+        password=PASSWORD,
+    )
+    client = Client(redis=asked.master_for(SERVICE))
+    assert client.push({"class": "Mark", "args": [0]})
+    assert repr(client).startswith(f"Client(sentinel service {SERVICE}, ")
+
+    primary = sentinels.fail_over()
+    sentinels.wait_replicated()
+
+    push_until_taken(client, {"class": "Mark", "args": [0], "jid": "after"})
+    with primary.client() as raw:
+        texts = raw.lrange(KEYS.queue("default"), 0, -1)
+        assert "after" in {json.loads(text)["jid"] for text in texts}
     client.close()
 
 

@@ -34,6 +34,15 @@ class TestAddresses:
             ("redis://u:a@b@h", "redis://u:***@h"),
             ("redis://a:x@h,redis://b:y@i", "redis://a:***@h,redis://b:***@i"),
             ('{"url":"redis://u:hunter2@h"}', '{"url":"redis://u:***@h"}'),
+            ("redis://h/0?db=1&password=hunter2 is", "redis://h/0?db=1&password=*** is"),
+            (
+                "redis+sentinel://:hunter2@h:1,i:2/kb?sentinel_password=hunter2&db=1",
+                "redis+sentinel://:***@h:1,i:2/kb?sentinel_password=***&db=1",
+            ),
+            (
+                '{"url":"redis+sentinel://h/kb?sentinel_password=hunter2"}',
+                '{"url":"redis+sentinel://h/kb?sentinel_password=***"}',
+            ),
         ],
     )
     def test_a_password_is_hidden(self, text, shown):

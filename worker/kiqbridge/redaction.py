@@ -38,6 +38,7 @@ _MOST_SUFFIX = 40
 _IN_ADDRESS = re.compile(
     r"""(://[^\s/@:'"<>\\]*):(?!\d+[/?#])((?:(?!://)[^\s'"<>\\])+)@""",
 )
+_IN_QUERY = re.compile(r"""([?&](?:sentinel_)?password=)[^&\s'"<>\\]+""")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 
@@ -126,10 +127,12 @@ class Redactor:
 
 
 def addresses(text: str) -> str:
-    """A text without the passwords in its addresses: `redis://user:***@host`."""
-    if "://" not in text or "@" not in text:
+    """A text without the passwords in its addresses: `redis://user:***@host?password=***`."""
+    if "://" not in text:
         return text
-    return _IN_ADDRESS.sub(r"\1:***@", text)
+    if "@" in text:
+        text = _IN_ADDRESS.sub(r"\1:***@", text)
+    return _IN_QUERY.sub(r"\1***", text) if "password=" in text else text
 
 
 def configure(keys: Iterable[str]) -> None:

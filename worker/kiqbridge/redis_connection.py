@@ -476,6 +476,9 @@ class RedisPool:
         settle_replicas: int = 0,
     ) -> None:
         self._factory = _factory(url, client, read_timeout_s)
+        self._given = (
+            client  # which finds the primary for its connections, if it is one of sentinels
+        )
         self.address = _shown_address(url, self._factory)
         self.size = size
         self._wait_s = wait_s
@@ -679,6 +682,8 @@ def _shown_address(url: str | None, factory: redis.ConnectionPool) -> str:
     if url:
         return without_password(url)
     known = factory.connection_kwargs
+    if "connection_pool" in known:  # of redis-py's own Sentinel
+        return f"sentinel service {getattr(known['connection_pool'], 'service_name', '?')}"
     if "path" in known:
         return f"unix://{known['path']}"
     return f"{known.get('host', 'localhost')}:{known.get('port', 6379)}/{known.get('db') or 0}"
