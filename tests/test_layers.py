@@ -35,12 +35,12 @@ LAYERS = {
         systemd ecs process_title surroundings pause_watch gate neighbours
         basic_fetch settling bookkeeping event_loop work crew
         notifications elastic_executor rooms
-        child_messages process_state process_pool isolation emergency forgetting eviction
+        child_messages process_state process_pool suspects isolation emergency forgetting eviction
     """,
     "edge": """
         pause_command recover_command doctor doctor_command
         deploy_command
-        cli worker_command supervisor forked settings_file settings_doc health require signals job_child dev web testing template cloudformation yaml_nodes __main__
+        cli worker_command supervisor forked settings_file settings_doc health require signals trial job_child dev web testing template cloudformation yaml_nodes __main__
     """,
     "aws": "aws",
 }

@@ -4,6 +4,7 @@ import json
 import signal
 
 import pytest
+from support.bad_payloads import raw_of
 from support.fleet import (
     JOBS,
     KEYS,
@@ -172,7 +173,7 @@ def test_unknown_classes_and_texts_that_are_no_jobs_are_settled_as_usual(fleet, 
 
     [job] = map(json.loads, redis.zrange(KEYS.retry, 0, -1))
     assert (job["jid"], job["error_class"]) == (jid, "NameError")
-    assert redis.zrange(KEYS.dead, 0, -1) == [b"no json"]
+    assert [raw_of(text) for text in redis.zrange(KEYS.dead, 0, -1)] == [b"no json"]
     assert not redis.exists(KEYS.suspects("default"))
     assert fleet.stop() == [0]
 

@@ -1,34 +1,41 @@
 """The thread that lets suspects run alone: whom it takes, when, and that none is lost on the way."""
 
 import json
-import random
 import threading
 import time
+import tracemalloc
 
 import pytest
+from support.bad_payloads import raw_of
 from support.engine import EngineProcess
 from support.jobs import own_declarations
 from support.waiting import wait_until
 
 from kiqbridge.child_messages import ChildSettings
 from kiqbridge.errors import ProcessDied
-from kiqbridge.execution import JobRunner
 from kiqbridge.isolation import Isolation
 from kiqbridge.job import job
 from kiqbridge.keys import Keys
-from kiqbridge.middleware import Chain
 from kiqbridge.process_pool import ProcessPool
 from kiqbridge.registry import default_registry
 from kiqbridge.retry import RetryPolicy
+from kiqbridge.server import Server
 from kiqbridge.settling import Settler
+from kiqbridge.suspects import SuspectRunner
 
 KEYS = Keys()
+NO_HANDLERS = Server()
 CODE = """
-import os, signal, time
+import os, resource, signal, time
 from pathlib import Path
 from kiqbridge import job
 
 HERE = Path(__file__).parent
+
+if (HERE / "limit").exists():  # as a container has one
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + int((HERE / "limit").read_text())
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 @job(name="Good")
 def good():
@@ -43,6 +50,10 @@ def bad():
 @job(name="Slow", timeout_s=0.3)
 def slow():
     time.sleep(60)
+
+@job(name="Fails")
+def fails(*args):
+    raise ValueError(f"no luck with {len(args)}")
 
 @job(name="Hold")
 def hold():
@@ -64,6 +75,7 @@ def declared():
         job(name="Bad", retry=False, dead=False)(nothing)
         job(name="Slow", timeout_s=0.3)(nothing)
         job(name="Hold")(nothing)
+        job(name="Fails")(nothing)
         yield
 
 
@@ -82,7 +94,7 @@ def isolate(redis_url, folder):
     """Makes isolations, each of a process of its own."""
     made = []
 
-    def make(number=1, *, require="suspected.py", **options):
+    def make(number=1, *, require="suspected.py", server=NO_HANDLERS, paused=(), **options):
         process = EngineProcess(redis_url, identity=f"host:{number}:aaa")
         process.__enter__()
         settings = ChildSettings(
@@ -104,14 +116,13 @@ def isolate(redis_url, folder):
             keeper=process.keeper,
             pool=pool,
             settler=Settler(process.keys, lambda now: (now - 1000, 10_000)),
-            runner=lambda _queue: JobRunner(
-                registry=default_registry,
-                middleware=Chain(),
+            runner=lambda _queue: SuspectRunner(
+                capsule="default",
                 policy=policy,
-                rng=random.Random(7),
-                processes=isolation,
+                server=server,
+                registry=default_registry,
+                paused=lambda: frozenset(paused),
             ),
-            policy=policy,
             **options,
         )
         made.append((isolation, pool, process))
@@ -125,7 +136,11 @@ def isolate(redis_url, folder):
 
 
 def suspect(redis, name, jid="j1", queue="default", **options):
-    text = json.dumps({"class": name, "args": [], "jid": jid, "queue": queue, **options}).encode()
+    payload = {"class": name, "args": [], "jid": jid, "queue": queue, **options}
+    return suspect_text(redis, json.dumps(payload).encode(), jid, queue)
+
+
+def suspect_text(redis, text, jid="j1", queue="default"):
     redis.lpush(KEYS.suspects(queue), text)
     redis.set(KEYS.recovered(jid), 3)
     return text
@@ -358,3 +373,113 @@ def test_once_quiet_none_is_taken(redis, isolate):
     wait_until(lambda: not isolation.alive, 5)
 
     assert redis.llen(KEYS.suspects("default")) == 1
+
+
+class TestATextThatKillsByMemory:
+    """It is parsed in the child alone, so the worker survives it."""
+
+    BOMB = b'{"class":"Good","args":[[' + b"[]," * 1_000_000 + b'[]]],"jid":"j1","retry_count":2}'
+
+    @pytest.fixture(autouse=True)
+    def limited(self, folder):
+        (folder / "limit").write_text("40000000")
+
+    def look(self, isolation):
+        """Bytes that Python held at once in this process, at most."""
+        tracemalloc.start()
+        try:
+            assert isolation.look()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    def test_it_kills_the_child_and_is_dead_as_it_was_with_the_reason(self, redis, isolate):
+        suspect_text(redis, self.BOMB)
+        server, deaths, errors = Server(), [], []
+        server.death_handler(lambda payload, error: deaths.append((payload, str(error))))
+        server.error_handler(lambda error, context: errors.append((type(error), context["job"])))
+
+        assert self.look(isolate(server=server)) < 50_000_000  # parsed here it took 64 and more
+
+        [text] = redis.zrange("dead", 0, -1)
+        assert text.startswith(self.BOMB[:-1])
+        kept = json.loads(text)
+        assert kept["error_class"] == "kiqbridge.errors.ProcessDied"
+        assert (kept["jid"], kept["queue"], kept["retry_count"]) == ("j1", "default", 3)
+        assert kept["retried_at"]
+        assert kept["args"] == json.loads(self.BOMB)["args"]  # so it can be revived
+        assert in_flight(redis) == []
+        [(payload, message)] = deaths
+        assert (payload["class"], payload["jid"]) == ("Good", "j1")
+        assert "the child process" in message and "args" not in payload
+        assert [(kind, job["jid"]) for kind, job in errors] == [(ProcessDied, "j1")]
+
+    def test_one_that_is_no_object_is_dead_as_the_argument_of_a_job(self, redis, isolate):
+        text = self.BOMB[:-1]
+        suspect_text(redis, text)
+
+        assert self.look(isolate()) < 50_000_000
+
+        [kept] = redis.zrange("dead", 0, -1)
+        assert raw_of(kept) == text
+        assert json.loads(kept)["jid"] == "j1"
+
+    def test_a_long_one_that_is_innocent_is_performed(self, redis, isolate, folder):
+        (folder / "limit").unlink()
+        payload = {"class": "Fails", "args": ["x" * 2_000_000], "jid": "j1", "retry": 5}
+        suspect_text(redis, json.dumps(payload).encode())
+        server, errors = Server(), []
+        server.error_handler(lambda error, context: errors.append((error, context["job"])))
+
+        isolation = isolate(server=server)
+        assert isolation.look()
+
+        [text] = redis.zrange("retry", 0, -1)
+        kept = json.loads(text)
+        assert (kept["error_class"], kept["error_message"]) == ("ValueError", "no luck with 1")
+        assert kept["args"] == payload["args"]
+        assert (isolation.processed, isolation.failed) == (1, 1)
+        [(error, job)] = errors
+        assert isinstance(error, ValueError) and str(error) == "no luck with 1"
+        assert job == {"class": "Fails", "jid": "j1"}
+
+
+def test_handlers_get_the_error_and_the_job_of_a_suspect_that_fails(redis, isolate):
+    suspect(redis, "Fails", args=[1, 2], retry=0)
+    server, deaths, errors = Server(), [], []
+    server.death_handler(lambda payload, error: deaths.append((payload, error)))
+    server.error_handler(lambda error, context: errors.append((error, context)))
+
+    assert isolate(server=server).look()
+
+    [text] = redis.zrange("dead", 0, -1)
+    [(payload, error)] = deaths
+    assert payload == json.loads(text)
+    assert isinstance(error, ValueError)
+    [(error, context)] = errors
+    assert str(error) == "no luck with 2"
+    assert context["job"]["args"] == [1, 2]
+    assert context["context"] == "a job raised an error"
+
+
+def test_one_that_cannot_be_read_is_dead_as_the_argument_of_a_job(redis, isolate):
+    suspect_text(redis, b'{"jid":"j1",')
+    server, errors = Server(), []
+    server.error_handler(lambda _error, context: errors.append(context))
+
+    assert isolate(server=server).look()
+
+    [kept] = redis.zrange("dead", 0, -1)
+    assert raw_of(kept) == b'{"jid":"j1",'
+    assert errors[0]["jobstr"] == b'{"jid":"j1",'
+
+
+def test_one_whose_class_is_paused_is_put_off(redis, isolate, folder):
+    text = suspect(redis, "Good")
+    isolation = isolate(paused=["Good"])
+
+    assert isolation.look()
+
+    assert redis.zrange("schedule", 0, -1) == [text]
+    assert not (folder / "done").exists()
+    assert (isolation.processed, isolation.failed) == (0, 0)

@@ -14,7 +14,7 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from kiqbridge import descriptors, job_forks
 from kiqbridge.payload import ProfileSetting
@@ -45,6 +45,9 @@ class ChildSettings:
     logged_job_attributes: tuple[str, ...] = ("bid", "tags")
     redact: tuple[str, ...] = DEFAULT_KEYS
     max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES
+    foreign_jobs: Literal["refuse", "run", "requeue"] = "refuse"
+    unknown_class: str = "retry"
+    skip_default_job_logging: bool = False
 
     def to_message(self) -> dict[str, Any]:
         """As it goes over the socket."""

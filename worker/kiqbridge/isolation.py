@@ -10,29 +10,29 @@ child process of its own, where it can harm nobody. Then it is known:
    name;
 4. the parent dies too: nothing is known, and the reaper makes it a suspect again.
 
-A suspect is claimed as any job is, so it lies in a registered in-flight list while it runs.
+A suspect is claimed as any job is, so it lies in a registered in-flight list while it runs. Only the
+child parses it: a text may kill by the memory that it takes as objects, and then it kills the child.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
-from kiqbridge import json_text, scripts, threads
+from kiqbridge import scripts, threads
 from kiqbridge.claims import Chunk, Claimer, give_back
 from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.errors import KiqbridgeError, ProcessDied, RedisUnavailable, Shutdown
-from kiqbridge.execution import JobRunner, Settlement
+from kiqbridge.execution import Settlement
 from kiqbridge.job_logger import TID
 from kiqbridge.keys import Keys
 from kiqbridge.lease import Lease, LeaseKeeper
-from kiqbridge.process_pool import Child, Order, ProcessPool
+from kiqbridge.process_pool import Child, ProcessPool, TimeLimitReached
 from kiqbridge.recovery import orphan_id
 from kiqbridge.redis_connection import RedisConnection
-from kiqbridge.retry import RetryPolicy, Verdict, failed_payload
 from kiqbridge.settling import Settler
+from kiqbridge.suspects import SuspectRunner
 from kiqbridge.threads import keep_running
 from kiqbridge.work import UnitOfWork
 
@@ -57,7 +57,7 @@ _LEAD = scripts.load("lead")
 class Isolation:
     """The thread that looks for suspects and runs them.
 
-    `runner` gives, for the name of a queue, what runs its jobs with this object as their processes.
+    `runner` gives, for the name of a queue, what orders are made of and what answers become.
 
     Attributes:
         tid: as a processor's, for the heartbeat and the log.
@@ -65,11 +65,7 @@ class Isolation:
         processed, failed: how many so far; only ever counted up, and only by this thread.
         suspects: how many waited at the last look, by queue; `suspects_since`: for how long this
             process has seen some, on `lease_now`.
-        performing: always False: there is nothing to interrupt in this thread.
     """
-
-    performing = False
-    takes_all = True
 
     def __init__(
         self,
@@ -82,8 +78,7 @@ class Isolation:
         keeper: LeaseKeeper,
         pool: ProcessPool,
         settler: Settler,
-        runner: Callable[[str], JobRunner],
-        policy: Callable[[], RetryPolicy],
+        runner: Callable[[str], SuspectRunner],
         look_s: float = LOOK_S,
     ) -> None:
         self.tid = tid
@@ -102,11 +97,9 @@ class Isolation:
         self._pool = pool
         self._settler = settler
         self._runner = runner
-        self._policy = policy
         self._look_s = look_s
         self._child: Child | None = None
         self._chunk: Chunk | None = None
-        self._died: ProcessDied | None = None
         self._renew_at = 0.0
         self._quiet = threading.Event()
         self._abandoned = threading.Event()
@@ -119,11 +112,6 @@ class Isolation:
     def alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread.is_alive()
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the running suspect was given back."""
-        return self._abandoned.is_set() or self._child is None
 
     def start(self) -> None:
         """Begin to look."""
@@ -160,26 +148,6 @@ class Isolation:
             child.kill()
         self._thread.join(RETRY_S)
 
-    def perform(self, order: Order, _owner: object) -> None:
-        """Run the job in the child that was started for it; what `JobRunner` calls.
-
-        Raises:
-            Shutdown: it was given back.
-            ProcessDied: it killed the child; marked as a verdict.
-            JobTimeout, JobInterrupted, BaseException: see `Child.perform`.
-        """
-        child = self._child
-        if child is None:
-            raise Shutdown
-        try:
-            child.perform(order, while_waiting=self._renew)
-        except ProcessDied as error:
-            if self._abandoned.wait(GRACE_S):
-                raise Shutdown from None
-            error.is_verdict = True
-            self._died = error
-            raise
-
     def look(self) -> bool:
         """Look once, and run one suspect if there is one and nobody else does; whether one ran.
 
@@ -194,7 +162,7 @@ class Isolation:
             child.wait_ready(while_waiting=self._renew)
             return self._run_one()
         finally:
-            self._child = None
+            child, self._child = self._child, None
             child.let_go()
             child.wait_end(RETRY_S)
             self._unlock()
@@ -297,33 +265,61 @@ class Isolation:
         return False
 
     def _run_alone(self, queue: str, text: bytes) -> Settlement | None:
-        self._died = None
-        settlement = self._runner(queue).run(text, queue, self)
+        """Let the child parse, run and settle it: here nothing of it may be parsed.
+
+        Raises:
+            Shutdown: it was given back.
+        """
+        runner = self._runner(queue)
+        try:
+            settlement = self._ask_child(runner, queue, text)
+        except ProcessDied as died:
+            if not died.is_verdict:
+                raise
+            # Whoever kills a whole group, or gives the job back, must not make a culprit of it.
+            if self._abandoned.wait(GRACE_S):
+                raise Shutdown from None
+            logger.warning(
+                "job %s of queue %s is what killed its processes: it ran alone, and %s; it is in the dead "
+                "set, mend it before you revive it",
+                orphan_id(text),
+                queue,
+                died,
+            )
+            settlement = runner.condemned(text, queue, died)
         self.processed += settlement is None or settlement.counted
         self.failed += settlement is not None and settlement.counted
-        died = self._died
-        if died is None or settlement is None:
-            return settlement
-        logger.warning(
-            "job %s of queue %s is what killed its processes: it ran alone, and %s; it is in the dead set, "
-            "mend it before you revive it",
-            orphan_id(text),
-            queue,
-            died,
-        )
-        if settlement.verdict is Verdict.DEAD:
-            return settlement
-        # Whatever its options say of retries and the dead set: somebody must see what it did.
-        now = wall_now()
-        failed = failed_payload(
-            json_text.loads(text), died, queue=queue, policy=self._policy(), now=now
-        )
-        return replace(
-            settlement,
-            verdict=Verdict.DEAD,
-            score=now,
-            text=json_text.dumps_moved(failed, text),
-        )
+        return settlement
+
+    def _ask_child(self, runner: SuspectRunner, queue: str, text: bytes) -> Settlement | None:
+        """What becomes of the suspect.
+
+        Raises:
+            Shutdown: it was given back.
+            ProcessDied: the child died of it, which is a verdict; or another one could not start.
+        """
+        timed_out_s: float | None = None
+        while True:
+            child = self._child
+            if child is None:
+                raise Shutdown
+            order = runner.order(queue, self.tid, timed_out_s)
+            try:
+                answer, kept = child.perform_alone(order, text, while_waiting=self._renew)
+            except TimeLimitReached as reached:
+                if self._abandoned.is_set():
+                    raise Shutdown from None
+                # It failed, and what that means only who parses it can say: another child.
+                timed_out_s = reached.timeout_s
+                child.let_go()
+                child.wait_end(RETRY_S)
+                self._child = child = self._pool.start_child()
+                child.wait_ready(while_waiting=self._renew)
+            except ProcessDied as died:
+                died.is_verdict = True
+                raise
+            else:
+                return runner.settlement(answer, kept, text)
 
     def _finish(self, chunk: Chunk, text: bytes, settlement: Settlement | None) -> None:
         """Settle what is to be settled, and acknowledge.

@@ -42,6 +42,7 @@ from kiqbridge.job_logger import TID, configure_logging, flush_logging
 from kiqbridge.loops import keep_loop_running
 from kiqbridge.middleware import Chain, ServerMiddleware
 from kiqbridge.payload import Profile, shorten
+from kiqbridge.process_pool import Order
 from kiqbridge.process_state import ProcessState
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Handling, JobDefinition, Registry, default_registry
@@ -56,6 +57,7 @@ from kiqbridge.retry import (
     error_message,
 )
 from kiqbridge.server import Server, server
+from kiqbridge.trial import Trial
 
 logger = logging.getLogger(__name__)
 
@@ -168,12 +170,16 @@ class JobChild:
             self._is_busy = True
             if self._is_alone:
                 break
-            answer = self._perform(*received)
+            order, text = received
+            if "alone" in order:
+                answer, body = self._perform_alone(order["alone"], text)
+            else:
+                answer, body = self._perform(order, text), b""
             state.look(is_idle=True)  # before the next job here
             flush_logging()  # what it said comes before what the worker says of it
             self._is_busy = False
             with contextlib.suppress(OSError):  # then the other thread hears it too
-                self._channel.send(answer)
+                self._channel.send(answer, body)
         if self._loop is not None:
             self._loop.close()
         self._resources.close()
@@ -190,6 +196,21 @@ class JobChild:
         self._orders.put(None)
         time.sleep(END_S)
         os._exit(1)
+
+    def _perform_alone(self, order: Mapping[str, Any], text: bytes) -> tuple[dict[str, Any], bytes]:
+        """Run a suspect and decide what becomes of it; the answer, and the text that is kept."""
+
+        def perform(job: Order) -> BaseException | None:
+            payload: dict[str, Any] = json_text.loads(job.text)
+            definition = self._registry.require(str(payload.get("class")))
+            return self._call(definition, payload, job.queue, self._middleware(job.capsule))
+
+        trial = Trial(
+            order,
+            began=lambda timeout_s: self._channel.send({"began": timeout_s}),
+            perform=perform,
+        )
+        return trial.run(text, self._settings, self._registry, self._server.backtrace_cleaner)
 
     def _perform(self, order: Mapping[str, Any], text: bytes) -> dict[str, Any]:
         """Run one job; the answer for the worker."""

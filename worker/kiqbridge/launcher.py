@@ -55,6 +55,7 @@ from kiqbridge.server import server as default_server
 from kiqbridge.settling import Settler
 from kiqbridge.status import EVERY_S, Status, StatusFile, run_folder
 from kiqbridge.surroundings import attach
+from kiqbridge.suspects import SuspectRunner
 from kiqbridge.systemd import Notifier
 from kiqbridge.work import UnitOfWork
 
@@ -482,7 +483,7 @@ class Launcher:
         if self._config.fetch == "basic":
             return None
         capsules = {name: crew.capsule for crew in self._crews for name in crew.capsule.weights}
-        isolation = Isolation(
+        return Isolation(
             identity=self.identity,
             tid=secrets.token_hex(3),
             queues=list(capsules),
@@ -491,10 +492,15 @@ class Launcher:
             keeper=self._keeper,
             pool=self._processes,
             settler=self._settler,
-            runner=lambda queue: self._runner(capsules[queue], Timekeeper(), isolation),
-            policy=self._policy,
+            runner=lambda queue: SuspectRunner(
+                capsule=capsules[queue].name,
+                policy=self._policy,
+                server=self._server,
+                registry=self._registry,
+                metrics=self._metrics if self._metrics.on else None,
+                paused=lambda: self._pauses.classes,
+            ),
         )
-        return isolation
 
     def _child_settings(self) -> ChildSettings:
         config = self._config
@@ -510,6 +516,9 @@ class Launcher:
             logged_job_attributes=config.logged_job_attributes,
             redact=config.redact,
             max_payload_bytes=config.max_payload_bytes,
+            foreign_jobs=config.foreign_jobs,
+            unknown_class=config.unknown_class,
+            skip_default_job_logging=config.skip_default_job_logging,
         )
 
     def _own_queues(self) -> set[str]:

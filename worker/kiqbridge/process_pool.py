@@ -100,6 +100,18 @@ def rules_after(error: BaseException, given: Handling) -> Handling:
     )
 
 
+class TimeLimitReached(Exception):  # noqa: N818 - says what happened; `Isolation` settles it
+    """A suspect ran for longer than its time limit.
+
+    Attributes:
+        timeout_s: the limit.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"took longer than {timeout_s:g} s")
+        self.timeout_s = timeout_s
+
+
 class Child:
     """One child process. Used by one thread at a time, but for `kill` and `tell`."""
 
@@ -191,6 +203,32 @@ class Child:
         if "failure" in reply:
             raise Failure(**reply["failure"]).stand_in()
 
+    def perform_alone(
+        self, order: Mapping[str, Any], text: bytes, *, while_waiting: Callable[[], object]
+    ) -> tuple[dict[str, Any], bytes]:
+        """Let it parse, run and settle a suspect (trial.py): its answer, and the text that is kept.
+
+        Raises:
+            TimeLimitReached: it ran for longer than its `timeout_s`; the child is dead.
+            ProcessDied: the child is dead.
+        """
+        self.jobs += 1
+        self._send({"alone": order}, text)
+        timeout_s: float | None = None
+        deadline: float | None = None
+        while True:
+            try:
+                received = self._wait_message(deadline, while_waiting)
+            except TimeoutError:
+                self.kill()
+                raise TimeLimitReached(timeout_s or 0.0) from None
+            if received is None:
+                raise ProcessDied(f"the child process {self.pid} that ran the job {self._end()}")
+            if "began" not in received[0]:
+                return received
+            timeout_s = received[0]["began"]
+            deadline = time.monotonic() + timeout_s if timeout_s else None
+
     def tell_stopping(self) -> None:
         """Let the job know that it should come to an end soon (`interrupted()`)."""
         self._send({"stopping": True})
@@ -220,11 +258,18 @@ class Child:
         with self._sending, contextlib.suppress(OSError):
             self._channel.send(message, body)
 
-    @frames.may_take_long
     def _wait(
         self, deadline: float | None, while_waiting: Callable[[], object] = lambda: None
     ) -> dict[str, Any] | None:
-        """The next answer; None when there will be none.
+        """The next answer; None when there will be none. Raises as `_wait_message`."""
+        received = self._wait_message(deadline, while_waiting)
+        return received[0] if received else None
+
+    @frames.may_take_long
+    def _wait_message(
+        self, deadline: float | None, while_waiting: Callable[[], object]
+    ) -> tuple[dict[str, Any], bytes] | None:
+        """The next answer and the bytes that came along; None when there will be none.
 
         Raises:
             TimeoutError: not before the deadline.
@@ -235,8 +280,7 @@ class Child:
         while True:
             left = TICK_S if deadline is None else min(TICK_S, deadline - time.monotonic())
             if answers.poll(max(left, 0) * 1000 if is_running else 0):
-                received = self._channel.receive()
-                return received[0] if received else None
+                return self._channel.receive()
             if not is_running:
                 return None
             if left <= 0:
