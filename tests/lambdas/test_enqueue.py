@@ -889,7 +889,7 @@ def test_loading_the_function_connects_to_nothing_and_loads_neither_boto3_nor_th
     assert ours <= {
         *("aws", "aws.allow_list", "aws.enqueue", "aws.events", "aws.plain"),
         *("job_forks", "frames", "interruption", "names", "threads", "user_code"),
-        *("batches", "raw_job"),
+        *("batches", "raw_job", "descriptors"),
         *("client", "errors", "job", "json_text", "keys", "middleware", "options", "payload"),
         *("active_job", "bulk", "inline", "wire_profile", "stamping", "wrong_types", "guards"),
         *("redis_connection", "registry", "scripts", "redaction"),
