@@ -25,7 +25,7 @@ LAYERS = {
     "client": """
         __init__ middleware wire_profile client inline job registry recovery reaping unregistered api
         current lifecycle server current_attributes deploy bridge pauses incarnations
-        iterable iteration_state enumerators
+        iterable iteration_state enumerators bounded
         loops resources limits
     """,
     "engine": """

@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import QUEUES
 
-from kiqbridge.errors import ConfigError
+from kiqbridge.config import merge
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.job import job
+from kiqbridge.payload import check_queue
 from kiqbridge.queues import Mode, mode_of, parse_queue, queue_order
+from kiqbridge.server import Server
 
 
 def first_places(queues, draws=6000):
@@ -111,6 +115,31 @@ class TestReadingAQueue:
             f"queues: weight {weight!r} in {text!r} is not a whole number (from KIQBRIDGE_QUEUES); "
             "write name,weight such as mail,3"
         )
+
+    @pytest.mark.parametrize(
+        ("text", "fault"),
+        [
+            (b"caf\xe9".decode("utf-8", "surrogateescape"), "is not UTF-8 text"),
+            ("\ud800,3", "is not UTF-8 text"),
+            ("a\0b", "holds a NUL character"),
+        ],
+    )
+    def test_a_name_that_redis_or_ruby_could_not_read_is_refused(self, text, fault):
+        with pytest.raises(ConfigError, match=rf"{fault} \(from KIQBRIDGE_QUEUES\)"):
+            parse_queue(text, source="KIQBRIDGE_QUEUES")
+
+    @pytest.mark.parametrize("name", ["\udce9", "a\0b"])
+    def test_such_a_name_is_refused_in_code_and_in_a_push_too(self, name):
+        declared = Server()
+
+        with pytest.raises(ConfigError, match="capsule single"):
+            declared.capsule("single", queues=[(name, 1)], concurrency=1)
+        with pytest.raises(ConfigError, match="job 'Odd': queue"):
+            job(name="Odd", queue=name)(lambda: None)
+        with pytest.raises(PayloadError, match="queue: "):
+            check_queue(name)
+        with pytest.raises(ConfigError, match="unknown_class"):
+            merge(environ={"KIQBRIDGE_UNKNOWN_CLASS": f"route:{name}"}, flags={})
 
     @pytest.mark.parametrize("text", ["", "  ", ",3"])
     def test_a_queue_without_name_is_refused(self, text):

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from kiqbridge.signals import IGNORED
+
 # In a child, because signals belong to the main thread of a process.
 CHILD = """
 import os, signal, threading, time
@@ -54,3 +56,42 @@ def test_signals_from_redis_and_from_the_system_are_heard_each_once_and_in_order
     )
 
     assert names_received(send, 4) == "['TTIN', 'TSTP', 'odd', 'INT']\n"
+
+
+def test_a_signal_is_heard_after_a_job_has_closed_what_wakes_the_main_thread():
+    send = (
+        "os.closerange(3, 100); [os.open('/dev/null', os.O_RDWR) for _ in range(90)];"
+        "os.kill(os.getpid(), signal.SIGTERM)"
+    )
+
+    assert names_received(send, 1).endswith("['TERM']\n")
+
+
+IGNORING = """
+import logging, os, signal, subprocess, sys
+from kiqbridge import signals
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+signal.signal(signal.SIGUSR1, lambda *_: print("a handler of the user's own"))
+inbox = signals.SignalInbox()
+inbox.trap()
+for name in signals.IGNORED * 2:
+    os.kill(os.getpid(), getattr(signal, "SIG" + name))
+inbox.put("TTIN")
+inbox.wait()
+sys.stdout.flush()
+# What a job starts has the default again.
+child = subprocess.run(["/bin/sh", "-c", "kill -HUP $$; sleep 1; echo survived"], stdout=-1)
+print(child.returncode, child.stdout)
+"""
+
+
+def test_signals_that_mean_nothing_here_are_ignored_with_one_line_each():
+    done = subprocess.run(
+        [sys.executable, "-c", IGNORING], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    *lines, child = done.stdout.splitlines()
+    assert lines[:2] == ["a handler of the user's own"] * 2
+    told = [line.partition(" is ignored; ")[0] for line in lines[2:]]
+    assert sorted(told) == sorted(f"SIG{name}" for name in IGNORED if name != "USR1")
+    assert child == "-1 b''"

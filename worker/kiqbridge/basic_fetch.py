@@ -21,6 +21,7 @@ from kiqbridge.rooms import Rooms
 BLOCK_S = 2
 """Seconds that one BRPOP waits; also how long a thread takes to notice that it shall end."""
 
+FIRST_LOOK_S = 0.01
 LOOK_AT_PAUSES_S = 1.0
 LOOK_AT_ROOMS_S = 0.05
 """How often to look for room, if none of the queues has a next job that could begin."""
@@ -45,6 +46,8 @@ class BasicFetcher:
         self._looked_at = 0.0
         self._rooms = rooms or Rooms((), {})
         self._full: set[str] = set()
+        self.has_fetched = False
+        self.refused: BaseException | None = None
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:  # noqa: ARG002 - as Fetcher
         """The next job, or None after 2 s without one."""
@@ -54,6 +57,11 @@ class BasicFetcher:
             self._outage.report(error)
             give_up.wait(RETRY_S)
             return None
+        except BaseException as error:
+            if not self.has_fetched:
+                self.refused = error
+            raise
+        self.has_fetched = True
         self._outage.over()
         return chunk
 
@@ -76,11 +84,14 @@ class BasicFetcher:
     def _pop(self) -> Chunk | None:
         queues = self._served()
         if not queues:
-            threading.Event().wait(LOOK_AT_ROOMS_S if self._full else BLOCK_S)
+            pause_s = LOOK_AT_ROOMS_S if self._full else BLOCK_S
+            threading.Event().wait(pause_s if self.has_fetched else 0)
             return None
+        # The first time only a look: the process is not ready before each thread has had one.
+        block_s = BLOCK_S if self.has_fetched else FIRST_LOOK_S
         # Not repeated after a lost reply: what it popped is lost, as with Sidekiq's own fetch.
         [reply] = self.connection.run(
-            ("BRPOP", *(self._keys.queue(name) for name in queues), BLOCK_S), repeatable=False
+            ("BRPOP", *(self._keys.queue(name) for name in queues), block_s), repeatable=False
         )
         if reply is None:
             return None

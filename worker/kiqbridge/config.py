@@ -12,7 +12,7 @@ from typing import Any, Literal
 from kiqbridge import redaction
 from kiqbridge.errors import ConfigError
 from kiqbridge.payload import ProfileSetting, parse_profile
-from kiqbridge.queues import parse_queue
+from kiqbridge.queues import fault_of_name, parse_queue
 from kiqbridge.raw_job import DEFAULT_MAX_PAYLOAD_BYTES, MAX_PAYLOAD_VARIABLE
 
 Warn = Callable[[str], None]
@@ -258,7 +258,9 @@ def _profile(value: Any, source: str) -> ProfileSetting:
 
 def _unknown_class(value: Any, source: str) -> str:
     text = str(value)
-    if text == "retry" or (text.startswith(_ROUTE) and text != _ROUTE):
+    if text == "retry" or (
+        text.startswith(_ROUTE) and fault_of_name(text.removeprefix(_ROUTE)) is None
+    ):
         return text
     raise ConfigError(
         f"unknown_class: {value!r} is neither retry nor {_ROUTE}QUEUE (from {source}); write for instance "

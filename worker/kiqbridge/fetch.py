@@ -60,9 +60,13 @@ class Fetches(Protocol):
 
     Attributes:
         connection: the thread's own, for settling what it fetched.
+        has_fetched: a claim has succeeded, whether or not it brought jobs.
+        refused: the unexpected error of the first claim, if it raised one.
     """
 
     connection: RedisConnection
+    has_fetched: bool
+    refused: BaseException | None
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
         """Jobs of one queue, or None: look whether to go on."""
@@ -105,6 +109,8 @@ class Fetcher:
         self._rooms = rooms or Rooms((), {})
         self._without: Sequence[str] = ()
         self._woken = False
+        self.has_fetched = False
+        self.refused: BaseException | None = None
 
     def fetch(self, most: int, give_up: threading.Event) -> Chunk | None:
         """Up to `most` jobs of one queue; blocks while idle. None: look whether to go on.
@@ -122,9 +128,12 @@ class Fetcher:
             self._outage.report(error)
             give_up.wait(RETRY_S)
             return None
-        except BaseException:
+        except BaseException as error:
             self._looked(found=False)  # else nobody who is idle would be woken any more
+            if not self.has_fetched:
+                self.refused = error
             raise
+        self.has_fetched = True
         self._outage.over()
         self._looked(found=chunk is not None)
         if chunk is None:

@@ -44,6 +44,7 @@ from kiqbridge.options import (
     with_attributes,
 )
 from kiqbridge.payload import check_json, run_time, shorten
+from kiqbridge.queues import fault_of_name
 from kiqbridge.registry import (
     ERROR_ACTIONS,
     MARK,
@@ -450,6 +451,8 @@ def _define(
     check_signature(name, signature)
     if not isinstance(options.get("queue"), str) or not options["queue"]:
         raise ConfigError(f"job {name!r}: queue {options.get('queue')!r} is not a queue name")
+    if (fault := fault_of_name(options["queue"])) is not None:
+        raise ConfigError(f"job {name!r}: queue {options['queue']!r} {fault}")
     try:
         for option, value in options.items():
             check_json(value, option)

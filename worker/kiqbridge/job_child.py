@@ -31,7 +31,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, NoReturn, cast
 
-from kiqbridge import descriptors, job_forks, json_text, log_level, redaction
+from kiqbridge import descriptors, ending, job_forks, json_text, log_level, redaction
 from kiqbridge.bridge import LOOP
 from kiqbridge.child_messages import Channel, ChildSettings, Failure
 from kiqbridge.client import Client
@@ -57,6 +57,7 @@ from kiqbridge.retry import (
     error_message,
 )
 from kiqbridge.server import Server, server
+from kiqbridge.signals import IGNORED
 from kiqbridge.trial import Trial
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ _DESCRIPTORS_LOST = 71
 """Exit code when a job has closed the socket to the worker."""
 
 _PR_SET_PDEATHSIG = 1
-_FOR_THE_WORKER = ("SIGTERM", "SIGINT", "SIGTSTP", "SIGTTIN", "SIGUSR2", "SIGHUP")
+_FOR_THE_WORKER = ("TERM", "INT", "TSTP", "TTIN", *IGNORED)
 
 
 def main(argv: list[str]) -> int:
@@ -193,6 +194,7 @@ class JobChild:
         self._is_alone = True
         if self._is_busy:  # the worker died: somebody else gets the job
             os.kill(os.getpid(), signal.SIGKILL)
+        ending.guarantee(END_S + ending.MARGIN_S)
         self._orders.put(None)
         time.sleep(END_S)
         os._exit(1)
@@ -444,7 +446,7 @@ def _tie_to(worker: int) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for name in _FOR_THE_WORKER:
         # Not SIG_IGN, which what a job starts would inherit.
-        signal.signal(getattr(signal, name), _ignore)
+        signal.signal(getattr(signal, f"SIG{name}"), _ignore)
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
@@ -452,7 +454,5 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    logging.shutdown()
-    sys.stdout.flush()
-    os._exit(code)  # a thread of a job that is stuck in C must not hold it up
+    # A thread of a job that is stuck in C must not hold it up.
+    ending.end_process(main(sys.argv[1:]))

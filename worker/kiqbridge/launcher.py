@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from redis.connection import AbstractConnection
 
 from kiqbridge import __version__, user_code
 from kiqbridge.ages import AgeReport, Ages, ages_of
 from kiqbridge.bookkeeping import Bookkeeper
+from kiqbridge.bounded import BoundedCall, seconds_until
 from kiqbridge.capsule import Capsule, capsules_of, connections_of
 from kiqbridge.child_messages import ChildSettings
 from kiqbridge.client import Client, adopt_default_client, release_default_client
@@ -59,6 +60,9 @@ from kiqbridge.suspects import SuspectRunner
 from kiqbridge.systemd import Notifier
 from kiqbridge.work import UnitOfWork
 
+if TYPE_CHECKING:
+    from kiqbridge.lifecycle import Firing
+
 logger = logging.getLogger(__name__)
 
 LABEL = "kiqbridge"
@@ -68,8 +72,23 @@ FIRST_RETRY_S = 0.5
 LONGEST_RETRY_S = 5.0
 
 LAST_STEPS_S = 9.0
-"""Seconds after the deadline for giving back, interrupting and signing off; less than the 10 that
+"""Seconds after the timeout within which the process has ended, in whatever way; less than the 10 that
 `infra/worker_service.yaml` leaves between the longest timeout and the kill."""
+
+ORDERLY_S = 7.5
+"""Of these, for giving back, interrupting and signing off; then it ends without what is left."""
+
+KILL_S = 8.75
+"""After so many seconds the kernel kills it, in case that even this did not end it."""
+
+FIRST_CLAIMS_S = 0.005
+"""Between two looks whether all threads have made their first claim: it takes a millisecond or two."""
+
+LISTENERS_S = 1.0
+"""Listeners to shutdown have this time at least, and otherwise as much as jobs."""
+
+CLOSE_S = 3.0
+"""So long the process waits for resources that are being closed before it signs off meanwhile."""
 
 
 class Launcher:
@@ -164,6 +183,8 @@ class Launcher:
         self._state: StateKeeper | None = None
         self._heartbeat: Heartbeat | None = None
         self._quiet = threading.Event()
+        self._quieting: Firing | None = None
+        self._is_registered = False
         self._running = threading.Event()
         self._stopping = threading.Event()
         self._diagnostics = Diagnostics(
@@ -228,6 +249,8 @@ class Launcher:
 
         Raises:
             ConfigError: a resource or a listener to startup failed; nothing was registered.
+            Exception: the process was registered, but not all of it could be started; see
+                `abandon_start`.
         """
         self._on_signal = on_signal
         self._monitor.start()
@@ -241,13 +264,22 @@ class Launcher:
         with self._composing:
             if not self._stopping.is_set():
                 self._compose(on_signal)
+        if self._have_all_fetched():
+            self._running.set()
+            self._notifier.ready()
+            logger.info("%s", self._banner())
+
+    def abandon_start(self) -> None:
+        """After `start` has failed: end what runs already, give back what it holds, sign off."""
+        if self._is_registered:
+            self.stop(timeout_s=0)
 
     def quiet(self) -> None:
         """Take no new jobs (TSTP); cannot be undone."""
         if not self._quiet.is_set():
             self._quiet.set()
             logger.info("quiet: no new jobs are taken, running ones go on")
-            self._events.fire("quiet")
+            self._quieting = self._events.fire_aside("quiet")
         self._poller.quiet()
         for crew in self._crews:
             crew.waker.stop()
@@ -257,20 +289,20 @@ class Launcher:
         if self._manager is not None:
             self._manager.quiet()
 
-    def stop(self) -> None:
-        """Finish what finishes within the timeout, give the rest back, sign off (§14.3)."""
-        deadline = time.monotonic() + self._config.timeout_s
+    def stop(self, *, timeout_s: float | None = None) -> None:
+        """Finish what finishes within the timeout, give the rest back, sign off (§14.3).
+
+        Args:
+            timeout_s: default: the setting `timeout`.
+        """
+        deadline = time.monotonic() + (self._config.timeout_s if timeout_s is None else timeout_s)
         # Beside this thread, since each call to a Redis that is frozen takes seconds, and who stops us
         # kills us at a time of his own. Nothing is lost without it: a reaper does the rest.
-        ending = threading.Thread(
-            target=self._end, args=(deadline,), name="kiqbridge-end", daemon=True
-        )
-        ending.start()
-        ending.join(max(deadline - time.monotonic(), 0) + LAST_STEPS_S)
-        if ending.is_alive():
+        ending = BoundedCall("kiqbridge-end", lambda: self._end(deadline))
+        if not ending.wait(seconds_until(deadline) + ORDERLY_S):
             logger.warning(
-                "Redis does not answer: ending without signing off; another process gives back what "
-                "this one holds"
+                "the process ends without signing off, since Redis or a thread does not answer in time; "
+                "another process gives back what this one holds"
             )
 
     def end_without_descriptors(self) -> NoReturn:
@@ -284,35 +316,58 @@ class Launcher:
 
     def _end(self, deadline: float) -> None:
         self._stopping.set()
-        self.quiet()
-        self._events.fire("shutdown")
-        with self._composing:  # from now on nothing is put together any more
-            manager, heartbeat = self._manager, self._heartbeat
-        if self._state is not None:
-            self._state.stop()
+        self._step("becoming quiet", self.quiet)
+        if self._quieting is not None:
+            self._quieting.wait(max(seconds_until(deadline), LISTENERS_S))
+        self._events.fire_aside("shutdown").wait(max(seconds_until(deadline), LISTENERS_S))
+        # From now on nothing is put together any more; a start that hangs is not waited for.
+        if self._composing.acquire(timeout=max(seconds_until(deadline), LISTENERS_S)):
+            self._composing.release()
+        heartbeat = self._heartbeat
+        self._end_jobs(deadline)
+        closing = BoundedCall("kiqbridge-close", self._close_resources)
+        is_closed = closing.wait(CLOSE_S)
+        if not is_closed:
+            logger.warning(
+                "closing a resource takes longer than %.0f s: the process signs off meanwhile",
+                CLOSE_S,
+            )
+        self._step("signing off", self._sign_off)
+        if heartbeat is not None:
+            self._step("ending the heartbeat", heartbeat.stop)
+        end = deadline + ORDERLY_S - LISTENERS_S
+        self._events.fire_aside("exit").wait(max(seconds_until(end), LISTENERS_S))
+        if not is_closed:
+            closing.wait(seconds_until(end))
+        release_default_client(self.client)
+        self._pool.close_all()
+        self._status_file.stop()
+
+    def _end_jobs(self, deadline: float) -> None:
+        manager, isolation, state = self._manager, self._isolation, self._state
+        if state is not None:
+            self._step("restoring what jobs change", state.stop)
         if manager is not None:
-            manager.stop(deadline)
-            if self._isolation is not None:
-                self._isolation.stop(deadline)
-            self._guardian.stop()
-            self._poller.stop()
-            self._pauses.stop()
-        self._processes.stop()
+            self._step("ending the jobs", lambda: manager.stop(deadline))
+            if isolation is not None:
+                self._step("ending the isolation", lambda: isolation.stop(deadline))
+            for each in (self._guardian, self._poller, self._pauses):
+                self._step(f"ending {each}", each.stop)
+        self._step("ending child processes", self._processes.stop)
         if manager is None:
-            self._stop_loops()
-        self._close_resources()
+            self._step("ending the event loops", self._stop_loops)
+
+    def _step(self, what: str, step: Callable[[], object]) -> None:
+        """Take one of the last steps; whatever it raises, the others follow."""
+        user_code.call(step, log=logger, failed=f"{what} failed, the process goes on ending")
+
+    def _sign_off(self) -> None:
         try:
             returned = self._keeper.stop()
             if returned:
                 logger.info("%d jobs went back to their queues", returned)
         except KiqbridgeError as error:
             logger.warning("the lease stays: another process gives back what it holds: %s", error)
-        if heartbeat is not None:
-            heartbeat.stop()
-        self._events.fire("exit")
-        release_default_client(self.client)
-        self._pool.close_all()
-        self._status_file.stop()
 
     def _stop_loops(self) -> None:
         for crew in self._crews:
@@ -333,6 +388,7 @@ class Launcher:
                 with self._composing:
                     if not self._stopping.is_set():
                         self._keeper.start()
+                        self._is_registered = True
             except RedisUnavailable as error:
                 logger.error("%s; trying again in %.1f s", error, pause)  # noqa: TRY400 - one line
                 self._stopping.wait(pause)
@@ -412,9 +468,24 @@ class Launcher:
         self._manager.start()
         if self._isolation is not None and not self._quiet.is_set():
             self._isolation.start()
-        self._running.set()
-        self._notifier.ready()
-        logger.info("%s", self._banner())
+
+    def _have_all_fetched(self) -> bool:
+        """Wait until each thread has made its first claim, however long Redis is away; False: it stops.
+
+        Raises:
+            KiqbridgeError: one of them could not make its claim for a reason that stays.
+        """
+        processors = self._manager.processors if self._manager is not None else ()
+        while not self._stopping.is_set():
+            for processor in processors:
+                if (error := processor.refused) is not None:
+                    raise KiqbridgeError(
+                        f"the first claim of jobs failed: {type(error).__name__}: {error}"
+                    ) from error
+            if self._quiet.is_set() or all(each.has_fetched for each in processors):
+                return True
+            self._stopping.wait(FIRST_CLAIMS_S)
+        return False
 
     def _make_crews(self) -> list[Crew]:
         config, outage = self._config, Outage()

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict, cast
 
 from kiqbridge import redaction
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.queues import fault_of_name
 
 DEFAULT_OPTIONS: Mapping[str, Any] = {"retry": True, "queue": "default"}
 """Options of a job whose class is only a name (§5.3 step 1)."""
@@ -222,12 +223,14 @@ def check_queue(queue: object) -> None:
     """Refuse what is no queue name (§5.1, rule 8).
 
     Raises:
-        PayloadError: it is no text, or empty.
+        PayloadError: it is no text, empty, no UTF-8, or holds NUL.
     """
     if not isinstance(queue, str) or not queue:
         raise PayloadError(
             f"queue: {shorten(queue)} is not a queue name; write a text such as default"
         )
+    if (not queue.isascii() or "\0" in queue) and (fault := fault_of_name(queue)) is not None:
+        raise PayloadError(f"queue: {shorten(queue)} {fault}; write a text such as default")
 
 
 def check_json(value: object, field: str, depth: int = 2) -> None:

@@ -99,6 +99,16 @@ class Processor:
         return self._thread.is_alive()
 
     @property
+    def has_fetched(self) -> bool:
+        """Whether a claim has succeeded, whether or not it brought jobs."""
+        return self._fetcher.has_fetched
+
+    @property
+    def refused(self) -> BaseException | None:
+        """The unexpected error of the first claim, if it raised one."""
+        return self._fetcher.refused
+
+    @property
     def interrupted(self) -> bool:
         """Whether `interrupt` was called: the running job was given back."""
         return self._abandoned.is_set()

@@ -17,11 +17,25 @@ class Mode(StrEnum):
     WEIGHTED = "weighted"
 
 
+def fault_of_name(name: str) -> str | None:
+    """What keeps a text from being a queue's name; None: it is one."""
+    if not name.strip():
+        return "is empty"
+    if "\0" in name:
+        return "holds a NUL character"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "is not UTF-8 text"
+    return None
+
+
 def parse_queue(text: str, *, source: str = "-q") -> tuple[str, int]:
     """Read `name` or `name,weight` into (name, weight); no weight is 0.
 
     Raises:
-        ConfigError: empty name, or a weight that is no whole number ≥ 0.
+        ConfigError: a name that is empty, no UTF-8 or holds NUL, or a weight that is no whole
+            number ≥ 0.
     """
     name, comma, weight = text.rpartition(",") if "," in text else (text, "", "0")
     if not name.strip():
@@ -32,6 +46,10 @@ def parse_queue(text: str, *, source: str = "-q") -> tuple[str, int]:
         raise ConfigError(
             f"queues: weight {weight!r} in {text!r} is not a whole number (from {source}); "
             "write name,weight such as mail,3"
+        )
+    if (fault := fault_of_name(name)) is not None:
+        raise ConfigError(
+            f"queues: the name {name!r} {fault} (from {source}); write a name such as default"
         )
     return name.strip(), int(weight)
 

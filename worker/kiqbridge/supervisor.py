@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Literal, NoReturn
 
+from kiqbridge import ending
 from kiqbridge.config import Config
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.forked import (
@@ -41,11 +42,11 @@ from kiqbridge.forked import (
     told_end,
 )
 from kiqbridge.keys import Keys
-from kiqbridge.launcher import LAST_STEPS_S
+from kiqbridge.launcher import KILL_S, LAST_STEPS_S
 from kiqbridge.lease import LeaseTimes, renew
 from kiqbridge.redis_connection import RedisPool
+from kiqbridge.signals import ENDING, SignalInbox, ignore_others, report_ignored
 from kiqbridge.signals import NAMES as PASSED_ON
-from kiqbridge.signals import SignalInbox
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +60,11 @@ MEMORY_EVERY_S = 2.0
 ANSWER_WITHIN_S = 1.0
 """For the parent's own calls to Redis: it has children to look after."""
 
-KILL_MARGIN_S = 1.0
-"""Beyond the time that a child allows itself for ending."""
+KILL_MARGIN_S = 0.0
+"""Beyond `LAST_STEPS_S`; before that each child that can run has ended by itself."""
+
+OWN_END_S = 1.0
+"""Beyond that: the parent itself is killed, should it not have ended."""
 
 HUNG_AFTER_S = 600.0
 """A child that has said nothing for so long is killed. It beats from a thread, so its interpreter
@@ -166,6 +170,7 @@ class Supervisor:
         self._hooks = hooks or Hooks()
         self._pid = os.getpid()
         self._ceiling_mb = config.max_memory_mb
+        self._timeout_s = config.timeout_s
         self._patience_s = config.timeout_s + LAST_STEPS_S + KILL_MARGIN_S
         self._keys = Keys(config.namespace)
         self._times = LeaseTimes(config.recover_after_s)
@@ -250,10 +255,13 @@ class Supervisor:
         signal.set_wakeup_fd(self._rope.fileno(), warn_on_full_buffer=False)
         for number in _BLOCKED:
             signal.signal(number, self._on_signal)
+        ignore_others()
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name.removeprefix("SIG")
         self._noted.append(name)
+        if name in ENDING:
+            ending.guarantee(self._patience_s + OWN_END_S)
         # At once: the loop may be waiting for an answer of Redis.
         if name in PASSED_ON:
             self._pass_on(number)
@@ -321,7 +329,7 @@ class Supervisor:
             for handle in (self._reports, self._lifeline_held):
                 os.close(handle)
             self._connection.close()
-            inbox = SignalInbox()
+            inbox = SignalInbox(self._timeout_s + KILL_S)
             inbox.trap()
             self._bell.close()
             self._rope.close()
@@ -338,20 +346,22 @@ class Supervisor:
             tie.failed(f"{type(error).__name__}: {error}")
         finally:
             # A thread that is stuck in C would hang the interpreter's own exit.
-            with suppress(Exception):
-                logging.shutdown()
-                sys.stdout.flush()
-            os._exit(code)
+            ending.end_process(code)
 
     def _wait(self) -> None:
         now = time.monotonic()
-        due = [self._next_beat, *(slot.not_before for slot in self._slots if slot.child is None)]
+        due = [
+            self._next_beat,
+            *(slot.not_before for slot in self._slots if slot.child is None),
+            *(child.kill_at for child in self._children.values() if child.kill_at is not None),
+        ]
         timeout = min([TICK_S, *(max(at - now, 0.01) for at in due)])
         select.select([self._bell.fileno(), self._reports], [], [], timeout)
         with suppress(BlockingIOError):
             self._bell.recv(4096)
 
     def _act_on_signals(self) -> None:
+        report_ignored()
         while self._noted:
             name = self._noted.popleft()
             if name in ("TERM", "INT") and not self._stopping:

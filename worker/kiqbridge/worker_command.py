@@ -1,28 +1,28 @@
 """`kiqbridge worker`: flags, file and environment in, a running worker until a signal ends it."""
 
 import argparse
-import contextlib
 import faulthandler
 import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kiqbridge import descriptors, job_forks, redaction
+from kiqbridge import descriptors, ending, job_forks, redaction, user_code
 from kiqbridge.config import SETTINGS, Config, merge, shown_default
-from kiqbridge.errors import ConfigError
+from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
 from kiqbridge.job_logger import configure_logging
-from kiqbridge.launcher import Launcher
+from kiqbridge.launcher import KILL_S, Launcher
 from kiqbridge.payload import shorten
 from kiqbridge.process_title import supervisor_title, title_setter
 from kiqbridge.redis_connection import url_from_environment
 from kiqbridge.require import load_all
+from kiqbridge.retry import error_message
 from kiqbridge.settings_file import read_file
-from kiqbridge.signals import SignalInbox
+from kiqbridge.signals import ENDING, SignalInbox, end_while_loading, ignore_others
 from kiqbridge.status import run_folder
 from kiqbridge.surroundings import report_on_children
 from kiqbridge.systemd import Notifier, Report, take_notifier
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     """Run a worker until TERM or INT; ends the process itself once all is given back.
 
     Raises:
-        ConfigError: a setting is wrong or the jobs' code cannot be loaded.
+        ConfigError: a setting is wrong or the jobs' code cannot be loaded; nothing has begun.
     """
     config, warnings = load_config(options, os.environ)
     if sys.__stderr__ is not None:
@@ -75,21 +75,35 @@ def run(options: argparse.Namespace) -> int:
     for warning in warnings:
         logger.warning(warning)
     notifier = take_notifier(os.environ, os.getpid())
+    ignore_others()
+    end_while_loading()
     load_all(config.require)
     if not config.require:
         logger.warning("no jobs are loaded: name their module, file or directory with -r")
+    # Not by the interpreter's own exit: a thread that is stuck, or standard output that nobody reads,
+    # would hang it, and nothing is left to do.
+    ending.end_process(_status_of(lambda: _work(config, notifier)))
+
+
+def _work(config: Config, notifier: Notifier) -> int:
     if _is_supervised(config):
         _supervise(config, notifier)
-        status = 0
-    else:
-        inbox = SignalInbox()
-        inbox.trap()
-        status = _run_until_stopped(Launcher(config, notifier=notifier), inbox)
-    # A thread that is stuck in C would hang the interpreter's own exit, and nothing is left to do.
-    logging.shutdown()
-    with contextlib.suppress(Exception):  # a job may have closed it
-        sys.stdout.flush()
-    os._exit(status)
+        return 0
+    inbox = SignalInbox(config.timeout_s + KILL_S)
+    inbox.trap()
+    return _run_until_stopped(Launcher(config, notifier=notifier), inbox)
+
+
+def _status_of(work: Callable[[], int]) -> int:
+    """The status to end with; why it is none of an orderly end is said on standard error."""
+    try:
+        return work()
+    except KiqbridgeError as error:
+        ending.complain(f"kiqbridge: {error}")
+        return 3 if isinstance(error, RedisUnavailable) else 1
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this process ends, and says why
+        user_code.log_error(logger, error, "the process could not go on")
+        return 1
 
 
 def load_config(
@@ -173,19 +187,42 @@ def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> int:
             inbox.put("TERM")
 
     threading.Thread(target=start, name="kiqbridge-start", daemon=True).start()
-    while (name := inbox.wait()) not in ("TERM", "INT"):
-        if name == "TSTP":
-            launcher.quiet()
-        elif name == "TTIN":
-            launcher.dump_threads()
-        else:
-            shown = shorten(name)  # anybody can write to the list
-            logger.warning(
-                "unknown signal %s is ignored; known are TERM, INT, TSTP and TTIN", shown
-            )
+    while (name := _next(inbox)) not in ENDING:
+        user_code.call(_obey, launcher, name, log=logger, failed=f"{shorten(name)} failed")
     if failures:
-        raise failures[0]
+        launcher.abandon_start()
+        raise _told(failures[0])
     logger.info("%s: stopping", name)
     launcher.stop()
     logger.info("bye")
     return launcher.exit_status
+
+
+def _next(inbox: SignalInbox) -> str:
+    """The next signal; no error of any kind keeps this thread from hearing of it."""
+    while True:
+        try:
+            return inbox.wait()
+        except BaseException as error:  # noqa: BLE001 - see above
+            user_code.log_error(logger, error, "waiting for signals failed; it is tried again")
+            time.sleep(1)  # what made it fail may still be there
+
+
+def _obey(launcher: Launcher, name: str) -> None:
+    if name == "TSTP":
+        launcher.quiet()
+    elif name == "TTIN":
+        launcher.dump_threads()
+    else:
+        shown = shorten(name)  # anybody can write to the list
+        logger.warning("unknown signal %s is ignored; known are TERM, INT, TSTP and TTIN", shown)
+
+
+def _told(error: BaseException) -> BaseException:
+    """An error of the start, for whoever reads one line of it."""
+    if isinstance(error, KiqbridgeError):
+        return error
+    user_code.log_error(logger, error, "the start failed")
+    told = KiqbridgeError(f"the start failed: {type(error).__name__}: {error_message(error)}")
+    told.__cause__ = error
+    return told

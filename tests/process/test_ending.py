@@ -1,0 +1,294 @@
+"""A worker that starts is whole or ends; one that is told to end does so in time, come what may."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+
+import pytest
+from support.waiting import wait_until
+from support.workers import WorkerProcess
+
+from kiqbridge import Client
+from kiqbridge.launcher import KILL_S, LAST_STEPS_S
+
+TIMEOUT_S = 1
+SLACK_S = 20
+"""Beside other tests on a small machine; a worker that hangs would hang for ever."""
+
+JOBS = """
+import os, signal, threading, time
+from contextlib import contextmanager
+from kiqbridge import job, server
+
+@job
+def note(number):
+    with open(os.environ["NOTES"], "a") as file:
+        file.write(f"{number}\\n")
+
+@job
+def long():
+    note("begun")
+    time.sleep(1000)
+
+HOW = os.environ.get("HOW", "")
+
+def hang():
+    time.sleep(1000)
+
+def hang_in_c():
+    sum(range(10**13))
+
+def leave():
+    raise SystemExit(5)
+
+if HOW == "loading":
+    print("loading", flush=True)
+    while True:
+        time.sleep(0.1)
+event, _, what = HOW.partition(" ")
+if event in ("startup", "quiet", "shutdown", "exit"):
+    @server.on(event)
+    def last():
+        note("the next listener")
+    @server.on(event)
+    def hanging_listener():
+        print("listening", flush=True)
+        globals()[what]()
+if event == "resource":
+    @server.lifespan
+    @contextmanager
+    def database():
+        yield
+        hang()
+if HOW == "no threads":
+    really_start = threading.Thread.start
+    def start(self):
+        if self.name.startswith("kiqbridge-waker"):
+            raise RuntimeError("can't start new thread")
+        really_start(self)
+    threading.Thread.start = start
+if HOW == "odd queue":
+    from kiqbridge.server import CapsuleSetup
+    server.capsules["odd"] = CapsuleSetup(
+        name="odd", queues=(("\\ud800", 0),), concurrency=2, middleware=None
+    )
+"""
+
+
+@pytest.fixture
+def notes(tmp_path):
+    path = tmp_path / "notes"
+    return lambda: path.read_text().split("\n")[:-1] if path.exists() else []
+
+
+@pytest.fixture
+def start(tmp_path, redis_url):
+    """`start("shutdown hang", "-c", "2")`: a worker; it never outlives the test."""
+    (tmp_path / "ending_jobs.py").write_text(JOBS)
+    with ExitStack() as stack:
+
+        def start(how, *flags, ready=True, **env):
+            worker = WorkerProcess(
+                "-r",
+                str(tmp_path / "ending_jobs.py"),
+                "-t",
+                str(TIMEOUT_S),
+                *flags,
+                redis_url=redis_url,
+                env={"NOTES": str(tmp_path / "notes"), "HOW": how, **env},
+            )
+            stack.enter_context(worker)
+            if ready:
+                worker.wait_for_output("is ready", SLACK_S)
+            return worker
+
+        yield start
+
+
+def ended_within(worker, bound_s):
+    """Send TERM; the exit status, which must come in time."""
+    began = time.monotonic()
+    status = worker.stop(bound_s + SLACK_S)
+    assert time.monotonic() - began < bound_s + SLACK_S
+    return status
+
+
+@pytest.mark.parametrize("flags", [(), ("--processes", "2")], ids=["alone", "supervised"])
+def test_term_is_obeyed_although_nobody_reads_standard_output(tmp_path, redis, redis_url, flags):
+    (tmp_path / "ending_jobs.py").write_text(JOBS)
+    command = [sys.executable, "-m", "kiqbridge", "worker", "-r", "ending_jobs.py", "-t", "1"]
+    process = subprocess.Popen(
+        [*command, "-c", "2", *flags],
+        cwd=tmp_path,
+        env={**os.environ, "REDIS_URL": redis_url, "NOTES": str(tmp_path / "notes")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        many = 2_000  # the pipe is full after some 200
+        Client(redis_url).push_bulk({"class": "note", "args": [[each] for each in range(many)]})
+        seen = tmp_path / "notes"
+        wait_until(lambda: seen.exists() and seen.read_text().count("\n") == many, 60)
+
+        process.terminate()
+
+        assert process.wait(TIMEOUT_S + LAST_STEPS_S + SLACK_S) == 0
+        assert redis.scard("kb:inflight") == 0
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("event", ["quiet", "shutdown", "exit"])
+def test_a_listener_that_hangs_keeps_no_worker_from_giving_back_and_signing_off(
+    start, redis, redis_url, notes, event
+):
+    worker = start(f"{event} hang")
+    jid = Client(redis_url).push({"class": "long", "args": []})
+    wait_until(lambda: notes() == ["begun"], SLACK_S)
+
+    assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
+
+    assert jid.encode() in redis.lindex("queue:default", 0)
+    assert redis.scard("kb:inflight") == 0
+    assert redis.scard("processes") == 0
+    assert f"a listener to {event} has not returned" in worker.output
+    assert "hanging_listener" in worker.output
+
+
+@pytest.mark.parametrize("event", ["quiet", "shutdown", "exit"])
+def test_a_listener_that_leaves_keeps_nobody_from_being_called(start, redis, notes, event):
+    worker = start(f"{event} leave")
+
+    assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
+
+    assert notes() == ["the next listener"]
+    assert redis.scard("kb:inflight") == 0
+
+
+def test_a_quiet_listener_that_hangs_does_not_keep_term_from_being_heard(start, redis):
+    worker = start("quiet hang")
+    worker.signal(signal.SIGTSTP)
+    worker.wait_for_output("listening", SLACK_S)
+
+    assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
+
+    assert redis.scard("kb:inflight") == 0
+
+
+def test_a_resource_whose_close_hangs_does_not_keep_the_worker_from_signing_off(start, redis):
+    worker = start("resource")
+
+    assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
+
+    assert redis.scard("kb:inflight") == 0
+    assert "closing a resource takes longer than 3 s" in worker.output
+
+
+@pytest.mark.parametrize("flags", [(), ("--processes", "2")], ids=["alone", "supervised"])
+def test_a_worker_whose_interpreter_is_held_by_c_is_killed_by_the_kernel(start, redis, flags):
+    worker = start("shutdown hang_in_c", *flags)
+    began = time.monotonic()
+
+    status = ended_within(worker, TIMEOUT_S + LAST_STEPS_S)
+
+    assert status == (0 if flags else -signal.SIGKILL)
+    assert time.monotonic() - began > TIMEOUT_S + KILL_S - 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_whose_code_hangs_while_it_is_loaded_ends_at_once(start, number):
+    worker = start("loading", ready=False)
+    worker.wait_for_output("loading", SLACK_S)
+
+    worker.signal(number)
+
+    assert worker.wait(SLACK_S) == 0
+    assert "ending while the code of the jobs is being loaded" in worker.output
+
+
+def test_a_startup_listener_that_hangs_does_not_keep_term_from_being_obeyed(start, redis):
+    worker = start("startup hang", ready=False)
+    worker.wait_for_output("listening", SLACK_S)
+
+    assert ended_within(worker, TIMEOUT_S + LAST_STEPS_S) == 0
+
+    assert redis.scard("kb:inflight") == 0
+
+
+def test_signals_that_would_kill_are_ignored_and_said_once(start, redis, redis_url, notes):
+    worker = start("")
+    names = ("HUP", "USR1", "USR2", "ALRM")
+    for _ in range(2):
+        for name in names:
+            worker.signal(getattr(signal, f"SIG{name}"))
+    for name in names:
+        worker.wait_for_output(f"SIG{name} is ignored; ", SLACK_S)
+
+    Client(redis_url).push({"class": "note", "args": [1]})
+    wait_until(lambda: notes() == ["1"], SLACK_S)
+
+    assert worker.stop() == 0
+    assert worker.output.count("is ignored; ") == len(names)
+
+
+def test_a_second_term_changes_nothing(start, redis, redis_url, notes):
+    worker = start("")
+    Client(redis_url).push({"class": "long", "args": []})
+    wait_until(lambda: notes() == ["begun"], SLACK_S)
+
+    worker.signal(signal.SIGINT)
+    worker.wait_for_output("INT: stopping", SLACK_S)
+    worker.signal(signal.SIGINT)
+    worker.signal(signal.SIGTERM)
+
+    assert worker.wait(TIMEOUT_S + LAST_STEPS_S + SLACK_S) == 0
+    assert redis.llen("queue:default") == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [("no threads", "can't start new thread"), ("odd queue", "the first claim of jobs failed")],
+)
+def test_a_start_that_fails_anywhere_ends_the_process_with_1_and_the_reason(
+    start, redis, how, reason
+):
+    worker = start(how, ready=False)
+
+    assert worker.wait(60) == 1
+
+    last = worker.output.splitlines()[-1]
+    assert last.startswith("kiqbridge: ")
+    assert reason in last
+    assert "is ready" not in worker.output
+    assert redis.scard("kb:inflight") == 0
+
+
+def test_a_queue_name_that_is_no_text_is_refused(start):
+    odd = b"caf\xe9".decode("utf-8", "surrogateescape")
+
+    worker = start("", "-q", odd, ready=False)
+
+    assert worker.wait(SLACK_S) == 1
+    assert "is not UTF-8 text (from -q)" in worker.output
+
+
+@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+def test_a_worker_is_ready_only_when_its_threads_can_claim(start, redis, redis_url, notes, fetch):
+    redis.set("paused", "of another type")
+    Client(redis_url).push({"class": "note", "args": [1]})
+    worker = start("", ready=False, KIQBRIDGE_FETCH=fetch)
+    worker.wait_for_output("WRONGTYPE", SLACK_S)
+    assert "is ready" not in worker.output
+
+    redis.delete("paused")
+
+    worker.wait_for_output("is ready", SLACK_S)
+    wait_until(lambda: notes() == ["1"], SLACK_S)
+    assert worker.stop() == 0

@@ -1,0 +1,151 @@
+"""A process that is to end does so in time, whatever its threads are doing."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+HUNG_AFTER_S = 60
+"""Without the guarantee these processes would never end."""
+
+SCRIPT = """
+import os, sys, threading, time
+from kiqbridge import ending
+{body}
+"""
+
+
+def run(body, **options):
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(body=body)],
+        check=False,
+        timeout=HUNG_AFTER_S,
+        **options,
+    )
+    return done.returncode, time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    "stuck",
+    [
+        "sum(range(10**13))",
+        "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+        "import ctypes; ctypes.PyDLL(None).sleep(1000)",
+    ],
+    ids=["C that holds the interpreter lock", "a lock", "sleep with the interpreter lock"],
+)
+def test_the_kernel_kills_it_when_no_thread_of_python_can(stuck):
+    status, took_s = run(f"ending.guarantee(0.5); {stuck}")
+
+    assert status == -signal.SIGKILL
+    assert took_s >= 0.5
+
+
+def test_a_later_deadline_does_not_put_off_the_first():
+    status, took_s = run("ending.guarantee(0.5); ending.guarantee(1000); time.sleep(1000)")
+
+    assert status == -signal.SIGKILL
+    assert took_s < HUNG_AFTER_S
+
+
+def test_an_earlier_deadline_counts():
+    assert run("ending.guarantee(1000); ending.guarantee(0.2); time.sleep(1000)")[0] == -9
+
+
+def test_a_forked_child_has_a_life_of_its_own():
+    body = """
+ending.guarantee(1)
+child = os.fork()
+if not child:
+    os.setsid()
+    time.sleep(2)
+    print(ending.remaining_s(), flush=True)
+    os._exit(0)
+time.sleep(1000)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(body=body)], stdout=subprocess.PIPE
+    ) as process:
+        said, _ = process.communicate(timeout=HUNG_AFTER_S)
+
+    assert process.returncode == -signal.SIGKILL
+    assert said == b"None\n"
+
+
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        "pass",
+        "import atexit; atexit.register(time.sleep, 1000)",
+        "threading.Thread(target=time.sleep, args=(1000,)).start()",
+        "import logging; logging._lock.acquire(); logging.getLogger().addHandler(logging.Handler())"
+        if sys.version_info >= (3, 13)
+        else "threading.Thread(target=__import__('logging')._acquireLock).start()",
+    ],
+    ids=["nothing", "a hook", "a thread", "a lock of logging"],
+)
+def test_an_end_with_a_status_waits_for_nobody(obstacle):
+    status, _ = run(f"{obstacle}\nending.end_process(7)")
+
+    assert status == 7
+
+
+def test_an_end_waits_for_no_reader_of_what_was_printed():
+    body = """
+class Slow(threading.Thread):
+    def run(self):
+        began.set()
+        print("x" * 200_000)
+began = threading.Event()
+Slow(daemon=True).start()
+began.wait()
+ending.end_process(7)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(body=body)], stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.wait(HUNG_AFTER_S) == 7
+        finally:
+            process.kill()
+
+
+def test_a_complaint_waits_for_no_reader_of_standard_error():
+    body = "os.set_blocking(2, True)\nfor _ in range(3): ending.complain('x' * 70_000)\nos._exit(7)"
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(body=body)], stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.wait(HUNG_AFTER_S) == 7
+        finally:
+            process.kill()
+
+
+def test_last_words_are_written():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            SCRIPT.format(
+                body="""
+import logging
+from kiqbridge.job_logger import configure_logging
+configure_logging("info", "plain")
+for number in range(3_000):
+    logging.getLogger().info("line %d.", number)
+sys.stdout.write("unfinished")
+ending.end_process(0)
+"""
+            ),
+        ],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=HUNG_AFTER_S,
+    )
+
+    assert "line 2999." in done.stdout
+    assert "unfinished" in done.stdout
