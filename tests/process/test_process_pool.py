@@ -125,6 +125,24 @@ class TestRunning:
         assert redis.get("stat:processed") == b"4"
         assert redis.get("stat:failed") in (None, b"0")
 
+    def test_while_no_child_is_free_threads_run_other_jobs_and_hold_none_for_it(
+        self, start, client, seen, redis
+    ):
+        start("-c", "3", "-q", "critical", "-q", "default", "-q", "low", KIQBRIDGE_POOL_SIZE="1")
+        client.push_bulk({"class": "Hold", "args": [[]] * 6})
+        seen.wait("hold")
+        wait_until(lambda: redis.llen("queue:default") == 5, 30, "the others wait in their queue")
+        for queue in ("critical", "low"):
+            client.push_bulk(
+                {"class": "InThread", "args": [[n] for n in range(10)], "queue": queue}
+            )
+
+        seen.wait("in thread", 20)
+        assert len(seen.all("hold")) == 1
+        seen.release()
+        seen.wait("released", 6)
+        wait_until(lambda: not lists_in_flight(redis), 30)
+
 
 class TestFailures:
     @pytest.mark.parametrize("kind", ["own", "chain", "arguments", "long", "kill", "exit"])

@@ -56,6 +56,7 @@ class Room:
         self._relaxed = self._low if limit >= MANY else -1
         self._changed = threading.Condition()
         self._waiting = False
+        self._queue: list[object] = []
         self._shut = False
         self._tight_since = 0.0
         self._listeners: list[Callable[[], object]] = []
@@ -75,21 +76,11 @@ class Room:
     def enter(self, give_up: threading.Event, wait_s: float = WAIT_S) -> bool:
         """Take a place, waiting so many seconds at most; False: there was none, or it was given up."""
         with self._changed:
-            if self._take():
+            if self._take(len(self._queue)):
                 return True
             if self.is_tight:
                 return False
-            until = time.monotonic() + wait_s
-            while (left := until - time.monotonic()) > 0:
-                self._waiting = True
-                self._changed.wait(min(left, LOOK_S))
-                if give_up.is_set():
-                    return False
-                if self._take():
-                    return True
-            self.is_tight = True
-            self._tight_since = time.monotonic()
-            return False
+            return self._wait(give_up, time.monotonic() + wait_s)
 
     def leave(self) -> None:
         """Give the place back."""
@@ -129,8 +120,27 @@ class Room:
                 self._changed.wait(left)
             return not self.taken
 
-    def _take(self) -> bool:
-        if self._shut or self.taken >= self.limit:
+    def _wait(self, give_up: threading.Event, until: float) -> bool:
+        # In turn: else one of many that wait for short jobs might find no place though all get on.
+        turn = object()
+        self._queue.append(turn)
+        try:
+            while (left := until - time.monotonic()) > 0:
+                self._waiting = True
+                self._changed.wait(min(left, LOOK_S))
+                if give_up.is_set():
+                    return False
+                if self._take(self._queue.index(turn)):
+                    return True
+        finally:
+            self._queue.remove(turn)
+        self.is_tight = True
+        self._tight_since = time.monotonic()
+        return False
+
+    def _take(self, ahead: int) -> bool:
+        """Take a place, if there is one besides those for so many who came before."""
+        if self._shut or self.limit - self.taken <= ahead:
             return False
         self.taken += 1
         return True
@@ -167,7 +177,7 @@ class Rooms:
                 room.relax(time.monotonic())
         tight = {kind: room.free for kind, room in self._by_kind.items() if room.is_tight}
         if not tight:
-            return most, ()
+            return most, []
         full = [kind for kind, free in tight.items() if free <= 0]
         least = min((free for free in tight.values() if free > 0), default=most)
         names = [each.name for each in self._declared if each.handling.pool in full]

@@ -133,6 +133,11 @@ def hold_in_c() -> None:
     sum(range(10**12))
 
 
+@job(name="InThread")
+def in_thread(number: int) -> None:
+    note(event="in thread", number=number)
+
+
 @job(name="Polite", pool="process")
 def polite() -> None:
     note(event="polite")
