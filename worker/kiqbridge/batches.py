@@ -18,11 +18,11 @@ def count_by_bytes(sizes: Sequence[int], most: int) -> int:
 
 def slices_by_bytes(texts: Sequence[bytes], most: int) -> Iterator[slice]:
     """Slices of texts in their order, each of up to `most` bytes, or of one text."""
-    sizes = [len(text) for text in texts]
-    if sum(sizes) <= most:
+    if sum(map(len, texts)) <= most:
         if texts:
             yield slice(0, len(texts))
         return
+    sizes = [len(text) for text in texts]
     start = 0
     while start < len(texts):
         count = count_by_bytes(sizes[start:], most)

@@ -267,7 +267,8 @@ class Client:
             texts = AlikeTexts(payload).texts(bulk.argument_lists[batch], jids)
         except (TypeError, ValueError) as error:
             raise PayloadError(f"job: {shorten(payload)} has no JSON text: {error}") from error
-        check_size(max(texts, key=len), self._max_payload_bytes)
+        if sum(map(len, texts)) > self._max_payload_bytes:
+            check_size(max(texts, key=len), self._max_payload_bytes)
         for part in slices_by_bytes(texts, BATCH_BYTES):
             commands: list[list[str | bytes]]
             if times[0] is None:

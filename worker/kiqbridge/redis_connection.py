@@ -53,6 +53,7 @@ POOL_WAIT_S = 30.0
 """Longer than any call takes that Redis answers, and than one that it does not answer."""
 PIECE_BYTES = 65_536
 """More is sent piece by piece, so that a slow link counts as lost only when nothing at all gets through."""
+_SENT_BYTES = 4 * PIECE_BYTES
 _LEAST_BATCH_BYTES = 16_384
 PROBE_AFTER_IDLE_S = 5.0
 """A connection unused for longer is probed before a call that must not be repeated: a frozen
@@ -374,7 +375,7 @@ class RedisConnection:
         unsent = len(packed)
         while rest:
             try:
-                sent = sock.send(rest[:PIECE_BYTES])
+                sent = sock.send(rest[:_SENT_BYTES])
             except TimeoutError:
                 before, unsent = unsent, unsent_bytes(connection)
                 if unsent >= before:
@@ -634,6 +635,8 @@ def _packed(commands: Sequence[Command]) -> list[bytes]:
     """The bytes of commands in one piece, as redis-py packs them, in a fifth of its time."""
     pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
     try:
+        if len(commands) == 1:
+            return [pack(tuple(commands[0]))]
         return [b"".join([pack(tuple(command)) for command in commands])]
     except UnicodeEncodeError:  # a name that another process gave, see names.py
         return [b"".join([pack(tuple(map(_exact, command))) for command in commands])]
