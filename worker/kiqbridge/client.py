@@ -65,11 +65,14 @@ if TYPE_CHECKING:
     from kiqbridge.deploy import DeployMark
     from kiqbridge.pauses import Pause
 
-GUARD_TTL_S = 15 * 86_400
+GUARD_TTL_S = 17 * 86_400
 """A guard outlives the longest redelivery: 14 days in a dead-letter queue and its redrive."""
 
-TICK_HORIZON_S = 7 * 86_400
-"""How long a ledger remembers; an older occurrence is stale, so memory stays bounded."""
+TICK_HORIZON_S = 17 * 86_400
+"""How long a ledger remembers; an older occurrence is stale, so memory stays bounded.
+
+Longer than any delivery may take: a day in EventBridge or in Lambda's own queue, then 14 days in the
+dead-letter queue (template.yaml), from which somebody sends it again."""
 
 ITERATION_TTL_S = 30 * 86_400
 """As long as Sidekiq keeps an iterable job's progress (§13.1)."""
@@ -91,9 +94,13 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickOutcome:
-    """What became of one occurrence of a schedule; `jobs` is empty when it was stale."""
+    """What became of one occurrence of a schedule.
 
-    kind: Literal["enqueued", "duplicate", "stale"]
+    `stale`: too old to tell whether it ran; `future`: further ahead than was allowed. In both cases
+    nothing was enqueued, and `jobs` is empty.
+    """
+
+    kind: Literal["enqueued", "duplicate", "stale", "future"]
     jobs: list[Enqueued]
 
 
@@ -341,6 +348,7 @@ class Client:
         *,
         by: str,
         horizon_s: int = TICK_HORIZON_S,
+        ahead_s: float | None = None,
     ) -> TickOutcome:
         """Enqueue the jobs of one occurrence of a schedule, all or none, once whoever asks.
 
@@ -350,6 +358,7 @@ class Client:
             items: jobs as for `push`.
             by: who delivers, kept in the ledger for operators.
             horizon_s: how long the ledger remembers; an older occurrence is stale.
+            ahead_s: how far the instant may lie ahead of the clock of Redis, None = any time.
 
         Raises:
             As `push`, but a lost reply is repeated: the ledger makes that safe.
@@ -362,7 +371,10 @@ class Client:
         )
         keys = [self.keys.queues, self.keys.ticks(schedule), self.keys.ledgers]
         keys += [self._target(job) for job in jobs]
-        args: list[str | bytes | float] = [str(instant), str(horizon_s), entry, schedule]
+        args: list[str | bytes | float] = [
+            *(str(instant), str(horizon_s), entry, schedule),
+            "" if ahead_s is None else str(ahead_s),
+        ]
         for job in jobs:
             args += self._script_args(job, now)
         answer, doubt = self._run_script(_PUSH_TICK, keys, args, repeatable=True)
@@ -720,8 +732,8 @@ def _score(at: float) -> str:
 
 
 def _tick_outcome(jobs: Sequence[_Prepared], answer: list[bytes], entry: bytes) -> TickOutcome:
-    kind = cast("Literal['enqueued', 'duplicate', 'stale']", answer[0].decode())
-    if kind == "stale":
+    kind = cast("Literal['enqueued', 'duplicate', 'stale', 'future']", answer[0].decode())
+    if kind in ("stale", "future"):
         return TickOutcome(kind=kind, jobs=[])
     if kind == "enqueued":
         return TickOutcome(kind=kind, jobs=[job.outcome() for job in jobs])

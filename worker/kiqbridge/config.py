@@ -650,6 +650,13 @@ ENQUEUE_SETTINGS: tuple[Setting, ...] = (
         help="queues that may be pushed to, as comma-separated globs; empty allows nothing",
     ),
     Setting(
+        name="tick_ahead_s",
+        parse=_text("tick_ahead_s"),
+        default="60",
+        env=("KIQBRIDGE_TICK_AHEAD_S",),
+        help="seconds that a tick may lie ahead of the clock of Redis; others are refused",
+    ),
+    Setting(
         name="service",
         parse=_text("service"),
         default="kiqbridge-enqueue",

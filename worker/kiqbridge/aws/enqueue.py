@@ -7,19 +7,24 @@ recognized. A job with neither is pushed without a guard: when its reply is lost
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypedDict
+from typing import Any, Final, Self, TypedDict
 
 from kiqbridge import active_job
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.events import JobRequest, Tick, parse_event
-from kiqbridge.client import Client, Enqueued
-from kiqbridge.payload import DEFAULT_OPTIONS
+from kiqbridge.client import TICK_HORIZON_S, Client, Enqueued
+from kiqbridge.errors import ConfigError, EventError
+from kiqbridge.payload import DEFAULT_OPTIONS, shorten
 from kiqbridge.raw_job import (
     DEFAULT_MAX_PAYLOAD_BYTES,
     MAX_PAYLOAD_VARIABLE,
     parse_max_payload_bytes,
 )
 from kiqbridge.redis_connection import url_from_environment
+
+AHEAD: Final = "KIQBRIDGE_TICK_AHEAD_S"
+TICK_AHEAD_S: Final = 60.0
+"""How far a tick may lie ahead of the clock of Redis: clocks differ a little."""
 
 
 class Answer(TypedDict):
@@ -30,15 +35,19 @@ class Answer(TypedDict):
     duplicates: list[dict[str, Any]]
     """`jid` of the job that was enqueued before, `class`, `queue`."""
     stale: list[dict[str, Any]]
-    """`class`, `queue`, and `schedule` and `at` of the tick: too old to tell whether it ran."""
+    """`class`, `queue`, and `schedule` and `at` of a tick that is too old to tell whether it ran; only
+    one that says `"on_stale": "ignore"`, others are an error."""
 
 
 class Enqueuer:
     """Enqueues what events ask for; one serves all invocations of a warm environment."""
 
-    def __init__(self, client: Client, allowed: AllowList) -> None:
+    def __init__(
+        self, client: Client, allowed: AllowList, *, tick_ahead_s: float = TICK_AHEAD_S
+    ) -> None:
         self._client = client
         self._allowed = allowed
+        self._tick_ahead_s = tick_ahead_s
 
     def __repr__(self) -> str:
         return f"Enqueuer({self._client!r}, {self._allowed!r})"
@@ -59,7 +68,8 @@ class Enqueuer:
                 source=MAX_PAYLOAD_VARIABLE,
             ),
         )
-        return cls(client, AllowList.from_environment(environ))
+        ahead_s = _seconds(environ.get(AHEAD) or TICK_AHEAD_S)
+        return cls(client, AllowList.from_environment(environ), tick_ahead_s=ahead_s)
 
     def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Answer:
         """Enqueue all jobs of the event, or none.
@@ -70,7 +80,8 @@ class Enqueuer:
             by: who delivers, kept in the ledger of ticks for operators.
 
         Raises:
-            EventError, PayloadError, NotAllowed: refused before Redis.
+            EventError, PayloadError, NotAllowed: refused; nothing was written. Also a tick that is not
+                due yet, and one that is too old to tell whether it ran.
             RedisUnavailable, RedisRefused: nothing was written.
             PushOutcomeUnknown: sent, but the reply was lost; only without tick and dedupe_key.
         """
@@ -88,9 +99,23 @@ class Enqueuer:
         return _answer(outcomes)
 
     def _push_tick(self, tick: Tick, items: Sequence[Mapping[str, Any]], by: str) -> Answer:
-        outcome = self._client.push_tick(tick.schedule, tick.instant, items, by=by)
+        outcome = self._client.push_tick(
+            tick.schedule, tick.instant, items, by=by, ahead_s=self._tick_ahead_s
+        )
+        if outcome.kind == "future":
+            raise EventError(
+                f"tick.at: {shorten(tick.at)} is more than {self._tick_ahead_s:g} s ahead of the clock of "
+                "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
+                f"duplicate (a clock that is wrong by more: {AHEAD})"
+            )
         if outcome.kind != "stale":
             return _answer(outcome.jobs)
+        if not tick.ignore_stale:
+            raise EventError(
+                f"tick.at: {shorten(tick.at)} is older than the {TICK_HORIZON_S // 86_400} days that the "
+                "ledger remembers, so nobody knows whether it was enqueued; to enqueue it, invoke the "
+                'function with the job and no tick; to let it pass, add "on_stale": "ignore" to the tick'
+            )
         stale = [
             {
                 "class": item.get("class", item.get(active_job.KEY)),
@@ -117,3 +142,16 @@ def _answer(outcomes: Sequence[Enqueued]) -> Answer:
 
 def _described(job: Enqueued) -> dict[str, Any]:
     return {"jid": job.jid, "class": job.job_class, "queue": job.queue}
+
+
+def _seconds(text: object) -> float:
+    try:
+        seconds = float(str(text))
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise ConfigError(
+            f"{AHEAD}: {text!r} is not a number of seconds from 0; write how far a tick may lie ahead of "
+            "the clock of Redis, such as 60"
+        )
+    return seconds

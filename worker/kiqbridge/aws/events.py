@@ -73,11 +73,13 @@ class Tick:
         schedule: name of the schedule, `STACK/RULE`, or an ARN taken as text.
         instant: the time for which it was due, epoch seconds floored to the minute.
         at: that time as it was delivered.
+        ignore_stale: whether one that is too old is answered instead of being an error.
     """
 
     schedule: str
     instant: int
     at: str | float
+    ignore_stale: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +225,10 @@ def _tick(tick: object) -> Tick:
         instant = int(_point_in_time(at, field="tick.at")) // MINUTE * MINUTE
     except PayloadError as error:
         raise EventError(str(error)) from error
-    return Tick(schedule=schedule, instant=instant, at=at)
+    on_stale = tick.get("on_stale", "error")
+    if on_stale not in ("error", "ignore"):
+        raise EventError(f"tick.on_stale: {shorten(on_stale)} is neither error nor ignore")
+    return Tick(schedule=schedule, instant=instant, at=at, ignore_stale=on_stale == "ignore")
 
 
 def _several(event: Mapping[str, Any], now: float, tick: Tick | None) -> list[JobRequest]:

@@ -142,8 +142,9 @@ def event_of(
         for name, value in attributes.items():
             text = text.replace(f"<aws.scheduler.{name}>", value)
     event: dict[str, Any] = json.loads(text)
-    if own_name and "tick" in event:
+    if "tick" in event:
         event["tick"]["schedule"] += own_name
+        event["tick"]["on_stale"] = "ignore"  # it is shown, and no reason to be alarmed here
     return event
 
 

@@ -197,6 +197,8 @@ class Dev:
                     **environ,
                     **rule.environment,
                     **{key: environ[key] for key in ("REDIS_URL", "KIQBRIDGE_NAMESPACE")},
+                    # The rules' clock of a simulation runs ahead of that of Redis.
+                    **({"KIQBRIDGE_TICK_AHEAD_S": "inf"} if self._options.speed != 1 else {}),
                 },
                 log=None if self._options.verbose else self._data.function_log(rule.function),
             )

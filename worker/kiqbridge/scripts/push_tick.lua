@@ -8,14 +8,19 @@
 -- KEYS 1 names of queues (set), 2 ledger of the schedule (sorted set), 3 schedules that have a ledger
 --      (sorted set: when its last entry is over), then for each job its queue list or sorted set
 -- ARGV 1 instant (epoch seconds), 2 seconds that the ledger remembers, 3 entry for the ledger,
---      4 name of the schedule, then for each job: queue name, score ('' = at once), text
--- Answers {'enqueued'}, {'duplicate', entry of the first time} or {'stale'}.
+--      4 name of the schedule, 5 seconds that the instant may lie ahead of the server's clock, '' = any,
+--      then for each job: queue name, score ('' = at once), text
+-- Answers {'enqueued'}, {'duplicate', entry of the first time}, {'stale'}, or {'future'}: an
+-- instant that is not due yet would make its true delivery a duplicate.
 -- An hour: a failover to a server whose clock lags must not forget what it still asks for.
 local MARGIN = 3600
 local instant, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = tonumber(redis.call('TIME')[1])
 if instant < now - horizon then
   return {'stale'}
+end
+if ARGV[5] ~= '' and instant > now + tonumber(ARGV[5]) then
+  return {'future'}
 end
 local known = redis.call('ZRANGEBYSCORE', KEYS[2], ARGV[1], ARGV[1], 'LIMIT', 0, 1)
 if known[1] then
@@ -29,18 +34,18 @@ local function refusal(key, wanted)
 end
 local refused = refusal(KEYS[1], 'set') or refusal(KEYS[3], 'zset')
 for i = 1, #KEYS - 3 do
-  refused = refused or refusal(KEYS[i + 3], ARGV[3 * i + 3] == '' and 'list' or 'zset')
+  refused = refused or refusal(KEYS[i + 3], ARGV[3 * i + 4] == '' and 'list' or 'zset')
 end
 if refused then
   return refused
 end
 redis.call('ZADD', KEYS[3], 'GT', instant + horizon + MARGIN, ARGV[4])
 for i = 1, #KEYS - 3 do
-  if ARGV[3 * i + 3] == '' then
-    redis.call('SADD', KEYS[1], ARGV[3 * i + 2])
-    redis.call('LPUSH', KEYS[i + 3], ARGV[3 * i + 4])
+  if ARGV[3 * i + 4] == '' then
+    redis.call('SADD', KEYS[1], ARGV[3 * i + 3])
+    redis.call('LPUSH', KEYS[i + 3], ARGV[3 * i + 5])
   else
-    redis.call('ZADD', KEYS[i + 3], ARGV[3 * i + 3], ARGV[3 * i + 4])
+    redis.call('ZADD', KEYS[i + 3], ARGV[3 * i + 4], ARGV[3 * i + 5])
   end
 end
 redis.call('ZADD', KEYS[2], ARGV[1], ARGV[3])
