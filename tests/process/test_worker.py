@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 import redis as redis_py
+from support.bad_payloads import raw_of
 from support.processes import ChildProcess
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
@@ -223,13 +224,15 @@ class TestPerforming:
         assert "note_it" in kept["error_message"]
 
     @pytest.mark.parametrize("bad", [b"{no json", b"[1, 2]"])
-    def test_a_text_that_is_no_job_goes_to_dead_as_it_is(self, redis, start, notes, bad):
+    def test_a_text_that_is_no_job_goes_to_dead_as_the_argument_of_one(
+        self, redis, start, notes, bad
+    ):
         worker = start("-c", "1")
         enqueue(redis, bad, text("note_it", "next"))
 
         worker.wait_for(lambda: notes.lines() == ["next"])
 
-        assert redis.zrange("dead", 0, -1) == [bad]
+        assert [raw_of(kept) for kept in redis.zrange("dead", 0, -1)] == [bad]
 
     def test_a_due_retry_and_a_scheduled_job_are_performed(self, redis, start, notes):
         worker = start()
