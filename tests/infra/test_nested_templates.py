@@ -181,6 +181,12 @@ class TestWorkerServiceStack:
     def test_a_sick_container_is_noticed(self, container):
         assert container["HealthCheck"]["Command"] == ["CMD", "kiqbridge", "health", "--live"]
 
+    def test_a_task_that_has_not_reached_redis_is_not_healthy(self, container):
+        environment = {entry["Name"]: entry["Value"] for entry in container["Environment"]}
+
+        assert environment["KIQBRIDGE_START_PERIOD_S"] == "0"  # one success would make it healthy
+        assert container["HealthCheck"]["StartPeriod"] >= 60
+
     def test_it_runs_on_fargate_in_the_given_subnets(self, worker_stack):
         task = properties(worker_stack, "WorkerTaskDefinition")
         service = properties(worker_stack, "WorkerService")

@@ -40,6 +40,18 @@ AWAY = {"is_leased": False, "heartbeat_at": NOW - 300}
             *[["it ends itself, since a thread was stuck or could not be started anew"]] * 2,
         ),
         ({"state": "quiet"}, [], ["it is quiet"]),
+        ({"has_reached_redis": False, "started_at": NOW - 60}, [], []),
+        (
+            {"has_reached_redis": False, "started_at": NOW - 61},
+            [
+                (
+                    "it has not reached Redis once in the 61 s since its start, and start_period_s is 60; "
+                    "its log says why"
+                )
+            ],
+            [],
+        ),
+        ({"has_reached_redis": True, "started_at": NOW - 9999}, [], []),
         ({"state": "stopping"}, [], ["it is stopping"]),
         ({"is_leased": False}, [], ["Redis has not confirmed its lease"]),
         ({"heartbeat_at": NOW - 30}, [], []),

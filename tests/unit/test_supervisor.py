@@ -117,7 +117,9 @@ class TestReports:
     def test_one_of_any_length_is_written_whole(self, ends, letter):
         reading, writing = ends
 
-        Tie(supervisor=1, reports=writing, lifeline=-1).failed(letter * 10_000)
+        Tie(supervisor=1, reports=writing, lifeline=-1, has_reached_redis=False).failed(
+            letter * 10_000
+        )
 
         written = os.read(reading, 1 << 16)
         assert len(written) <= os.fpathconf(writing, "PC_PIPE_BUF")
@@ -127,7 +129,7 @@ class TestReports:
     def test_a_supervisor_that_does_not_read_holds_up_nobody(self, ends):
         _, writing = ends
         os.set_blocking(writing, False)
-        tie = Tie(supervisor=1, reports=writing, lifeline=-1)
+        tie = Tie(supervisor=1, reports=writing, lifeline=-1, has_reached_redis=False)
 
         for _ in range(5000):
             tie.registered("v1:host:1:abc:1")

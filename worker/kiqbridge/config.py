@@ -63,6 +63,7 @@ class Config:
     recover_after_s: float
     orphan_limit: int
     settle_replicas: int
+    start_period_s: float
     stuck_after_s: float
     end_stuck_after_s: float
     beat_s: float
@@ -522,6 +523,14 @@ SETTINGS: tuple[Setting, ...] = (
         env=("KIQBRIDGE_SETTLE_REPLICAS",),
         help="how many replicas must confirm that a job is to be tried again, dead, put off or given back, "
         "before its worker goes on; 0 = none",
+    ),
+    Setting(
+        name="start_period_s",
+        parse=_seconds_or_off("start_period_s"),
+        default=60,
+        env=("KIQBRIDGE_START_PERIOD_S",),
+        help="seconds after the start for which `kiqbridge health --live` succeeds though Redis has never been "
+        "reached; 0 = for orchestrators that have a start period of their own",
     ),
     Setting(
         name="stuck_after_s",

@@ -59,6 +59,7 @@ class Diagnostics:
         identity: HOST:PID:NONCE.
         beat_s: seconds between two heartbeats.
         stuck_after_s: seconds after which a thread counts as stuck.
+        start_period_s: seconds in which Redis need not have been reached.
         supervisor: the pid of the process that starts this one again.
         phase: of this process.
         keeper: who holds its lease.
@@ -71,6 +72,7 @@ class Diagnostics:
         heartbeat: once there is one.
         monitor: who looks whether the threads get on.
         concurrency: jobs that can run at once.
+        has_reached_redis: another process of the same supervisor has reached it.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Diagnostics:
         identity: str,
         beat_s: float,
         stuck_after_s: float,
+        start_period_s: float,
         supervisor: int | None,
         phase: Phase,
         keeper: LeaseKeeper,
@@ -90,6 +93,9 @@ class Diagnostics:
         self.heartbeat: Heartbeat | None = None
         self.monitor: Monitor | None = None
         self.concurrency = 0
+        self.has_reached_redis = False
+        self._started_at = lease_now()
+        self._start_period_s = start_period_s
         self._identity = identity
         self._beat_s = beat_s
         self._stuck_after_s = stuck_after_s
@@ -120,6 +126,9 @@ class Diagnostics:
             ages=asdict(self._ages()),
             busy=self._busy(),
             concurrency=self.concurrency,
+            started_at=self._started_at,
+            start_period_s=self._start_period_s,
+            has_reached_redis=self.has_reached_redis or self._keeper.has_registered,
             supervisor=self._supervisor,
         )
 

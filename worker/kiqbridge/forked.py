@@ -41,10 +41,14 @@ class Tie:
 
     Attributes:
         supervisor: its pid.
+        has_reached_redis: one of its processes has reached Redis.
     """
 
-    def __init__(self, *, supervisor: int, reports: int, lifeline: int) -> None:
+    def __init__(
+        self, *, supervisor: int, reports: int, lifeline: int, has_reached_redis: bool
+    ) -> None:
         self.supervisor = supervisor
+        self.has_reached_redis = has_reached_redis
         self._reports = reports
         self._end = descriptors.Descriptor(reports)
         self._lifeline = lifeline

@@ -1,7 +1,8 @@
 """`kiqbridge health`: whether the worker on this machine lives, or makes progress. Needs no Redis.
 
 - live: it says something, and none of its threads has ended. Restarting it is the cure for the rest.
-  That Redis is away is no reason: a new process would not find it either.
+  That Redis is away is no reason: a new process would not find it either. But a process that has never
+  reached it is not live after its start period: it must not take the place of others.
 - ready: live, and jobs are begun: Redis has confirmed its lease and taken its heartbeat lately, and
   it is not quiet. Of the processes of one supervisor those that start or stop do not count, as long as
   another one makes progress: a process is being replaced.
@@ -27,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="check",
         action="store_const",
         const="live",
-        help="it runs; Redis may be away (for the orchestrator's health check)",
+        help="it runs, and has reached Redis once, or is in its start period; Redis may be away later (for the "
+        "orchestrator's health check)",
     )
     check.add_argument(
         "--ready",

@@ -101,6 +101,7 @@ class Launcher:
         tell: gets the name of the lease when it is taken out, and with each of its beats.
         notifier: who tells systemd how this process is.
         supervisor: the pid of the process that starts this one again when it ends.
+        has_reached_redis: another process of that supervisor has reached Redis.
 
     Attributes:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
@@ -117,6 +118,7 @@ class Launcher:
         tell: Callable[[str], None] = lambda _incarnation: None,
         notifier: Notifier | None = None,
         supervisor: int | None = None,
+        has_reached_redis: bool = False,
     ) -> None:
         self._config = config
         self._notifier = notifier or Notifier()
@@ -191,6 +193,7 @@ class Launcher:
             identity=self.identity,
             beat_s=config.beat_s,
             stuck_after_s=config.stuck_after_s,
+            start_period_s=config.start_period_s,
             supervisor=supervisor,
             phase=Phase(quiet=self._quiet, running=self._running, stopping=self._stopping),
             keeper=self._keeper,
@@ -199,6 +202,7 @@ class Launcher:
             takers=self._takers,
             others=self._others,
         )
+        self._diagnostics.has_reached_redis = has_reached_redis
         self._on_signal: Callable[[str], None] = lambda _name: None
         self._monitor = Monitor(
             Bounds(

@@ -152,6 +152,11 @@ class LeaseKeeper:
         self._thread.start()
 
     @property
+    def has_registered(self) -> bool:
+        """Whether Redis has confirmed a lease of this process once."""
+        return bool(self.current.incarnation)
+
+    @property
     def last_reaped(self) -> Reaped | None:
         """The last process whose jobs this one gave back."""
         return self._reaper.last

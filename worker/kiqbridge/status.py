@@ -60,6 +60,11 @@ class Status:
     """Jobs that run now."""
     concurrency: int = 0
     """Jobs that can run at once."""
+    started_at: float = 0.0
+    start_period_s: float = 60.0
+    """Seconds from then on in which it need not have reached Redis to be live."""
+    has_reached_redis: bool = True
+    """Whether Redis has confirmed a lease of this process once, or of its supervisor's processes."""
     supervisor: int | None = None
     """The pid of the process that started this one and starts it again; None = nobody does."""
 
@@ -163,8 +168,20 @@ def faults_of(status: Status, check: str, now: float) -> Iterator[str]:
         yield f"its thread {name} has been stuck for more than {status.stuck_after_s:.0f} s"
     if status.is_wedged:
         yield "it ends itself, since a thread was stuck or could not be started anew"
-    if check == "live":
-        return
+    yield from _never_reached(status, now) if check == "live" else _no_progress(status, now)
+
+
+def _never_reached(status: Status, now: float) -> Iterator[str]:
+    # A restart may find no Redis either, but whoever replaces old workers by this one must know.
+    age = now - status.started_at
+    if not status.has_reached_redis and age > status.start_period_s:
+        yield (
+            f"it has not reached Redis once in the {age:.0f} s since its start, and start_period_s is "
+            f"{status.start_period_s:g}; its log says why"
+        )
+
+
+def _no_progress(status: Status, now: float) -> Iterator[str]:
     if status.state != "running":
         yield f"it is {status.state}"
     if not status.is_leased:

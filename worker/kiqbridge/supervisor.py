@@ -323,7 +323,12 @@ class Supervisor:
     def _be_child(self, mask: Iterable[int]) -> NoReturn:
         """Work; never returns to what the parent was doing."""
         code = 1
-        tie = Tie(supervisor=self._pid, reports=self._reports_in, lifeline=self._lifeline)
+        tie = Tie(
+            supervisor=self._pid,
+            reports=self._reports_in,
+            lifeline=self._lifeline,
+            has_reached_redis=self._any_registered,
+        )
         try:
             settle_in_child(self._pid)
             for handle in (self._reports, self._lifeline_held):

@@ -144,7 +144,12 @@ def _supervise(config: Config, notifier: Notifier) -> None:
     from kiqbridge.supervisor import Hooks, Supervisor  # noqa: PLC0415 - see _is_supervised
 
     def work(inbox: SignalInbox, tie: "Tie") -> None:
-        launcher = Launcher(config, tell=tie.registered, supervisor=tie.supervisor)
+        launcher = Launcher(
+            config,
+            tell=tie.registered,
+            supervisor=tie.supervisor,
+            has_reached_redis=tie.has_reached_redis,
+        )
         status = _run_until_stopped(launcher, inbox)
         if status:
             raise SystemExit(status)

@@ -1,0 +1,107 @@
+"""The start of the real command: what it waits for, what ends it, and what it says about itself."""
+
+import json
+import os
+import signal
+import sys
+from contextlib import ExitStack
+
+import pytest
+from support.processes import ChildProcess
+from support.servers import embedded_server, find_free_port
+from support.workers import WorkerProcess
+
+PATIENT_S = 60
+JOBS = """
+from kiqbridge import job
+
+@job
+def plain(): ...
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts workers in a folder with `shop_jobs.py`; they never outlive the test."""
+    (tmp_path / "shop_jobs.py").write_text(JOBS)
+    with ExitStack() as stack:
+
+        def start(*args, url, require="shop_jobs.py", **env):
+            worker = WorkerProcess(
+                *("-r", require) if require else (),
+                *("-c", "1", "-t", "1", *args),
+                redis_url=url,
+                cwd=tmp_path,
+                env={
+                    "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
+                    "KIQBRIDGE_LOG_FORMAT": "plain",
+                    "KIQBRIDGE_BEAT_S": "0.2",
+                    **env,
+                },
+            )
+            return stack.enter_context(worker)
+
+        yield start
+
+
+@pytest.fixture
+def live(tmp_path):
+    """What `kiqbridge health --live` says: whether all is well, and the faults."""
+
+    def live():
+        command = [sys.executable, "-m", "kiqbridge", "health", "--live", "--json"]
+        with ChildProcess(command, env={"KIQBRIDGE_RUN_DIR": str(tmp_path / "run")}) as child:
+            code = child.wait(PATIENT_S)
+            answer = json.loads(child.output)
+        assert answer["ok"] == (code == 0)
+        return answer["ok"], [fault for each in answer["workers"] for fault in each["faults"]]
+
+    return live
+
+
+class TestHealth:
+    @pytest.mark.parametrize("processes", [(), ("--processes", "2")])
+    def test_a_worker_that_never_reaches_redis_is_not_live_after_its_start_period(
+        self, start, live, processes
+    ):
+        nowhere = f"redis://127.0.0.1:{find_free_port()}/0"
+        worker = start(*processes, url=nowhere, KIQBRIDGE_START_PERIOD_S="0.1")
+
+        worker.wait_for(lambda: not live()[0] and live()[1], PATIENT_S, "its health being red")
+
+        faults = live()[1]
+        assert all("it has not reached Redis once in the " in fault for fault in faults), faults
+        assert "start_period_s is 0.1" in faults[0]
+
+    def test_within_its_start_period_it_is_live(self, start, live):
+        worker = start(url=f"redis://127.0.0.1:{find_free_port()}/0")
+        worker.wait_for_output("cannot be reached")
+
+        assert live() == (True, [])
+
+    def test_a_worker_that_has_reached_redis_once_stays_live_through_an_outage(self, start, live):
+        with embedded_server() as server:
+            worker = start(
+                url=server.url, KIQBRIDGE_START_PERIOD_S="0", KIQBRIDGE_RECOVER_AFTER_S="3"
+            )
+            worker.wait_for_output("is ready", PATIENT_S)
+
+        worker.wait_for_output("cannot be reached", PATIENT_S)
+        assert live() == (True, [])
+
+    def test_a_process_that_is_replaced_in_an_outage_is_live_as_its_supervisor_has_reached_redis(
+        self, start, live, tmp_path
+    ):
+        with embedded_server() as server:
+            worker = start("--processes", "2", url=server.url, KIQBRIDGE_START_PERIOD_S="0")
+            worker.wait_for_output("all 2 processes are ready", PATIENT_S)
+        first = {path.name for path in (tmp_path / "run").glob("worker-*.json")}
+        pid = int(first.pop().removeprefix("worker-").removesuffix(".json"))
+        os.kill(pid, signal.SIGKILL)
+
+        def is_replaced():
+            now = {path.name for path in (tmp_path / "run").glob("worker-*.json")}
+            return len(now - first - {f"worker-{pid}.json"}) == 1
+
+        worker.wait_for(is_replaced, PATIENT_S, "the status of the process that replaces it")
+        assert live() == (True, [])
