@@ -60,6 +60,15 @@ def end_thread(kind):
     stopping.clear()
     note("ended " + kind)
 
+@job
+def end_own_thread():
+    [mine] = [
+        each for each in gc.get_objects()
+        if type(each).__name__ == "Processor" and each._thread is threading.current_thread()
+    ]
+    mine._quiet = True
+    note("ended its thread")
+
 hangs = os.environ["NOTES"] + ".hang"
 
 @server.on("beat")
@@ -180,6 +189,26 @@ def test_a_thread_that_has_ended_is_started_anew(redis, start, notes, tmp_path, 
     wait_until(lambda: {"plain", "async", "scheduled"} <= set(lines(notes)), PATIENT_S)
     assert worker.stop() == 0
     assert redis.scard("kb:inflight") == 0
+
+
+def test_a_processor_that_has_ended_is_replaced(redis, start, notes, tmp_path):
+    worker = start("-c", "1")
+    worker.wait_ready()
+    wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
+
+    for number in range(3):
+        push(redis, "end_own_thread")
+        wait_until(
+            lambda number=number: lines(notes).count("ended its thread") == number + 1, PATIENT_S
+        )
+    push(redis, "note_it", "afterwards")
+
+    wait_until(lambda: "afterwards" in lines(notes), PATIENT_S)
+    wait_until(lambda: health(tmp_path, "--ready")["ok"], PATIENT_S)
+    assert health(tmp_path)["workers"][0]["restarted_threads"] == 3
+    assert worker.stop() == 0
+    assert redis.scard("kb:inflight") == 0
+    assert redis.get("stat:processed") == b"4"
 
 
 def test_health_and_the_process_hash_show_how_old_things_are(redis, start, notes, tmp_path):

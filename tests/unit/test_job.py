@@ -128,6 +128,42 @@ class TestFunction:
             def wrong():
                 pass
 
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"max_run_s": 0}, "max_run_s 0 is not a number of seconds above 0"),
+            ({"max_run_s": -1}, "max_run_s -1 is not a number of seconds above 0"),
+            ({"max_run_s": float("inf")}, "max_run_s inf is not a number of seconds above 0"),
+            ({"max_run_s": float("nan")}, "max_run_s nan is not a number of seconds above 0"),
+            ({"max_run_s": "60"}, "max_run_s '60' is not a number of seconds above 0"),
+            ({"max_run_s": True}, "max_run_s True is not a number of seconds above 0"),
+            (
+                {"max_run_s": 30, "timeout_s": 30},
+                "max_run_s 30 is not longer than timeout_s 30: .*; make it longer",
+            ),
+            ({"max_run_s": 5, "on_max_run": "drop"}, "on_max_run 'drop' is not requeue or dead"),
+        ],
+    )
+    def test_a_longest_run_that_makes_no_sense_is_refused_at_declaration(self, options, message):
+        with pytest.raises(ConfigError, match=rf"^job 'wrong': {message}"):
+
+            @job(**options)
+            def wrong():
+                pass
+
+        with pytest.raises(ConfigError, match=message):
+            type("Wrong", (Job,), {**options, "perform": lambda _self: None})
+
+    def test_a_longest_run_stays_off_the_wire(self):
+        @job(max_run_s=60, on_max_run="dead")
+        def limited():
+            pass
+
+        definition = definition_of(limited)
+
+        assert (definition.handling.max_run_s, definition.handling.on_max_run) == (60, "dead")
+        assert set(definition.options) == {"retry", "queue"}
+
     def test_a_keyword_only_parameter_without_default_is_refused_at_declaration(self):
         with pytest.raises(ConfigError, match="parameter 'dry' can only be given by keyword"):
 

@@ -410,6 +410,25 @@ def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Seque
     return moved
 
 
+def take_away(
+    connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, *, home: str
+) -> bool:
+    """Move one claimed job that runs to the consuming end of a list, whose key is `home`.
+
+    Not for popped ones. False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    reply = connection.script(
+        _GIVE_BACK,
+        [*_keys_of(keys, chunk), home, keys.alone],
+        [*_claim_of(chunk), job],
+        settles=True,
+    )
+    return _number(connection, reply, _SETTLED) == 1
+
+
 def _plain_settlement(
     target: str, score: float, text: bytes, trim: Sequence[float]
 ) -> list[Command]:

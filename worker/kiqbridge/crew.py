@@ -104,15 +104,23 @@ class Crew:
             runtime=company.runtime,
             processes=company.processes,
         )
-        spare = SpareClaimers(self._claimer)
-        self.processors = [
-            Processor(_tid(), self._fetcher(spare), tools) for _ in range(capsule.concurrency)
-        ]
+        self._tools = tools
+        self._spare = SpareClaimers(self._claimer)
+        self.processors = [self._processor() for _ in range(capsule.concurrency)]
 
     def running(self) -> Mapping[str, UnitOfWork]:
         """The running jobs by the id of their thread or task."""
         busy = {processor.tid: unit for processor in self.processors if (unit := processor.current)}
         return {**busy, **self.loop.running()} if self.loop else busy
+
+    def replace(self, lost: Processor) -> Processor:
+        """Another thread, not started yet, in the place of one that does not come back."""
+        other = self._processor()
+        self.processors[self.processors.index(lost)] = other
+        return other
+
+    def _processor(self) -> Processor:
+        return Processor(_tid(), self._fetcher(self._spare), self._tools)
 
     def _fetcher(self, spare: SpareClaimers) -> Fetches:
         company = self._company

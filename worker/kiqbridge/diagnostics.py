@@ -16,6 +16,7 @@ from kiqbridge.status import Status
 if TYPE_CHECKING:
     from kiqbridge.heartbeat import Heartbeat
     from kiqbridge.liveness import Monitor
+    from kiqbridge.reservations import Reservations
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Diagnostics:
     Attributes:
         heartbeat: once there is one.
         monitor: who looks whether the threads get on.
+        reservations: who takes jobs away that run for too long.
         concurrency: jobs that can run at once.
         has_reached_redis: another process of the same supervisor has reached it.
     """
@@ -92,6 +94,7 @@ class Diagnostics:
     ) -> None:
         self.heartbeat: Heartbeat | None = None
         self.monitor: Monitor | None = None
+        self.reservations: Reservations | None = None
         self.concurrency = 0
         self.has_reached_redis = False
         self._started_at = lease_now()
@@ -122,6 +125,8 @@ class Diagnostics:
             stuck_threads=[each.name for each in monitor.stuck] if monitor else [],
             stuck_after_s=self._stuck_after_s,
             is_wedged=monitor is not None and monitor.is_wedged,
+            overran=self.reservations.overran if self.reservations else 0,
+            lost_threads=self.reservations.lost if self.reservations else 0,
             restarted_threads=monitor.revived if monitor else 0,
             ages=asdict(self._ages()),
             busy=self._busy(),

@@ -95,6 +95,10 @@ class JobTimeout(KiqbridgeError):  # noqa: N818 - reads as what happened
     """A job ran longer than its `timeout_s`; it is retried as after any other error."""
 
 
+class JobOverran(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """A job ran longer than its `max_run_s` and was taken away from its worker."""
+
+
 class ProcessDied(KiqbridgeError):  # noqa: N818 - reads as what happened
     """The child process that ran a job ended in the midst of it; the message names the signal.
 

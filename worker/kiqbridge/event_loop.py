@@ -20,7 +20,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kiqbridge import threads, user_code
@@ -68,6 +68,7 @@ class _Held:
     unit: UnitOfWork
     execution: Execution
     task: asyncio.Task[None] | None = None
+    is_taken: bool = False
 
 
 class EventLoop:
@@ -175,6 +176,23 @@ class EventLoop:
     def running(self) -> Mapping[str, UnitOfWork]:
         """The jobs that run here, by an id of their own."""
         return {tid: held.unit for tid, held in list(self._running.items())}
+
+    def holding(self) -> Iterator[tuple[str, Chunk, UnitOfWork]]:
+        """The running jobs as (id, chunk, job)."""
+        for held in list(self._running.values()):
+            yield held.tid, held.chunk, held.unit
+
+    def end_one(self, tid: str, unit: UnitOfWork) -> None:
+        """Cancel a job that was taken away."""
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self.loop.call_soon_threadsafe(self._cancel_one, tid, unit)
+
+    def _cancel_one(self, tid: str, unit: UnitOfWork) -> None:
+        held = self._running.get(tid)
+        if held is not None and held.unit is unit:
+            held.is_taken = held.execution.is_interrupted = True
+            if held.task is not None:
+                held.task.cancel()
 
     def ping(self) -> None:
         """Have the loop note that it gets on."""
@@ -364,6 +382,8 @@ class EventLoop:
         if held.execution.is_interrupted:  # it has been given back
             self.processed += 1
             self.failed += 1
+            if held.is_taken and held.chunk.elsewhere is not None:
+                held.chunk.elsewhere.release()
             return
         user_code.log_error(logger, error, "internal error; the job is given back")
         context = {"context": "internal error", "jobstr": held.execution.text}

@@ -272,9 +272,11 @@ class JobRunner:
             raise error
         return self._failed(execution, error)
 
-    def interrupt(self, ident: int, thread: Performing) -> None:
-        """Raise `Shutdown` in the job that runs on a thread, as soon as that is safe."""
-        self._timekeeper.interrupt(ident, Shutdown, lambda: thread.performing)
+    def interrupt(
+        self, ident: int, thread: Performing, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Raise `Shutdown` in the job that runs on a thread, as soon as that is safe, while wanted."""
+        self._timekeeper.interrupt(ident, Shutdown, lambda: thread.performing and is_wanted())
 
     def report(self, error: BaseException, context: Mapping[str, Any]) -> None:
         """Tell the error handlers; their own errors are logged."""
@@ -344,7 +346,10 @@ class JobRunner:
             call()
 
     def _order(self, execution: Execution, definition: JobDefinition, thread: Performing) -> Order:
-        policy = self._policy()
+        policy, timeout_s = self._policy(), definition.handling.timeout_s
+        if self._processes is not None and self._processes.takes_all:
+            # A suspect is in nobody's way; that it takes too long again is its failure.
+            timeout_s = timeout_s or definition.handling.max_run_s
         return Order(
             text=execution.text,
             queue=execution.queue,
@@ -352,7 +357,7 @@ class JobRunner:
             capsule=self._capsule,
             max_retries=policy.max_retries,
             profile=policy.profile,
-            timeout_s=definition.handling.timeout_s,
+            timeout_s=timeout_s,
         )
 
     @frames.may_take_long

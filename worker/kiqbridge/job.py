@@ -52,6 +52,7 @@ from kiqbridge.registry import (
     Handling,
     JobDefinition,
     OnError,
+    OnMaxRun,
     Pool,
     RetryIn,
     check_signature,
@@ -264,6 +265,8 @@ def job(
     retry: bool | int = True,
     pool: Pool | None = None,
     timeout_s: float | None = None,
+    max_run_s: float | None = None,
+    on_max_run: OnMaxRun = "requeue",
     retry_in: RetryIn | None = None,
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
@@ -278,6 +281,8 @@ def job(
     retry: bool | int = True,
     pool: Pool | None = None,
     timeout_s: float | None = None,
+    max_run_s: float | None = None,
+    on_max_run: OnMaxRun = "requeue",
     retry_in: RetryIn | None = None,
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
@@ -292,6 +297,9 @@ def job(
         retry: True = 25 retries, N = at most N, 0 = straight to dead, False = dropped.
         pool: "thread" or "process" (for work that keeps a CPU busy); `async def` is always "async".
         timeout_s: seconds that one execution may take; what each pool can enforce: docs/engine.md.
+        max_run_s: seconds after which a job that still runs is taken away from its worker; longer than
+            `timeout_s`.
+        on_max_run: what becomes of it: "requeue" or "dead".
         retry_in: (count, error, payload) → seconds until the next try, "discard", "kill", or None
             for the usual delay (§8.3).
         retries_exhausted: (payload, error), called when no tries are left (§8.4).
@@ -318,6 +326,8 @@ def job(
                 function,
                 pool=pool,
                 timeout_s=timeout_s,
+                max_run_s=max_run_s,
+                on_max_run=on_max_run,
                 retry_in=retry_in,
                 retries_exhausted=retries_exhausted,
                 on_error=on_error,
@@ -339,7 +349,7 @@ class Job:
         class_name: wire name, default the class' `__name__`.
         queue, retry, backtrace, dead, tags, retry_for, retry_queue, log_level: wire options (§3.2).
         sidekiq_options: any further wire options, and attributes of your own.
-        pool, timeout_s, on_error: how it is run and what its failures mean, as for `job`.
+        pool, timeout_s, max_run_s, on_max_run, on_error: how it is run and what its failures mean, as for `job`.
         retry_in, retries_exhausted: static methods, as for `job`.
         jid: the job's id while it runs.
     """
@@ -350,6 +360,8 @@ class Job:
     sidekiq_options: ClassVar[Mapping[str, Any]] = {}
     pool: ClassVar[Pool | None] = None
     timeout_s: ClassVar[float | None] = None
+    max_run_s: ClassVar[float | None] = None
+    on_max_run: ClassVar[OnMaxRun] = "requeue"
     on_error: ClassVar[OnError | None] = None
     jid: str
 
@@ -374,6 +386,8 @@ class Job:
                 perform,
                 pool=cls.pool,
                 timeout_s=cls.timeout_s,
+                max_run_s=cls.max_run_s,
+                on_max_run=cls.on_max_run,
                 retry_in=getattr(cls, "retry_in", None),
                 retries_exhausted=getattr(cls, "retries_exhausted", None),
                 on_error=cls.on_error,
@@ -476,6 +490,8 @@ def _handling(
     *,
     pool: Pool | None,
     timeout_s: float | None,
+    max_run_s: float | None,
+    on_max_run: OnMaxRun,
     retry_in: RetryIn | None,
     retries_exhausted: Exhausted | None,
     on_error: OnError | None,
@@ -492,6 +508,7 @@ def _handling(
         raise ConfigError(
             f"job {name!r}: timeout_s {timeout_s!r} is not a number of seconds above 0"
         )
+    _check_max_run(name, timeout_s, max_run_s, on_max_run)
     for kind, action in (on_error or {}).items():
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise ConfigError(f"job {name!r}: on_error {kind!r} is not an exception class")
@@ -503,10 +520,30 @@ def _handling(
     return Handling(
         pool=pool or ("async" if is_async else "thread"),
         timeout_s=timeout_s,
+        max_run_s=max_run_s,
+        on_max_run=on_max_run,
         retry_in=retry_in,
         retries_exhausted=retries_exhausted,
         on_error=dict(on_error or {}),
     )
+
+
+def _check_max_run(
+    name: str, timeout_s: float | None, max_run_s: float | None, on_max_run: str
+) -> None:
+    if on_max_run not in get_args(OnMaxRun):
+        raise ConfigError(f"job {name!r}: on_max_run {on_max_run!r} is not requeue or dead")
+    if max_run_s is None:
+        return
+    if not _is_number(max_run_s) or not 0 < max_run_s < float("inf"):
+        raise ConfigError(
+            f"job {name!r}: max_run_s {max_run_s!r} is not a number of seconds above 0"
+        )
+    if timeout_s is not None and max_run_s <= timeout_s:
+        raise ConfigError(
+            f"job {name!r}: max_run_s {max_run_s:g} is not longer than timeout_s {timeout_s:g}: the job "
+            "would be taken away before its time limit could end it; make it longer"
+        )
 
 
 def _is_number(value: object) -> bool:

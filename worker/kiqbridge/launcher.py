@@ -7,9 +7,10 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from redis.connection import AbstractConnection
 
@@ -47,8 +48,10 @@ from kiqbridge.pause_watch import PauseWatch
 from kiqbridge.poller import Poller
 from kiqbridge.process_pool import ProcessPool
 from kiqbridge.process_state import ProcessState, StateKeeper
+from kiqbridge.processor import Processor
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.registry import Registry, default_registry
+from kiqbridge.reservations import Holder, Reservations, Rules
 from kiqbridge.resources import ProcessResources
 from kiqbridge.retry import RetryPolicy, error_message
 from kiqbridge.server import Server
@@ -62,6 +65,7 @@ from kiqbridge.work import UnitOfWork
 
 if TYPE_CHECKING:
     from kiqbridge.lifecycle import Firing
+    from kiqbridge.stats import Counting
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +185,8 @@ class Launcher:
         self._isolation: Isolation | None = None
         self._metrics = Metrics(self._keys, identity=self.identity, forms=config.metrics)
         self._crews: list[Crew] = []
+        self._reservations: Reservations | None = None
+        self._counters: list[Counting] = []
         self._manager: Manager | None = None
         self._state: StateKeeper | None = None
         self._heartbeat: Heartbeat | None = None
@@ -352,6 +358,8 @@ class Launcher:
         if state is not None:
             self._step("restoring what jobs change", state.stop)
         if manager is not None:
+            if self._reservations is not None:
+                self._step("ending the reservations", self._reservations.stop)
             self._step("ending the jobs", lambda: manager.stop(deadline))
             if isolation is not None:
                 self._step("ending the isolation", lambda: isolation.stop(deadline))
@@ -436,12 +444,13 @@ class Launcher:
             loops=loops,
             bookkeeper=self._bookkeeper if loops else None,
         )
+        self._counters += [*processors, *loops, *([self._isolation] if self._isolation else [])]
         self._heartbeat = Heartbeat(
             info=self._process_info(),
             keys=self._keys,
             connection=self._pool.connection(),
             work=self._work,
-            counters=[*processors, *loops, *([self._isolation] if self._isolation else [])],
+            counters=self._counters,
             events=self._events,
             is_quiet=self._quiet.is_set,
             on_signal=on_signal,
@@ -472,6 +481,9 @@ class Launcher:
         self._manager.start()
         if self._isolation is not None and not self._quiet.is_set():
             self._isolation.start()
+        self._reservations = self._make_reservations()
+        self._diagnostics.reservations = self._reservations
+        self._reservations.start()
 
     def _have_all_fetched(self) -> bool:
         """Wait until each thread has made its first claim, however long Redis is away; False: it stops.
@@ -577,6 +589,54 @@ class Launcher:
             ),
         )
 
+    def _make_reservations(self) -> Reservations:
+        return Reservations(
+            registry=self._registry,
+            keys=self._keys,
+            connection=self._pool.connection(),
+            holders=self._holders,
+            rules=Rules(
+                orphan_limit=self._config.orphan_limit,
+                lost_after_s=self._config.stuck_after_s,
+                policy=self._policy,
+                dead_bounds=self._dead_bounds,
+            ),
+            on_dead=self._tell_dead,
+            on_lost=self._replace,
+        )
+
+    def _holders(self) -> Iterator[Holder]:
+        for crew in self._crews:
+            yield from crew.processors
+            if crew.loop is not None:
+                yield crew.loop
+
+    def _replace(self, lost: Holder) -> None:
+        """Another thread takes the place of one that does not come back from its job."""
+        if self._reservations is None or not isinstance(lost, Processor):
+            return
+        if self._reservations.lost > sum(each.capsule.concurrency for each in self._crews):
+            self._monitor.give_up("more threads than it has did not come back from their jobs")
+            return
+        self._exchange(lost)
+
+    def _exchange(self, lost: Processor) -> None:
+        for crew in self._crews:
+            if self._manager is not None and lost in crew.processors:
+                other = crew.replace(lost)
+                self._counters.append(other)
+                self._manager.let_go(lost, other)
+
+    def _tell_dead(self, payload: Mapping[str, Any], error: Exception) -> None:
+        self._notifications.add(
+            [
+                partial(
+                    user_code.call, handler, payload, error, log=logger, failed="a handler failed"
+                )
+                for handler in self._server.death_handlers
+            ]
+        )
+
     def _child_settings(self) -> ChildSettings:
         config = self._config
         return ChildSettings(
@@ -646,6 +706,8 @@ class Launcher:
             yield from ((f"processor {each.tid}", each) for each in self._manager.processors)
         yield from ((f"waker {crew.capsule.name}", crew.waker) for crew in self._crews)
         yield "poller", self._poller
+        if self._reservations is not None:
+            yield "reservations", self._reservations
         if self._isolation is not None:
             yield "isolation", self._isolation
 
@@ -659,6 +721,9 @@ class Launcher:
         part = dict((*self._takers(), *self._others())).get(name)
         if part is None or part.alive:
             return part is not None
+        if isinstance(part, Processor) and part.holds_what_it_knows:
+            self._exchange(part)
+            return True
         if not isinstance(part, Restarts):
             return False
         part.restart()

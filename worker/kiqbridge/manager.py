@@ -38,7 +38,7 @@ class Manager:
 
     def __init__(
         self,
-        processors: Sequence[Processor],
+        processors: list[Processor],
         gates: Sequence[IdleGate],
         connection: RedisConnection,
         keys: Keys,
@@ -113,6 +113,18 @@ class Manager:
         self._wait_until(until)
         for loop in late:
             loop.wait(until)
+
+    def let_go(self, lost: Processor, other: Processor) -> None:
+        """Settle what a thread holds that does not come back, and let another take its place.
+
+        Raises:
+            KiqbridgeError: not all was settled; what it holds stays in flight until this process ends.
+        """
+        self.processors[self.processors.index(lost)] = other
+        lost.quiet()
+        if not self._quieted.is_set():
+            other.start()
+        self._give_back_of(lost)
 
     def _wait_until(self, deadline: float) -> None:
         for processor in self.processors:

@@ -68,7 +68,16 @@ ATTRIBUTES: Final = "attributes"
 
 _DECLARED: Final = frozenset({"queue", "retry", *JobOptions.__annotations__})
 _PUSHED: Final = frozenset({*_DECLARED, *PushOptions.__annotations__})
-_LOCAL: Final = ("name", "pool", "timeout_s", "retry_in", "retries_exhausted", "on_error")
+_LOCAL: Final = (
+    "name",
+    "pool",
+    "timeout_s",
+    "max_run_s",
+    "on_max_run",
+    "retry_in",
+    "retries_exhausted",
+    "on_error",
+)
 """Options of a declaration that do not go on the wire, for suggestions."""
 _OTHER_WORDS: Final[Mapping[str, str]] = {
     "max_retries": "retry",

@@ -334,6 +334,7 @@ class ProcessPool:
         self._running: dict[object, Child | None] = {}
         self._count = 0
         self._interrupted: set[object] = set()
+        self._taken: set[object] = set()
         self._is_stopping = False
         self._wanted: queue.SimpleQueue[Future[Child] | None] = queue.SimpleQueue()
         self._ending: list[Child] = []
@@ -384,6 +385,14 @@ class ProcessPool:
             self._changed.notify_all()
         if child is not None:
             child.kill()
+
+    def end_one(self, owner: object) -> None:
+        """As `interrupt`, for a job that was taken away: `owner` may perform others after it."""
+        with self._changed:
+            if owner not in self._running:
+                return
+            self._taken.add(owner)
+        self.interrupt(owner)
 
     def stop(self) -> None:
         """End all children; those that are in the midst of a job are killed."""
@@ -447,6 +456,9 @@ class ProcessPool:
     def _put_back(self, owner: object, child: Child | None) -> None:
         with self._changed:
             child = self._running.pop(owner, None) or child
+            if owner in self._taken:
+                self._taken.discard(owner)
+                self._interrupted.discard(owner)
             if child is None:
                 return
             is_spent = bool(self._max_jobs) and child.jobs >= self._max_jobs

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kiqbridge import threads, user_code
@@ -80,6 +80,7 @@ class Processor:
         self._size = 1
         self._done: list[bytes] = []
         self._quiet = False
+        self._taken: UnitOfWork | None = None
         self._abandoned = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kiqbridge-{tid}", daemon=True)
 
@@ -109,9 +110,18 @@ class Processor:
         return self._fetcher.refused
 
     @property
+    def holds_what_it_knows(self) -> bool:
+        """Whether no job is between the chunk and `current`.
+
+        If its thread has ended there, the next acknowledgement under its claimer would lose that job.
+        """
+        return self._current is not _TAKING
+
+    @property
     def interrupted(self) -> bool:
-        """Whether `interrupt` was called: the running job was given back."""
-        return self._abandoned.is_set()
+        """Whether the running job was given back, or taken away, and is to end because of it."""
+        taken = self._taken
+        return self._abandoned.is_set() or (taken is not None and taken is self._current)
 
     def start(self) -> None:
         """Begin to fetch."""
@@ -148,6 +158,22 @@ class Processor:
             self._tools.processes.interrupt(self)
         if self.performing and self._thread.ident is not None:
             self._tools.runner.interrupt(self._thread.ident, self)
+
+    def holding(self) -> Iterator[tuple[str, Chunk, UnitOfWork]]:
+        """The running job as (id, its chunk, the job), if there is one."""
+        chunk, unit = self.chunk, self.current
+        if chunk is not None and unit is not None and self.chunk is chunk:
+            yield self.tid, chunk, unit
+
+    def end_one(self, _tid: str, unit: UnitOfWork) -> None:
+        """Interrupt this job, which was taken away; the thread goes on with others."""
+        self._taken = unit
+        if self._tools.processes is not None:
+            self._tools.processes.end_one(self)
+        if self._thread.ident is not None:
+            self._tools.runner.interrupt(
+                self._thread.ident, self, is_wanted=lambda: self._current is unit
+            )
 
     def acknowledge(self, connection: RedisConnection) -> None:
         """Acknowledge what this thread finished, from another one, after `unfinished` went back."""
@@ -227,7 +253,7 @@ class Processor:
                 bookkeeper.ended(chunk, text, None)
         self._fetcher.part_with(chunk)
 
-    def _work(self, chunk: Chunk) -> None:
+    def _work(self, chunk: Chunk) -> None:  # noqa: C901 - each further call is made for each job
         lease, jobs, tools = chunk.lease, chunk.jobs, self._tools
         self._done = done = []
         if chunk.size > 1:
@@ -258,8 +284,16 @@ class Processor:
                 jobs.append(text)  # to be given back with the others
                 self._current = None
                 raise
-            if self._perform(chunk, text):
-                done.append(text)
+            try:
+                if self._perform(chunk, text):
+                    done.append(text)
+            except Shutdown:
+                if self._abandoned.is_set():
+                    raise
+                # This job alone was interrupted. If it was not taken away before, it goes back now:
+                # `_all_done` insists on that.
+                with chunk.lock:
+                    chunk.leaving.append(text)
             self._current = None
             began, now = now, lease_now()
             longest = max(longest, now - began)

@@ -16,6 +16,9 @@ MARK = "__kiqbridge_job__"
 
 Pool = Literal["thread", "async", "process"]
 
+OnMaxRun = Literal["requeue", "dead"]
+"""Back to its queue, for another worker, or to the dead set."""
+
 RetryIn = Callable[[int, BaseException, Mapping[str, Any]], object]
 """(count, error, payload) → seconds, "discard", "kill", or None for the usual delay (§8.3)."""
 
@@ -36,6 +39,8 @@ class Handling:
     Attributes:
         pool: where it runs.
         timeout_s: seconds that one execution may take, or None.
+        max_run_s: seconds after which a job is taken away from the worker that still runs it, or None.
+        on_max_run: what becomes of it then.
         retry_in: see `RetryIn`.
         retries_exhausted: see `Exhausted`.
         on_error: see `OnError`; the nearest class counts, and it goes before `retry_in`.
@@ -43,6 +48,8 @@ class Handling:
 
     pool: Pool = "thread"
     timeout_s: float | None = None
+    max_run_s: float | None = None
+    on_max_run: OnMaxRun = "requeue"
     retry_in: RetryIn | None = None
     retries_exhausted: Exhausted | None = None
     on_error: OnError = field(default_factory=dict)

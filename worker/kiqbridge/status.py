@@ -52,6 +52,10 @@ class Status:
     stuck_after_s: float = 30.0
     is_wedged: bool = False
     """It ends itself because a thread is stuck, or has ended and cannot be started anew."""
+    overran: int = 0
+    """Jobs that were taken away from this process because they ran longer than their `max_run_s`."""
+    lost_threads: int = 0
+    """Threads that did not come back from such a job, and were replaced."""
     restarted_threads: int = 0
     """How many threads have ended and were started anew."""
     ages: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,225 @@
+"""The real command when jobs run longer than their `max_run_s`."""
+
+import json
+import sys
+import uuid
+from contextlib import ExitStack
+
+import pytest
+from support.processes import ChildProcess
+from support.waiting import wait_until
+from support.workers import WorkerProcess
+
+PATIENT_S = 60
+
+JOBS = """
+import asyncio, os, threading, time
+from kiqbridge import job, server
+
+def note(name):
+    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    os.write(handle, (name + "\\n").encode())
+    os.close(handle)
+
+def is_first(name):
+    try:
+        os.close(os.open(os.environ["NOTES"] + "." + name, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+def hang():
+    try:
+        while True:
+            time.sleep(0.01)
+    finally:
+        note("interrupted")
+
+@job
+def note_it(name):
+    note(name)
+
+@job(max_run_s=1)
+def plain():
+    if is_first("plain"):
+        hang()
+    note("done plain")
+
+@job(max_run_s=1)
+async def asynchronous():
+    if is_first("asynchronous"):
+        try:
+            await asyncio.sleep(600)
+        finally:
+            note("interrupted")
+    note("done asynchronous")
+
+@job(max_run_s=8, pool="process")  # the start of a child process counts
+def pooled():
+    if is_first("pooled"):
+        time.sleep(600)
+    note("done pooled")
+
+@job(max_run_s=1, on_max_run="dead", retry=False)
+def fatal():
+    hang()
+
+@job(max_run_s=1)
+def always():
+    note("begin always")
+    hang()
+
+@job(max_run_s=1)
+def stuck_in_c():
+    note("begin stuck")
+    lock = threading.Lock()
+    lock.acquire()
+    if is_first("stuck"):
+        lock.acquire()
+
+@job(max_run_s=600)
+def patient():
+    time.sleep(3)
+    note("done patient")
+
+@server.death_handler
+def died(payload, error):
+    note("died " + payload["class"] + " " + type(error).__name__)
+"""
+
+
+@pytest.fixture
+def notes(tmp_path):
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def start(redis_url, notes, tmp_path):
+    (tmp_path / "shop_jobs.py").write_text(JOBS)
+    with ExitStack() as stack:
+
+        def start(*args, **env):
+            worker = WorkerProcess(
+                *("-r", "shop_jobs.py", "-t", "2", *args),
+                redis_url=redis_url,
+                cwd=tmp_path,
+                env={
+                    "NOTES": str(notes),
+                    "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
+                    "KIQBRIDGE_BEAT_S": "0.5",
+                    "KIQBRIDGE_STUCK_AFTER_S": "5",
+                    **env,
+                },
+            )
+            stack.enter_context(worker).wait_ready()
+            return worker
+
+        yield start
+
+
+def lines(notes):
+    return notes.read_text().splitlines() if notes.exists() else []
+
+
+def push(redis, name, *args):
+    jid = uuid.uuid4().hex[:24]
+    redis.sadd("queues", "default")
+    redis.lpush(
+        "queue:default",
+        json.dumps({"class": name, "args": args, "jid": jid, "queue": "default", "retry": True}),
+    )
+    return jid
+
+
+def status(tmp_path):
+    command = [sys.executable, "-m", "kiqbridge", "health", "--json"]
+    with ChildProcess(command, env={"KIQBRIDGE_RUN_DIR": str(tmp_path / "run")}) as child:
+        child.wait()
+        return json.loads(child.output)["workers"][0]
+
+
+def nothing_is_left(redis):
+    return not redis.keys("kb:inflight*") and not redis.llen("queue:default")
+
+
+@pytest.mark.parametrize("name", ["plain", "asynchronous", "pooled"])
+def test_a_job_that_runs_too_long_is_given_to_another(redis, start, notes, tmp_path, name):
+    worker = start("-c", "2")
+    jid = push(redis, name)
+
+    wait_until(lambda: f"done {name}" in lines(notes), PATIENT_S)
+
+    limit = 8 if name == "pooled" else 1
+    told = f"job {jid} of queue default ran longer than its max_run_s of {limit} s"
+    worker.wait_for_output(told, PATIENT_S)
+    wait_until(lambda: redis.get(f"kb:recovered:{jid}") == b"1", PATIENT_S)
+    if name != "pooled":
+        wait_until(lambda: "interrupted" in lines(notes), PATIENT_S)
+    push(redis, "note_it", "afterwards")
+    push(redis, "note_it", "afterwards too")
+    wait_until(lambda: {"afterwards", "afterwards too"} <= set(lines(notes)), PATIENT_S)
+    wait_until(lambda: status(tmp_path)["overran"] == 1, PATIENT_S)
+    assert status(tmp_path)["ended_threads"] == []
+    assert worker.stop() == 0
+    assert nothing_is_left(redis)
+    assert redis.zcard("retry") == redis.zcard("dead") == 0
+    assert lines(notes).count(f"done {name}") == 1
+
+
+def test_one_that_shall_die_goes_to_the_dead_set(redis, start, notes):
+    worker = start("-c", "1")
+    push(redis, "fatal")
+
+    wait_until(lambda: redis.zcard("dead"), PATIENT_S)
+    wait_until(lambda: "died fatal JobOverran" in lines(notes), PATIENT_S)
+    wait_until(lambda: "interrupted" in lines(notes), PATIENT_S)
+    [dead] = map(json.loads, redis.zrange("dead", 0, -1))
+
+    assert dead["error_class"] == "kiqbridge.errors.JobOverran"
+    assert dead["error_message"] == "ran longer than its max_run_s of 1 s, and was taken away"
+    assert (dead["class"], dead["queue"]) == ("fatal", "default")
+    push(redis, "note_it", "afterwards")
+    wait_until(lambda: "afterwards" in lines(notes), PATIENT_S)
+    assert worker.stop() == 0
+    assert nothing_is_left(redis)
+
+
+def test_one_that_always_runs_too_long_ends_up_alone_and_fails(redis, start, notes):
+    worker = start("-c", "2")
+    jid = push(redis, "always")
+
+    wait_until(lambda: redis.zcard("retry"), PATIENT_S)
+    [failed] = map(json.loads, redis.zrange("retry", 0, -1))
+
+    assert failed["jid"] == jid
+    assert failed["error_class"] == "kiqbridge.errors.JobTimeout"
+    assert lines(notes).count("begin always") == 4  # three times here, and once alone
+    worker.wait_for_output("that was the 3. time, so it runs alone", PATIENT_S)
+    assert worker.output.count("ran longer than its max_run_s") == 3
+
+
+def test_a_thread_that_does_not_come_back_is_replaced(redis, start, notes, tmp_path):
+    worker = start("-c", "1")
+    push(redis, "stuck_in_c")
+    wait_until(lambda: "begin stuck" in lines(notes), PATIENT_S)
+    push(redis, "note_it", "afterwards")
+
+    wait_until(lambda: "afterwards" in lines(notes), PATIENT_S)
+
+    worker.wait_for_output("another thread takes its place", PATIENT_S)
+    assert lines(notes).count("begin stuck") == 2  # the other thread got it as well
+    wait_until(lambda: status(tmp_path)["lost_threads"] == 1, PATIENT_S)
+    assert status(tmp_path)["ok"]
+    assert worker.stop() == 0
+    assert nothing_is_left(redis)
+
+
+def test_a_job_within_its_limit_is_left_alone(redis, start, notes):
+    worker = start("-c", "1")
+    push(redis, "patient")
+
+    wait_until(lambda: "done patient" in lines(notes), PATIENT_S)
+
+    assert "max_run_s" not in worker.output
+    assert worker.stop() == 0
+    assert nothing_is_left(redis)
