@@ -280,6 +280,7 @@ class TestMonitor:
         wait_until(look)
         for _ in range(5):
             monitor.look()
+        wait_until(lambda: f"thread {state.name} has been stuck" in caplog.text)
         locked.lock.release()
         wait_until(lambda: not look())
         locked.lock.acquire()
