@@ -32,7 +32,7 @@ LAYERS = {
         log_sink ending
         capsule fetch lease claims look_ahead wakeup retry stats processor manager
         agreed_time poller heartbeat status diagnostics liveness ages reservations launcher job_logger log_level log_writer tracebacks execution metrics
-        systemd ecs process_title surroundings pause_watch gate neighbours
+        systemd ecs process_title surroundings pause_watch gate neighbours served_queues
         basic_fetch settling bookkeeping event_loop work crew
         notifications elastic_executor rooms
         child_messages process_state process_pool suspects isolation emergency forgetting eviction

@@ -105,3 +105,58 @@ class TestHealth:
 
         worker.wait_for(is_replaced, PATIENT_S, "the status of the process that replaces it")
         assert live() == (True, [])
+
+
+class TestQueues:
+    MAIL = """
+from kiqbridge import job
+
+@job(queue="mailers")
+def mail():
+    print("mail is sent", flush=True)
+
+@job
+def plain(): ...
+"""
+
+    @pytest.fixture(autouse=True)
+    def _jobs(self, start, tmp_path):
+        (tmp_path / "mail.py").write_text(self.MAIL)
+
+    def test_without_q_the_queues_of_the_declared_jobs_are_served(self, redis, redis_url, start):
+        redis.lpush("queue:mailers", '{"class":"mail","args":[],"jid":"1"}')
+
+        worker = start(url=redis_url, require="mail.py")
+
+        worker.wait_for_output("mail is sent", PATIENT_S)
+        assert "those of the declared jobs are served: mailers, default" in worker.output
+        worker.wait_for_output("queues mailers,1, default,1 (random)", PATIENT_S)
+        assert "WARN" not in worker.output
+
+    def test_a_misspelt_queue_is_warned_of_and_the_one_that_waits_is_named(
+        self, redis, redis_url, start
+    ):
+        worker = start("-q", "mailer", "-q", "default", url=redis_url, require="mail.py")
+
+        worker.wait_for_output("is ready", PATIENT_S)
+
+        assert "queue mailer is served here, but no declared job uses it" in worker.output
+        assert "did you mean mailers?" in worker.output
+        assert "nobody serves queue mailers" in worker.output
+
+    def test_a_queue_that_another_worker_serves_is_no_reason_to_warn(self, redis, redis_url, start):
+        other = start("-q", "mailers", "-q", "default", url=redis_url, require="mail.py")
+        other.wait_ready()
+
+        worker = start("-q", "default", url=redis_url, require="mail.py")
+
+        worker.wait_for_output("is ready", PATIENT_S)
+        assert "nobody serves" not in worker.output
+
+    def test_code_that_declares_no_job_is_warned_of(self, redis, redis_url, start, tmp_path):
+        (tmp_path / "empty.py").write_text("number = 1\n")
+
+        worker = start(url=redis_url, require="empty.py")
+
+        worker.wait_for_output("-r empty.py declares no job", PATIENT_S)
+        worker.wait_for_output("queues default (strict)", PATIENT_S)

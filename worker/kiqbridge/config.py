@@ -90,6 +90,7 @@ class Setting:
         provider: a variable that names another one, which then holds it instead of `env`.
         flag_value: what the flags stand for, if they take no value.
         file_key: its name in the file, if that is another one.
+        default_text: the default in words, where it depends on what is loaded.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Setting:
     flags: tuple[str, ...] = ()
     flag_value: Any = None
     file_key: str | None = None
+    default_text: str | None = None
     metavar: str | None = None
 
 
@@ -318,11 +320,13 @@ SETTINGS: tuple[Setting, ...] = (
         name="queues",
         parse=_queues,
         default=["default"],
+        default_text="those of the declared jobs",
         env=(QUEUES_VARIABLE,),
         flags=("-q", "--queue"),
         metavar="NAME[,WEIGHT]",
         help="queue to serve, with an optional weight; repeatable, replaces the file's queues; in "
-        "the environment blanks stand between them",
+        "the environment blanks stand between them; the default leaves out queues of capsules, and gives each of "
+        "several weight 1",
     ),
     Setting(
         name="concurrency",
@@ -776,6 +780,8 @@ def _pick(
 
 def shown_default(setting: Setting) -> str:
     """As people write it."""
+    if setting.default_text is not None:
+        return setting.default_text
     if isinstance(setting.default, list | dict):
         return ", ".join(setting.default) or "none"
     if isinstance(setting.default, bool):

@@ -54,6 +54,7 @@ from kiqbridge.registry import Registry, default_registry
 from kiqbridge.reservations import Holder, Reservations, Rules
 from kiqbridge.resources import ProcessResources
 from kiqbridge.retry import RetryPolicy, error_message
+from kiqbridge.served_queues import warn_of_odd_queues
 from kiqbridge.server import Server
 from kiqbridge.server import server as default_server
 from kiqbridge.settling import Settler
@@ -475,6 +476,7 @@ class Launcher:
         warn_of_shared_queues(
             self._pool.run, self._keys, self._own_queues(), self._config.unknown_class
         )
+        warn_of_odd_queues(self._pool.run, self._keys, self._own_queues(), self._registry)
         warn_of_eviction(self._pool.run)
         if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
             self._manager.quiet()

@@ -29,12 +29,10 @@ def warn_of_shared_queues(
         unknown_class: the setting: with a route our side of it is cared for.
     """
     try:
-        identities = [text_of(name) for name in run(("SMEMBERS", keys.processes))[0]]
-        infos = run(*_commands(keys, identities)) if identities else []
+        shared = find_shared(_read_infos(run, keys), queues)
     except KiqbridgeError as error:
         logger.debug("could not look who else serves our queues: %s", error)
         return
-    shared = find_shared(dict(zip(identities, infos, strict=True)), queues)
     if not shared:
         return
     names = sorted(set().union(*shared.values()))
@@ -75,6 +73,26 @@ def find_shared(
         if names:
             shared[identity] = names
     return shared
+
+
+def queues_of_processes(run: Callable[..., list[Any]], keys: Keys) -> set[str]:
+    """Names of all queues that living processes serve, of either language.
+
+    Args:
+        run: sends commands and returns their replies.
+        keys: the namespace.
+
+    Raises:
+        KiqbridgeError: Redis does not answer that.
+    """
+    infos = _read_infos(run, keys).values()
+    return {name for info in infos if info is not None for name in _queues_of(info)}
+
+
+def _read_infos(run: Callable[..., list[Any]], keys: Keys) -> Mapping[str, bytes | None]:
+    identities = [text_of(name) for name in run(("SMEMBERS", keys.processes))[0]]
+    infos = run(*_commands(keys, identities)) if identities else []
+    return dict(zip(identities, infos, strict=True))
 
 
 def _commands(keys: Keys, identities: Iterable[str]) -> list[Command]:

@@ -19,8 +19,11 @@ from kiqbridge.launcher import KILL_S, Launcher
 from kiqbridge.payload import shorten
 from kiqbridge.process_title import supervisor_title, title_setter
 from kiqbridge.redis_connection import url_from_environment
+from kiqbridge.registry import default_registry
 from kiqbridge.require import load_all
 from kiqbridge.retry import error_message
+from kiqbridge.served_queues import with_default_queues
+from kiqbridge.server import server
 from kiqbridge.settings_file import read_file
 from kiqbridge.signals import ENDING, SignalInbox, end_while_loading, ignore_others
 from kiqbridge.status import run_folder
@@ -78,11 +81,27 @@ def run(options: argparse.Namespace) -> int:
     ignore_others()
     end_while_loading()
     load_all(config.require)
-    if not config.require:
-        logger.warning("no jobs are loaded: name their module, file or directory with -r")
+    config = _with_queues(config)
     # Not by the interpreter's own exit: a thread that is stuck, or standard output that nobody reads,
     # would hang it, and nothing is left to do.
     ending.end_process(_status_of(lambda: _work(config, notifier)))
+
+
+def _with_queues(config: Config) -> Config:
+    """The settings once the jobs are loaded; says what is odd about those."""
+    if not config.require:
+        logger.warning("no jobs are loaded: name their module, file or directory with -r")
+    elif not len(default_registry):
+        logger.warning(
+            "-r %s declares no job: each job that comes fails; name the module that holds the @job "
+            "functions or Job classes, or a package or directory of such modules",
+            " -r ".join(config.require),
+        )
+    chosen = with_default_queues(config, default_registry, server.capsules)
+    if chosen.queues != config.queues:
+        names = ", ".join(name for name, _ in chosen.queues)
+        logger.info("no queues are named: those of the declared jobs are served: %s", names)
+    return chosen
 
 
 def _work(config: Config, notifier: Notifier) -> int:

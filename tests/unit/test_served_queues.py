@@ -1,0 +1,127 @@
+"""Which queues a worker serves when none is named, and what is odd about those that are."""
+
+import pytest
+from support.jobs import own_declarations
+
+from kiqbridge.config import merge
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.job import job
+from kiqbridge.keys import Keys
+from kiqbridge.registry import default_registry
+from kiqbridge.served_queues import (
+    declared_queues,
+    find_oddities,
+    warn_of_odd_queues,
+    with_default_queues,
+)
+from kiqbridge.server import Server
+
+
+@pytest.fixture(autouse=True)
+def declarations():
+    with own_declarations():
+        yield
+
+
+def declare(name, **options):
+    job(name=name, **options)(lambda: None)
+
+
+def served(capsules=(), **layers):
+    server = Server()
+    for name, queues in capsules:
+        server.capsule(name, queues=queues, concurrency=1)
+    config = merge(**{"environ": {}, "flags": {}, **layers})
+    return with_default_queues(config, default_registry, server.capsules).queues
+
+
+def test_by_default_the_queues_of_the_declared_jobs_are_served_in_their_order_and_equally():
+    declare("Mail", queue="mailers")
+    declare("Plain")
+    declare("Slow", queue="mailers", retry_queue="again")
+
+    assert served() == (("mailers", 1), ("default", 1), ("again", 1))
+
+
+def test_one_queue_needs_no_weight():
+    declare("Mail", queue="mailers")
+
+    assert served() == (("mailers", 0),)
+
+
+def test_without_jobs_default_is_served_as_sidekiq_does():
+    assert served() == (("default", 0),)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        {"flags": {"queues": ["other"]}},
+        {"environ": {"KIQBRIDGE_QUEUES": "other"}},
+        {"file": {"queues": ["other"]}},
+    ],
+    ids=["flag", "variable", "file"],
+)
+def test_queues_that_are_named_stay(layers):
+    declare("Mail", queue="mailers")
+
+    assert served(**layers) == (("other", 0),)
+
+
+def test_queues_of_capsules_and_of_a_route_are_left_to_them():
+    for name in ("of_code", "of_file", "ruby", "mailers"):
+        declare(name, queue=name)
+    file = {"capsules": {"b": {"queues": ["of_file"]}}, "unknown_class": "route:ruby"}
+
+    assert served([("a", ["of_code"])], file=file) == (("mailers", 0),)
+
+
+def test_a_served_queue_that_no_job_uses_is_found_with_near_names():
+    odd = find_oddities({"mailers": ["Mail"], "default": ["Plain"]}, ["mailer", "default"], set())
+
+    assert odd.unused == {"mailer": ["mailers"]}
+    assert odd.unserved == {"mailers": ["Mail"]}
+
+
+def test_what_another_process_serves_is_served():
+    assert find_oddities({"mailers": ["Mail"]}, ["mailers"], {"x"}).unserved == {}
+    assert find_oddities({"mailers": ["Mail"]}, [], {"mailers"}).unserved == {}
+
+
+def test_without_jobs_nothing_is_odd():
+    odd = find_oddities({}, ["default", "low"], set())
+
+    assert (odd.unused, odd.unserved) == ({}, {})
+
+
+def test_jobs_that_use_a_queue_are_named_once():
+    declare("Mail", queue="mailers", retry_queue="mailers")
+
+    assert declared_queues(default_registry) == {"mailers": ["Mail"]}
+
+
+def test_the_warnings_name_queues_jobs_and_the_way_out(caplog):
+    for number in range(5):
+        declare(f"Mail{number}", queue="mailers")
+
+    warn_of_odd_queues(lambda *_commands: [[]], Keys(), ["mailer", "elsewhere"], default_registry)
+
+    assert caplog.messages == [
+        "queue mailer is served here, but no declared job uses it; did you mean mailers?",
+        "queue elsewhere is served here, but no declared job uses it; is it for jobs that others declare?",
+        (
+            "nobody serves queue mailers, neither this worker nor any other that runs now: jobs of Mail0, "
+            "Mail1, Mail2 and 2 more wait there; name it with -q, here or in another worker"
+        ),
+    ]
+
+
+def test_an_outage_ends_no_start(caplog):
+    declare("Mail", queue="mailers")
+
+    def run(*_commands):
+        raise RedisUnavailable("away")
+
+    warn_of_odd_queues(run, Keys(), ["other"], default_registry)
+
+    assert caplog.messages == []
