@@ -15,7 +15,7 @@ import pytest
 import redis as redis_py
 from support import proving
 from support.faketime import faketime_library
-from support.ruby import has_ruby_sidekiq, has_web_ui
+from support.ruby import has_active_job, has_ruby_sidekiq, has_web_ui
 from support.servers import Server, debian_server, embedded_server
 
 
@@ -45,6 +45,12 @@ NEEDS = (
         name="WEBrick, which serves Sidekiq's Web UI,",
         package="ruby-webrick",
         is_installed=has_web_ui,
+    ),
+    Need(
+        marker="rails",
+        name="Rails' Active Job",
+        package="ruby-activejob",
+        is_installed=has_active_job,
     ),
     Need(
         marker="systemd",

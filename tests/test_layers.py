@@ -20,10 +20,10 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # Lowest first. A package such as `web` is named once, for all that is in it; `__init__` is the
 # file that `import kiqbridge` reads.
 LAYERS = {
-    "pure": "errors job_forks descriptors names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job bulk options queues cron backoff config tick_input guards frames",
+    "pure": "errors job_forks descriptors names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job active_job_values bulk options queues cron backoff config tick_input guards frames",
     "connection": "redis_connection scripts sentinel",
     "client": """
-        __init__ middleware wire_profile client inline job registry recovery reaping unregistered api
+        __init__ middleware wire_profile client inline rails job registry recovery reaping unregistered api
         current lifecycle server current_attributes deploy bridge pauses incarnations
         iterable iteration_state enumerators bounded
         loops resources limits

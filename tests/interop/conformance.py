@@ -22,7 +22,7 @@ COMMAND = "make docs"
 HEAD = """# Conformance with Ruby Sidekiq
 
 Generated from `tests/interop` by `{command}`; `make test` fails when it is out of date. Each line was asserted \
-against the real thing: Debian's Ruby Sidekiq 6.4.1 (its client, its worker process, its API and its Web UI) on one server \
+against the real thing: Debian's Ruby Sidekiq 6.4.1 (its client, its worker process, its API and its Web UI), and Rails' Active Job 6.1.7, on one server \
 with our client, our worker and our enqueue function. {cases} cases in {tests} tests.
 
 Versions 7.3 and 8.1 are not in Debian: what their clients and workers write was recorded, and ours is compared with it \
@@ -34,6 +34,9 @@ PROPER = {
     "rubys": "Ruby's",
     "csrf": "CSRF",
     "todays": "today's",
+    "rails": "Rails",
+    "pythons": "Python's",
+    "sidekiq": "Sidekiq",
 }
 
 

@@ -34,6 +34,12 @@ def has_web_ui() -> bool:
     return has_ruby_sidekiq() and _loads("sidekiq/web", "rack/handler/webrick")
 
 
+@functools.cache
+def has_active_job() -> bool:
+    """Whether Ruby has Rails' Active Job, with its adapter for Sidekiq."""
+    return has_ruby_sidekiq() and _loads("sidekiq", "active_job")
+
+
 def _loads(*features: str) -> bool:
     probe = ["ruby", "-e", "ARGV.each { |feature| require feature }", *features]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0

@@ -11,12 +11,24 @@ such as `{"_aj_globalid": "gid://app/User/1"}`, stays as it is.
 
 import math
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from kiqbridge.active_job_values import (
+    GLOBAL_ID,
+    INDIFFERENT,
+    KEYWORDS,
+    RESERVED,
+    SERIALIZED,
+    SYMBOL_KEYS,
+    GlobalID,
+    Range,
+    Symbol,
+    deserialize,
+)
 from kiqbridge.errors import PayloadError
 from kiqbridge.payload import (
     DEFAULT_OPTIONS,
@@ -28,6 +40,22 @@ from kiqbridge.payload import (
     shorten,
 )
 
+__all__ = [
+    "KEY",
+    "NEW_WRAPPER",
+    "OLD_WRAPPER",
+    "WRAPPERS",
+    "ActiveJob",
+    "GlobalID",
+    "Range",
+    "Symbol",
+    "deserialize",
+    "is_active_job",
+    "parse",
+    "serialize",
+    "wrap",
+]
+
 OLD_WRAPPER: Final = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 NEW_WRAPPER: Final = "Sidekiq::ActiveJob::Wrapper"
 WRAPPERS: Final = frozenset({OLD_WRAPPER, NEW_WRAPPER})
@@ -37,22 +65,7 @@ KEY: Final = "active_job"
 """The key of an item that asks for an Active Job, in the place of `class`."""
 
 _OWN_KEYS: Final = (KEY, "args", "kwargs", "job_id", "priority", "locale", "timezone")
-_GLOBAL_ID: Final = "_aj_globalid"
-_SERIALIZED: Final = "_aj_serialized"
-_SYMBOL_KEYS: Final = "_aj_symbol_keys"
-_KEYWORDS: Final = "_aj_ruby2_keywords"
-_INDIFFERENT: Final = "_aj_hash_with_indifferent_access"
 _KINDS: Final[Mapping[type, str]] = {str: "a text", int: "a whole number"}
-_RESERVED: Final = frozenset({_GLOBAL_ID, _SERIALIZED, _SYMBOL_KEYS, _KEYWORDS, _INDIFFERENT})
-
-
-class Symbol(str):
-    """A Ruby symbol: as an argument, inside one, or as a key of a dict."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"Symbol({str.__repr__(self)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,45 +170,13 @@ def serialize(arguments: list[Any]) -> list[Any]:
     None, bool, int, float, str and list stay; a dict gets Active Job's note of its `Symbol` keys.
     `Symbol`, date, timedelta and aware datetime become what Rails' serializers make of a Symbol, a
     Date, a Duration, and a TimeWithZone (datetime in UTC or a ZoneInfo) or Time (fixed offset);
-    Decimal and range (step 1) become BigDecimal and Range, which Rails reads from 7.1 on.
+    Decimal, range (step 1) and `Range` become BigDecimal and Range, which Rails reads from 7.1 on. A
+    `GlobalID` becomes the record.
 
     Raises:
         PayloadError: names the path of a value that has no such form.
     """
     return [_serialize(value, f"args[{index}]", 2) for index, value in enumerate(arguments)]
-
-
-def deserialize(value: Any) -> Any:
-    """A value as Active Job wrote it, the counterpart of `serialize`.
-
-    A Symbol, Date, Time, DateTime, TimeWithZone, Duration or BigDecimal becomes Python's; a hash loses the notes
-    about its keys, and its symbol keys are `Symbol`. A record (`{"_aj_globalid": …}`) and whatever
-    else has no counterpart here stay as they are.
-    """
-    if isinstance(value, list):
-        return [deserialize(each) for each in value]
-    if not isinstance(value, dict) or _GLOBAL_ID in value:
-        return value
-    if _SERIALIZED in value:
-        return _read_object(value)
-    noted = value.get(_SYMBOL_KEYS) or value.get(_KEYWORDS) or ()
-    symbols = frozenset(key for key in noted if isinstance(key, str))
-    return {
-        Symbol(key) if key in symbols else key: deserialize(child)
-        for key, child in value.items()
-        if key not in _RESERVED
-    }
-
-
-def _read_object(value: dict[str, Any]) -> Any:
-    name = str(value[_SERIALIZED]).removeprefix("ActiveJob::Serializers::")
-    read = _READERS.get(name.removesuffix("Serializer"))
-    if read is None:
-        return value
-    try:
-        return read(value.get("value"))
-    except (TypeError, ValueError, ArithmeticError):  # of a Rails that writes it in another way
-        return value
 
 
 def _keywords(item: Mapping[str, Any]) -> list[Any]:
@@ -206,7 +187,7 @@ def _keywords(item: Mapping[str, Any]) -> list[Any]:
         raise PayloadError(f"kwargs: {shorten(keywords)} is not an object with text keys")
     _refuse_reserved(keywords, "kwargs")
     values = {key: _serialize(value, f"kwargs.{key}", 3) for key, value in keywords.items()}
-    return [{**values, _KEYWORDS: list(values)}] if values else []
+    return [{**values, KEYWORDS: list(values)}] if values else []
 
 
 def _serialize(value: Any, field: str, depth: int) -> Any:
@@ -224,7 +205,10 @@ def _serialize(value: Any, field: str, depth: int) -> Any:
         ]
     if kind is dict:
         return _hash(value, field, depth)
-    found = _object(value, field)
+    if kind is GlobalID:
+        check_json(str(value), field)
+        return {GLOBAL_ID: str(value)}
+    found = _range(value, field, depth) if kind is Range else _object(value, field)
     if found is None:
         raise PayloadError(
             f"{field}: {shorten(value)} of type {kind.__qualname__} has no form that Active Job "
@@ -232,14 +216,14 @@ def _serialize(value: Any, field: str, depth: int) -> Any:
             "timedelta, Decimal, range, or a record as {'_aj_globalid': 'gid://…'}"
         )
     name, attributes = found
-    return {_SERIALIZED: f"ActiveJob::Serializers::{name}Serializer", **attributes}
+    return {SERIALIZED: f"ActiveJob::Serializers::{name}Serializer", **attributes}
 
 
 def _hash(value: dict[Any, Any], field: str, depth: int) -> dict[str, Any]:
-    if _GLOBAL_ID in value or _SERIALIZED in value:
+    if GLOBAL_ID in value or SERIALIZED in value:
         check_json(value, field, depth)
         return value
-    markers = [key for key in value if key in (_SYMBOL_KEYS, _KEYWORDS, _INDIFFERENT)]
+    markers = [key for key in value if key in (SYMBOL_KEYS, KEYWORDS, INDIFFERENT)]
     for key in value:
         if type(key) not in (str, Symbol):
             raise PayloadError(f"{field}: key {shorten(key)} is not a text; Active Job refuses it")
@@ -253,12 +237,12 @@ def _hash(value: dict[Any, Any], field: str, depth: int) -> dict[str, Any]:
         check_json(value[key], f"{field}.{key}", depth + 1)
         result[key] = value[key]
     if not markers:
-        result[_SYMBOL_KEYS] = [str(key) for key in value if isinstance(key, Symbol)]
+        result[SYMBOL_KEYS] = [str(key) for key in value if isinstance(key, Symbol)]
     return result
 
 
 def _refuse_reserved(keys: Mapping[str, Any], field: str) -> None:
-    taken = sorted(_RESERVED.intersection(keys))
+    taken = sorted(RESERVED.intersection(keys))
     if taken:
         raise PayloadError(f"{field}: {taken[0]!r} is a key that Active Job keeps for itself")
 
@@ -281,6 +265,14 @@ def _object(  # noqa: PLR0911 - one row for each serializer
     if isinstance(value, range) and value.step == 1:
         return "Range", {"begin": value.start, "end": value.stop, "exclude_end": True}
     return None
+
+
+def _range(value: Range, field: str, depth: int) -> tuple[str, dict[str, Any]]:
+    ends = {
+        name: _serialize(end, f"{field}.{name}", depth + 1)
+        for name, end in (("begin", value.begin), ("end", value.end))
+    }
+    return "Range", {**ends, "exclude_end": value.exclude_end}
 
 
 def _duration(value: timedelta) -> dict[str, Any]:
@@ -333,21 +325,3 @@ def _instant(moment: float) -> str:
         raise PayloadError(
             f"at: {shorten(moment)} lies beyond the year 9999, which Active Job cannot write"
         ) from error
-
-
-def _read_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "Symbol": lambda value: Symbol(_read_text(value)),
-    "Date": lambda value: date.fromisoformat(_read_text(value)),
-    "Time": lambda value: datetime.fromisoformat(_read_text(value)),
-    "DateTime": lambda value: datetime.fromisoformat(_read_text(value)),
-    "TimeWithZone": lambda value: datetime.fromisoformat(_read_text(value)),
-    "Duration": lambda value: timedelta(seconds=value),
-    "BigDecimal": lambda value: Decimal(_read_text(value)),
-}
-"""Serializer → what its `value` stands for."""

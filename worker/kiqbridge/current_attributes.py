@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kiqbridge import active_job
+from kiqbridge.active_job_values import deserialize
 from kiqbridge.client import add_default_middleware
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.server import Server, server
@@ -218,11 +219,11 @@ def read(stored: object) -> dict[str, Any]:
     """The attributes in a payload, in any form: an object (up to 7) or serialized pairs (8)."""
     if isinstance(stored, dict):
         # 7 writes a plain hash; Rails' notes appear in it where 7.1 and later had serialized parts.
-        return {str(name): active_job.deserialize(value) for name, value in stored.items()}
+        return {str(name): deserialize(value) for name, value in stored.items()}
     if not isinstance(stored, list):
         return {}
     return {
-        str(active_job.deserialize(pair[0])): active_job.deserialize(pair[1])
+        str(deserialize(pair[0])): deserialize(pair[1])
         for pair in stored
         if isinstance(pair, list) and len(pair) == 2  # noqa: PLR2004 - name and value
     }

@@ -16,7 +16,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from kiqbridge import frames, job_forks, json_text, log_level, user_code
+from kiqbridge import frames, job_forks, json_text, log_level, rails, user_code
+from kiqbridge.active_job import WRAPPERS
 from kiqbridge.current import CONTEXT, RUNTIME
 from kiqbridge.errors import JobInterrupted, JobTimeout, PayloadError, Shutdown
 from kiqbridge.gate import Diversion
@@ -83,6 +84,12 @@ class Execution:
     started: float = 0.0
     line: str | None = None
     is_interrupted: bool = False
+
+    @property
+    def class_name(self) -> str:
+        """The class that is performed; of a Rails job the one inside its wrapper."""
+        definition = self.definition
+        return definition.name if definition is not None else str(self.payload.get("class"))
 
 
 class Performing(Protocol):
@@ -176,7 +183,10 @@ class JobRunner:
         diversion = self._gate(payload)
         if diversion is not None:
             return self._diverted(diversion, payload, text, queue)
-        definition = self._registry.find(str(payload.get("class")))
+        name = str(payload.get("class"))
+        definition = self._registry.find(name)
+        if definition is None and name in WRAPPERS:
+            definition = rails.of(payload, self._registry)
         return Execution(text, queue, payload, definition)
 
     def perform(self, execution: Execution, thread: Performing) -> Settlement | None:
@@ -302,7 +312,7 @@ class JobRunner:
     def _instance_of(self, execution: Execution) -> tuple[JobDefinition, Any]:
         definition = execution.definition
         if definition is None:
-            definition = self._registry.require(str(execution.payload.get("class")))
+            definition = rails.require(execution.payload, self._registry)
         try:
             return definition, definition.instantiate(str(execution.payload.get("jid")))
         except BaseException:
@@ -478,10 +488,8 @@ class JobRunner:
         self, payload: Mapping[str, Any], definition: JobDefinition | None
     ) -> Handling:
         """The rules that count: of a wrapped job those of the class inside (§8.3)."""
-        wrapped = payload.get("wrapped")
-        if wrapped:
-            definition = self._registry.find(str(wrapped))
-        return definition.handling if definition else DEFAULT_HANDLING
+        ruling = rails.rules_of(payload, definition, self._registry)
+        return ruling.handling if ruling else DEFAULT_HANDLING
 
     def _interrupted(self, execution: Execution) -> Settlement:
         """An iterable job makes room: it is pushed again, to the end of its queue (§13.2)."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kiqbridge import rails
 from kiqbridge.config import ForeignJobs, routed_queue
 from kiqbridge.errors import ConfigError, JobRefused
 from kiqbridge.payload import shorten
@@ -90,11 +91,11 @@ class Gatekeeper:
         if shown in self._paused.classes:
             logger.debug("class %s is paused: put off", shown)
             return self._put_off()
-        if self._route and isinstance(job_class, str) and job_class not in self._declared:
+        if self._route and isinstance(job_class, str) and not self._is_declared(job_class, payload):
             self._tell_once(
                 "route",
                 shown,
-                f"class {job_class} is not declared here: its jobs are routed to queue {self._route} "
+                f"class {rails.performed_class(payload)} is not declared here: its jobs are routed to queue {self._route} "
                 "(unknown_class)",
             )
             return Diversion(queue=self._route)
@@ -102,6 +103,9 @@ class Gatekeeper:
             if payload.get(feature):
                 return self._foreign(payload, shown, feature, reason)
         return None
+
+    def _is_declared(self, job_class: str, payload: Mapping[str, Any]) -> bool:
+        return job_class in self._declared or rails.performed_class(payload) in self._declared
 
     def _foreign(
         self, payload: Mapping[str, Any], shown: str, feature: str, reason: str

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from kiqbridge import rails
 from kiqbridge.client import Client
 from kiqbridge.errors import JobTimeout
 from kiqbridge.middleware import Chain, ServerMiddleware
@@ -52,7 +53,7 @@ def perform(client: Client, item: Mapping[str, Any]) -> Literal[True] | None:
     payload = client.prepare_inline(item)
     if payload is None:
         return None
-    definition = default_registry.require(payload["class"])
+    definition = rails.require(payload, default_registry)
     chain = Chain(*server.middleware, *client.server_middleware)
     with _resources():
         instance = definition.instantiate(payload["jid"])

@@ -31,7 +31,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, NoReturn, cast
 
-from kiqbridge import descriptors, ending, job_forks, json_text, log_level, redaction
+from kiqbridge import descriptors, ending, job_forks, json_text, log_level, rails, redaction
 from kiqbridge.bridge import LOOP
 from kiqbridge.child_messages import Channel, ChildSettings, Failure
 from kiqbridge.client import Client
@@ -204,7 +204,7 @@ class JobChild:
 
         def perform(job: Order) -> BaseException | None:
             payload: dict[str, Any] = json_text.loads(job.text)
-            definition = self._registry.require(str(payload.get("class")))
+            definition = rails.require(payload, self._registry)
             return self._call(definition, payload, job.queue, self._middleware(job.capsule))
 
         trial = Trial(
@@ -220,7 +220,7 @@ class JobChild:
         payload: dict[str, Any] = json_text.loads(text)
         token = CONTEXT.set((payload, order["queue"]))
         try:
-            definition = self._registry.require(str(payload.get("class")))
+            definition = rails.require(payload, self._registry)
             middleware = self._middleware(order["capsule"])
             with log_level.of_job(payload):
                 error = self._call(definition, payload, order["queue"], middleware)
@@ -305,8 +305,7 @@ class JobChild:
         text: bytes,
     ) -> Failure:
         payload: dict[str, Any] = json_text.loads(text)  # as fetched, whatever the job did to it
-        wrapped = payload.get("wrapped")
-        ruling = self._registry.find(str(wrapped)) if wrapped else definition
+        ruling = rails.rules_of(payload, definition, self._registry)
         answers = Answers(ruling.handling if ruling else DEFAULT_HANDLING)
         decide(
             payload,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TextIO
 
-from kiqbridge import log_level, redaction, tracebacks, user_code
+from kiqbridge import log_level, rails, redaction, tracebacks, user_code
 from kiqbridge.current import CONTEXT, LOG_CONTEXT
 from kiqbridge.log_writer import LogWriter
 from kiqbridge.registry import JobDefinition
@@ -354,7 +354,11 @@ def _arguments(
     if not logger.isEnabledFor(logging.DEBUG):
         return None
     signature = definition.signature if definition is not None else None
-    return {"arguments": redaction.current().arguments(payload.get("args", []), signature)}
+    return {
+        "arguments": redaction.current().arguments(
+            rails.shown_arguments(payload, definition), signature
+        )
+    }
 
 
 class _Texts:

@@ -373,7 +373,7 @@ class Processor:
         if self._abandoned.is_set():
             raise Shutdown
         self._give_back(chunk)
-        self._fetcher.was_put_back(chunk, str(execution.payload.get("class")), self._abandoned)
+        self._fetcher.was_put_back(chunk, execution.class_name, self._abandoned)
         return False
 
     def _settle(self, chunk: Chunk, text: bytes, settlement: Settlement) -> None:

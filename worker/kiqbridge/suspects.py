@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kiqbridge import json_text, user_code
+from kiqbridge import json_text, rails, user_code
 from kiqbridge.child_messages import Failure
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import ProcessDied
@@ -105,7 +105,10 @@ class SuspectRunner:
 
         def notify() -> None:
             payload = shown_payload(kept)
-            definition = self._registry.find(str(payload.get("wrapped") or payload.get("class")))
+            performs = rails.find(payload, self._registry)
+            definition = rails.rules_of(payload, performs, self._registry)
+            if definition is None:  # of a long text `args` are not known here
+                definition = self._registry.find(str(payload.get("wrapped")))
             exhausted = definition.handling.retries_exhausted if definition else None
             if exhausted is not None:
                 _call(exhausted, payload, died)

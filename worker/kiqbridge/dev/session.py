@@ -214,7 +214,7 @@ class Dev:
             str(job.get("queue", "default"))
             for rule in self._rules
             for job in rule.jobs
-            if job.get("class") in self._registry
+            if job.get("class", job.get("active_job")) in self._registry
         ]
         return list(dict.fromkeys(["default", *declared, *ruled]))
 

@@ -32,13 +32,13 @@ class JobPlaces:
 
     def are_here(self, rule: TemplateSchedule) -> bool:
         """Whether all jobs of a rule are Python classes that this worker knows."""
-        return all(job.get("class") in self.registry for job in rule.jobs)
+        return all(job.get("class", job.get("active_job")) in self.registry for job in rule.jobs)
 
     def note(self, job_class: str, queue: str) -> str:
         """What keeps a job from being performed here; empty if nothing does."""
         if queue not in self.served:
             return "waits for a Ruby worker"
-        # Active Job's wrapper and misspelt names alike: the worker will say more.
+        # A wrapper that is named itself and misspelt names alike: the worker will say more.
         return "" if job_class in self.registry else "no Python job has this name"
 
     def waiting(self, queue: str) -> str:

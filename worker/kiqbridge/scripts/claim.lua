@@ -74,7 +74,8 @@ for i = #KEYS - 2, #ARGV do
 end
 local function up_to_left_out(jobs)
   for i = #jobs, 1, -1 do
-    for name in string.gmatch(jobs[i], '"class"%s*:%s*"([^"]*)"') do
+    -- job_class: Rails' wrapper has it inside
+    for name in string.gmatch(jobs[i], '"j?o?b?_?class"%s*:%s*"([^"]*)"') do
       if left_out[name] then
         return {unpack(jobs, i + 1)}
       end

@@ -1,0 +1,343 @@
+"""What Rails enqueues reaches the declared job of the class inside, with its arguments (§17)."""
+
+import datetime as dt
+import functools
+import json
+import logging
+import random
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from support.jobs import own_declarations
+
+from kiqbridge import Client, PayloadError, inline, job, rails
+from kiqbridge.active_job import NEW_WRAPPER, OLD_WRAPPER, GlobalID, Range, Symbol, serialize
+from kiqbridge.active_job_values import deserialize_arguments
+from kiqbridge.errors import JobNotFound
+from kiqbridge.execution import Execution, JobRunner
+from kiqbridge.gate import Gatekeeper
+from kiqbridge.job_logger import JobLines
+from kiqbridge.middleware import Chain
+from kiqbridge.registry import default_registry
+from kiqbridge.retry import RetryPolicy
+from kiqbridge.server import Server
+
+RECORDED = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "activejob.json").read_text(encoding="utf-8")
+)["operations"]
+
+
+@pytest.fixture(autouse=True)
+def declarations():
+    with own_declarations():
+        yield
+
+
+@pytest.fixture
+def calls():
+    return []
+
+
+class Thread:
+    tid = "t"
+    performing = False
+    interrupted = False
+
+
+def runner(**options):
+    return JobRunner(
+        registry=default_registry,
+        middleware=Chain(),
+        policy=lambda: RetryPolicy(max_retries=25, profile="7"),
+        rng=random.Random(1),
+        server=Server(),
+        **options,
+    )
+
+
+def payload_of(*arguments, wrapper=OLD_WRAPPER, name="NightlyJob", **values):
+    data = {"job_class": name, "job_id": "U", "arguments": serialize(list(arguments)), **values}
+    return {"class": wrapper, "wrapped": name, "args": [data], "jid": "J", "retry": True}
+
+
+def run(payload, **options):
+    return runner(**options).run(json.dumps(payload).encode(), "default", Thread())
+
+
+def serialized(name, **values):
+    return {"_aj_serialized": f"ActiveJob::Serializers::{name}Serializer", **values}
+
+
+class TestPerforming:
+    @pytest.mark.parametrize("wrapper", [OLD_WRAPPER, NEW_WRAPPER])
+    def test_both_wrappers_reach_the_class_inside(self, wrapper, calls):
+        job(name="NightlyJob")(lambda *args: calls.append(args))
+
+        assert run(payload_of(1, Symbol("two"), wrapper=wrapper)) is None
+
+        assert calls == [(1, "two")] and type(calls[0][1]) is Symbol
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            text
+            for each in RECORDED
+            if each["operation"].startswith("active_job")
+            for command in each["commands"]
+            for text in command
+            if text.startswith("{")
+        ],
+    )
+    def test_what_6_1_and_7_2_wrote_is_performed(self, text, calls):
+        job(name="MyMailJob")(lambda *args: calls.append(args))
+
+        assert runner().run(text.encode(), "mailers", Thread()) is None
+
+        given = json.loads(text)["args"][0]["arguments"]
+        if len(given) == 3:
+            assert calls == [(1, "two", {"k": "sym", "sym": [1.5, None]})]
+        else:
+            assert calls == [tuple(given)]
+
+    def test_the_class_inside_decides_and_not_what_is_shown(self, calls):
+        job(name="NightlyJob")(lambda: calls.append("inside"))
+        job(name="Shown")(lambda: calls.append("shown"))
+
+        assert run({**payload_of(), "wrapped": "Shown"}) is None
+
+        assert calls == ["inside"]
+
+    def test_a_wrapper_that_is_declared_itself_is_performed_with_the_serialized_job(self, calls):
+        job(name=OLD_WRAPPER)(lambda data: calls.append(data["job_class"]))
+        job(name="NightlyJob")(lambda: calls.append("inside"))
+
+        assert run(payload_of()) is None
+
+        assert calls == ["NightlyJob"]
+
+    def test_inline_performs_an_active_job_by_the_same_way(self, calls):
+        @job(name="NightlyJob")
+        def nightly(day, *, copy=False):
+            calls.append((day, copy, rails.current_job().executions))
+
+        item = {"active_job": "NightlyJob", "args": [dt.date(2026, 1, 1)], "kwargs": {"copy": True}}
+        assert inline.perform(Client("redis://127.0.0.1:1/0", profile="7"), item) is True
+
+        assert calls == [(dt.date(2026, 1, 1), True, 1)]
+
+    def test_nothing_of_it_is_left_for_the_next_job(self, calls):
+        job(name="NightlyJob")(lambda: calls.append(rails.current_job().job_id))
+        job(name="Plain")(lambda: calls.append(rails.current_job()))
+
+        run(payload_of())
+        run({"class": "Plain", "args": [], "jid": "K"})
+
+        assert calls == ["U", None]
+
+    @pytest.mark.parametrize("before", [None, "7", True])
+    def test_executions_that_are_no_number_begin_anew_as_in_rails(self, before, calls):
+        job(name="NightlyJob")(lambda: calls.append(rails.current_job().executions))
+
+        run(payload_of(executions=before))
+
+        assert calls == [1]
+
+    def test_without_retry_that_of_the_wrapper_counts(self):
+        @job(name="NightlyJob", retry=False)
+        def nightly():
+            raise LookupError
+
+        payload = payload_of()
+        del payload["retry"]
+
+        assert run(payload).verdict.value == "retry"
+
+    @pytest.mark.parametrize("args", [[], [5], [{}], [{"job_class": 5}], ["x", "y"]])
+    def test_what_names_no_class_inside_is_unknown_by_the_wrappers_name(self, args):
+        payload = {"class": OLD_WRAPPER, "args": args, "jid": "J", "retry": True}
+
+        kept = json.loads(run(payload).text)
+
+        assert kept["error_class"] == "NameError"
+        with pytest.raises(JobNotFound):
+            rails.require(payload, default_registry)
+
+    def test_an_argument_that_cannot_be_read_is_a_failure_that_names_its_place(self, calls):
+        job(name="NightlyJob")(lambda *args: calls.append(args))
+        payload = payload_of()
+        payload["args"][0]["arguments"] = [1, {"x": {"_aj_serialized": "MoneySerializer"}}]
+
+        settlement = run(payload)
+
+        assert settlement.verdict.value == "retry" and calls == []
+        message = json.loads(settlement.text)["error_message"]
+        assert message.startswith("arguments[1].x: 'MoneySerializer' is a serializer")
+
+    def test_a_job_whose_class_inside_is_declared_is_not_routed_away(self):
+        job(name="NightlyJob")(lambda: None)
+        gate = Gatekeeper(
+            paused=type("Paused", (), {"classes": frozenset()})(),
+            declared=default_registry,
+            foreign_jobs="refuse",
+            unknown_class="route:ruby",
+            rng=random.Random(1),
+        )
+
+        assert gate.check(payload_of()) is None
+        assert gate.check(payload_of(name="OtherJob")).queue == "ruby"
+
+    def test_values_of_secret_parameters_are_hidden_in_its_lines(self, caplog):
+        job(name="NightlyJob")(lambda day, password: None)
+
+        with caplog.at_level(logging.DEBUG):
+            run(payload_of(3, "abracadabra"), lines=JobLines())
+
+        shown = [each.arguments for each in caplog.records if hasattr(each, "arguments")]
+        assert shown and "abracadabra" not in str(shown) and "3" in str(shown)
+
+    def test_the_class_inside_is_the_one_that_waits_for_room(self):
+        job(name="NightlyJob")(lambda: None)
+
+        execution = runner().begin(json.dumps(payload_of()).encode(), "default")
+
+        assert isinstance(execution, Execution) and execution.class_name == "NightlyJob"
+
+
+def takes_keyword_only(day, *, copy=False):
+    return (day, copy)
+
+
+def takes_anything(*args, **kwargs):
+    return (args, kwargs)
+
+
+def takes_one(given):
+    return given
+
+
+class TestKeywords:
+    @pytest.mark.parametrize(
+        ("function", "arguments", "expected"),
+        [
+            (takes_keyword_only, [1, {"copy": True, "_aj_ruby2_keywords": ["copy"]}], (1, True)),
+            (takes_keyword_only, [{"day": 1, "_aj_ruby2_keywords": ["day"]}], (1, False)),
+            (takes_keyword_only, [1, {"copy": True, "_aj_symbol_keys": ["copy"]}], (1, True)),
+            (takes_keyword_only, [{"copy": 1, "_aj_symbol_keys": ["copy"]}], ({"copy": 1}, False)),
+            (takes_one, [{"given": 1, "_aj_symbol_keys": ["given"]}], {"given": 1}),
+            (takes_one, [{"other": 1, "_aj_ruby2_keywords": ["other"]}], {"other": 1}),
+            (takes_one, [5, {"_aj_ruby2_keywords": []}], 5),
+            (takes_anything, [{"a": 1, "_aj_ruby2_keywords": ["a"]}], ((), {"a": 1})),
+            (takes_anything, [{"a": 1, "_aj_symbol_keys": ["a"]}], (({"a": 1},), {})),
+        ],
+    )
+    def test_the_last_hash_is_keywords_where_ruby_would_have_it_so(
+        self, function, arguments, expected, calls
+    ):
+        job(name="NightlyJob")(
+            functools.wraps(function)(
+                lambda *args, **kwargs: calls.append(function(*args, **kwargs))
+            )
+        )
+        payload = payload_of()
+        payload["args"][0]["arguments"] = arguments
+
+        assert run(payload) is None
+
+        assert calls == [expected]
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("written", "read"),
+        [
+            ({"_aj_globalid": "gid://shop/Order/7"}, GlobalID("gid://shop/Order/7")),
+            (serialized("BigDecimal", value="0.125e1"), Decimal("1.25")),
+            (serialized("Range", begin=1, end=4, exclude_end=True), range(1, 4)),
+            (serialized("Range", begin=1, end=4, exclude_end=False), range(1, 5)),
+            (
+                serialized("Range", begin=serialized("Date", value="2026-01-01"), end=None),
+                Range(begin=dt.date(2026, 1, 1), end=None, exclude_end=False),
+            ),
+            (serialized("Module", value="Billing::Invoice"), "Billing::Invoice"),
+            (serialized("Duration", value=5400, parts=[]), dt.timedelta(minutes=90)),
+            ({"a": 1, "_aj_hash_with_indifferent_access": True}, {"a": 1}),
+        ],
+    )
+    def test_what_rails_writes_is_read(self, written, read):
+        [back] = deserialize_arguments([written])
+
+        assert back == read and type(back) is type(read)
+
+    def test_a_time_keeps_the_zone_that_rails_names(self):
+        [moment] = deserialize_arguments(
+            [
+                serialized(
+                    "TimeWithZone",
+                    value="2026-07-01T08:00:00.000000000+02:00",
+                    time_zone="Europe/Berlin",
+                )
+            ]
+        )
+
+        assert moment == dt.datetime(2026, 7, 1, 8, tzinfo=ZoneInfo("Europe/Berlin"))
+        assert moment.tzinfo.key == "Europe/Berlin"
+
+    def test_a_zone_that_is_unknown_here_leaves_the_offset(self):
+        [moment] = deserialize_arguments(
+            [
+                serialized(
+                    "TimeWithZone",
+                    value="2026-07-01T08:00:00+02:00",
+                    time_zone="Pacific Time (US & Canada)",
+                )
+            ]
+        )
+
+        assert moment.isoformat() == "2026-07-01T08:00:00+02:00"
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            Symbol("a"),
+            GlobalID("gid://shop/Order/7"),
+            Range(begin=1.5, end=None, exclude_end=True),
+            range(3, 9),
+            Decimal("1.25"),
+            dt.timedelta(seconds=1.5),
+            dt.datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")),
+            {Symbol("a"): [Symbol("b")], "c": None},
+        ],
+    )
+    def test_what_python_serialized_comes_back_as_it_was(self, value):
+        [back] = deserialize_arguments(serialize([value]))
+
+        assert back == value and type(back) is type(value)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (None, "arguments: None is not a list"),
+            ([{"_aj_globalid": 5}], r"arguments\[0\]: .* is no GlobalID"),
+            ([[serialized("Date", value="soon")]], r"arguments\[0\]\[0\]: .* is not in the form"),
+            ([serialized("Duration", value="x")], "is not in the form"),
+            ([{"_aj_serialized": 5}], "5 is a serializer that is not known here"),
+        ],
+    )
+    def test_what_cannot_be_read_is_refused_by_its_place(self, arguments, message):
+        with pytest.raises(PayloadError, match=message):
+            deserialize_arguments(arguments)
+
+    @pytest.mark.parametrize(
+        ("text", "parts"),
+        [
+            ("gid://shop/Order/7", ("shop", "Order", "7")),
+            ("gid://shop/Billing::Invoice/a%2Fb?version=2", ("shop", "Billing::Invoice", "a/b")),
+            ("nonsense", ("nonsense", "", "")),
+        ],
+    )
+    def test_a_global_id_has_its_parts(self, text, parts):
+        record = GlobalID(text)
+
+        assert (record.app, record.model_name, record.model_id) == parts
