@@ -65,7 +65,8 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
         GO.set()
         with pytest.raises(RedisUnavailable):
             engine.keeper.stop()
-        wait_until(lambda: not processor.alive, what="the thread's end")
+        processor.quiet()  # later than in a worker, where it would give its jobs back first
+        wait_until(lambda: not processor.alive, 60, "the thread's end")
 
         held = [job for key in engine.lists() for job in redis.lrange(key, 0, -1)]
         assert BEGUN == ["first"]

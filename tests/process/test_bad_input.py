@@ -77,9 +77,10 @@ def test_it_survives_all_of_it_at_once_and_runs_the_good_jobs(  # noqa: PLR0917 
     assert "internal error" not in said and "the heartbeat failed" not in said
     # Each text is where it can be found: unreadable ones in dead, all others accounted for.
     dead = redis.zrange("dead", 0, -1)
-    assert sorted(raw for raw in map(raw_of, dead) if raw is not None) == sorted(
-        UNREADABLE.values()
-    )
+    raws = [raw for raw in map(raw_of, dead) if raw is not None]
+    # Besides them only due members that Ruby's pages could not show.
+    scheduled = {case.text.replace(b"CLASS", b"Thread") for case in members()}
+    assert sorted(raw for raw in raws if raw not in scheduled) == sorted(UNREADABLE.values())
     kept = {
         json.loads(text)["case"]
         for text in [*dead, *redis.zrange("retry", 0, -1)]

@@ -273,10 +273,8 @@ class TestTheWatch:
             wait_until(lambda: watch.classes == {"Mail"}, 1)
             assert redis.smembers("paused") == {b"mail"}
 
-            began = time.monotonic()
-            wait_until(lambda: not redis.exists("paused", "kb:paused"), 2)
-            assert time.monotonic() - began < 1.5
-            wait_until(lambda: watch.classes == frozenset(), 1)
+            wait_until(lambda: not redis.exists("paused", "kb:paused"))
+            wait_until(lambda: watch.classes == frozenset() and len(caplog.messages) == 2)
         assert sorted(caplog.messages) == [
             "the pause of class Mail is over",
             "the pause of queue mail is over",
@@ -362,13 +360,10 @@ class TestTheWatch:
         finally:
             redis.execute_command("ACL", "DELUSER", "plain")
 
-    def test_it_ends_at_once(self, watch):
-        began = time.monotonic()
-
+    def test_it_ends_when_it_is_told_to(self, watch):
         watch.stop()
 
-        assert time.monotonic() - began < 1
-        assert "kiqbridge-pauses" not in [each.name for each in threading.enumerate()]
+        wait_until(lambda: "kiqbridge-pauses" not in [each.name for each in threading.enumerate()])
 
 
 class TestTheWaker:
