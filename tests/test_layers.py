@@ -21,7 +21,7 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # file that `import kiqbridge` reads.
 LAYERS = {
     "pure": "errors job_forks descriptors names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job active_job_values bulk options queues cron backoff config tick_input guards frames",
-    "connection": "redis_connection scripts sentinel",
+    "connection": "redis_connection connection_faults scripts sentinel",
     "client": """
         __init__ middleware wire_profile client inline rails job registry recovery reaping unregistered api
         current lifecycle server current_attributes deploy bridge pauses incarnations
@@ -35,7 +35,7 @@ LAYERS = {
         systemd ecs process_title surroundings pause_watch gate neighbours served_queues
         basic_fetch settling bookkeeping event_loop work crew
         notifications elastic_executor rooms
-        child_messages process_state process_pool suspects isolation emergency forgetting eviction
+        child_messages process_state process_pool suspects isolation emergency forgetting eviction server_check
     """,
     "edge": """
         pause_command recover_command doctor doctor_command

@@ -7,6 +7,7 @@ import sys
 from contextlib import ExitStack
 
 import pytest
+from support.intercepting_redis import Answer, intercepting_redis
 from support.processes import ChildProcess
 from support.servers import embedded_server, find_free_port
 from support.workers import WorkerProcess
@@ -160,3 +161,60 @@ def plain(): ...
 
         worker.wait_for_output("-r empty.py declares no job", PATIENT_S)
         worker.wait_for_output("queues default (strict)", PATIENT_S)
+
+
+class TestAServerThatCannotBeUsed:
+    """What cannot become right ends the start with status 1, in one line."""
+
+    def ends(self, worker):
+        assert worker.wait(PATIENT_S) == 1
+        assert "Traceback" not in worker.output
+        assert "trying again" not in worker.output
+        [line] = [line for line in worker.output.splitlines() if line.startswith("kiqbridge: ")]
+        return line
+
+    @pytest.mark.parametrize("processes", [(), ("--processes", "2")])
+    @pytest.mark.parametrize(
+        ("address", "words"),
+        [
+            ("redis://127.0.0.1:{}/99", "write a smaller number, such as /0"),
+            ("redis://who:s3cret@127.0.0.1:{}/0", "the user or the password is wrong"),
+            ("rediss://127.0.0.1:{}/0", "write redis:// instead of rediss://"),
+            ("redis://127.0.0.1:{}/0?sslcacerts=x", "sslcacerts is no option of such an address"),
+        ],
+    )
+    def test_a_wrong_address(self, start, server, address, words, processes):
+        line = self.ends(start(*processes, url=address.format(server.port)))
+
+        assert words in line
+        assert "s3cret" not in line
+
+    def test_a_cluster_without_a_hash_tag(self, start):
+        with embedded_server(cluster_enabled="yes") as server:
+            line = self.ends(start(url=server.url))
+
+        assert "cluster mode" in line
+        assert "KIQBRIDGE_NAMESPACE" in line
+
+    def test_one_that_is_too_old(self, start, server):
+        text = b"redis_version:6.2.14\r\n"
+        with intercepting_redis(server.port) as proxy:
+            proxy.decide = lambda command: (
+                Answer(b"$%d\r\n%b\r\n" % (len(text), text))
+                if command == [b"INFO", b"server"]
+                else None
+            )
+            line = self.ends(start(url=proxy.url))
+
+        assert "is redis 6.2.14, which is too old" in line
+        assert "upgrade to Redis 7.0, Valkey 7.2, or newer" in line
+
+    def test_one_that_is_still_loading_is_waited_for(self, start, server):
+        with intercepting_redis(server.port) as proxy:
+            proxy.decide = lambda _command: Answer(b"-LOADING Redis is loading\r\n")
+            worker = start(url=proxy.url)
+            worker.wait_for_output("trying again", PATIENT_S)
+            proxy.decide = lambda _command: None
+
+            worker.wait_for_output("is ready", PATIENT_S)
+            assert worker.stop(PATIENT_S) == 0

@@ -62,7 +62,17 @@ def test_a_good_server_is_told_to_be_one(run, redis, redis_url):
 
     assert (code, answer["ok"]) == (0, True)
     assert statuses(answer) == dict.fromkeys(
-        ["reachable", "version", "eviction", "scripts", "tracking", "types", "guards", "ledgers"],
+        [
+            "reachable",
+            "version",
+            "cluster",
+            "eviction",
+            "scripts",
+            "tracking",
+            "types",
+            "guards",
+            "ledgers",
+        ],
         "ok",
     )
     assert found(answer, "guards")[0]["what"] == "1 guards take 0.0 MB"

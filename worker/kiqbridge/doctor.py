@@ -6,7 +6,7 @@ A check only reads. What a server refuses to tell is no fault of its own: the fi
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import redis
 
@@ -15,8 +15,17 @@ from kiqbridge.eviction import NOEVICTION, WHAT_TO_DO, fetch_policy, parse_info,
 from kiqbridge.keys import TYPES, Keys
 from kiqbridge.redis_connection import RedisConnection, RedisPool
 from kiqbridge.scripts import from_text
+from kiqbridge.server_check import (
+    CLUSTERED,
+    TOO_OLD,
+    UNCLUSTER,
+    UPGRADE,
+    has_hash_tag,
+    is_clustered,
+    is_too_old,
+    server_version,
+)
 
-OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
 SCAN: Final = 1000
 """Queues and ledgers that are looked at, so that a check never takes long."""
 
@@ -67,6 +76,7 @@ def examine(pool: RedisPool, keys: Keys) -> list[Finding]:
         checks: dict[str, Callable[[], Iterable[Finding]]] = {
             "reachable": lambda: [_reachable(connection)],
             "version": lambda: [_version(connection)],
+            "cluster": lambda: [_cluster(connection, keys)],
             "eviction": lambda: [_eviction(connection)],
             "scripts": lambda: [_scripts(connection)],
             "tracking": lambda: [_tracking(pool)],
@@ -100,24 +110,32 @@ def _reachable(connection: RedisConnection) -> Finding:
 
 def _version(connection: RedisConnection) -> Finding:
     info = parse_info(connection.call("INFO", "server"))
-    name, version = server_version(info)
-    shown = f"{name} {version}"
-    if _numbers(version) >= OLDEST[name]:
+    shown = " ".join(server_version(info))
+    if not is_too_old(info):
         return Finding(check="version", status=Status.OK, what=shown)
     return Finding(
         check="version",
         status=Status.PROBLEM,
         what=f"{shown} is too old",
-        why="scripts need flags that allow them to go on while memory is full",
-        action="upgrade to Redis 7.0, Valkey 7.2, or newer",
+        why=TOO_OLD,
+        action=UPGRADE,
     )
 
 
-def server_version(info: Mapping[str, str]) -> tuple[str, str]:
-    """Kind of server, `redis` or `valkey`, and its version."""
-    if "valkey_version" in info:
-        return "valkey", info["valkey_version"]
-    return "redis", info.get("redis_version", "0")
+def _cluster(connection: RedisConnection, keys: Keys) -> Finding:
+    if not is_clustered(parse_info(connection.call("INFO", "cluster"))):
+        return Finding(check="cluster", status=Status.OK, what="cluster mode is off")
+    if has_hash_tag(keys.prefix):
+        return Finding(
+            check="cluster", status=Status.OK, what="all keys lie in one slot of the cluster"
+        )
+    return Finding(
+        check="cluster",
+        status=Status.PROBLEM,
+        what="the server is in cluster mode",
+        why=CLUSTERED,
+        action=UNCLUSTER,
+    )
 
 
 def _eviction(connection: RedisConnection) -> Finding:
@@ -259,8 +277,3 @@ def _described(connection: RedisConnection, names: Sequence[str]) -> str:
     except RedisRefused:
         return " (their memory is not known: allow +memory|usage in the ACL of this user)"
     return f" take {sum(reply or 0 for reply in replies) / 1_000_000:,.1f} MB"
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    parts: list[Any] = version.split(".")
-    return tuple(int(part) for part in parts[:2] if part.isdigit())

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         findings = examine(pool, Keys(config.namespace))
     except RedisUnavailable as error:
-        findings, code = [_unreachable(error)], UNREACHABLE
+        findings, code = [_unreachable(str(pool.probe(error) or error))], UNREACHABLE
     if any(finding.status is Status.PROBLEM for finding in findings):
         code = code or 1
     if options.json:
@@ -44,8 +44,8 @@ def run(options: argparse.Namespace) -> int:
     return code
 
 
-def _unreachable(error: RedisUnavailable) -> Finding:
-    what, _, action = str(error).partition("; ")
+def _unreachable(text: str) -> Finding:
+    what, _, action = text.partition("; ")
     return Finding(
         check="reachable",
         status=Status.PROBLEM,

@@ -31,6 +31,13 @@ class RedisUnavailable(KiqbridgeError):  # noqa: N818 - a name that users alread
     """
 
 
+class RedisMisconfigured(RedisUnavailable):
+    """Redis cannot be used for a reason that waiting does not change: TLS, password, database number.
+
+    At its start a worker ends because of it; one that runs tries again, as after any outage.
+    """
+
+
 class PushOutcomeUnknown(KiqbridgeError):  # noqa: N818 - a name that users already rely on
     """A push was sent but its reply was lost: the job may or may not be in Redis.
 

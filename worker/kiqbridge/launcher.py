@@ -27,7 +27,7 @@ from kiqbridge.crew import Company, Crew
 from kiqbridge.current import Runtime
 from kiqbridge.diagnostics import Diagnostics, Living, Phase, Restarts, dump_threads
 from kiqbridge.emergency import end_without_descriptors
-from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
+from kiqbridge.errors import ConfigError, KiqbridgeError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.eviction import warn_of_eviction
 from kiqbridge.execution import JobRunner, Processes
 from kiqbridge.fetch import Outage
@@ -57,6 +57,7 @@ from kiqbridge.retry import RetryPolicy, error_message
 from kiqbridge.served_queues import warn_of_odd_queues
 from kiqbridge.server import Server
 from kiqbridge.server import server as default_server
+from kiqbridge.server_check import check_server
 from kiqbridge.settling import Settler
 from kiqbridge.status import EVERY_S, Status, StatusFile, run_folder
 from kiqbridge.surroundings import attach
@@ -398,17 +399,26 @@ class Launcher:
         pause = FIRST_RETRY_S
         while not self._stopping.is_set():
             try:
+                check_server(self._pool.run, self._keys.prefix, self._pool.address)
                 with self._composing:
                     if not self._stopping.is_set():
                         self._keeper.start()
                         self._is_registered = True
             except RedisUnavailable as error:
+                self._end_if_it_stays(error)
                 logger.error("%s; trying again in %.1f s", error, pause)  # noqa: TRY400 - one line
                 self._stopping.wait(pause)
                 pause = min(pause * 2, LONGEST_RETRY_S)
             else:
                 return True
         return False
+
+    def _end_if_it_stays(self, error: RedisUnavailable) -> None:
+        if isinstance(error, RedisMisconfigured):
+            raise ConfigError(str(error)) from error
+        if (fault := self._pool.probe(error)) is not None:
+            address = self._pool.address
+            raise ConfigError(f"Redis at {address} cannot be reached: {fault}") from error
 
     def _prepare(self) -> None:
         """Make the capsules and open what their jobs share, before anything is registered."""

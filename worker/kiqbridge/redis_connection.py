@@ -32,7 +32,14 @@ from redis.retry import Retry
 
 from kiqbridge import descriptors, job_forks, threads
 from kiqbridge.batches import BATCH_BYTES
-from kiqbridge.errors import ConfigError, KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.connection_faults import Fault, fault_of, probe
+from kiqbridge.errors import (
+    ConfigError,
+    KiqbridgeError,
+    RedisMisconfigured,
+    RedisRefused,
+    RedisUnavailable,
+)
 from kiqbridge.names import bytes_of
 from kiqbridge.scripts import Script
 from kiqbridge.wrong_types import with_hint
@@ -60,6 +67,7 @@ PROBE_AFTER_IDLE_S = 5.0
 Lambda or a NAT gateway may have lost it without telling."""
 
 _QUERY_PASSWORD = re.compile(r"([?&](?:sentinel_)?password=)[^&]*")
+_UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 _NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
 """Of a given client's settings: a managed service's notices, which need RESP 3, and their state."""
 
@@ -439,6 +447,9 @@ class RedisConnection:
             self.close()
 
     def _unavailable(self, error: Exception) -> RedisUnavailable:
+        fault = fault_of(error, uses_tls=isinstance(self._connection, redis.SSLConnection))
+        if fault is not None:
+            return RedisMisconfigured(f"Redis at {self._address} cannot be reached: {fault}")
         return RedisUnavailable(
             f"Redis at {self._address} cannot be reached: {str(error).rstrip('.')}; "
             "check REDIS_URL, that the server runs, and its security group or password"
@@ -446,6 +457,9 @@ class RedisConnection:
 
     def _translate(self, error: Exception) -> KiqbridgeError:
         text = _error_text(error)
+        fault = fault_of(error)
+        if fault is not None:
+            return RedisMisconfigured(f"Redis at {self._address} refused the call: {fault}")
         if text.startswith((*_FAILOVER, *_AWAY)):
             return RedisUnavailable(f"Redis at {self._address} refused the call: {text}")
         return RedisRefused(f"Redis at {self._address} answered with an error: {with_hint(text)}")
@@ -512,6 +526,13 @@ class RedisPool:
         made: AbstractConnection = self._factory.connection_class(**kwargs)
         self._made.add(made)
         return made
+
+    def probe(self, after: RedisUnavailable) -> Fault | None:
+        """After a failed call: whether the server speaks TLS and the address does not say so, or reverse."""
+        if isinstance(after.__cause__, _ANSWERS):  # it understands us
+            return None
+        uses_tls = issubclass(self._factory.connection_class, redis.SSLConnection)
+        return probe(self._factory.connection_kwargs, uses_tls=uses_tls)
 
     def run(
         self, *commands: Command, repeatable: bool = True, replicas: Replicas | None = None
@@ -672,13 +693,30 @@ def _factory(
             from kiqbridge import sentinel  # noqa: PLC0415 - few have one
 
             return sentinel.connection_pool(url, protocol=2, **options)
-        return redis.ConnectionPool.from_url(url or DEFAULT_URL, protocol=2, **options)
+        if url and url.startswith("unix://"):
+            del options["socket_keepalive"]  # which such a connection does not have
+        made = redis.ConnectionPool.from_url(url or DEFAULT_URL, protocol=2, **options)
+        _check_options(made, url or "")
     except ValueError:
         raise ConfigError(
             f"REDIS_URL: {without_password(url or '')!r} is no address; write redis://host:6379/0, "
             "rediss://… for TLS, unix:///path, or redis+sentinel://host:26379,host:26379/SERVICE/0, and quote "
             "special characters of a password"
         ) from None  # the original quotes what it takes for the port: it may be the password
+    return made
+
+
+def _check_options(pool: redis.ConnectionPool, url: str) -> None:
+    """Refuse options behind the address that its connections do not have; nothing is opened."""
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except (TypeError, redis.exceptions.RedisError) as error:
+        unknown = _UNKNOWN_OPTION.search(str(error))
+        what = f"{unknown[1]} is no option of such an address" if unknown else str(error)
+        tls = ", and those of TLS belong to rediss://" if unknown and "ssl" in unknown[1] else ""
+        raise ConfigError(
+            f"REDIS_URL: {without_password(url)!r}: {what}; docs/operations.md has the options{tls}"
+        ) from None
 
 
 def _shown_address(url: str | None, factory: redis.ConnectionPool) -> str:

@@ -11,7 +11,9 @@ HINT: Final = (
 
 
 def with_hint(text: str) -> str:
-    """An answer of Redis, and what to do about it if it is WRONGTYPE."""
+    """An answer of Redis, and what to do about it if it is WRONGTYPE, or of a server that is too old."""
+    if "unexpected symbol near '#'" in text:  # the first line of our scripts
+        return f"{text}; this server is too old: upgrade to Redis 7.0, Valkey 7.2, or newer"
     return f"{text}; {HINT}" if text.startswith("WRONGTYPE") else text
 
 
