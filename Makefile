@@ -39,7 +39,7 @@ ifeq ($(strip $(ARGS)),)
 endif
 	@$(PYTEST) $(ARGS)
 
-prove: .venv/.dev ## Prove at full size, in about twenty minutes, that nothing is lost (ARGS='-k clock' for one)
+prove: .venv/.dev ## Prove at full size, in about forty minutes, that nothing is lost (ARGS='-k clock' for one)
 	@KIQBRIDGE_PROVE=full PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -q -p no:cacheprovider -p no:xdist \
 		$(ARGS) tests/prove
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from support.waiting import wait_until
 
+from kiqbridge import wakeup
 from kiqbridge.keys import Keys
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.wakeup import IdleGate, TrackingConnection, Waker
@@ -453,3 +454,35 @@ def asked(redis):
     return redis.info("commandstats").get("cmdstat_client|tracking", {"rejected_calls": 0})[
         "rejected_calls"
     ]
+
+
+def test_a_thread_that_was_interrupted_before_it_looked_keeps_nobody_asleep(monkeypatch):
+    monkeypatch.setattr(wakeup, "SAFETY_LOOK_S", 0.05)
+    gate = IdleGate()
+    first = threading.Thread(target=gate.wait_for_work, daemon=True)
+    first.start()
+    wait_until(lambda: gate.idle == 1, what="the first thread to be idle")
+    gate.wake_one()
+    first.join(10)  # it never says `looked`
+
+    second = threading.Thread(target=gate.wait_for_work, daemon=True)
+    second.start()
+    waker = threading.Thread(target=gate.wait_for_idle, daemon=True)
+    waker.start()
+
+    waker.join(10)
+    assert not waker.is_alive()
+    gate.open()
+
+
+def test_a_thread_that_is_interrupted_while_idle_is_not_woken_in_place_of_another(monkeypatch):
+    gate = IdleGate()
+
+    def interrupted(_turn):
+        raise SystemExit
+
+    monkeypatch.setattr(wakeup, "_wait_for", interrupted)
+    with pytest.raises(SystemExit):
+        gate.wait_for_work()
+
+    assert gate.idle == 0

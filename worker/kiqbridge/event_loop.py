@@ -332,6 +332,9 @@ class EventLoop:
         )
 
     def _report(self, what: str, error: BaseException | None) -> None:
+        # What ended the loop may have been raised in a callback of ours, before it did its work.
+        self._woken = self._is_sweeping = False
+        self.loop.call_soon(self._begin)
         now = time.monotonic()
         if now - self._reported_at < REPORT_S:
             return
@@ -346,9 +349,12 @@ class EventLoop:
         self._woken = False  # before looking: what comes now wakes again
         loop = self.loop
         while self._inbox:
-            held = self._inbox.popleft()
-            if held.tid in self._running and not self._is_cancelled:
+            held = self._inbox[
+                0
+            ]  # taken out last: an error raised in this thread may come in between
+            if held.task is None and held.tid in self._running and not self._is_cancelled:
                 held.task = loop.create_task(self._perform(held), context=self._context.copy())
+            self._inbox.popleft()
         if not self._is_sweeping:
             self._is_sweeping = True
             loop.call_later(SWEEP_S, self._sweep)

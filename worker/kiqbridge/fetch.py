@@ -137,8 +137,8 @@ class Fetcher:
         self._outage.over()
         self._looked(found=chunk is not None)
         if chunk is None:
+            self._woken = True  # before: an error raised in this thread may come in between
             self._gate.wait_for_work()
-            self._woken = True
         return chunk
 
     def acknowledge(self, give_up: threading.Event) -> None:

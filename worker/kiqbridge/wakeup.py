@@ -177,7 +177,14 @@ class IdleGate:
                 return
             self._idle.append(turn)
             self._for_waker.notify()
-        _wait_for(turn)
+        try:
+            _wait_for(turn)
+        except (
+            BaseException
+        ):  # raised by another thread: who is not there any more must not be woken
+            with self._lock, contextlib.suppress(ValueError):
+                self._idle.remove(turn)
+            raise
 
     def looked(self, *, found: bool) -> None:
         """Called by a woken thread after its claim: whether it found jobs."""
@@ -198,7 +205,12 @@ class IdleGate:
         """Called by the waker: block until a thread is idle and none is looking; False = opened."""
         with self._lock:
             threads.rest()
-            self._for_waker.wait_for(lambda: self._open or (self._idle and not self._waking))
+            while not self._for_waker.wait_for(
+                lambda: self._open or (self._idle and not self._waking), SAFETY_LOOK_S
+            ):
+                # Whoever was woken has not looked in all that time, and may have been interrupted
+                # before it could say so.
+                self._waking = 0
             return not self._open
 
     def open(self) -> None:
