@@ -114,6 +114,37 @@ def test_a_python_snippet_runs_in_a_fresh_interpreter(block, project):
     project.run([file_of(block) or "-c", *([] if file_of(block) else [block.text])])
 
 
+def test_the_python_snippets_of_the_documents_are_typed_right(tmp_path):
+    """As a user's own checker reads them; a name that another snippet declares is unknown here."""
+    for number, block in enumerate(BLOCKS):
+        if block.language == "python":
+            (tmp_path / f"snippet_{number}.py").write_text(f"# {block}\n{block.text}")
+
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--check-untyped-defs",
+            "--disallow-any-generics",
+            "--cache-dir",
+            tmp_path / "cache",
+            tmp_path,
+        ],
+        env={**os.environ, "MYPYPATH": str(ROOT / "worker")},
+        cwd=tmp_path,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    errors = [line for line in result.stdout.splitlines() if ": error: " in line]
+
+    assert "[syntax]" not in result.stdout
+    assert [
+        line for line in errors if not re.search(r"\[(name-defined|import-not-found)\]$", line)
+    ] == []
+
+
 def test_the_readmes_jobs_are_enqueued_by_its_snippets_and_performed_by_its_worker(project, redis):
     readme = [block for block in BLOCKS if block.document == "README.md"]
     [command] = [

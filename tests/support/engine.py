@@ -92,6 +92,7 @@ class EngineProcess:
     def __exit__(self, *_error: object) -> None:
         with suppress(KiqbridgeError):
             self.keeper.stop()
+        self.pool.close_all()
 
     @property
     def incarnation(self) -> str:

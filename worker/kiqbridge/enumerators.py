@@ -23,13 +23,16 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from io import BufferedIOBase
 from itertools import count
 from typing import Any, BinaryIO, Literal, TypeVar, overload
 
 T = TypeVar("T")
 C = TypeVar("C")
 
-Source = str | os.PathLike[str] | Callable[[], BinaryIO]
+_File = BinaryIO | BufferedIOBase
+
+Source = str | os.PathLike[str] | Callable[[], _File]
 """A file's path, or a function that opens it in binary mode and can `seek`, for gzip or S3."""
 
 BUFFER_BYTES = 1 << 20
@@ -277,11 +280,11 @@ def _check_size(size: int) -> None:
         raise ValueError(f"size: {size!r} is not a number of items from 1")
 
 
-def _open(source: Source) -> BinaryIO:
+def _open(source: Source) -> _File:
     return source() if callable(source) else open(source, "rb", buffering=BUFFER_BYTES)  # noqa: PTH123 - the caller closes it; a path may be a str
 
 
-def _check_position(file: BinaryIO, cursor: int) -> None:
+def _check_position(file: _File, cursor: int) -> None:
     """Refuse to go on in a file that is not the one of the last execution."""
     if cursor:
         file.seek(cursor - 1)
@@ -293,7 +296,7 @@ def _check_position(file: BinaryIO, cursor: int) -> None:
             )
 
 
-def _raw_lines(file: BinaryIO, offset: int) -> Iterator[tuple[int, bytes, int]]:
+def _raw_lines(file: _File, offset: int) -> Iterator[tuple[int, bytes, int]]:
     """Start, bytes and end of each line from an offset on, without a byte order mark."""
     file.seek(offset)
     for raw in file:
@@ -303,7 +306,7 @@ def _raw_lines(file: BinaryIO, offset: int) -> Iterator[tuple[int, bytes, int]]:
 
 
 def _rows(
-    file: BinaryIO, offset: int, encoding: str, dialect: dict[str, Any]
+    file: _File, offset: int, encoding: str, dialect: dict[str, Any]
 ) -> Iterator[tuple[int, list[str], int]]:
     """Start of each row, its fields, and where the next one begins."""
     end = offset

@@ -25,8 +25,8 @@ A queue is written `critical`, `low,1` or `[default, 2]`, or all of them as a ma
 weights. Without weights queues are served strictly in their order; with weight 1 for all in random \
 order; else a queue is looked at first as often as its share of the weights.
 
-Refused for now, rather than ignored: `capsules`, and any `fetch` but `reliable`. Start one worker per \
-capsule with its own `-q` and `-c`.
+`capsules` maps a name to `queues`, `concurrency` and `async_concurrency` of its own \
+([engine.md](engine.md)).
 """
 
 _CLIENT = """
