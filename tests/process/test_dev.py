@@ -184,6 +184,7 @@ class TestASecondRun:
 
         assert second.wait() == 1
         assert f"another `kiqbridge dev` (process {first.pid}) uses this folder" in second.output
+        assert f"kill {first.pid}" in second.output
         assert first.is_running
 
 
@@ -311,7 +312,19 @@ class TestAServerOfTheUser:
         assert run.wait() == 3
         [line] = run.output.splitlines()
         assert "cannot be reached" in line
+        assert "REDIS_URL is set here" in line
+        assert "unset REDIS_URL" in line
         assert "secret" not in line
+
+    def test_that_is_there_is_used_and_the_reason_is_said(self, project, redis_url):
+        run = project.dev(REDIS_URL=redis_url)
+        wait_for_job(run)
+
+        assert interrupt(run) == 0
+        assert "on the server of REDIS_URL" in run.output
+        assert (
+            "that server is used, not the embedded one; for that one: unset REDIS_URL" in run.output
+        )
 
 
 class TestDeath:
@@ -327,6 +340,22 @@ class TestDeath:
         again = project.dev()
         wait_for_job(again)
         assert interrupt(again) == 0
+
+    def test_of_the_command_whose_server_hangs_names_that_and_how_to_end_it(self, project):
+        run = project.dev()
+        wait_for_job(run)
+        port = url_of(run).rpartition(":")[2].removesuffix("/0")
+        [server] = [pid for pid in children_of(run) if f"127.0.0.1:{port}" in command_of(pid)]
+        os.kill(server, signal.SIGSTOP)
+        try:
+            run.kill()
+            again = project.dev()
+
+            assert again.wait() == 1
+            assert "what a killed `kiqbridge dev` has started still runs" in again.output
+            assert f"kill {server} (kill -9 {server} if that does not help)" in again.output
+        finally:
+            os.kill(server, signal.SIGCONT)
 
     def test_of_the_worker_starts_another(self, project):
         run = project.dev("--speed", "600")

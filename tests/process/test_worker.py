@@ -1,6 +1,7 @@
 """The real command as a child process, with real signals: what an operator relies on."""
 
 import json
+import os
 import re
 import signal
 import sys
@@ -73,6 +74,12 @@ class Named(Job):
     def perform(self):
         logging.getLogger("shop").info("hello from the job")
         note("jid " + self.jid)
+
+@job
+async def waits(name):
+    import asyncio
+    note("begin " + name)
+    await asyncio.sleep(600)
 
 @job
 async def later(name):
@@ -412,6 +419,59 @@ class TestTerm:
         assert notes.lines() == ["begin x", "end x"]
 
 
+class TestCtrlC:
+    def test_it_says_how_long_it_waits_and_a_second_one_waits_no_longer(self, redis, start, notes):
+        enqueue(redis, text("until_interrupted", "x"))
+        worker = start("-c", "1", "-t", "300")
+        worker.wait_for(lambda: notes.lines() == ["begin x"])
+
+        worker.signal(signal.SIGINT)
+        worker.wait_for_output("running jobs have 300 s to end; Ctrl-C once more")
+        worker.signal(signal.SIGINT)
+
+        assert worker.wait(30) == 0
+        assert notes.lines() == ["begin x", "cleanup x"]
+        assert redis.lrange("queue:default", 0, -1) == [text("until_interrupted", "x")]
+        nothing_is_left(redis)
+
+    def test_a_second_one_ends_async_jobs_as_well(self, redis, start, notes):
+        enqueue(redis, text("waits", "x"))
+        worker = start("-c", "1", "-t", "300")
+        worker.wait_for(lambda: notes.lines() == ["begin x"])
+
+        worker.signal(signal.SIGINT)
+        worker.wait_for_output("Ctrl-C once more")
+        worker.signal(signal.SIGINT)
+
+        assert worker.wait(30) == 0
+        assert redis.lrange("queue:default", 0, -1) == [text("waits", "x")]
+
+    def test_term_after_it_is_no_second_one(self, redis, start, notes):
+        enqueue(redis, text("until_open", "x"))
+        worker = start("-c", "1", "-t", "300")
+        worker.wait_for(notes.lines)
+        worker.signal(signal.SIGINT)
+        worker.wait_for_output("no new jobs are taken")
+
+        worker.signal(signal.SIGTERM)
+        notes.open_gate()
+
+        assert worker.wait(30) == 0
+        assert notes.lines() == ["begin x", "end x"]
+
+    def test_under_a_supervisor_a_second_one_reaches_all_processes(self, redis, start, notes):
+        enqueue(redis, text("until_interrupted", "x"))
+        worker = start("-c", "1", "-t", "300", "--processes", "2", ready=False)
+        worker.wait_for(lambda: notes.lines() == ["begin x"], 30)
+
+        worker.signal(signal.SIGINT)
+        worker.wait_for_output("no new jobs are taken")
+        worker.signal(signal.SIGINT)
+
+        assert worker.wait(30) == 0
+        assert redis.lrange("queue:default", 0, -1) == [text("until_interrupted", "x")]
+
+
 class TestOtherSignals:
     def hash_of(self, redis, worker):
         return redis.hgetall(find_identity(redis, worker.pid))
@@ -528,7 +588,12 @@ class TestExitCodes:
             (["worker", "-t", "-1"], 1, "timeout: '-1'"),
             (["worker", "-q", ",3"], 1, "has no name"),
             (["worker", "-C", "nowhere.yml"], 1, "-C nowhere.yml: there is no such file"),
-            (["worker", "--nonsense"], 2, "--nonsense"),
+            (["worker", "--nonsense"], 2, "usage: kiqbridge worker "),
+            (["worker", "--concurency", "3"], 2, "--concurency 3; did you mean --concurrency?"),
+            (["queue", "pause", "x", "--bogus"], 2, "usage: kiqbridge queue pause "),
+            (["worker", "-c", "99999"], 1, "concurrency: '99999' is more than 1,000 (from -c)"),
+            (["worker", "--log-level", "loud"], 1, "'loud' is not one of debug, info"),
+            (["worker", "--help"], 0, "-v, --verbose         the same as --log-level debug"),
             ([], 2, "COMMAND"),
             (["--help"], 0, "worker"),
             (["worker", "--help"], 0, "--concurrency"),
@@ -550,6 +615,32 @@ class TestExitCodes:
         assert code == 1
         assert "-r broken.py: importing it failed: ModuleNotFoundError" in output
         assert "nothing_of_this_name" in output
+
+    @pytest.mark.parametrize(
+        ("source", "words"),
+        [
+            ("import inner\n", ["ZeroDivisionError: division by zero", 'inner.py", line 3, in f']),
+            ("def f(:\n", ["SyntaxError", 'broken.py", line 1\n    def f(:']),
+            (
+                "from kiqbridge import job\n@job(que='x')\ndef f(): ...\n",
+                ["que: is no option of a job", 'broken.py", line 2, in <module>\n    @job(que='],
+            ),
+            ("import sys\nsys.exit(3)\n", ["sys.exit(3)", 'broken.py", line 2, in <module>']),
+        ],
+    )
+    def test_code_that_fails_while_it_is_imported_shows_where_and_only_the_users_frames(
+        self, kiqbridge, folder, source, words
+    ):
+        (folder / "broken.py").write_text(source)
+        (folder / "inner.py").write_text("\ndef f():\n    return 1 / 0\nf()\n")
+
+        code, output = kiqbridge("worker", "-r", "broken.py")
+
+        assert code == 1
+        assert all(text in output for text in words), output
+        assert "importlib" not in output
+        assert f"kiqbridge{os.sep}require.py" not in output
+        assert "Traceback" not in output
 
 
 class TestConfiguration:
@@ -685,6 +776,13 @@ class TestLog:
 
         worker.wait_for_output("ValueError: no luck with x; it is tried again in")
         worker.wait_for_output('raise ValueError("no luck with " + name)')
+
+    def test_a_level_can_be_given_as_a_flag(self, start):
+        worker = start("--log-level", "warning", env={"KIQBRIDGE_LOG_LEVEL": "debug"})
+
+        assert worker.stop() == 0
+        assert '"lvl":"INFO"' not in worker.output
+        assert '"lvl":"DEBUG"' not in worker.output
 
     def test_the_level_of_v_is_debug(self, start):
         worker = start("-v", env={"KIQBRIDGE_LOG_LEVEL": "error"})

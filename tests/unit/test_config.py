@@ -120,6 +120,14 @@ class TestErrors:
                 {"environ": {"KIQBRIDGE_CONCURRENCY": "many"}},
                 "concurrency: 'many' is not a whole number from 1 (from KIQBRIDGE_CONCURRENCY)",
             ),
+            (
+                {"concurrency": "1001"},
+                (
+                    "concurrency: '1001' is more than 1,000 (from -c); each is a thread of one process, which "
+                    "uses one processor: run more processes (--processes) or workers, or declare jobs that "
+                    "wait as async def"
+                ),
+            ),
             ({"concurrency": "-1"}, "concurrency: '-1' is not a whole number from 1 (from -c)"),
             (
                 {"file": {"concurrency": True}},
@@ -274,7 +282,7 @@ class TestSources:
             "environment": "APP_ENV",
             "redis_url": "REDIS_URL",
             "queues": "-q",
-            "log_level": "-v",
+            "log_level": "--log-level",
         }
 
     def test_a_provider_is_the_source_of_the_address(self):
@@ -315,7 +323,7 @@ class TestCommandLine:
             (["-r", "a", "-r", "b.py"], "require", ("a", "b.py")),
             (["-e", "production"], "environment", "production"),
             (["-g", "shop"], "tag", "shop"),
-            (["-v"], "log_level", "debug"),
+            (["--log-level", "error"], "log_level", "error"),
         ],
     )
     def test_each_flag_sets_its_value_and_is_its_source(self, args, name, value):
@@ -323,6 +331,12 @@ class TestCommandLine:
 
         assert getattr(config, name) == value
         assert config.sources[name] == args[0]
+
+    @pytest.mark.parametrize("flag", ["-v", "--verbose"])
+    def test_a_switch_stands_for_a_level(self, flag):
+        assert self.loaded(flag).log_level == "debug"
+        assert self.loaded("--log-level", "error", flag).log_level == "debug"
+        assert self.loaded(flag, "--log-level", "error").log_level == "error"
 
     def test_help_tells_each_flag_with_its_default_and_variables(self):
         parser = argparse.ArgumentParser()

@@ -15,7 +15,7 @@ from kiqbridge.errors import (
 )
 
 if TYPE_CHECKING:
-    _Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - has no other name
+    _Commands = argparse._SubParsersAction["Parser"]  # noqa: SLF001 - has no other name
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -37,13 +37,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(error, 1)
 
 
+class Parser(argparse.ArgumentParser):
+    """Refuses what it does not know with its own usage, not with that of the command above it."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As the original, but nothing is left over."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._near(unknown)}")
+        return found, unknown
+
+    def _near(self, unknown: Sequence[str]) -> str:
+        import difflib  # noqa: PLC0415 - only to help with an error
+
+        near = [
+            match
+            for word in unknown
+            if word.startswith("-")
+            for match in difflib.get_close_matches(
+                word.partition("=")[0], self._option_string_actions, n=1
+            )
+        ]
+        return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser for a command line.
 
     It knows all commands, but the arguments only of the one that is named: the modules of the others,
     which would make each worker start later and grow larger, are not imported.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kiqbridge", description="Sidekiq-compatible background jobs for Python and AWS."
     )
     parser.add_argument("-V", "--version", action="version", version=f"kiqbridge {__version__}")

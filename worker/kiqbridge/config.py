@@ -22,6 +22,9 @@ ForeignJobs = Literal["refuse", "run", "requeue"]
 
 _ROUTE = "route:"
 
+MOST_THREADS = 1000
+"""Of one capsule; `infra/worker_service.yaml` takes as many."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapsuleSettings:
@@ -88,7 +91,7 @@ class Setting:
         parse: gets the raw value and the source, for its message.
         env: variables that hold it, the strongest first.
         provider: a variable that names another one, which then holds it instead of `env`.
-        flag_value: what the flags stand for, if they take no value.
+        switches: flags without a value, which stand for `switch_value`.
         file_key: its name in the file, if that is another one.
         default_text: the default in words, where it depends on what is loaded.
     """
@@ -100,7 +103,8 @@ class Setting:
     env: tuple[str, ...] = ()
     provider: str | None = None
     flags: tuple[str, ...] = ()
-    flag_value: Any = None
+    switches: tuple[str, ...] = ()
+    switch_value: str | None = None
     file_key: str | None = None
     default_text: str | None = None
     metavar: str | None = None
@@ -119,6 +123,17 @@ def _whole_number(name: str, least: int, most: int | None = None) -> Callable[[A
         return number
 
     return parse
+
+
+def _concurrency(value: Any, source: str) -> int:
+    number = _whole_number("concurrency", 1)(value, source)
+    if number > MOST_THREADS:
+        raise ConfigError(
+            f"concurrency: {value!r} is more than {MOST_THREADS:,} (from {source}); each is a thread of one "
+            "process, which uses one processor: run more processes (--processes) or workers, or declare "
+            "jobs that wait as async def"
+        )
+    return number
 
 
 def _seconds(name: str, least: float = 0.0) -> Callable[[Any, str], float]:
@@ -301,13 +316,14 @@ def _capsule(name: str, section: Any, source: str) -> CapsuleSettings:
             f"{where}: {', '.join(unknown)} is no setting of a capsule; these are "
             f"{', '.join(_CAPSULE_KEYS)}"
         )
-    number = _whole_number("concurrency", 1)
     asynchronous = section.get("async_concurrency")
     return CapsuleSettings(
         name=name,
         queues=_queues(section["queues"], where),
-        concurrency=number(section.get("concurrency", 1), where),
-        async_concurrency=None if asynchronous is None else number(asynchronous, where),
+        concurrency=_concurrency(section.get("concurrency", 1), where),
+        async_concurrency=None
+        if asynchronous is None
+        else _whole_number("concurrency", 1)(asynchronous, where),
     )
 
 
@@ -330,12 +346,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="concurrency",
-        parse=_whole_number("concurrency", 1),
+        parse=_concurrency,
         default=10,
         env=("KIQBRIDGE_CONCURRENCY",),
         flags=("-c", "--concurrency"),
         metavar="INT",
-        help="how many plain jobs run at once, one thread each",
+        help="how many plain jobs run at once, one thread each; at most 1,000",
     ),
     Setting(
         name="async_concurrency",
@@ -433,9 +449,11 @@ SETTINGS: tuple[Setting, ...] = (
         ),
         default="info",
         env=("KIQBRIDGE_LOG_LEVEL",),
-        flags=("-v", "--verbose"),
-        flag_value="debug",
-        help="debug, info, warning or error; -v is debug",
+        flags=("--log-level",),
+        switches=("-v", "--verbose"),
+        switch_value="debug",
+        metavar="LEVEL",
+        help="least important level that is logged: debug, info, warning or error; -v is debug",
     ),
     Setting(
         name="log_format",

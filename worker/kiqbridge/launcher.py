@@ -90,6 +90,9 @@ KILL_S = 8.75
 FIRST_CLAIMS_S = 0.005
 """Between two looks whether all threads have made their first claim: it takes a millisecond or two."""
 
+SUSPECT_S = 0.02
+"""Between two looks whether the last suspect has ended."""
+
 LISTENERS_S = 1.0
 """Listeners to shutdown have this time at least, and otherwise as much as jobs."""
 
@@ -197,6 +200,7 @@ class Launcher:
         self._is_registered = False
         self._running = threading.Event()
         self._stopping = threading.Event()
+        self._hurried = threading.Event()
         self._diagnostics = Diagnostics(
             identity=self.identity,
             beat_s=config.beat_s,
@@ -244,6 +248,11 @@ class Launcher:
         # A process half put together can be neither quieted nor ended: threads that were not started
         # cannot be joined, and those that start later would not know.
         self._composing = threading.Lock()
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that running jobs have when the process stops."""
+        return self._config.timeout_s
 
     @property
     def exit_status(self) -> int:
@@ -317,6 +326,12 @@ class Launcher:
                 "another process gives back what this one holds"
             )
 
+    def hurry(self) -> None:
+        """While it stops: give running jobs back and interrupt them now, whatever time they have left."""
+        self._hurried.set()
+        if self._manager is not None:
+            self._manager.hurry()
+
     def end_without_descriptors(self) -> NoReturn:
         """Give everything back over a new connection and end: a job closed what was not its own."""
         end_without_descriptors(
@@ -364,12 +379,18 @@ class Launcher:
                 self._step("ending the reservations", self._reservations.stop)
             self._step("ending the jobs", lambda: manager.stop(deadline))
             if isolation is not None:
-                self._step("ending the isolation", lambda: isolation.stop(deadline))
+                self._wait_for_suspect(isolation, deadline)
+                self._step("ending the isolation", lambda: isolation.stop(time.monotonic()))
             for each in (self._guardian, self._poller, self._pauses):
                 self._step(f"ending {each}", each.stop)
         self._step("ending child processes", self._processes.stop)
         if manager is None:
             self._step("ending the event loops", self._stop_loops)
+
+    def _wait_for_suspect(self, isolation: Isolation, deadline: float) -> None:
+        while isolation.alive and (left := seconds_until(deadline)) > 0:
+            if self._hurried.wait(min(left, SUSPECT_S)):
+                return
 
     def _step(self, what: str, step: Callable[[], object]) -> None:
         """Take one of the last steps; whatever it raises, the others follow."""

@@ -32,6 +32,9 @@ HANDLERS_S = 5.0
 
 LOCK_S = 0.5
 
+LOOK_S = 0.2
+"""How soon it is noticed that somebody is in a hurry."""
+
 
 class Manager:
     """Owns the processors, the event loops and who acknowledges for these."""
@@ -55,6 +58,7 @@ class Manager:
         self._keys = keys
         self._notifications = notifications
         self._quieted = threading.Event()
+        self._hurried = threading.Event()
 
     def __repr__(self) -> str:
         busy = sum(processor.current is not None for processor in self.processors)
@@ -76,11 +80,15 @@ class Manager:
         for gate in self._gates:
             gate.open()
 
+    def hurry(self) -> None:
+        """Wait no longer for running jobs: they are given back and interrupted."""
+        self._hurried.set()
+
     def stop(self, deadline: float) -> None:
         """Wait for running jobs until the deadline (`time.monotonic`), then give them back."""
         self.quiet()
-        self._wait_until(deadline)
-        late = [loop for loop in self.loops if not loop.wait(deadline)]
+        self._wait_for_jobs(deadline)
+        late = [loop for loop in self.loops if not loop.wait(time.monotonic())]
         busy = [processor for processor in self.processors if processor.alive]
         if late or busy:
             self._interrupt(late, busy)
@@ -125,6 +133,14 @@ class Manager:
         if not self._quieted.is_set():
             other.start()
         self._give_back_of(lost)
+
+    def _wait_for_jobs(self, deadline: float) -> None:
+        while not self._hurried.is_set() and time.monotonic() < deadline:
+            look_again_at = min(time.monotonic() + LOOK_S, deadline)
+            self._wait_until(look_again_at)
+            ended = not any(processor.alive for processor in self.processors)
+            if ended and all(loop.wait(look_again_at) for loop in self.loops):
+                return
 
     def _wait_until(self, deadline: float) -> None:
         for processor in self.processors:

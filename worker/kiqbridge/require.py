@@ -3,12 +3,19 @@
 import importlib
 import importlib.util
 import itertools
+import os
 import pkgutil
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
 from kiqbridge.errors import ConfigError
+
+_OURS = f"{Path(__file__).parent}{os.sep}"
+_IMPORTLIB = Path(importlib.__file__).parent
+_FRAMES = 10
+"""The last ones are shown."""
 
 
 def load_all(targets: tuple[str, ...]) -> None:
@@ -23,12 +30,33 @@ def load_all(targets: tuple[str, ...]) -> None:
     for target in targets:
         try:
             _load(target)
-        except ConfigError:
-            raise
-        except Exception as error:
+        except ConfigError as error:  # also of a declaration in what is being imported
+            place = _place_of(error)
+            if not place:
+                raise
+            raise ConfigError(f"-r {target}: {error}{place}") from error
+        except (Exception, SystemExit) as error:
+            text = traceback.format_exception_only(error)[-1].strip()
+            if isinstance(error, SystemExit):
+                text = f"it ended the program by sys.exit({error.code!r})"
             raise ConfigError(
-                f"-r {target}: importing it failed: {type(error).__name__}: {error}"
+                f"-r {target}: importing it failed: {text}{_place_of(error)}"
             ) from error
+
+
+def _place_of(error: BaseException) -> str:
+    """Lines with file, line and source of what was being imported, without our own frames."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((_OURS, "<frozen "))
+        and Path(frame.filename).parent != _IMPORTLIB
+    ]
+    lines = traceback.format_list(frames[-_FRAMES:])
+    if isinstance(error, SyntaxError):  # which names its own place
+        lines += traceback.format_exception_only(error)[:-1]
+    text = "".join(lines).rstrip()
+    return f"\n{text}" if text else ""
 
 
 def _load(target: str) -> None:

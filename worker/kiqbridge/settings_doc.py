@@ -62,7 +62,7 @@ def _table(columns: list[str], settings: Iterable[Setting]) -> Iterator[str]:
             "setting": setting.name,
             "in the file": _code([setting.file_key or setting.name]),
             "environment": _code([*setting.env, *filter(None, [setting.provider])]),
-            "flags": _code(setting.flags),
+            "flags": _code([*setting.flags, *setting.switches]),
             "default": _code([shown_default(setting)]) if shown_default(setting) != "none" else "-",
             "": setting.help,
         }

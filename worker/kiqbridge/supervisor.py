@@ -372,6 +372,9 @@ class Supervisor:
             if name in ("TERM", "INT") and not self._stopping:
                 logger.info("%s: stopping all processes", name)
                 self._stop()
+            elif name == "INT":
+                logger.warning("INT: all processes interrupt their jobs now")
+                self._pass_on(signal.SIGINT)
             elif name == "TSTP" and not self._quiet:
                 self._quiet = True
                 logger.info("quiet: no process takes new jobs, and none is started any more")

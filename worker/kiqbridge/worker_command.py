@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kiqbridge import descriptors, ending, job_forks, redaction, user_code
 from kiqbridge.config import SETTINGS, Config, merge, shown_default
@@ -44,21 +44,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for setting in SETTINGS:
         if not setting.flags:
             continue
-        value: dict[str, Any] = (
-            {"action": "store_const", "const": setting.flag_value}
-            if setting.flag_value is not None
-            else {
-                "action": "append" if isinstance(setting.default, list) else "store",
-                "metavar": setting.metavar,
-            }
-        )
         parser.add_argument(
             *setting.flags,
             dest=setting.name,
             help=f"{setting.help} (default: {shown_default(setting)})"
             + (f" [{', '.join(setting.env)}]" if setting.env else ""),
-            **value,
+            action="append" if isinstance(setting.default, list) else "store",
+            metavar=setting.metavar,
         )
+        if setting.switches:
+            parser.add_argument(
+                *setting.switches,
+                dest=setting.name,
+                action="store_const",
+                const=setting.switch_value,
+                help=f"the same as {setting.flags[0]} {setting.switch_value}",
+            )
     parser.add_argument(
         "-C", "--config", metavar="PATH", help=f"YAML file (default: {FILE} if it exists)"
     )
@@ -216,10 +217,21 @@ def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> int:
     if failures:
         launcher.abandon_start()
         raise _told(failures[0])
-    logger.info("%s: stopping", name)
+    again = "; Ctrl-C once more gives them back and interrupts them now" if name == "INT" else ""
+    logger.info("%s: stopping; running jobs have %g s to end%s", name, launcher.timeout_s, again)
+    threading.Thread(
+        target=_hurry_at_int, args=(launcher, inbox), name="kiqbridge-hurry", daemon=True
+    ).start()
     launcher.stop()
     logger.info("bye")
     return launcher.exit_status
+
+
+def _hurry_at_int(launcher: Launcher, inbox: SignalInbox) -> None:
+    while _next(inbox) != "INT":  # another TERM changes nothing
+        pass
+    logger.warning("INT: running jobs are given back and interrupted now")
+    launcher.hurry()
 
 
 def _next(inbox: SignalInbox) -> str:

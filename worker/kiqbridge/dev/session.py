@@ -246,6 +246,8 @@ class Dev:
         )
         console.heading(f"kiqbridge dev: {self._options.template} on {kept}")
         console.text(f"  REDIS_URL={without_password(self._url)}")
+        if not self._server:
+            console.text(f"  {_why_external(os.environ)}")
         if self._options.speed != 1:
             speed = f"{self._options.speed:g}"
             console.text(f"  simulated: the rules' clock runs {speed} times as fast, from now on")
@@ -282,9 +284,14 @@ def _external_url(environ: Mapping[str, str]) -> str | None:
     url = url_from_environment(environ)
     try:
         RedisPool(url).call("PING")
-    except RedisRefused as error:
-        raise RedisUnavailable(str(error)) from error
+    except (RedisRefused, RedisUnavailable) as error:
+        raise RedisUnavailable(f"{error}. {_why_external(environ)}") from error
     return url
+
+
+def _why_external(environ: Mapping[str, str]) -> str:
+    variable = "REDIS_PROVIDER" if environ.get("REDIS_PROVIDER") else "REDIS_URL"
+    return f"{variable} is set here, so that server is used, not the embedded one; for that one: unset {variable}"
 
 
 def _counted(number: int, noun: str) -> str:
