@@ -93,6 +93,31 @@ def test_a_tick_is_the_full_minute_in_utc(at):
     assert parse_event(JOB | {"tick": TICK | {"at": at}}, NOW).tick.instant == INSTANT
 
 
+def test_attempts_of_scheduler_that_carry_its_context_are_one_occurrence():
+    arn = "arn:aws:scheduler:eu-west-1:123456789012:schedule/shop/Mail"
+
+    def attempt(number):
+        context = {
+            "schedule-arn": arn,
+            "scheduled-time": TICK["at"],
+            "attempt-number": str(number),
+            "execution-id": f"another one each time {number}",
+        }
+        return parse_event(JOB | {"_schedule": context}, NOW)
+
+    assert attempt(1) == attempt(2)
+    assert attempt(1).tick == Tick(schedule=arn, instant=INSTANT, at=TICK["at"])
+    assert attempt(1).jobs == [JobRequest(item=JOB)]
+
+
+@pytest.mark.parametrize("context", ["an arn", {}, {"schedule-arn": "a"}, {"scheduled-time": 1}, 5])
+def test_a_context_that_names_no_occurrence_is_refused(context):
+    with pytest.raises(EventError, match=r"^_schedule: "):
+        parse_event(JOB | {"_schedule": context}, NOW)
+    with pytest.raises(EventError, match=r"^_schedule: cannot stand beside tick"):
+        parse_event(JOB | {"_schedule": context, "tick": TICK}, NOW)
+
+
 def test_a_tick_before_1970_is_floored_as_well():
     assert parse_event(JOB | {"tick": TICK | {"at": -1}}, NOW).tick.instant == -60
 

@@ -7,7 +7,8 @@ Four forms are jobs; anything else is refused with what to send instead:
 2. several: `{"jobs": […]}`, all or none;
 3. a tick: one or several jobs and beside them `"tick": {"schedule": …, "at": …}`, the name of the
    rule and the time for which it was due; that pair is enqueued once. `in` counts from the
-   delivery, not from that time;
+   delivery, not from that time. Scheduler's context attributes under `"_schedule"` are a tick, too:
+   `schedule-arn` and `scheduled-time` count, attempt and execution do not;
 4. an event of an event bus whose `detail` is one of these. What has neither tick nor `dedupe_key`
    gets the event's `id`, which EventBridge repeats when it delivers again, and its place among the
    jobs. An event that is replayed from an archive keeps its id, but is meant to run once more: it goes
@@ -61,6 +62,9 @@ _INPUT_FORM: Final = (
     '"STACK/NightlyReport", "at": "<aws.scheduler.scheduled-time>"}}; a rule that is not of '
     "EventBridge Scheduler needs an InputTransformer that fills in its ARN and $.time instead"
 )
+_CONTEXT: Final = "_schedule"
+_SCHEDULE_ARN: Final = "schedule-arn"
+_SCHEDULED_TIME: Final = "scheduled-time"
 _SCHEDULERS: Final = ("aws.events", "aws.scheduler")
 """Sources that AWS reserves; their events carry no job, only the fact that it is time."""
 
@@ -122,6 +126,7 @@ def parse_event(event: object, now: float) -> EnqueueRequest:
 
 def _request(event: Mapping[str, Any], now: float) -> EnqueueRequest:
     _refuse_unfilled(event)
+    event = _with_tick(event)
     tick = _tick(event["tick"]) if "tick" in event else None
     if "jobs" in event:
         return EnqueueRequest(jobs=_several(event, now, tick), tick=tick)
@@ -204,6 +209,23 @@ def _refuse_unfilled(event: Mapping[str, Any]) -> None:
             pending += [(f"{path}[{index}]", child) for index, child in enumerate(value)]
         elif isinstance(value, str) and (found := _CONTEXT_ATTRIBUTE.search(value)):
             raise EventError(f"{path}: {shorten(found[0])} was not filled in; {_FILLED_IN_BY}")
+
+
+def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same event with a tick in the place of Scheduler's context attributes under `_schedule`."""
+    if _CONTEXT not in event:
+        return event
+    context = event[_CONTEXT]
+    if "tick" in event:
+        raise EventError(f"{_CONTEXT}: cannot stand beside tick, which says the same; leave it out")
+    wanted = (_SCHEDULE_ARN, _SCHEDULED_TIME)
+    if not isinstance(context, Mapping) or not all(name in context for name in wanted):
+        raise EventError(
+            f"{_CONTEXT}: {shorten(context)} needs {_SCHEDULE_ARN} and {_SCHEDULED_TIME}: without both, "
+            f"attempts of Scheduler cannot be told from occurrences; write {_TICK_FORM} instead"
+        )
+    others = {name: value for name, value in event.items() if name != _CONTEXT}
+    return {**others, "tick": {"schedule": context[_SCHEDULE_ARN], "at": context[_SCHEDULED_TIME]}}
 
 
 def _tick(tick: object) -> Tick:
