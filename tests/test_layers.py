@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 # Lowest first. A package such as `web` is named once, for all that is in it; `__init__` is the
 # file that `import kiqbridge` reads.
 LAYERS = {
-    "pure": "errors job_forks descriptors names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job active_job_values bulk options queues cron backoff config tick_input guards frames",
+    "pure": "errors job_forks descriptors names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job active_job_values showable bulk options queues cron backoff config tick_input guards frames",
     "connection": "redis_connection connection_faults scripts sentinel",
     "client": """
         __init__ middleware wire_profile client inline rails job registry recovery reaping unregistered api

@@ -40,6 +40,7 @@ from kiqbridge.retry import (
     failed_payload,
 )
 from kiqbridge.server import Server
+from kiqbridge.showable import showable
 
 logger = logging.getLogger(__name__)
 
@@ -522,7 +523,7 @@ class JobRunner:
             )
         error = diversion.error
         if error is None:
-            kept = _with_jid(payload)
+            kept = showable(_with_jid(payload))
             if kept is not payload:
                 text = json_text.dumps_moved(kept, text)
             return Settlement(

@@ -23,7 +23,7 @@ from kiqbridge.metrics import Metrics
 from kiqbridge.redis_connection import Command, RedisConnection
 from kiqbridge.stats import Counting, Stats
 from kiqbridge.threads import keep_running
-from kiqbridge.work import UnitOfWork
+from kiqbridge.work import UnitOfWork, shown_text
 from kiqbridge.wrong_types import WrongTypes
 
 logger = logging.getLogger(__name__)
@@ -248,7 +248,7 @@ class Heartbeat:
         for tid, unit in running.items():
             work = {
                 "queue": unit.queue,
-                "payload": unit.text.decode("utf-8", "replace"),
+                "payload": shown_text(unit).decode("utf-8", "replace"),
                 "run_at": int(unit.run_at),
             }
             fields += [tid, json.dumps(work, ensure_ascii=False, separators=(",", ":"))]

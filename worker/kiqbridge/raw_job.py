@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kiqbridge import json_text
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.payload import Profile, new_jid, timestamp
+from kiqbridge.showable import replacements
 
 MAX_PAYLOAD_VARIABLE = "KIQBRIDGE_MAX_PAYLOAD_BYTES"
 DEFAULT_MAX_PAYLOAD_BYTES = 10_000_000
@@ -174,13 +175,21 @@ def failed_text(
         if count is None
         else {"retried_at": at, "retry_count": int(count) + 1}
     )
-    return _with_more(
+    found = outline(stripped)
+    odd = replacements(found.strings, found.others) if found else {}
+    return with_more(
         stripped,
-        {"queue": queue, "error_message": error_message, "error_class": error_class, **times},
+        {
+            "queue": queue,
+            "error_message": error_message,
+            "error_class": error_class,
+            **times,
+            **odd,
+        },
     )
 
 
-def _with_more(text: bytes, more: dict[str, object]) -> bytes:
+def with_more(text: bytes, more: dict[str, object]) -> bytes:
     """An object's text with further members at its end."""
     added = json_text.dumps(more)[1:]
     body = text[:-1].rstrip(_BLANK)
@@ -260,4 +269,4 @@ def moved_text(text: bytes, now: float, profile: Profile) -> tuple[str, bytes]:
     if b"retry" not in strings and b"retry" not in others:
         more["retry"] = True
     more["enqueued_at"] = timestamp(now, profile)
-    return queue, _with_more(text.strip(_BLANK), more)
+    return queue, with_more(text.strip(_BLANK), more)

@@ -29,6 +29,7 @@ from kiqbridge.errors import JobNotFound
 from kiqbridge.payload import Profile, read_timestamp, timestamp
 from kiqbridge.registry import Handling, OnError
 from kiqbridge.server import BacktraceCleaner
+from kiqbridge.showable import showable
 
 logger = logging.getLogger(__name__)
 
@@ -172,8 +173,11 @@ def failed_payload(
     policy: RetryPolicy,
     now: float,
 ) -> dict[str, Any]:
-    """The payload with what is recorded about a failure, in Ruby's order (§3.4, §8.1)."""
-    failed = dict(payload)
+    """The payload with what is recorded about a failure, in Ruby's order (§3.4, §8.1).
+
+    What Ruby's readers cannot show is put aside: see `showable`.
+    """
+    failed = showable(dict(payload))
     failed["queue"] = payload.get("retry_queue") or queue
     failed["error_message"] = error_message(error)
     failed["error_class"] = error_class(error)
@@ -184,6 +188,8 @@ def failed_payload(
     else:
         failed["retried_at"] = timestamp(now, policy.profile)
         failed["retry_count"] = _whole(count) + 1
+        if failed["retry_count"] <= 0 and failed.get("failed_at") is None:
+            failed["failed_at"] = failed["retried_at"]  # Ruby's page of the job shows this one then
     lines = payload.get("backtrace")
     if lines:
         most = None if lines is True else _whole(lines)

@@ -19,6 +19,7 @@ from kiqbridge.raw_job import failed_text, outline, unreadable_job
 from kiqbridge.registry import Registry
 from kiqbridge.retry import RetryPolicy, Verdict, error_class, error_message
 from kiqbridge.server import Server
+from kiqbridge.showable import KEPT_IN, showable
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class SuspectRunner:
             "now": now,
             "profile": self._policy().profile,
         }
-        kept = failed_text(text, **details)
+        kept = failed_text(_shown_text(text), **details)
         if len(text) <= SHORT_BYTES and not isinstance(_parsed(kept), dict):
             kept = unreadable_job(text, **details)  # what is no object only looked like one
 
@@ -150,6 +151,15 @@ def _parsed(text: bytes) -> object:
         return json_text.loads(text)
     except json_text.MalformedJSON:
         return None
+
+
+def _shown_text(text: bytes) -> bytes:
+    """Without what readers cannot show; in a long text `failed_text` writes other values behind it."""
+    payload = _parsed(text) if len(text) <= SHORT_BYTES else None
+    if not isinstance(payload, dict):
+        return text
+    shown = showable({"jid": None, **payload})
+    return text if KEPT_IN not in shown else json_text.dumps_moved(shown, text)
 
 
 def _call(handler: Callable[..., object], *args: object) -> None:

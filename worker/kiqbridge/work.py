@@ -2,6 +2,13 @@
 
 from typing import NamedTuple
 
+from kiqbridge import json_text
+from kiqbridge.raw_job import outline, unreadable_job, with_more
+from kiqbridge.showable import replacements, showable
+
+_MOST_PARSED_BYTES = 100_000
+"""A longer text is looked at only where it has tags, and by its bytes: this is done at each beat."""
+
 
 class UnitOfWork(NamedTuple):
     """A running job: its queue, its text as fetched, and when it began (epoch seconds)."""
@@ -9,3 +16,28 @@ class UnitOfWork(NamedTuple):
     queue: str
     text: bytes
     run_at: float
+
+
+def shown_text(unit: UnitOfWork) -> bytes:
+    """The job's text as Ruby's Busy page can show it: one that it cannot takes down the page."""
+    text = unit.text
+    if len(text) > _MOST_PARSED_BYTES:
+        found = outline(text) if b'"tags"' in text else None
+        odd = replacements(found.strings, found.others) if found else {}
+        return with_more(text.strip(), odd) if odd else text
+    try:
+        # As it is published: what is no UTF-8 is replaced.
+        payload = json_text.loads(text.decode("utf-8", "replace").encode())
+    except json_text.MalformedJSON:
+        payload = None
+    if isinstance(payload, dict):
+        shown = showable(payload)
+        return text if shown is payload else json_text.dumps_moved(shown, text)
+    return unreadable_job(
+        text,
+        error_class="",
+        error_message="",
+        queue=unit.queue,
+        now=unit.run_at,
+        profile="7",
+    )

@@ -1,0 +1,120 @@
+"""What Ruby's readers raise over is put aside, and nothing else is touched."""
+
+import json
+
+import pytest
+
+from kiqbridge.raw_job import failed_text
+from kiqbridge.retry import RetryPolicy, failed_payload
+from kiqbridge.showable import replacements, showable
+from kiqbridge.work import UnitOfWork, shown_text
+
+GOOD = {
+    "class": "A",
+    "args": ["often", {"tags": 5}],
+    "jid": "j",
+    "tags": ["x", 5],
+    "created_at": 1.5,
+    "enqueued_at": 1_700_000_000_000,
+    "failed_at": None,
+}
+ODD = [
+    ("tags", "often"),
+    ("tags", True),
+    ("created_at", "often"),
+    ("created_at", True),
+    ("enqueued_at", float("inf")),
+    ("failed_at", [1]),
+    ("retried_at", {}),
+    ("error_backtrace", "often"),
+    ("error_backtrace", 5),
+    ("error_backtrace", "eJzLTy1JzQMABr4CFQ=="),  # inflates to a text, no list
+]
+
+
+def test_what_can_be_shown_is_the_same_object():
+    assert showable(GOOD) is GOOD
+
+
+def test_a_backtrace_that_we_wrote_stays():
+    policy = RetryPolicy(max_retries=25, profile="7")
+    failed = failed_payload(
+        GOOD | {"backtrace": True}, ValueError(), queue="q", policy=policy, now=1.0
+    )
+
+    assert showable(failed) is failed
+
+
+@pytest.mark.parametrize(("name", "value"), ODD)
+def test_what_cannot_be_shown_is_put_aside_with_its_value(name, value):
+    payload = GOOD | {name: value}
+
+    shown = showable(payload)
+
+    assert name not in shown and shown["unreadable"] == {name: value}
+    assert {**shown, name: value} == {**payload, "unreadable": {name: value}}
+
+
+def test_a_jid_that_is_no_text_is_replaced_by_a_new_one():
+    shown = showable(GOOD | {"jid": 5})
+
+    assert len(shown["jid"]) == 24 and shown["unreadable"] == {"jid": 5}
+
+
+def test_what_was_put_aside_before_is_kept():
+    shown = showable(GOOD | {"tags": 5, "unreadable": {"created_at": "x"}})
+
+    assert shown["unreadable"] == {"created_at": "x", "tags": 5}
+
+
+def test_a_first_retry_that_was_counted_from_below_has_a_time_of_failure():
+    policy = RetryPolicy(max_retries=25, profile="7")
+
+    failed = failed_payload(
+        {"class": "A", "args": [], "retry_count": -1},
+        ValueError(),
+        queue="q",
+        policy=policy,
+        now=9.0,
+    )
+
+    assert failed["retry_count"] == 0 and failed["failed_at"] == failed["retried_at"] == 9.0
+
+
+def test_of_a_text_that_is_not_parsed_readers_take_what_is_written_behind():
+    text = b'{"class":"A","args":[],"tags":5,"created_at":"often","jid":7,"error_backtrace":"x"}'
+
+    kept = json.loads(
+        failed_text(text, error_class="E", error_message="m", queue="q", now=1.0, profile="7")
+    )
+
+    assert [kept[name] for name in ("tags", "created_at", "error_backtrace")] == [None] * 3
+    assert len(kept["jid"]) == 24
+
+
+def test_a_text_that_can_be_shown_gets_nothing_behind_it():
+    others = {b"tags": b"[", b"created_at": b"1", b"enqueued_at": b"n", b"jid": b'"'}
+
+    assert replacements({}, others) == {}
+
+
+@pytest.mark.parametrize("padding", [0, 200_000])
+def test_the_busy_page_gets_a_running_job_without_odd_tags(padding):
+    text = json.dumps({"note": "x" * padding} | GOOD | {"tags": "often"}).encode()
+
+    shown = json.loads(shown_text(UnitOfWork("q", text, 1.0)))
+
+    assert shown.get("tags") is None and shown["args"] == GOOD["args"]
+
+
+def test_the_busy_page_gets_what_is_no_job_as_the_argument_of_one():
+    shown = json.loads(shown_text(UnitOfWork("q", b"{no json", 1.0)))
+
+    assert (shown["class"], shown["args"]) == ("Unreadable", ["{no json"])
+
+
+@pytest.mark.parametrize("padding", [0, 200_000])
+def test_the_text_of_a_usual_running_job_stays_as_it_is(padding):
+    text = json.dumps({"note": "x" * padding} | GOOD).encode()
+
+    assert shown_text(UnitOfWork("q", text, 1.0)) is text
