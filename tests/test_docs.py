@@ -498,7 +498,7 @@ def test_the_readmes_settings_have_the_flags_and_defaults_of_the_table():
         known = {
             flag
             for setting in settings
-            for flag in (*setting.env, setting.provider, *setting.flags)
+            for flag in (*setting.env, setting.provider, *setting.flags, *setting.switches)
         }
         assert not settings or set(names) <= known
     assert compared > 5
