@@ -297,6 +297,9 @@ class Launcher:
 
     def quiet(self) -> None:
         """Take no new jobs (TSTP); cannot be undone."""
+        # Before jobs know: an iterable one makes room at once, and would be claimed here once more.
+        if self._manager is not None:
+            self._manager.quiet()
         if not self._quiet.is_set():
             self._quiet.set()
             logger.info("quiet: no new jobs are taken, running ones go on")
@@ -307,7 +310,7 @@ class Launcher:
         self._processes.quiet()
         if self._isolation is not None:
             self._isolation.quiet()
-        if self._manager is not None:
+        if self._manager is not None:  # it may have been made meanwhile
             self._manager.quiet()
 
     def stop(self, *, timeout_s: float | None = None) -> None:
