@@ -174,7 +174,29 @@ def _end_at_return_of(watched: FrameType) -> None:
                 _end_suspended()
             end()
 
+    _forget_errors_of_others()
     sys.setprofile(look)
+
+
+class _Arrived(BaseException):
+    """Raised in this thread to clear a mark, see below."""
+
+
+def _forget_errors_of_others() -> None:
+    """Clear the interpreter's mark that an error is to be raised in some thread.
+
+    Should that be a thread of the parent, nobody would ever clear it in the child, and with a profile
+    function CPython 3.11 looks at a mark that stays for ever, without going on.
+    """
+    import ctypes  # noqa: PLC0415 - for few
+
+    ident = ctypes.c_ulong(threading.get_ident())
+    try:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(_Arrived))
+        for _ in range(1000):  # it arrives at the end of a round
+            pass
+    except _Arrived:
+        pass
 
 
 def _end_suspended() -> NoReturn:
