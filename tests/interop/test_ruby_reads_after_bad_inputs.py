@@ -101,8 +101,10 @@ def enqueued(redis, worker):
 
 
 def is_idle(redis):
-    in_flight = [key for key in redis.keys("kb:inflight:*:[01]") if redis.llen(key)]
-    return not (redis.exists("queue:default", "queue:paused") or in_flight)
+    # In this order: what has left the queue is in flight by now, or done.
+    if redis.exists("queue:default", "queue:paused"):
+        return False
+    return not any(redis.llen(key) for key in redis.keys("kb:inflight:*:[01]"))
 
 
 def unread(server):

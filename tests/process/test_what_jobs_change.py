@@ -187,7 +187,7 @@ def test_what_a_running_job_changes_for_a_while_is_left_to_it(start, seen, clien
     assert worker.stop() == 0
 
 
-@pytest.mark.parametrize("which", ["all", "one"])
+@pytest.mark.parametrize("which", ["all", "connections"])
 def test_a_process_whose_descriptors_a_job_closed_gives_back_and_ends_with_a_status(
     start, seen, client, redis, which
 ):

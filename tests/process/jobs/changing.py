@@ -152,9 +152,8 @@ def close(which: str) -> None:
         return
     for handle in range(3, 1024):
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(handle)) as copy:
-            if isinstance(copy.getpeername(), tuple):  # the first connection to Redis
+            if isinstance(copy.getpeername(), tuple):  # a connection to Redis; some are seldom used
                 os.close(handle)
-                return
 
 
 @job(name="CloseInProcess", pool="process")
