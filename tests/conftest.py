@@ -164,8 +164,11 @@ def redis_url(server) -> str:
 
 @pytest.fixture
 def redis(redis_url) -> Iterator[redis_py.Redis]:
-    """A raw client (bytes) of that database, for arranging and asserting."""
-    with redis_py.Redis.from_url(redis_url) as client:
+    """A raw client (bytes) of that database, for arranging and asserting.
+
+    Patient: on a busy machine a server may be silent for longer than the 5 s that redis-py waits.
+    """
+    with redis_py.Redis.from_url(redis_url, socket_timeout=60) as client:
         yield client
 
 
