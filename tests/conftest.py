@@ -65,6 +65,12 @@ NEEDS = (
         is_installed=lambda: shutil.which("redis-server") is not None,
     ),
     Need(
+        marker="openssl",
+        name="openssl",
+        package="openssl",
+        is_installed=lambda: shutil.which("openssl") is not None,
+    ),
+    Need(
         marker="faketime",
         name="libfaketime",
         package="libfaketime",

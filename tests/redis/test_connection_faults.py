@@ -1,6 +1,5 @@
 """What is wrong with an address or a server is named with its remedy: real servers, with and without TLS."""
 
-import shutil
 import subprocess
 from contextlib import ExitStack
 
@@ -11,11 +10,6 @@ from support.servers import debian_server, embedded_server, find_free_port
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.redis_connection import RedisPool
 from kiqbridge.server_check import check_server, has_hash_tag
-
-needs_tls = pytest.mark.skipif(
-    not (shutil.which("redis-server") and shutil.which("openssl")),
-    reason="redis-server or openssl is not installed",
-)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +55,8 @@ def told(url):
     return str(pool.probe(failed.value))
 
 
-@needs_tls
+@pytest.mark.redis_server
+@pytest.mark.openssl
 class TestTls:
     def test_the_authority_of_the_servers_certificate_is_named_in_the_address(
         self, tls, certificate
