@@ -1,16 +1,35 @@
 # One command does it all, and CI runs the same ones. `make help` lists them.
 
-PY := .venv/bin/python
-PIP_INSTALL := -m pip install -qq --disable-pip-version-check
+# PYTHON=python3.13 (or a path, or 3.13) chooses the interpreter. The first one gets .venv, a Python of
+# another version a virtual environment of its own, such as .venv-3.13.
+ifeq ($(strip $(PYTHON)),)
+VENV := .venv
+else
+WANTED := $(PYTHON)
+override PYTHON := $(shell .make/python.sh find '$(WANTED)')
+ifeq ($(PYTHON),)
+$(error PYTHON=$(WANTED) is no Python 3.11 or newer. Name one that is, or leave PYTHON unset to look for one)
+endif
+VENV := $(shell .make/python.sh venv '$(PYTHON)')
+endif
+export PYTHON
+PYTHONS ?= 3.11 3.12 3.13 3.14
+
+PY := $(VENV)/bin/python
+# Compiling all that is installed takes as long as installing it, and a tenth of it is ever imported.
+PIP_INSTALL := -m pip install -qq --disable-pip-version-check --no-compile
+# What every worker imports is compiled here once: proofs and jobs under a foreign clock write no bytecode.
+# Tests start hundreds of processes, so they write it, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+COMPILE_IMPORTED := -m kiqbridge worker --help >/dev/null
 FOREGROUND := $(PY) .make/foreground.py
-SHELL_SCRIPTS := .ci/run .make/venv.sh .make/lambda.sh .make/deploy.sh $(wildcard infra/*.sh)
+SHELL_SCRIPTS := .ci/run .make/python.sh .make/test_pythons.sh .make/venv.sh .make/lambda.sh .make/deploy.sh $(wildcard infra/*.sh)
 SAM := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-west-1 .venv-sam/bin/sam
 # Test processes side by side, also on two cores, since tests mostly wait; each has a server of its own.
 PYTEST := $(PY) -m pytest -q -n 4 --dist worksteal
 ARGS ?=
-export PYTHON
 
-# SAM does not tell the build for which architecture it is: `make build` tells both.
+# SAM does not pass the architecture to the build: `make build` passes it to both.
 LAMBDA_ARCHITECTURE ?= arm64
 LAMBDA_PYTHON ?= 3.13
 BUILD_PYTHON ?= python3
@@ -21,15 +40,15 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test prove check fmt docs redis build deploy bench bench-quick
+.PHONY: help up test test-pythons prove check fmt docs redis build deploy bench bench-quick
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: .venv/.up ## Run everything on this machine: server, cron rules, worker (ARGS='--fire NAME')
-	@$(FOREGROUND) .venv/bin/kiqbridge dev $(ARGS)
+up: $(VENV)/.up ## Run everything on this machine: server, cron rules, worker (ARGS='--fire NAME')
+	@$(FOREGROUND) $(VENV)/bin/kiqbridge dev $(ARGS)
 
-test: .venv/.dev $(if $(strip $(ARGS)),,.venv-sam/.sam) ## Run every test tier (ARGS='tests/unit -k cron' runs a part)
+test: $(VENV)/.dev $(if $(strip $(ARGS)),,.venv-sam/.sam) ## Run every test tier (ARGS='tests/unit -k cron' runs a part)
 ifeq ($(strip $(ARGS)),)
 	@if command -v redis-server >/dev/null; then \
 		echo "== tests/redis, on redis-server"; \
@@ -39,15 +58,18 @@ ifeq ($(strip $(ARGS)),)
 endif
 	@$(PYTEST) $(ARGS)
 
-prove: .venv/.dev ## Prove at full size, in about forty minutes, that nothing is lost (ARGS='-k clock' for one)
+test-pythons: ## Run the tests on each supported Python that is found (PYTHONS='3.12 3.14', ARGS=tests/unit)
+	@.make/test_pythons.sh $(PYTHONS)
+
+prove: $(VENV)/.dev ## Prove at full size, in more than 20 minutes, that no job is lost (ARGS='-k clock' for one)
 	@KIQBRIDGE_PROVE=full PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -q -p no:cacheprovider -p no:xdist \
 		$(ARGS) tests/prove
 
-check: .venv/.dev .venv-sam/.sam ## Check style, types, template and scripts, changing nothing
+check: $(VENV)/.dev .venv-sam/.sam ## Check style, types, template and scripts; changes nothing
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
-	$(PY) -m kiqbridge.template template.yaml
+	$(PY) -m kiqbridge.schedule.check template.yaml
 	$(PY) tests/infra/check_template.py
 	$(SAM) validate --lint --template template.yaml
 	@for script in $(SHELL_SCRIPTS); do bash -n "$$script" || exit 1; done
@@ -55,45 +77,48 @@ check: .venv/.dev .venv-sam/.sam ## Check style, types, template and scripts, ch
 		else echo "shellcheck is not installed: scripts were only parsed (apt install shellcheck)"; fi
 	@echo "make check: all is well"
 
-fmt: .venv/.dev ## Format the code and mend what can be mended safely
+fmt: $(VENV)/.dev ## Format the code and apply safe fixes
 	$(PY) -m ruff check --fix
 	$(PY) -m ruff format
 
-docs: .venv/.dev ## Write the documents that are generated from code and tests
-	$(PY) -m kiqbridge.settings_doc > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
+docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
+	$(PY) -m kiqbridge.config.settings_doc > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
 	$(PY) tests/bad_inputs.py
+	$(PY) tests/modules.py
 	$(PY) tests/interop/conformance.py
 
-redis: .venv/.up ## Start a throw-away server and print its REDIS_URL
+redis: $(VENV)/.up ## Start a throw-away server and print its REDIS_URL
 	@$(FOREGROUND) $(PY) .make/redis.py
 
 build: BUILD_PYTHON := $(abspath .venv-sam/bin/python)
-build: .venv-sam/.sam ## Build layer and function for Lambda (LAMBDA_ARCHITECTURE=x86_64 for that one)
+build: .venv-sam/.sam ## Build layer and function for Lambda (LAMBDA_ARCHITECTURE=x86_64 instead of arm64)
 	@$(SAM) build --build-dir $(BUILD_DIR) --parameter-overrides Architecture=$(LAMBDA_ARCHITECTURE)
 
 deploy: build ## Build and deploy; asks the first time (ARGS=--guided asks again)
 	@.make/deploy.sh $(ARGS)
 
-bench: .venv/.dev ## Measure all, beside Sidekiq and Python peers, and write docs/benchmarks.md (ARGS='noop retry' a part)
+bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and write docs/benchmarks.md (ARGS='noop retry' runs a part)
 	@$(PY) tests/benchmarks/bench.py $(ARGS)
 
-bench-quick: .venv/.dev ## The same in two minutes: fewer jobs, one round, nothing written
+bench-quick: $(VENV)/.dev ## Run the benchmarks in two minutes: fewer jobs, one round, nothing written
 	@$(PY) tests/benchmarks/bench.py --quick $(ARGS)
 
 # Stamps: made once, renewed when the versions change.
 
-.venv/.up: pyproject.toml constraints.txt
-	@echo "Setting up .venv (first time, or versions changed) …"
-	@sh .make/venv.sh .venv
+$(VENV)/.up: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (first time, or versions changed) …"
+	@sh .make/venv.sh $(VENV)
 	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[local]'
+	@$(PY) $(COMPILE_IMPORTED)
 	@touch $@
 
 # Brings what .up brings, so it does not wait for it: one installation instead of two.
-.venv/.dev: pyproject.toml constraints.txt
-	@echo "Setting up .venv with the test tools (first time, or versions changed) …"
-	@sh .make/venv.sh .venv
+$(VENV)/.dev: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) with the test tools (first time, or versions changed) …"
+	@sh .make/venv.sh $(VENV)
 	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
-	@touch .venv/.up $@
+	@$(PY) $(COMPILE_IMPORTED)
+	@touch $(VENV)/.up $@
 
 .venv-sam/.sam: constraints-sam.txt
 	@echo "Setting up .venv-sam (first time, or versions changed) …"

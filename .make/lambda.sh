@@ -39,7 +39,7 @@ build_layer() {
     "$BUILD_PYTHON" -m pip install --quiet --disable-pip-version-check --no-compile \
         --target "$folder" --platform "$platform" --implementation cp \
         --python-version "$LAMBDA_PYTHON" --only-binary=:all: --constraint constraints.txt \
-        "${source}[lambda,schedule]"
+        "${source}[lambda]"
     # Commands and notes that name folders of this machine, each time others.
     rm -rf "${folder:?}/bin"
     rm "$folder"/kiqbridge-*.dist-info/direct_url.json

@@ -18,11 +18,12 @@ from support.enqueue_function import ROOT
 from support.project import template_text
 
 import kiqbridge
-from kiqbridge import Client, Job, KiqbridgeError, job, settings_file
+from kiqbridge import Client, Job, KiqbridgeError, job
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.cli import main as command_line
-from kiqbridge.config import merge
-from kiqbridge.template import TemplateError, read_schedules
+from kiqbridge.commands.cli import main as command_line
+from kiqbridge.config import settings_file
+from kiqbridge.config.merge import merge
+from kiqbridge.schedule.template import TemplateError, read_schedules
 
 DOCUMENT = ROOT / "docs" / "errors.md"
 COMMAND = "make docs"

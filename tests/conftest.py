@@ -7,16 +7,33 @@ Every process of pytest-xdist has servers of its own.
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 import redis as redis_py
+from hypothesis import HealthCheck, settings
 from support import proving
 from support.faketime import faketime_library
 from support.ruby import has_active_job, has_ruby_sidekiq, has_web_ui
 from support.servers import Server, debian_server, embedded_server
+
+if TYPE_CHECKING:
+    from kiqbridge import Client
+
+# How long an example takes is the machine's business, under xdist more than ever. CI draws the same
+# examples in each run; on a laptop each run draws new ones.
+settings.register_profile(
+    "patient",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    derandomize="CI" in os.environ,
+)
+settings.load_profile("patient")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +94,7 @@ NEEDS = (
         is_installed=lambda: faketime_library() is not None,
     ),
 )
-TOLD = "told"
+REPORTED = "reported"
 INSTALL_ALL = f"apt-get install {' '.join(need.package for need in NEEDS)}"
 SERVERS = {"valkey": embedded_server, "redis": debian_server}
 TEST_SETTINGS = ("KIQBRIDGE_TEST_SERVER", proving.VARIABLE)
@@ -128,24 +145,35 @@ def pytest_unconfigure(config):
 
 
 def pytest_terminal_summary(terminalreporter):
-    told = [
+    lines = [
         line
         for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", "") == "call"
         for name, line in report.user_properties
-        if name == TOLD
+        if name == REPORTED
     ]
-    if told:
+    if lines:
         terminalreporter.section("counted")
-        for line in told:
+        for line in lines:
             terminalreporter.write_line(line)
 
 
 @pytest.fixture
 def tell(record_property) -> Callable[[str], None]:
     """Puts a line at the end of the run, also when pytest-xdist runs the test: what was counted."""
-    return lambda line: record_property(TOLD, line)
+    return lambda line: record_property(REPORTED, line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_signal_is_inherited_ignored():
+    """`nohup` ignores SIGHUP and a shell's `&` SIGINT; children of the tests must get the defaults.
+
+    A handler of our own ignores as well, and unlike SIG_IGN it is not inherited by what is started.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(scope="session")
@@ -176,6 +204,16 @@ def redis(redis_url) -> Iterator[redis_py.Redis]:
     """
     with redis_py.Redis.from_url(redis_url, socket_timeout=60) as client:
         yield client
+
+
+@pytest.fixture
+def client(redis_url) -> "Iterator[Client]":
+    """A client of ours for that database."""
+    from kiqbridge import Client
+
+    client = Client(redis_url)
+    yield client
+    client.close()
 
 
 @pytest.fixture(scope="session")

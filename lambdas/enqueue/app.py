@@ -13,13 +13,12 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from kiqbridge import EventError, PayloadError
 from kiqbridge.aws.enqueue import Answer, Enqueuer
+from kiqbridge.config import function_settings as settings
+from kiqbridge.config.setting import read
 
-SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME", "kiqbridge-enqueue")
-
+SERVICE = read(settings.SERVICE, os.environ)
 logger = Logger(service=SERVICE)
-metrics = Metrics(
-    service=SERVICE, namespace=os.environ.get("POWERTOOLS_METRICS_NAMESPACE", "Kiqbridge")
-)
+metrics = Metrics(service=SERVICE, namespace=read(settings.METRICS_NAMESPACE, os.environ))
 
 
 @functools.cache

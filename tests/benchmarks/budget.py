@@ -22,14 +22,19 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.engine import EngineProcess
 from support.servers import embedded_server
 
-from kiqbridge import json_text
-from kiqbridge.client import Client
-from kiqbridge.execution import Execution, JobRunner
-from kiqbridge.keys import Keys
-from kiqbridge.metrics import Metrics
-from kiqbridge.middleware import Chain
-from kiqbridge.registry import JobDefinition, Registry
-from kiqbridge.retry import RetryPolicy
+from kiqbridge.client.client import Client
+from kiqbridge.client.middleware import Chain
+from kiqbridge.client.registry import JobDefinition, Registry
+from kiqbridge.client.server import Server
+from kiqbridge.perform.execution import Execution, JobRunner
+from kiqbridge.perform.failure import Failures
+from kiqbridge.perform.invocation import Invoker
+from kiqbridge.settle.metrics import Metrics
+from kiqbridge.settle.notifications import Handlers
+from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.settle.settlement import Settlement
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
 
 TEXT = (
     b'{"retry":true,"queue":"default","class":"NoOp","args":[12345],"jid":"0b3e5c7d9f1a2b4c6d8e0f12",'
@@ -49,7 +54,7 @@ def main() -> None:
     unmeasured = _runner(registry, None, Chain())
     thread = SimpleNamespace(performing=False, interrupted=False, tid="t")
 
-    begin = _micros(lambda: plain.begin(TEXT, "default"))
+    begin = _micros(lambda: plain.read(TEXT, "default"))
     parse = _micros(lambda: json_text.loads(TEXT))
     perform = _micros(lambda: plain.perform(_begun(plain), thread)) - begin
     bare = _micros(lambda: unmeasured.perform(_begun(unmeasured), thread)) - begin
@@ -96,18 +101,24 @@ def _claim_micros() -> float:
     return best / (CHUNK * 20) * 1e6
 
 
-def _begun(runner: JobRunner) -> Execution:
-    begun = runner.begin(TEXT, "default")
+def _begun(runner: JobRunner[Settlement]) -> Execution:
+    begun = runner.read(TEXT, "default")
     assert isinstance(begun, Execution)
     return begun
 
 
-def _runner(registry: Registry, metrics: Metrics | None, chain: Chain[Any]) -> JobRunner:
+def _runner(
+    registry: Registry, metrics: Metrics | None, chain: Chain[Any]
+) -> JobRunner[Settlement]:
     return JobRunner(
         registry=registry,
-        middleware=chain,
-        policy=lambda: RetryPolicy(max_retries=25, profile="7"),
-        rng=random.Random(1),
+        invoker=Invoker(chain),
+        outcomes=Failures(
+            registry=registry,
+            policy=lambda: RetryPolicy(max_retries=25, profile="7"),
+            handlers=Handlers(Server()),
+            rng=random.Random(1),
+        ),
         metrics=metrics,
     )
 

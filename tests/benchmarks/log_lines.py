@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kiqbridge.current import CONTEXT
-from kiqbridge.job_logger import TID, JobLines, configure_logging
+from kiqbridge.client.current import CONTEXT
+from kiqbridge.perform.job_lines import JobLines
+from kiqbridge.perform.job_logger import TID, configure_logging
 
 PAIRS = 50_000
 PAYLOAD = {"class": "Reports::Nightly", "jid": "b4a577edbccf1d805744efa9", "args": [1]}

@@ -5,21 +5,20 @@ import threading
 
 import pytest
 from support.engine import EngineProcess
+from support.runners import make_runner, processor_needs
 from support.waiting import wait_until
 
+from kiqbridge.client.job import job
+from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.execution import JobRunner
-from kiqbridge.fetch import Fetcher, Outage
-from kiqbridge.job import job
-from kiqbridge.look_ahead import Guardian
-from kiqbridge.middleware import Chain
-from kiqbridge.notifications import Notifications
-from kiqbridge.processor import Processor, Tools
-from kiqbridge.queues import queue_order
-from kiqbridge.registry import default_registry
-from kiqbridge.retry import RetryPolicy
-from kiqbridge.settling import Settler
-from kiqbridge.wakeup import IdleGate
+from kiqbridge.inflight.outage import Outage
+from kiqbridge.perform.fetch import Fetcher
+from kiqbridge.perform.look_ahead import PrefetchRevoker
+from kiqbridge.perform.processor import Processor, ProcessorContext
+from kiqbridge.perform.wakeup import IdleGate
+from kiqbridge.settle.notifications import Notifications
+from kiqbridge.settle.settling import Settler
+from kiqbridge.wire.queues import queue_order
 
 BEGUN: list[str] = []
 GO = threading.Event()
@@ -38,15 +37,11 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
         outage, gate = Outage(), IdleGate()
         settler = Settler(engine.keys, lambda now: (now, 1))
         gate.open()
-        tools = Tools(
+        context = ProcessorContext(
             keeper=engine.keeper,
-            runner=JobRunner(
-                registry=default_registry,
-                middleware=Chain(),
-                policy=lambda: RetryPolicy(max_retries=25, profile="7"),
-                rng=random.Random(1),
-            ),
-            guardian=Guardian(engine.connect(), engine.keys, settler, Notifications()),
+            runner=make_runner(default_registry),
+            **processor_needs(),
+            revoker=PrefetchRevoker(engine.connect(), engine.keys, settler, Notifications()),
             outage=outage,
             keys=engine.keys,
             settler=settler,
@@ -54,7 +49,7 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
         )
         leases = engine.connections[:3]
         order = queue_order([("default", 0)], random.Random(1))
-        processor = Processor("t1", Fetcher(engine.claimer(), order, gate, outage), tools)
+        processor = Processor("t1", Fetcher(engine.claimer(), order, gate, outage), context)
         processor._size = 3
         processor.start()
         wait_until(lambda: BEGUN == ["first"], what="the first job")

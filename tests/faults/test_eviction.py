@@ -8,7 +8,7 @@ from support.fleet import Fleet, freeze, incarnations, settle
 from support.servers import debian_server, embedded_server
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 
 RECOVER_AFTER_S = 3.0
 PADDING = b"x" * 10_000

@@ -5,7 +5,6 @@ import signal
 import pytest
 from support.fleet import (
     KEYS,
-    Fleet,
     Stopwatch,
     freeze,
     incarnations,
@@ -16,26 +15,12 @@ from support.fleet import (
 )
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
-from kiqbridge.lease import LeaseTimes
+from kiqbridge.inflight.lease import LeaseTimes
 
 RECOVER_AFTER_S = 3.0
 ATTEMPTS = 5
 OUTAGE_S = 8.0
 """Longer than the lease, and longer than a call to Redis waits with its repetition."""
-
-
-@pytest.fixture
-def fleet(redis_url, tmp_path):
-    with Fleet(redis_url, tmp_path) as fleet:
-        yield fleet
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 def push(client, count, work_ms):
@@ -66,7 +51,7 @@ def frozen_with_unbegun_jobs(fleet, client, redis):
         assert begun <= held
         if unbegun:
             return worker, pushed, begun, unbegun
-        fleet.kill(worker)  # its guardian was faster; what it held is recovered as well
+        fleet.kill(worker)  # its prefetch revoker was faster; what it held is recovered as well
     raise AssertionError(f"no chunk was out in {ATTEMPTS} attempts")
 
 

@@ -4,10 +4,8 @@ import random
 import signal
 from collections import Counter
 
-import pytest
 from support.fleet import (
     KEYS,
-    Fleet,
     Stopwatch,
     freeze,
     incarnations,
@@ -15,8 +13,6 @@ from support.fleet import (
     lists_in_flight,
 )
 from support.waiting import wait_until
-
-from kiqbridge.client import Client
 
 ROUNDS = 25
 BATCH = 80
@@ -26,19 +22,6 @@ MOST_ROUNDS = 3 * ROUNDS
 WORKERS = 3
 RECOVER_AFTER_S = 6.0
 """Generous for a busy machine: a worker that is starved for longer would be taken for dead."""
-
-
-@pytest.fixture
-def fleet(redis_url, tmp_path):
-    with Fleet(redis_url, tmp_path) as fleet:
-        yield fleet
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 def push(client, milliseconds):

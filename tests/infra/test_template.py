@@ -10,7 +10,8 @@ import pytest
 from infra import check_template
 from support.project import lay_out, template_text
 
-from kiqbridge.template import allow_list_problems, read_schedules
+from kiqbridge.schedule.check import allow_list_problems
+from kiqbridge.schedule.template import read_schedules
 
 ROOT = Path(__file__).parents[2]
 OWN = ROOT / "template.yaml"
@@ -272,7 +273,7 @@ class TestSchedulesOfTheTemplate:
 
     def test_the_command_lists_them(self, template):
         run = subprocess.run(
-            [sys.executable, "-m", "kiqbridge.template", "template.yaml"],
+            [sys.executable, "-m", "kiqbridge.schedule.check", "template.yaml"],
             cwd=template.parent,
             env={**os.environ, "PYTHONPATH": str(ROOT / "worker")},
             capture_output=True,

@@ -12,7 +12,7 @@ from support.jobs import own_declarations
 from support.ruby import run_ruby
 
 from kiqbridge import Client
-from kiqbridge.current_attributes import CurrentAttributes, Locale, locale
+from kiqbridge.client.current_attributes import CurrentAttributes, Locale, locale
 
 pytestmark = pytest.mark.interop
 
@@ -78,7 +78,7 @@ class PassOn(Job):
     queue = "attributes-python"
 
     def perform(self, class_name, queue, jid):
-        from kiqbridge.client import default_client
+        from kiqbridge.client.default_client import default_client
 
         default_client().push({"class": class_name, "args": [], "queue": queue, "jid": jid})
 """

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from support.bad_payloads import raw_of
+from support.idle import is_idle
 from support.ruby import RubySidekiq
 from support.waiting import wait_until
 from support.workers import WorkerProcess
@@ -287,10 +288,7 @@ def run_in_python(redis, jobs: list[tuple[str, bytes]], url: str, folder) -> Sta
 def finish(redis) -> None:
     """Wait until every queue is empty; what still runs then is waited for by the orderly stop."""
     wait_until(
-        lambda: (
-            not redis.exists(*(f"queue:{queue}" for queue in QUEUES))
-            and not redis.keys("kb:inflight:*:[01]")
-        ),  # else those not begun would go back
+        lambda: is_idle(redis, *QUEUES),  # else those not begun would go back
         30,
         "all jobs being taken",
     )

@@ -6,8 +6,6 @@ import pytest
 from support.ruby import run_ruby
 from support.waiting import wait_until
 
-from kiqbridge import Client
-
 pytestmark = pytest.mark.interop
 
 DIRECTION = "Both at once"
@@ -41,13 +39,6 @@ def workers(ruby_worker, python_worker):
         python_worker(PYTHON_JOBS, "-q", "default") as python,
     ):
         yield ruby, python
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 def push_from_ruby(url: str, queue: str, count: int) -> list[str]:

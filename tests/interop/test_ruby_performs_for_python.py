@@ -9,6 +9,7 @@ from support.values import BY_NAME, VALUES
 
 import kiqbridge
 from kiqbridge import Client, Job, job
+from kiqbridge.client.default_client import own_default_client
 
 pytestmark = pytest.mark.interop
 
@@ -103,8 +104,7 @@ class PayloadJudge(Job):
 @pytest.fixture(scope="module", autouse=True)
 def client(server, ruby_worker):
     """The default client of this process; what it pushes is performed in Ruby."""
-    with ruby_worker(JOBS, queues=["default", "mail"]), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kiqbridge.client._default", None)
+    with ruby_worker(JOBS, queues=["default", "mail"]), own_default_client():
         client = kiqbridge.configure(server.url)
         yield client
         client.close()

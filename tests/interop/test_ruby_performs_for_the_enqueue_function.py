@@ -12,8 +12,8 @@ from support.project import lay_out
 from support.ruby import run_ruby
 from support.values import VALUES
 
-from kiqbridge.template import read_schedules
-from kiqbridge.tick_input import SCHEDULED_TIME
+from kiqbridge.schedule.rule_input import SCHEDULED_TIME
+from kiqbridge.schedule.template import read_schedules
 
 pytestmark = pytest.mark.interop
 

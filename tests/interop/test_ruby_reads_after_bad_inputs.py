@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 from support.bad_payloads import ODD, UNREADABLE, members, objects, text_of
+from support.idle import is_idle
 from support.ruby import run_ruby
 from support.waiting import wait_until
 
 import kiqbridge
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.client import Client
+from kiqbridge.children.suspects import SHORT_BYTES, SuspectRunner
+from kiqbridge.client.client import Client
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.server import Server
 from kiqbridge.errors import KiqbridgeError, ProcessDied
-from kiqbridge.registry import default_registry
-from kiqbridge.retry import RetryPolicy
-from kiqbridge.server import Server
-from kiqbridge.suspects import SHORT_BYTES, SuspectRunner
+from kiqbridge.settle.retry import RetryPolicy
 
 pytestmark = [pytest.mark.interop, pytest.mark.web_ui]
 
@@ -95,16 +96,9 @@ def enqueued(redis, worker):
     def enqueue(texts, queue="default"):
         redis.sadd("queues", queue)
         redis.rpush(f"queue:{queue}", *texts)
-        wait_until(lambda: is_idle(redis), 60, lambda: worker.output[-3000:])
+        wait_until(lambda: is_idle(redis, "default", "paused"), 60, lambda: worker.output[-3000:])
 
     return enqueue
-
-
-def is_idle(redis):
-    # In this order: what has left the queue is in flight by now, or done.
-    if redis.exists("queue:default", "queue:paused"):
-        return False
-    return not any(redis.llen(key) for key in redis.keys("kb:inflight:*:[01]"))
 
 
 def unread(server):
@@ -153,7 +147,7 @@ def test_each_odd_attribute_can_be_shown_in_a_job_whose_class_is_paused(server, 
 
     assert redis.zcard("schedule") > 300
     assert unread(server) == {}
-    client.unpause_class("Paused")
+    client.resume_class("Paused")
     client.close()
 
 
@@ -172,7 +166,7 @@ def test_each_odd_attribute_can_be_shown_of_a_running_job(server, redis, worker,
         assert unread(server) == {}
     finally:
         (evidence.folder / "release").touch()
-    wait_until(lambda: is_idle(redis), 60, lambda: worker.output[-3000:])
+    wait_until(lambda: is_idle(redis, "default", "paused"), 60, lambda: worker.output[-3000:])
 
 
 @pytest.mark.operation("after bad input")
@@ -184,7 +178,7 @@ def test_odd_members_of_a_set_can_be_shown_wherever_they_went(server, redis, wor
     wait_until(
         lambda: not redis.zrangebyscore(source, "-inf", 2), 60, lambda: worker.output[-3000:]
     )
-    wait_until(lambda: is_idle(redis), 60)
+    wait_until(lambda: is_idle(redis, "default", "paused"), 60)
 
     assert redis.zcard("dead") > len(UNREADABLE)
     assert unread(server) == {}

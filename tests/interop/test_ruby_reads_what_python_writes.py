@@ -13,6 +13,7 @@ from support.workers import find_identity
 
 import kiqbridge
 from kiqbridge import Job
+from kiqbridge.client.default_client import own_default_client
 
 pytestmark = pytest.mark.interop
 
@@ -82,8 +83,7 @@ def worker(server, python_worker, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(server):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kiqbridge.client._default", None)
+    with own_default_client():
         client = kiqbridge.configure(server.url)
         yield client
         client.close()

@@ -260,7 +260,7 @@ def test_a_job_of_a_paused_class_waits_in_the_scheduled_set(fleet, client, in_se
     try:
         jid, key = in_set("schedule", "Fleet::Failing")
     finally:
-        client.unpause_class("Fleet::Failing")
+        client.resume_class("Fleet::Failing")
 
     found = run_ruby(f"answer Sidekiq::ScheduledSet.new.find_job({jid!r}).klass", redis_url)
 

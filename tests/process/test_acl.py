@@ -17,7 +17,7 @@ from support.waiting import wait_until
 from support.workers import WorkerProcess
 
 from kiqbridge import Client, RedisRefused
-from kiqbridge.keys import Keys
+from kiqbridge.wire.keys import Keys
 
 pytestmark = pytest.mark.redis_server
 
@@ -201,7 +201,7 @@ def test_a_worker_does_all_that_it_does(server, raw, start, client, tmp_path):
     client.pause_class("dies")
     push(client, "plain", "after the pause")
     wait_until(lambda: "after the pause" in notes(tmp_path), 20, "the end of the pause")
-    assert client.unpause_class("dies")
+    assert client.resume_class("dies")
     assert push(client, "Steps", "cancelled", at=time.time() + 3600)
     assert client.cancel("0123456789abcdef01234567")
 
@@ -229,7 +229,7 @@ def test_the_jobs_of_a_killed_worker_are_given_back_and_suspects_run_alone(
 
     assert "runs alone" in second.output
     second.signal(signal.SIGTERM)
-    assert second.wait(30) == 0
+    assert second.wait(30) == 0, second.output
     assert refused(raw) == []
 
 
@@ -294,7 +294,7 @@ def test_the_enqueue_function_pushes_all_forms_of_events(server, raw, monkeypatc
         "KIQBRIDGE_NAMESPACE": NAMESPACE,
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("kiqbridge.redis_connection.PROBE_AFTER_IDLE_S", 0.0)
+    monkeypatch.setattr("kiqbridge.store.redis_connection.PROBE_AFTER_IDLE_S", 0.0)
     app = load_app()
     now = time.time()
     events = [

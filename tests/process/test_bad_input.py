@@ -9,8 +9,6 @@ from support.evidence import Evidence
 from support.waiting import wait_until
 from support.workers import WorkerProcess, find_identity
 
-from kiqbridge.client import Client
-
 TESTS = Path(__file__).parents[1]
 JOBS = TESTS / "redis" / "jobs_for_bad_input.py"
 SETTINGS = """
@@ -26,13 +24,6 @@ capsules:
 @pytest.fixture
 def evidence(tmp_path):
     return Evidence(tmp_path)
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 def test_it_survives_all_of_it_at_once_and_runs_the_good_jobs(  # noqa: PLR0917 - fixtures

@@ -385,7 +385,7 @@ class TestDeath:
         os.kill(server, signal.SIGKILL)
 
         assert run.wait() == 1
-        assert "the embedded Valkey has ended; .kiqbridge/valkey.log tells more" in run.output
+        assert "the embedded Valkey has ended; see .kiqbridge/valkey.log" in run.output
 
     def test_of_the_function_costs_one_tick_at_most(self, project):
         run = project.dev("--speed", "600")

@@ -12,7 +12,7 @@ from support.waiting import wait_until
 from support.workers import WorkerProcess
 
 from kiqbridge import Client
-from kiqbridge.launcher import KILL_S, LAST_STEPS_S
+from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
 
 TIMEOUT_S = 1
 SLACK_S = 20
@@ -71,7 +71,7 @@ if HOW == "no threads":
         really_start(self)
     threading.Thread.start = start
 if HOW == "odd queue":
-    from kiqbridge.server import CapsuleSetup
+    from kiqbridge.client.server import CapsuleSetup
     server.capsules["odd"] = CapsuleSetup(
         name="odd", queues=(("\\ud800", 0),), concurrency=2, middleware=None
     )

@@ -8,7 +8,7 @@ from support.fleet import lists_in_flight
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 
 JOBS = Path(__file__).parent / "jobs" / "forking.py"
 NAME = b"caf\xe9\xff"

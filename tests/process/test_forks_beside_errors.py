@@ -6,7 +6,7 @@ import sys
 SCRIPT = """
 import ctypes, os, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
-from kiqbridge import job_forks
+from kiqbridge.runtime import job_forks
 
 job_forks.install()
 lock = threading.Lock()

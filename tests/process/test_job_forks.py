@@ -1,6 +1,5 @@
 """Jobs that fork: the child ends with the job, and does nothing of what the worker does."""
 
-import json
 import os
 import signal
 from collections import Counter
@@ -8,72 +7,26 @@ from pathlib import Path
 
 import pytest
 from support.fleet import lists_in_flight
+from support.notes import Notes
 from support.processes import is_process_running
 from support.waiting import wait_until
-from support.workers import WorkerProcess
-
-from kiqbridge.client import Client
+from support.workers import started_workers
 
 JOBS = Path(__file__).parent / "jobs" / "forking.py"
 NOTES = 300
 CODES = {"return": 0, "exit": 3, "raise": 1}
 
 
-class Seen:
-    """What the jobs noted."""
-
-    def __init__(self, folder):
-        self._path = folder / "seen"
-
-    def all(self, event):
-        if not self._path.exists():
-            return []
-        text = self._path.read_text()
-        notes = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-        return [note for note in notes if note["event"] == event]
-
-    def wait(self, event, count=1):
-        return wait_until(
-            lambda: len(found := self.all(event)) >= count and found,
-            60,
-            lambda: f"{count} times {event}, not {len(self.all(event))} times",
-        )
-
-
 @pytest.fixture
 def seen(tmp_path):
-    return Seen(tmp_path)
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
+    return Notes(tmp_path)
 
 
 @pytest.fixture
 def start(redis_url, tmp_path):
-    workers = []
-
-    def start(*args, **options):
-        worker = WorkerProcess(
-            "-r",
-            str(JOBS),
-            "-c",
-            "2",
-            *args,
-            redis_url=redis_url,
-            env={"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain"},
-            **options,
-        )
-        workers.append(worker)
-        worker.wait_ready()
-        return worker
-
-    yield start
-    for worker in workers:
-        worker.close()
+    env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain"}
+    with started_workers("-r", str(JOBS), "-c", "2", env=env, redis_url=redis_url) as start:
+        yield start
 
 
 def push_notes(client, first):

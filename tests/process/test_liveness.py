@@ -4,12 +4,11 @@ import json
 import sys
 import time
 import uuid
-from contextlib import ExitStack
 
 import pytest
 from support.processes import ChildProcess
 from support.waiting import wait_until
-from support.workers import WorkerProcess, find_identity
+from support.workers import find_identity, started_workers
 
 STUCK_S = 5
 END_S = 8
@@ -88,24 +87,15 @@ def notes(tmp_path):
 @pytest.fixture
 def start(redis_url, notes, tmp_path):
     (tmp_path / "shop_jobs.py").write_text(JOBS)
-    with ExitStack() as stack:
-
-        def start(*args, **env):
-            worker = WorkerProcess(
-                *("-r", "shop_jobs.py", "-c", "2", "-t", "2", *args),
-                redis_url=redis_url,
-                cwd=tmp_path,
-                env={
-                    "NOTES": str(notes),
-                    "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
-                    "KIQBRIDGE_BEAT_S": "0.5",
-                    "KIQBRIDGE_STUCK_AFTER_S": str(STUCK_S),
-                    "KIQBRIDGE_END_STUCK_AFTER_S": str(END_S),
-                    **env,
-                },
-            )
-            return stack.enter_context(worker)
-
+    env = {
+        "NOTES": str(notes),
+        "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
+        "KIQBRIDGE_BEAT_S": "0.5",
+        "KIQBRIDGE_STUCK_AFTER_S": str(STUCK_S),
+        "KIQBRIDGE_END_STUCK_AFTER_S": str(END_S),
+    }
+    options = {"cwd": tmp_path, "redis_url": redis_url, "is_awaited": False}
+    with started_workers("-r", "shop_jobs.py", "-c", "2", "-t", "2", env=env, **options) as start:
         yield start
 
 
@@ -168,7 +158,7 @@ def test_a_supervisor_starts_another_process(redis, start, notes, tmp_path):
         ("Poller", "poller"),
         ("PauseWatch", "pauses"),
         ("Waker", "waker default"),
-        ("Guardian", "guardian"),
+        ("PrefetchRevoker", "revoker"),
         ("Bookkeeper", "bookkeeper"),
         ("Isolation", "isolation"),
     ],

@@ -152,7 +152,7 @@ class TestQueues:
         assert sizes == [count - ran] * 3
 
         if paused_by == "us":
-            world.client.unpause_queue("default")
+            world.client.resume_queue("default")
         else:
             world.redis.srem("paused", "default")
         resumed_at = time.time()
@@ -220,7 +220,7 @@ class TestClasses:
         assert run_ruby(script, world.url) == [count - ran] * 3
         wait_until(lambda: int(world.redis.get("stat:processed")) == ran + 5)
 
-        world.client.unpause_class("short")
+        world.client.resume_class("short")
         run_ruby(script, world.url, given=True)
         wait_until(
             lambda: world.notes.count() == count + 5,

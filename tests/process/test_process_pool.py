@@ -9,70 +9,29 @@ from pathlib import Path
 
 import pytest
 from support.fleet import KEYS, lists_in_flight
+from support.notes import Notes
 from support.processes import is_process_running
 from support.waiting import wait_until
-from support.workers import WorkerProcess
+from support.workers import WorkerProcess, started_workers
 
-from kiqbridge.child_messages import ChildSettings
-from kiqbridge.client import Client
+from kiqbridge.children.child_messages import ChildSettings
+from kiqbridge.children.process_pool import ProcessPool
 from kiqbridge.errors import JobTimeout, ProcessDied
-from kiqbridge.process_pool import Order, ProcessPool
+from kiqbridge.perform.invocation import Order
 
 JOBS = Path(__file__).parent / "jobs" / "pooled.py"
 
 
-class Seen:
-    """What the jobs noted."""
-
-    def __init__(self, folder):
-        self._path = folder / "seen"
-        self._folder = folder
-
-    def release(self):
-        (self._folder / "release").touch()
-
-    def all(self, event=None):
-        if not self._path.exists():
-            return []
-        text = self._path.read_text()
-        notes = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-        return [note for note in notes if event in (None, note["event"])]
-
-    def wait(self, event, count=1):
-        return wait_until(lambda: len(found := self.all(event)) >= count and found, 30, event)
-
-
 @pytest.fixture
 def seen(tmp_path):
-    return Seen(tmp_path)
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
+    return Notes(tmp_path)
 
 
 @pytest.fixture
 def start(redis_url, tmp_path):
-    workers = []
-
-    def start(*args, **env):
-        worker = WorkerProcess(
-            "-r",
-            str(JOBS),
-            *args,
-            redis_url=redis_url,
-            env={"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain", **env},
-        )
-        workers.append(worker)
-        worker.wait_ready()
-        return worker
-
-    yield start
-    for worker in workers:
-        worker.close()
+    env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain"}
+    with started_workers("-r", str(JOBS), env=env, redis_url=redis_url) as start:
+        yield start
 
 
 def failed_job(redis, jid):
@@ -180,6 +139,20 @@ class TestFailures:
         assert comparable["FailInCoroutine"] == comparable["FailInThread"]
         assert comparable["FailInThread"][0] == (KEYS.dead if kind == "kill" else KEYS.retry)
         assert {note["name"] for note in seen.all("middleware")} == set(names)
+
+    def test_the_rules_of_a_job_that_cannot_be_made_count_as_little_as_on_a_thread(
+        self, start, client, redis
+    ):
+        worker = start("-c", "1")
+        names = ["UnmadeInThread", "UnmadeInProcess"]
+        jids = [client.push({"class": name, "args": [], "retry": 3}) for name in names]
+
+        wait_until(lambda: worker.output.count("INFO: fail") == 2, 30, lambda: worker.output)
+        assert worker.stop() == 0
+
+        kept = [failed_job(redis, jid) for jid in jids]
+        assert [key for key, _, _ in kept] == [KEYS.retry, KEYS.retry]
+        assert [payload["error_message"] for _, _, payload in kept] == ["not made", "not made"]
 
     def test_a_job_that_exceeds_its_time_is_killed_even_in_c(self, start, client, redis, seen):
         worker = start("-c", "1")

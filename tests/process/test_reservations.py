@@ -3,12 +3,11 @@
 import json
 import sys
 import uuid
-from contextlib import ExitStack
 
 import pytest
 from support.processes import ChildProcess
 from support.waiting import wait_until
-from support.workers import WorkerProcess
+from support.workers import started_workers
 
 PATIENT_S = 60
 
@@ -96,24 +95,14 @@ def notes(tmp_path):
 @pytest.fixture
 def start(redis_url, notes, tmp_path):
     (tmp_path / "shop_jobs.py").write_text(JOBS)
-    with ExitStack() as stack:
-
-        def start(*args, **env):
-            worker = WorkerProcess(
-                *("-r", "shop_jobs.py", "-t", "2", *args),
-                redis_url=redis_url,
-                cwd=tmp_path,
-                env={
-                    "NOTES": str(notes),
-                    "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
-                    "KIQBRIDGE_BEAT_S": "0.5",
-                    "KIQBRIDGE_STUCK_AFTER_S": "5",
-                    **env,
-                },
-            )
-            stack.enter_context(worker).wait_ready()
-            return worker
-
+    env = {
+        "NOTES": str(notes),
+        "KIQBRIDGE_RUN_DIR": str(tmp_path / "run"),
+        "KIQBRIDGE_BEAT_S": "0.5",
+        "KIQBRIDGE_STUCK_AFTER_S": "5",
+    }
+    options = {"cwd": tmp_path, "redis_url": redis_url}
+    with started_workers("-r", "shop_jobs.py", "-t", "2", env=env, **options) as start:
         yield start
 
 

@@ -12,8 +12,8 @@ from support.servers import HOST, find_free_port
 from support.waiting import wait_until
 
 from kiqbridge import Client, KiqbridgeError, RedisUnavailable
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.wakeup import TrackingConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.tracking import TrackingConnection
 
 pytestmark = pytest.mark.redis_server
 

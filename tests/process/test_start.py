@@ -143,7 +143,7 @@ def plain(): ...
 
         assert "queue mailer is served here, but no declared job uses it" in worker.output
         assert "did you mean mailers?" in worker.output
-        assert "nobody serves queue mailers" in worker.output
+        assert "no worker serves queue mailers" in worker.output
 
     def test_a_queue_that_another_worker_serves_is_no_reason_to_warn(self, redis, redis_url, start):
         other = start("-q", "mailers", "-q", "default", url=redis_url, require="mail.py")
@@ -152,7 +152,7 @@ def plain(): ...
         worker = start("-q", "default", url=redis_url, require="mail.py")
 
         worker.wait_for_output("is ready", PATIENT_S)
-        assert "nobody serves" not in worker.output
+        assert "no worker serves" not in worker.output
 
     def test_code_that_declares_no_job_is_warned_of(self, redis, redis_url, start, tmp_path):
         (tmp_path / "empty.py").write_text("number = 1\n")
@@ -180,7 +180,10 @@ class TestAServerThatCannotBeUsed:
             ("redis://127.0.0.1:{}/99", "write a smaller number, such as /0"),
             ("redis://who:s3cret@127.0.0.1:{}/0", "the user or the password is wrong"),
             ("rediss://127.0.0.1:{}/0", "write redis:// instead of rediss://"),
-            ("redis://127.0.0.1:{}/0?sslcacerts=x", "sslcacerts is no option of such an address"),
+            (
+                "redis://127.0.0.1:{}/0?sslcacerts=x",
+                "sslcacerts is not an option of such an address",
+            ),
         ],
     )
     def test_a_wrong_address(self, start, server, address, words, processes):

@@ -16,7 +16,7 @@ from support.service_manager import ServiceManager
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
-from kiqbridge.supervisor import KILL_MARGIN_S, LAST_STEPS_S
+from kiqbridge.commands.supervisor import KILL_MARGIN_S, LAST_STEPS_S
 
 JOBS = """
 import ctypes, os, random, time
@@ -362,7 +362,7 @@ class TestCrash:
     ):
         (folder / "hanging.py").write_text(
             "import ctypes, os, shop_jobs\n"
-            "from kiqbridge import job, supervisor\n"
+            "from kiqbridge import job\nfrom kiqbridge.commands import supervisor\n"
             "supervisor.HUNG_AFTER_S = 2\n"
             "@job\n"
             "def hang_once():\n"
@@ -377,7 +377,7 @@ class TestCrash:
 
         first, second = notes.pids("begun")
         assert first != second
-        assert f"(pid {first}) has said nothing for" in supervisor.output
+        assert f"(pid {first}) has reported nothing for" in supervisor.output
         assert f"(pid {first}) was killed by SIGKILL: it hung" in supervisor.output
         assert supervisor.stop() == 0
         assert redis.get("stat:processed") == b"1"
@@ -453,13 +453,13 @@ class TestMemory:
         supervisor.wait_for(lambda: "kept" in notes.texts())
         [fat] = notes.pids("kept")
 
-        supervisor.wait_for_output(f"(pid {fat}) ended with exit code 0, as it was told", 20)
+        supervisor.wait_for_output(f"(pid {fat}) ended with exit code 0, as requested", 20)
         supervisor.wait_for(lambda: len(beating(redis)) == 2, what="its successor")
         assert before - children_of(supervisor.pid) == {fat}
         output = supervisor.output
         assert "the ceiling is 250" in output
-        assert output.index("is to replace") < output.index("is told to end")
-        assert output.index("is told to end") < output.index(f"(pid {fat}) ended")
+        assert output.index("is to replace") < output.index("is asked to end")
+        assert output.index("is asked to end") < output.index(f"(pid {fat}) ended")
         assert notes.texts() == ["kept"]
         assert supervisor.stop() == 0
         nothing_is_left(redis)
@@ -506,7 +506,7 @@ class TestSignals:
         assert redis.llen("queue:default") == 2
         nothing_is_left(redis)
 
-    def test_ctrl_c_in_a_terminal_reaches_all_at_once_and_a_second_one_changes_nothing(
+    def test_ctrl_c_in_a_terminal_reaches_all_at_once_and_jobs_may_finish(
         self, redis, start, notes
     ):
         supervisor = start("-c", "1")
@@ -514,13 +514,28 @@ class TestSignals:
 
         os.killpg(supervisor.pid, signal.SIGINT)
         supervisor.wait_for(lambda: supervisor.output.count("no new jobs are taken") == 2)
-        os.killpg(supervisor.pid, signal.SIGINT)
-        os.killpg(supervisor.pid, signal.SIGINT)
         notes.open_gate()
 
         assert supervisor.wait() == 0
         assert sorted(notes.texts()) == ["begin a", "begin b", "end a", "end b"]
         assert "Traceback" not in supervisor.output
+        nothing_is_left(redis)
+
+    @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+    def test_int_beside_the_supervisors_term_is_no_second_one(self, redis, start, notes, first):
+        supervisor = start("-c", "1")
+        self.running(redis, supervisor, notes)
+        children = children_of(supervisor.pid)
+
+        for number in (first, *({signal.SIGTERM, signal.SIGINT} - {first}), signal.SIGINT):
+            for pid in children:
+                os.kill(pid, number)
+            supervisor.wait_for(lambda: supervisor.output.count("no new jobs are taken") == 2)
+        supervisor.signal(signal.SIGTERM)
+        notes.open_gate()
+
+        assert supervisor.wait() == 0
+        assert sorted(notes.texts()) == ["begin a", "begin b", "end a", "end b"]
         nothing_is_left(redis)
 
     def test_tstp_makes_all_of_them_quiet_and_starts_no_more(self, redis, start, notes):
@@ -606,7 +621,7 @@ class TestItsEnd:
 
     def test_without_the_kernels_help_they_hear_its_pipe_end(self, redis, start, folder):
         (folder / "no_prctl.py").write_text(
-            "import ctypes\nfrom kiqbridge import forked\n"
+            "import ctypes\nfrom kiqbridge.commands import forked\n"
             "forked._PR_SET_PDEATHSIG = 0x7fffffff  # a request that the kernel does not know\n"
         )
         supervisor = start(require="no_prctl.py")
@@ -615,7 +630,7 @@ class TestItsEnd:
         supervisor.kill()
 
         wait_until(lambda: not any(map(is_running, children)), 15, "the end of its children")
-        assert supervisor.output.count("the supervisor is gone") == 2
+        assert supervisor.output.count("the supervisor has ended") == 2
         nothing_is_left(redis)
 
     def test_they_work_on_while_it_is_frozen(self, redis, start, notes):
@@ -683,7 +698,8 @@ class TestLiveness:
             supervisor.signal(signal.SIGSTOP)
 
         supervisor.wait_for(lambda: len(notes.pids("begin x")) == 2, what="its job elsewhere")
-        assert incarnations(redis, frozen) == set()
+        # The reaper returns the jobs before it removes whose they were.
+        supervisor.wait_for(lambda: incarnations(redis, frozen) == set(), what="its end")
         notes.open_gate()
         supervisor.signal(signal.SIGCONT)
         os.kill(frozen, signal.SIGCONT)

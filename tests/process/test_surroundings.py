@@ -17,7 +17,7 @@ from support.workers import WorkerProcess
 
 from kiqbridge import __version__
 from kiqbridge.clock import lease_now
-from kiqbridge.status import faults_of_all, read_statuses
+from kiqbridge.host.status import faults_of_all, read_statuses
 
 JOBS = """
 import os, time

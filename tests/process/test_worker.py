@@ -639,7 +639,7 @@ class TestExitCodes:
         assert code == 1
         assert all(text in output for text in words), output
         assert "importlib" not in output
-        assert f"kiqbridge{os.sep}require.py" not in output
+        assert f"kiqbridge{os.sep}client{os.sep}require.py" not in output
         assert "Traceback" not in output
 
 

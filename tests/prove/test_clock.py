@@ -23,7 +23,7 @@ from support.server_process import ServerProcess
 from support.waiting import wait_until
 from support.workers import find_identity
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 
 pytestmark = pytest.mark.faketime
 

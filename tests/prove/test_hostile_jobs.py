@@ -22,7 +22,7 @@ from support.proving import hurry_retries, sized
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 
 JOBS = Path(__file__).parent.parent / "faults" / "jobs" / "hostile.py"
 BUDGET_S = sized(full=20 * 60.0, sample=20.0)
@@ -392,7 +392,8 @@ def test_hostile_jobs_harm_no_innocent_one_and_no_worker(redis_url, redis, tmp_p
         dead = [json.loads(text)["class"] for text in redis.zrange("dead", 0, -1)]
         restarts = {
             "loops": output.count("event loop of capsule"),
-            "threads": output.count("left its loop with an error") + output.count("started anew"),
+            "threads": output.count("an error ended the loop of thread")
+            + output.count("started anew"),
             "supervised": output.count("another is started in"),
             "orchestrated": dict(battle.orchestrated.ends),
         }

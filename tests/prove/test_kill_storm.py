@@ -14,7 +14,7 @@ from support.nursery import BornWorker, Nursery
 from support.proving import KEYS, hold, left_over, sized, unasked_tracebacks, wait_settled
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 
 JOBS = sized(full=10_000, sample=1500)
 STORM_S = sized(full=65.0, sample=8.0)

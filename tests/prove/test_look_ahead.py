@@ -2,23 +2,13 @@
 
 import random
 
-import pytest
 from support.waiting import wait_until
-
-from kiqbridge.client import Client
 
 LONG_MS = 100
 LONG, SHORT = 160, 1600
 THREADS = 2
 WORKERS = 2
 IDEAL_S = LONG * LONG_MS / 1000 / (THREADS * WORKERS)
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 def test_long_and_short_jobs_end_within_a_tenth_of_the_ideal(fleet, client, redis_url, tell):

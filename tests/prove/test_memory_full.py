@@ -19,7 +19,7 @@ from support.proving import (
 from support.server_process import ServerProcess
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 from kiqbridge.errors import RedisUnavailable
 
 JOBS = sized(full=20_000, sample=1500)

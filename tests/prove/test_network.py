@@ -19,7 +19,7 @@ from support.proxy import UnsteadyProxy
 from support.waiting import wait_until
 from support.workers import find_identity
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 
 STALL_S = sized(full=30.0, sample=5.0)
 RECOVER_AFTER_S = sized(full=30.0, sample=4.0)

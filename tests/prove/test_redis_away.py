@@ -6,8 +6,8 @@ from support.proving import hold, left_over, sized, wait_performed, wait_settled
 from support.server_process import AOF, ServerProcess
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
-from kiqbridge.lease import LeaseTimes
+from kiqbridge.client.client import Client
+from kiqbridge.inflight.lease import LeaseTimes
 
 AWAY_S = sized(full=40.0, sample=4.0)
 RECOVER_AFTER_S = sized(full=30.0, sample=3.0)

@@ -8,7 +8,7 @@ from support.fleet import incarnations
 from support.proving import KEYS, counted, hurry_retries, left_over, sized, wait_settled
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 
 JOBS = sized(full=2_000_000, sample=40_000)
 FAILING_EVERY = 100

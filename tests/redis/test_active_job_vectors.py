@@ -13,8 +13,8 @@ import pytest
 from support.intercepting_redis import intercepting_redis
 
 from kiqbridge import Client
-from kiqbridge.active_job import Symbol
 from kiqbridge.errors import PayloadError
+from kiqbridge.wire.active_job import Symbol
 
 RECORDED = json.loads(
     (Path(__file__).parents[1] / "vectors" / "activejob.json").read_text(encoding="utf-8")

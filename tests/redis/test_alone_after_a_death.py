@@ -1,9 +1,9 @@
 """Jobs that were in the hands of a process that died are claimed alone, however late that is."""
 
 import pytest
-from support.engine import EngineProcess
+from support.engine import EngineProcess, put_back
 
-from kiqbridge.keys import Keys
+from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 QUEUE = KEYS.queue("default")
@@ -23,9 +23,9 @@ def test_as_many_as_came_back_are_claimed_one_by_one_and_then_several_again(redi
     redis.lpush(QUEUE, *(b"%d" % number for number in range(6)))
     redis.hset(KEYS.alone, QUEUE, 2)
 
-    assert list(claimer.claim(["default"], 4).jobs) == [b"0"]
+    assert list(claimer.claim(["default"], 4).waiting) == [b"0"]
     assert left(redis) == b"1"
-    assert list(claimer.claim(["default"], 4).jobs) == [b"1"]
+    assert list(claimer.claim(["default"], 4).waiting) == [b"1"]
     assert left(redis) is None
     assert claimer.claim(["default"], 4).size == 4
 
@@ -53,11 +53,11 @@ def test_what_is_given_back_lies_before_them_and_is_claimed_alone_as_well(redis,
     redis.lpush(QUEUE, b"came back", b"last")  # by a recovery at this moment
     redis.hset(KEYS.alone, QUEUE, 1)
 
-    assert claimer.give_back(chunk, [b"new"]) == 1
+    assert put_back(claimer.connection, KEYS, chunk) == 1
 
     assert left(redis) == b"2"
-    assert list(claimer.claim(["default"], 4).jobs) == [b"new"]
-    assert list(claimer.claim(["default"], 4).jobs) == [b"came back"]
+    assert list(claimer.claim(["default"], 4).waiting) == [b"new"]
+    assert list(claimer.claim(["default"], 4).waiting) == [b"came back"]
     assert left(redis) is None
 
 
@@ -65,7 +65,7 @@ def test_giving_back_counts_nothing_where_nobody_died(redis, claimer):
     redis.lpush(QUEUE, b"job")
     chunk = claimer.claim(["default"], 4)
 
-    claimer.give_back(chunk, [b"job"])
+    put_back(claimer.connection, KEYS, chunk)
 
     assert not redis.exists(KEYS.alone)
 
@@ -90,7 +90,7 @@ def test_a_foreign_type_or_value_keeps_no_job_from_being_claimed(redis, claimer,
 
     chunk = claimer.claim(["default"], 4)
     assert chunk.size == 2
-    assert claimer.give_back(chunk, [b"1", b"0"]) == 2
+    assert put_back(claimer.connection, KEYS, chunk) == 2
 
 
 def test_suspects_do_not_count(redis, redis_url):

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from support.bad_payloads import UNREADABLE, Case, members, objects, raw_of, text_of
 from support.evidence import Evidence
+from support.idle import is_idle
 from support.jobs import own_declarations
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
-from kiqbridge.config import merge
-from kiqbridge.launcher import Launcher
-from kiqbridge.server import Server
-from kiqbridge.wrong_types import HINT
+from kiqbridge.client.server import Server
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.launcher import Launcher
+from kiqbridge.store.replies import HINT
 
 JOBS = Path(__file__).with_name("jobs_for_bad_input.py")
 POOLS = ("Thread", "Loop", "Process")
@@ -49,19 +49,12 @@ def working(redis_url, evidence):
             launcher.start(on_signal)
             try:
                 yield launcher
-                status = launcher._status()
+                status = launcher.health.status()
                 assert status.ended_threads == []
             finally:
                 launcher.stop()
 
     return working
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 @pytest.fixture
@@ -91,10 +84,6 @@ def by_case(redis, key):
 
 def in_flight(redis):
     return [text for key in redis.keys("kb:inflight:*:[01]") for text in redis.lrange(key, 0, -1)]
-
-
-def is_idle(redis):
-    return not redis.exists("queue:default") and not in_flight(redis)
 
 
 class TestTextsInAQueue:
@@ -242,7 +231,7 @@ class TestKeysOfAForeignType:
 
     def plant(self, redis, launcher, key):
         key = key.replace("IDENTITY", launcher.identity)
-        key = key.replace("INCARNATION", launcher._keeper.current.incarnation)
+        key = key.replace("INCARNATION", launcher.parts.keeper.current.incarnation)
         was = redis.dump(key)
         # A list where Sidekiq never has one, and a text in the place of lists.
         with redis.pipeline() as pipe:
@@ -282,7 +271,7 @@ class TestKeysOfAForeignType:
                     evidence.wait(f"{job_class} dies")
             if key not in SILENT:
                 wait_until(lambda: HINT in caplog.text, what="its being told")
-            assert launcher._status().ended_threads == []
+            assert launcher.health.status().ended_threads == []
             if key == "kb:stats:IDENTITY":  # counting waits, the heartbeat does not
                 beat = redis.hget(launcher.identity, "beat")
                 wait_until(lambda: redis.hget(launcher.identity, "beat") != beat)
@@ -306,7 +295,7 @@ class TestKeysOfAForeignType:
             for name in names:
                 client.push({"class": name.partition(" ")[0], "args": [name]})
             wait_until(lambda: HINT in caplog.text, 30, "its being told")
-            assert launcher._status().ended_threads == []
+            assert launcher.health.status().ended_threads == []
 
             mend()
 

@@ -3,22 +3,22 @@
 from types import SimpleNamespace
 
 import pytest
-from support.engine import EngineProcess, UnreliableConnection
+from support.engine import EngineProcess, UnreliableConnection, put_back
 from support.servers import debian_server, embedded_server
 from support.waiting import wait_until
 
-from kiqbridge import scripts
-from kiqbridge.claims import acknowledge, give_back, repush, route, settle_all
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
+from kiqbridge.engine.heartbeat import Stats
+from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.metrics import Metrics
-from kiqbridge.pauses import end_pause, read_entries
-from kiqbridge.poller import Poller
-from kiqbridge.recovery import Reaper
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.stats import Stats
-from kiqbridge.unregistered import find_unregistered
+from kiqbridge.inflight.claims import acknowledge, repush, route, settle_all
+from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.inflight.unregistered import find_unregistered
+from kiqbridge.settle.metrics import Metrics
+from kiqbridge.store import scripts
+from kiqbridge.store.pauses import end_pause, read_entries
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 JOBS = [b"job %d" % number for number in range(1, 21)]
 
@@ -48,7 +48,7 @@ def in_flight(redis):
 
 
 def run_order(chunk):
-    return list(chunk.jobs)[::-1]
+    return list(chunk.waiting)[::-1]
 
 
 class TestClaiming:
@@ -59,7 +59,7 @@ class TestClaiming:
 
         assert chunk.queue == "default"
         assert run_order(chunk) == JOBS[:3]
-        assert [chunk.jobs.pop(), chunk.jobs.pop()] == JOBS[:2]
+        assert [chunk.take(), chunk.take()] == JOBS[:2]
         assert waiting(redis) == JOBS[3:]
 
     def test_claimed_jobs_stay_in_redis_until_the_next_claim_acknowledges_them(
@@ -327,7 +327,7 @@ class TestSettling:
     def test_of_several_only_those_that_are_ours_are_settled(self, redis, process, claimer):
         enqueue(redis, *JOBS[:2], JOBS[0])
         chunk = claimer.claim(["default"], 3)
-        give_back(process.connect(), process.keys, chunk, [JOBS[1]])
+        put_back(process.connect(), process.keys, chunk, [JOBS[1]])
         jobs = [(job, 1.0, b"%d" % number) for number, job in enumerate([JOBS[0], JOBS[1]] * 2)]
 
         outcome = settle_all(process.connect(), process.keys, chunk, jobs, target="retry")
@@ -407,12 +407,12 @@ class TestSettling:
 
 
 class TestGivingBack:
-    def test_the_oldest_runs_next_and_bytes_are_untouched(self, redis, claimer):
+    def test_the_oldest_runs_next_and_bytes_are_untouched(self, redis, process, claimer):
         enqueue(redis, *JOBS[:6])
         chunk = claimer.claim(["default"], 4)
-        chunk.jobs.pop()  # the first is running
+        chunk.take()  # the first is running
 
-        assert claimer.give_back(chunk, list(chunk.jobs)) == 3
+        assert put_back(claimer.connection, process.keys, chunk) == 3
 
         assert waiting(redis) == JOBS[1:6]
         assert in_flight(redis) == JOBS[:1]
@@ -420,19 +420,19 @@ class TestGivingBack:
     def test_repeated_it_has_no_second_effect(self, redis, process, claimer):
         enqueue(redis, *JOBS[:3])
         chunk = claimer.claim(["default"], 3)
-        jobs = list(chunk.jobs)
+        jobs = chunk.waiting
 
-        claimer.give_back(chunk, jobs)
-        assert give_back(process.connect(), process.keys, chunk, jobs) == 0
+        put_back(claimer.connection, process.keys, chunk)
+        assert put_back(process.connect(), process.keys, chunk, jobs) == 0
 
         assert waiting(redis) == JOBS[:3]
 
-    def test_after_fencing_it_does_nothing(self, redis, claimer):
+    def test_after_fencing_it_does_nothing(self, redis, process, claimer):
         enqueue(redis, *JOBS[:3])
         chunk = claimer.claim(["default"], 3)
         redis.srem("kb:inflight", chunk.lease.incarnation)
 
-        assert claimer.give_back(chunk, list(chunk.jobs)) < 0
+        assert put_back(claimer.connection, process.keys, chunk) < 0
         assert waiting(redis) == []
 
     def test_nothing_to_give_back_asks_nobody(self, redis, process, claimer):
@@ -440,7 +440,8 @@ class TestGivingBack:
         chunk = claimer.claim(["default"], 1)
         connection = process.connect()
 
-        assert give_back(connection, process.keys, chunk, []) == 0
+        chunk.take()
+        assert put_back(connection, process.keys, chunk) == 0
         assert connection.scripts == 0
 
 
@@ -544,8 +545,8 @@ class TestFullMemory:
         fill_memory()
 
         chunk = claimer.claim(["default"], 3)
-        assert claimer.settle(chunk, chunk.jobs.pop(), "retry", 1.0, b"failed")
-        assert claimer.give_back(chunk, list(chunk.jobs)) == 2
+        assert claimer.settle(chunk, chunk.take(), "retry", 1.0, b"failed")
+        assert put_back(claimer.connection, process.keys, chunk) == 2
         claimer.claim(["default"], 2)
         assert Reaper(process.connect(), process.keys).reap(process.incarnation, by_owner=True) == 2
 
@@ -606,7 +607,7 @@ class TestCluster:
         pool.call("ZADD", keys.schedule, 1, '{"class":"Nop","args":[],"queue":"mail"}', 2, "junk")
         assert poller.move_due(keys.schedule, 10.0) == 2
         pool.call("ZADD", keys.ledgers, 1, "over")
-        assert poller._lead()
+        assert poller.lead()
         assert pool.call("ZRANGE", keys.ledgers, 0, -1) == [b"s"]
         with EngineProcess(cluster_url, namespace="{app}") as process:
             process.keeper.current.valid_until = 0.0
@@ -627,14 +628,16 @@ class TestCluster:
             assert Reaper(dead.connect(), keys).adopt(found.incarnation, found.tids).returned == 1
             claimer = process.claimer()
             chunk = claimer.claim(["default", "mail"], 5)
-            assert len(chunk.jobs) == 2
-            assert claimer.settle(chunk, chunk.jobs.pop(), keys.dead, 1.0, b"dead", 0.0, 10_000)
+            assert chunk.size == 2
+            assert claimer.settle(chunk, chunk.take(), keys.dead, 1.0, b"dead", 0.0, 10_000)
             acknowledge(process.connect(), keys, [(chunk, b"another")])
-            assert claimer.give_back(chunk, list(chunk.jobs)) == 1
+            assert put_back(claimer.connection, process.keys, chunk) == 1
             chunk = claimer.claim(["default", "mail"], 5)
-            assert route(process.connect(), keys, chunk, chunk.jobs[0], "other")
+            assert route(process.connect(), keys, chunk, chunk.waiting[0], "other")
             chunk = claimer.claim(["default", "mail"], 5)
-            assert repush(process.connect(), keys, chunk, chunk.jobs[0], queue="mail", text=b"anew")
+            assert repush(
+                process.connect(), keys, chunk, chunk.waiting[0], queue="mail", text=b"anew"
+            )
         assert pool.call("LLEN", keys.queue("other")) == 1
         counter = SimpleNamespace(processed=2, failed=1)
         Stats([counter], keys, "host:1:aaa").flush(pool.connection(), 0.0)
@@ -643,17 +646,17 @@ class TestCluster:
         [entry] = read_entries({b"queue:default": pool.call("HGET", keys.pauses, "queue:default")})
         wait_until(lambda: end_pause(pool.connection(), keys, entry) == 1)
         client.pause_class("Nop")
-        assert client.unpause_class("Nop")
+        assert client.resume_class("Nop")
         assert client.deploy_mark("v1").new
         metrics = Metrics(keys, identity="host:1:aaa")
         metrics.record("Nop", 5.0, False)
         metrics.flush(pool.connection(), 1_700_000_000.0)
         assert all(key.startswith(b"{app}:") for key in pool.call("KEYS", "*"))
-        poller._hand_over()
+        poller.hand_over()
         pool.close()
 
     def test_the_files_are_all_that_there_are(self):
-        names = sorted(path.stem for path in scripts._FOLDER.glob("*.lua"))
+        names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
             acknowledge bury claim deploy_mark due end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead

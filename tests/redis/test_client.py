@@ -9,9 +9,9 @@ from support.jobs import own_declarations
 from support.strategies import ARGUMENTS
 
 from kiqbridge import Client, Job, configure, job
-from kiqbridge.client import default_client
+from kiqbridge.client.default_client import default_client
 from kiqbridge.errors import PayloadError, RedisRefused
-from kiqbridge.json_text import loads
+from kiqbridge.wire.json_text import loads
 
 SOON = 1_900_000_000
 

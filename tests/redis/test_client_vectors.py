@@ -27,9 +27,9 @@ from support.vectors import (
 
 from kiqbridge import Job, configure, job
 from kiqbridge.errors import PayloadError
-from kiqbridge.json_text import loads
-from kiqbridge.options import with_attributes
-from kiqbridge.payload import DEFAULT_OPTIONS, normalize, read_timestamp, validate
+from kiqbridge.wire.json_text import loads
+from kiqbridge.wire.options import with_attributes
+from kiqbridge.wire.payload import DEFAULT_OPTIONS, normalize, read_timestamp, validate
 
 T0 = 1_900_000_000
 GIVEN_JID = "0123456789abcdef01234567"

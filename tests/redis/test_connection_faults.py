@@ -8,8 +8,8 @@ from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import debian_server, embedded_server, find_free_port
 
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.server_check import check_server, has_hash_tag
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.server_check import check_server, has_hash_tag
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def tls(certificate):
         yield tls
 
 
-def told(url):
+def refusal_of(url):
     """What a failed call says, and what a look at the port does."""
     pool = RedisPool(url)
     with pytest.raises(RedisUnavailable) as failed:
@@ -72,33 +72,35 @@ class TestTls:
         assert RedisPool(url).call("PING") == b"PONG"
 
     def test_a_plain_address_of_a_tls_port(self, tls):
-        assert told(f"redis://127.0.0.1:{tls()}/0") == (
+        assert refusal_of(f"redis://127.0.0.1:{tls()}/0") == (
             "the server speaks TLS at this port, and the address does not ask for it; write rediss:// "
             "instead of redis://"
         )
 
     def test_a_tls_address_of_a_plain_port(self, server):
-        assert "does not speak TLS at this port" in told(f"rediss://127.0.0.1:{server.port}/0")
+        assert "does not speak TLS at this port" in refusal_of(
+            f"rediss://127.0.0.1:{server.port}/0"
+        )
 
     def test_a_certificate_of_an_unknown_authority(self, tls):
-        text = told(f"rediss://127.0.0.1:{tls()}/0")
+        text = refusal_of(f"rediss://127.0.0.1:{tls()}/0")
 
         assert "certificate is not trusted (certificate verify failed: self-signed" in text
         assert "?ssl_ca_certs=/path/ca.pem" in text
 
     def test_a_certificate_for_another_host(self, tls, certificate):
-        text = told(f"rediss://localhost:{tls()}/0?ssl_ca_certs={certificate}/cert.pem")
+        text = refusal_of(f"rediss://localhost:{tls()}/0?ssl_ca_certs={certificate}/cert.pem")
 
         assert "certificate is for another host name" in text
         assert "ssl_check_hostname=false" in text
 
     def test_a_certificate_file_that_is_not_there(self, tls):
-        text = told(f"rediss://127.0.0.1:{tls()}/0?ssl_ca_certs=/nowhere.pem")
+        text = refusal_of(f"rediss://127.0.0.1:{tls()}/0?ssl_ca_certs=/nowhere.pem")
 
         assert "a certificate file cannot be read" in text
 
     def test_a_server_that_wants_a_certificate(self, tls, certificate):
-        text = told(f"rediss://127.0.0.1:{tls('yes')}/0?ssl_ca_certs={certificate}/cert.pem")
+        text = refusal_of(f"rediss://127.0.0.1:{tls('yes')}/0?ssl_ca_certs={certificate}/cert.pem")
 
         assert "wants a certificate of ours" in text
         assert "ssl_certfile=" in text
@@ -113,7 +115,7 @@ class TestTls:
     ],
 )
 def test_what_is_wrong_with_an_address_is_said_without_its_password(server, address, words):
-    text = told(address.format(server.port))
+    text = refusal_of(address.format(server.port))
 
     assert words in text
     assert "; " in text
@@ -123,9 +125,9 @@ def test_what_is_wrong_with_an_address_is_said_without_its_password(server, addr
 def test_a_password_that_is_missing_or_wrong():
     with embedded_server() as server:
         RedisPool(server.url).call("CONFIG", "SET", "requirepass", "pw")
-        assert "wants a password, and the address has none" in told(server.url)
+        assert "wants a password, and the address has none" in refusal_of(server.url)
         wrong = server.url.replace("redis://", "redis://:no@")
-        assert "the user or the password is wrong" in told(wrong)
+        assert "the user or the password is wrong" in refusal_of(wrong)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +160,8 @@ def test_a_server_that_is_frozen_is_no_fault():
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("redis://h/0?ssl_ca_certs=/x", "ssl_ca_certs is no option of such an address"),
-        ("redis://:s3cret@h/0?bogus=1", "bogus is no option of such an address"),
+        ("redis://h/0?ssl_ca_certs=/x", "ssl_ca_certs is not an option of such an address"),
+        ("redis://:s3cret@h/0?bogus=1", "bogus is not an option of such an address"),
         ("rediss://h/0?ssl_cert_reqs=maybe", "Invalid SSL Certificate Requirements Flag: maybe"),
     ],
 )

@@ -10,11 +10,11 @@ from support.intercepting_redis import Answer, Lose, intercepting_redis
 from support.servers import find_free_port
 
 from kiqbridge import Client, PayloadError
-from kiqbridge.cli import main
-from kiqbridge.deploy import minute_of, write_mark
+from kiqbridge.commands.cli import main
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.redis_connection import RedisPool
+from kiqbridge.store.deploy import minute_of, write_mark
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 NOW = 1_770_015_783.5
 """2026-02-02 07:03:03.5 UTC."""

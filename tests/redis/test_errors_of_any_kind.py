@@ -9,13 +9,12 @@ import pytest
 from support.jobs import own_declarations
 from support.waiting import wait_until
 
-from kiqbridge import threads
-from kiqbridge.client import Client
-from kiqbridge.config import merge
+from kiqbridge.client.job import job
+from kiqbridge.client.server import Server
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.launcher import Launcher
 from kiqbridge.errors import JobInterrupted, Shutdown
-from kiqbridge.job import job
-from kiqbridge.launcher import Launcher
-from kiqbridge.server import Server
+from kiqbridge.runtime import threads
 
 
 class Panic(BaseException):
@@ -96,13 +95,6 @@ def jobs():
 @pytest.fixture
 def setup():
     return Server()
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -11,13 +11,12 @@ import pytest
 from support.jobs import own_declarations
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
-from kiqbridge.config import merge
-from kiqbridge.current import CONTEXT, interrupted
+from kiqbridge.client.current import CONTEXT, interrupted
+from kiqbridge.client.job import job
+from kiqbridge.client.server import Server
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.launcher import Launcher
 from kiqbridge.errors import ConfigError
-from kiqbridge.job import job
-from kiqbridge.launcher import Launcher
-from kiqbridge.server import Server
 
 
 class Jobs:
@@ -101,13 +100,6 @@ def working(jobs, setup, redis_url):
             launcher.stop()
 
     return working
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 def push(client, name, count, **attributes):
@@ -371,8 +363,8 @@ class TestSurroundings:
         with working() as launcher:
             wait_until(lambda: in_flight(redis))
             push(client, "Quick", 1)
-            wait_until(lambda: len(launcher._work()) == 2, what="both have been taken")
-            launcher._keeper.current.valid_until = (
+            wait_until(lambda: len(launcher.parts.running_jobs()) == 2, what="both have been taken")
+            launcher.parts.keeper.current.valid_until = (
                 0.0  # in doubt: it must be confirmed off the loop
             )
             may_go_on.set()

@@ -9,25 +9,24 @@ from contextlib import ExitStack
 import pytest
 from support.engine import EngineProcess, UnreliableConnection
 from support.jobs import own_declarations
+from support.runners import make_runner, processor_needs
 from support.waiting import wait_until
 
-from kiqbridge import scripts
+from kiqbridge.client.job import job
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.server import Server
+from kiqbridge.engine.manager import Manager
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.execution import JobRunner
-from kiqbridge.fetch import Fetcher, Outage
-from kiqbridge.job import job
-from kiqbridge.look_ahead import Guardian
-from kiqbridge.manager import Manager
-from kiqbridge.middleware import Chain
-from kiqbridge.notifications import Notifications
-from kiqbridge.processor import Processor, Tools
-from kiqbridge.queues import queue_order
-from kiqbridge.recovery import Reaper
-from kiqbridge.registry import default_registry
-from kiqbridge.retry import RetryPolicy
-from kiqbridge.server import Server
-from kiqbridge.settling import Settler
-from kiqbridge.wakeup import IdleGate
+from kiqbridge.inflight.outage import Outage
+from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.perform.fetch import Fetcher
+from kiqbridge.perform.look_ahead import PrefetchRevoker
+from kiqbridge.perform.processor import Processor, ProcessorContext
+from kiqbridge.perform.wakeup import IdleGate
+from kiqbridge.settle.notifications import Notifications
+from kiqbridge.settle.settling import Settler
+from kiqbridge.store import scripts
+from kiqbridge.wire.queues import queue_order
 
 SETTLE = scripts.load("settle").sha
 
@@ -67,18 +66,13 @@ class Stand:
             lambda error, context: self.told.append((str(error), context.get("job", {}).get("jid")))
         )
         settler = Settler(engine.keys, lambda now: (now - 60, 10))
-        self.guardian = Guardian(engine.connect(), engine.keys, settler, self.notifications)
-        self.runner = JobRunner(
-            registry=default_registry,
-            middleware=Chain(),
-            policy=lambda: RetryPolicy(max_retries=25, profile="7"),
-            rng=random.Random(1),
-            server=self.setup,
-        )
-        tools = Tools(
+        self.revoker = PrefetchRevoker(engine.connect(), engine.keys, settler, self.notifications)
+        self.runner = make_runner(default_registry, server=self.setup)
+        context = ProcessorContext(
             keeper=engine.keeper,
             runner=self.runner,
-            guardian=self.guardian,
+            **processor_needs(self.setup),
+            revoker=self.revoker,
             outage=Outage(),
             keys=engine.keys,
             settler=settler,
@@ -86,7 +80,9 @@ class Stand:
         )
         order = queue_order([("default", 0)], random.Random(1))
         claimer = engine.claimer(connection=self.connection)
-        self.processor = Processor("t1", Fetcher(claimer, order, self.gate, tools.outage), tools)
+        self.processor = Processor(
+            "t1", Fetcher(claimer, order, self.gate, context.outage), context
+        )
         self.processor._size = 3
         self.manager = Manager(
             [self.processor], [self.gate], engine.connect(), engine.keys, self.notifications
@@ -118,7 +114,7 @@ class Stand:
         self.long_may_end.set()
         self.manager.quiet()
         self.processor.join(10)
-        self.guardian.stop()
+        self.revoker.stop()
         assert not self.processor.alive
 
     def retried(self):
@@ -165,7 +161,7 @@ def test_a_lost_reply_gives_none_a_second_life(stand, caplog):
 
 
 def test_those_before_a_long_job_are_written_and_told_while_it_runs(stand):
-    stand.guardian.start([stand.processor])
+    stand.revoker.start([stand.processor])
     stand.start("Fails", "Long", "Short")
     assert stand.long_begun.wait(10)
 
@@ -177,7 +173,7 @@ def test_those_before_a_long_job_are_written_and_told_while_it_runs(stand):
     stand.long_may_end.set()
     wait_until(lambda: sorted(stand.ended) == ["long", "short"])
     wait_until(lambda: not stand.in_flight())
-    assert stand.connection.settled == []  # the guardian's own connection did it
+    assert stand.connection.settled == []  # the prefetch revoker's own connection did it
     assert len(stand.told) == 1
 
 
@@ -233,15 +229,15 @@ def test_given_to_others_meanwhile_they_have_one_life(stand, redis, caplog):
 
 
 def test_an_error_of_ours_in_the_midst_of_a_chunk_loses_none_of_them(stand, monkeypatch):
-    begin, failures = stand.runner.begin, iter([RuntimeError("ours")])
+    read, failures = stand.runner.read, iter([RuntimeError("ours")])
 
     def fail_once(text, queue):
         if b"Short" in text:
             for failure in failures:
                 raise failure
-        return begin(text, queue)
+        return read(text, queue)
 
-    monkeypatch.setattr(stand.runner, "begin", fail_once)
+    monkeypatch.setattr(stand.runner, "read", fail_once)
     stand.start("Fails", "Short", "Fails")
 
     wait_until(lambda: stand.retried() == ["Fails-0", "Fails-2"] and stand.ended == ["short"])

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.engine import EngineProcess, Watch, register
 
-from kiqbridge import cli
-from kiqbridge.client import Client
-from kiqbridge.keys import LAYOUT, Keys
-from kiqbridge.names import bytes_of, shown, text_of
-from kiqbridge.neighbours import warn_of_shared_queues
-from kiqbridge.pause_watch import PauseWatch
-from kiqbridge.pauses import list_pauses
-from kiqbridge.redis_connection import RedisPool
+from kiqbridge.client.client import Client
+from kiqbridge.commands import cli
+from kiqbridge.engine.neighbours import warn_of_shared_queues
+from kiqbridge.engine.pause_watch import PauseWatch
+from kiqbridge.store.pauses import list_pauses
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import LAYOUT, Keys
+from kiqbridge.wire.names import bytes_of, shown, text_of
 
 KEYS = Keys()
 NAME = b"caf\xe9\xff"

@@ -11,15 +11,15 @@ from support.jobs import own_declarations
 from support.servers import embedded_server
 
 from kiqbridge import Client, RedisUnavailable
-from kiqbridge.bulk import BATCH_SIZE
-from kiqbridge.client import GUARD_TTL_S, TICK_HORIZON_S
+from kiqbridge.client.client import GUARD_TTL_S, TICK_HORIZON_S
+from kiqbridge.client.job import job
 from kiqbridge.errors import PayloadError, PushOutcomeUnknown, RedisRefused
-from kiqbridge.forgetting import FORGET_AT_ONCE, FORGET_ROUNDS, forget_what_is_over
-from kiqbridge.guards import LONGEST_FIELD, event_identity, guard_field
-from kiqbridge.job import job
-from kiqbridge.json_text import loads
-from kiqbridge.keys import Keys
-from kiqbridge.redis_connection import RedisPool
+from kiqbridge.store.forgetting import FORGET_AT_ONCE, FORGET_ROUNDS, forget_what_is_over
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.bulk import BATCH_SIZE
+from kiqbridge.wire.guards import LONGEST_FIELD, event_identity, guard_field
+from kiqbridge.wire.json_text import loads
+from kiqbridge.wire.keys import Keys
 
 SOON = 1_900_000_000
 MINUTE = int(time.time()) // 60 * 60

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,12 +13,12 @@ import pytest
 from support.engine import UnreliableConnection, capsule_of, heartbeat_of
 from support.waiting import wait_until
 
+from kiqbridge.engine.heartbeat import Heartbeat, ProcessInfo
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.heartbeat import Heartbeat, ProcessInfo
-from kiqbridge.keys import Keys
-from kiqbridge.metrics import Metrics
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.work import UnitOfWork
+from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.settle.metrics import Metrics
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 IDENTITY = "host:1:0123456789ab"
 INFO = ProcessInfo(
@@ -30,6 +31,7 @@ INFO = ProcessInfo(
     capsules=[capsule_of({"mail": 3, "default": 1}, concurrency=3)],
     version="kiqbridge-0.1.0",
     started_at=1_700_000_000.25,
+    beat_s=60,
 )
 TEXT = b'{"class":"Nop","args":["\xc3\xa9"],"jid":"a"}'
 
@@ -37,7 +39,7 @@ TEXT = b'{"class":"Nop","args":["\xc3\xa9"],"jid":"a"}'
 class Process:
     """A heartbeat over three idle threads that a test sets to work."""
 
-    def __init__(self, url, **options):
+    def __init__(self, url, *, beat_s=0.05, **options):
         self.connection = UnreliableConnection(RedisPool(url).connection())
         self.threads = [
             SimpleNamespace(tid=f"t{number}", current=None, processed=0, failed=0)
@@ -47,13 +49,11 @@ class Process:
         self.quiet = False
         self.heartbeat = Heartbeat(
             **{
-                "info": INFO,
+                "info": replace(INFO, beat_s=beat_s),
                 "keys": Keys(),
                 "connection": self.connection,
-                **heartbeat_of(self.threads),
-                "is_quiet": lambda: self.quiet,
+                **heartbeat_of(self.threads, is_quiet=lambda: self.quiet),
                 "on_signal": self.signals.append,
-                "beat_s": 0.05,
                 **options,
             }
         )
@@ -134,8 +134,8 @@ class TestProcessHash:
 
 class TestWork:
     def test_running_jobs_stand_under_both_names_for_a_minute(self, redis, process):
-        process.threads[0].current = UnitOfWork("mail", TEXT, 1_700_000_001.75)
-        process.threads[2].current = UnitOfWork("default", TEXT, 1_700_000_002.25)
+        process.threads[0].current = RunningJob("mail", TEXT, 1_700_000_001.75)
+        process.threads[2].current = RunningJob("default", TEXT, 1_700_000_002.25)
 
         process.beat()
 
@@ -150,8 +150,8 @@ class TestWork:
         assert fields(redis)["busy"] == "2"
 
     def test_finished_jobs_are_gone_at_the_next_beat(self, redis, process):
-        process.threads[0].current = UnitOfWork("mail", TEXT, 1.0)
-        process.threads[1].current = UnitOfWork("mail", TEXT, 1.0)
+        process.threads[0].current = RunningJob("mail", TEXT, 1.0)
+        process.threads[1].current = RunningJob("mail", TEXT, 1.0)
         process.beat()
         process.threads[0].current = None
         process.beat()
@@ -163,7 +163,7 @@ class TestWork:
         assert not redis.exists(f"{IDENTITY}:work", f"{IDENTITY}:workers")
 
     def test_a_text_that_is_no_utf_8_does_not_break_the_page(self, redis, process):
-        process.threads[0].current = UnitOfWork("mail", b'{"args":["\xff"]}', 1.0)
+        process.threads[0].current = RunningJob("mail", b'{"args":["\xff"]}', 1.0)
 
         process.beat()
 
@@ -315,7 +315,7 @@ class TestThread:
 
     def test_it_signs_off_with_its_last_counts(self, redis, redis_url):
         process = Process(redis_url, beat_s=60)
-        process.threads[0].current = UnitOfWork("mail", TEXT, 1.0)
+        process.threads[0].current = RunningJob("mail", TEXT, 1.0)
         process.heartbeat.start()
         wait_until(lambda: redis.exists(IDENTITY, f"{IDENTITY}:work") == 2)
         process.threads[0].processed = 3
@@ -327,7 +327,7 @@ class TestThread:
         assert 0 < redis.ttl(IDENTITY) <= 60  # left to expire, as Sidekiq does
 
     def test_an_outage_is_survived(self, redis, redis_url, caplog):
-        caplog.set_level(logging.DEBUG, "kiqbridge.heartbeat")
+        caplog.set_level(logging.DEBUG, "kiqbridge.engine.heartbeat")
         process = Process(redis_url)
         process.connection.down = True
         process.heartbeat.start()
@@ -347,10 +347,10 @@ class TestThread:
 
     def test_five_slow_round_trips_in_a_row_are_a_warning(self, process, caplog):
         for rtt_us in (60_000, 60_000, 60_000, 60_000, 40_000, 60_000, 60_000, 60_000, 60_000):
-            process.heartbeat._note_rtt(rtt_us)
+            process.heartbeat.note_round_trip(rtt_us)
         assert not caplog.records
 
-        process.heartbeat._note_rtt(70_000)
+        process.heartbeat.note_round_trip(70_000)
 
         (message,) = caplog.messages
         assert "70000 µs" in message

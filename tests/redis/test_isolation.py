@@ -11,17 +11,18 @@ from support.engine import EngineProcess
 from support.jobs import own_declarations
 from support.waiting import wait_until
 
-from kiqbridge.child_messages import ChildSettings
+from kiqbridge.children.child_messages import ChildSettings
+from kiqbridge.children.isolation import Isolation
+from kiqbridge.children.process_pool import ProcessPool
+from kiqbridge.children.suspects import SuspectRunner
+from kiqbridge.client.job import job
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.server import Server
 from kiqbridge.errors import ProcessDied
-from kiqbridge.isolation import Isolation
-from kiqbridge.job import job
-from kiqbridge.keys import Keys
-from kiqbridge.process_pool import ProcessPool
-from kiqbridge.registry import default_registry
-from kiqbridge.retry import RetryPolicy
-from kiqbridge.server import Server
-from kiqbridge.settling import Settler
-from kiqbridge.suspects import SuspectRunner
+from kiqbridge.inflight.outage import Outage
+from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.settle.settling import Settler
+from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 NO_HANDLERS = Server()
@@ -108,6 +109,7 @@ def isolate(redis_url, folder):
         )
         pool = ProcessPool(settings, size=1)
         isolation = Isolation(
+            outage=Outage(),
             identity=f"host:{number}:aaa",
             tid=f"iso{number}",
             queues=["default", "mail"],

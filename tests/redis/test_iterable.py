@@ -16,12 +16,13 @@ from support.intercepting_redis import Answer, Lose, intercepting_redis
 from support.jobs import own_declarations
 from support.vectors import FILES, of_kind, profile_of, put_state, recorded_state
 
-from kiqbridge import Client, IterableJob, JobInterrupted, JobTimeout, PayloadError, iterable
-from kiqbridge.current import CONTEXT, RUNTIME, Runtime
+from kiqbridge import Client, IterableJob, JobInterrupted, JobTimeout, PayloadError
+from kiqbridge.client import iteration
+from kiqbridge.client.current import CONTEXT, RUNTIME, Runtime
+from kiqbridge.client.registry import definition_of
 from kiqbridge.enumerators import sequence
 from kiqbridge.errors import RedisRefused, Shutdown
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.registry import definition_of
+from kiqbridge.store.redis_pool import RedisPool
 
 JID = "17e7ab1e0000000000000001"
 KEY = f"it-{JID}"
@@ -32,7 +33,7 @@ class Worker:
     """Runs iterable jobs as a worker does; `stopping` and the time are the test's.
 
     Attributes:
-        tenths: the time of `iterable.time`, in tenths of a second.
+        tenths: the time of `iteration.time`, in tenths of a second.
     """
 
     def __init__(self, url, redis, *, profile="7", namespace="", longest_s=None):
@@ -78,7 +79,7 @@ def make_worker(monkeypatch, redis_url, redis):
     def make_worker(url=redis_url, **options):
         worker = Worker(url, redis, **options)
         made.append(worker)
-        monkeypatch.setattr(iterable, "time", worker.clock)
+        monkeypatch.setattr(iteration, "time", worker.clock)
         return worker
 
     yield make_worker
@@ -563,7 +564,7 @@ class TestWhenRedisIsAway:
     def test_other_jobs_of_the_loop_go_on_meanwhile(self, worker, trace, redis, monkeypatch):
         released = threading.Event()
         monkeypatch.setattr(
-            iterable.IterationState, "is_cancelled", lambda _self: not released.wait(10)
+            iteration.IterationState, "is_cancelled", lambda _self: not released.wait(10)
         )
         with own_declarations():
 

@@ -5,9 +5,9 @@ delivery of the job, and the late call must not touch it.
 """
 
 import pytest
-from support.engine import EngineProcess
+from support.engine import EngineProcess, put_back
 
-from kiqbridge.claims import acknowledge, give_back, repush, route, settle
+from kiqbridge.inflight.claims import acknowledge, repush, route, settle
 
 JOB, OTHER = b'{"jid":"job"}', b'{"jid":"other"}'
 
@@ -24,16 +24,16 @@ def claimed_again(redis, process):
     claimer = process.claimer()
     redis.lpush("queue:default", JOB)
     first = claimer.claim(["default"], 1)
-    assert claimer.give_back(first, [JOB]) == 1
+    assert put_back(claimer.connection, process.keys, first) == 1
     redis.rpush("queue:default", OTHER)
-    assert list(claimer.claim(["default"], 1).jobs) == [OTHER]
+    assert list(claimer.claim(["default"], 1).waiting) == [OTHER]
     third = claimer.claim(["default"], 1)
-    assert (third.list_key, list(third.jobs)) == (first.list_key, [JOB])
+    assert (third.list_key, list(third.waiting)) == (first.list_key, [JOB])
     return first, third
 
 
 CALLS = {
-    "give_back": lambda connection, keys, chunk: give_back(connection, keys, chunk, [JOB]),
+    "give_back": lambda connection, keys, chunk: put_back(connection, keys, chunk, [JOB]),
     "settle": lambda connection, keys, chunk: settle(
         connection, keys, chunk, JOB, target="retry", score=1.0, text=b"failed"
     ),

@@ -3,8 +3,8 @@
 import pytest
 from support.engine import EngineProcess, Watch, register
 
-from kiqbridge.keys import LAYOUT, Keys, layout_of
-from kiqbridge.recovery import UNKNOWN_LAYOUT
+from kiqbridge.inflight.reaping import UNKNOWN_LAYOUT
+from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 
 STRANGER = "v9:host:7:abc:1"
 SIGN = "7 1732250000.5 10000"

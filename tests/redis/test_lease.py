@@ -9,8 +9,8 @@ from support.waiting import wait_until
 
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.lease import LeaseKeeper, LeaseTimes, renew
-from kiqbridge.recovery import Reaper
+from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes, renew
+from kiqbridge.inflight.recovery import Reaper
 
 
 def take_away(process):
@@ -201,7 +201,7 @@ def test_stopping_what_never_started_does_nothing(redis, redis_url):
     assert not redis.keys("*")
 
 
-def test_each_beat_tells_under_which_name_the_process_runs_also_while_redis_is_away(
+def test_each_beat_reports_under_which_name_the_process_runs_also_while_redis_is_away(
     redis, redis_url
 ):
     process = EngineProcess(redis_url)
@@ -211,7 +211,7 @@ def test_each_beat_tells_under_which_name_the_process_runs_also_while_redis_is_a
         keys=process.keys,
         connect=process.connect,
         times=LeaseTimes(1),
-        tell=heard.append,
+        on_registered=heard.append,
     )
     keeper.start()
     assert heard == ["v2:host:1:aaa:1"]

@@ -5,9 +5,9 @@ import time
 
 from kiqbridge import Client
 from kiqbridge.errors import JobTimeout
-from kiqbridge.interruption import PENDING
-from kiqbridge.limits import Timekeeper
-from kiqbridge.redis_connection import RedisPool
+from kiqbridge.runtime.interruption import PENDING
+from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.store.redis_pool import RedisPool
 
 THREADS = 8
 

@@ -15,11 +15,11 @@ from support.engine import EngineProcess
 from support.proxy import UnsteadyProxy
 from support.waiting import wait_until
 
-from kiqbridge import scripts
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.wakeup import IdleGate, Waker
+from kiqbridge.perform.wakeup import IdleGate, Waker
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 QUEUE = "queue:default"
 
@@ -37,13 +37,13 @@ def test_a_claim_under_a_lost_lease_does_not_acknowledge_what_was_dropped(engine
     lists = engine.lists()
 
     chunk.lease.lost = True  # by another thread, which has not registered anew yet
-    chunk.jobs.clear()
+    chunk.drop()
     assert claimer.claim(["default"], 2) is None
 
     assert [redis.lrange(name, 0, -1) for name in lists] == [[], [b"b", b"a"]]
     assert redis.lrange(QUEUE, 0, -1) == [b"c"]
     assert not engine.keeper.current.lost
-    assert list(claimer.claim(["default"], 2).jobs) == [b"c"]
+    assert list(claimer.claim(["default"], 2).waiting) == [b"c"]
 
 
 def test_nobody_acknowledges_under_a_lost_lease_for_a_thread_that_dropped_its_jobs(engine, redis):
@@ -53,7 +53,7 @@ def test_nobody_acknowledges_under_a_lost_lease_for_a_thread_that_dropped_its_jo
     lists = engine.lists()
 
     chunk.lease.lost = True
-    chunk.jobs.clear()
+    chunk.drop()
     claimer.acknowledge_for(engine.connect())
 
     assert [redis.lrange(name, 0, -1) for name in lists] == [[], [b"b", b"a"]]
@@ -98,13 +98,13 @@ def test_a_claim_takes_nothing_from_an_answer_of_another_shape_and_is_repeated(
     redis.lpush(QUEUE, "a", "b")
     with EngineProcess(proxy.url) as engine:
         claimer = engine.claimer()
-        assert list(claimer.claim(["default"], 1).jobs) == [b"a"]
+        assert list(claimer.claim(["default"], 1).waiting) == [b"a"]
 
         proxy.talk_nonsense([nonsense])
         with pytest.raises(RedisUnavailable, match="an answer that Redis never gives"):
             claimer.claim(["default"], 1)
 
-        assert list(claimer.claim(["default"], 1).jobs) == [b"b"]
+        assert list(claimer.claim(["default"], 1).waiting) == [b"b"]
 
 
 def test_a_job_is_not_taken_for_settled_because_of_an_answer_of_another_shape(proxy, redis):

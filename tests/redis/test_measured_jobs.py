@@ -9,10 +9,10 @@ from support.jobs import own_declarations
 from support.waiting import wait_until
 
 from kiqbridge import job
-from kiqbridge.config import merge
+from kiqbridge.client.require import load_all
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.launcher import Launcher
 from kiqbridge.errors import JobInterrupted
-from kiqbridge.launcher import Launcher
-from kiqbridge.require import load_all
 
 JOB_OF_A_PROCESS = """
 from kiqbridge import job

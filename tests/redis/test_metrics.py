@@ -16,9 +16,9 @@ from support.metrics_reader import (
 )
 
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.metrics import Metrics
-from kiqbridge.redis_connection import RedisPool
+from kiqbridge.settle.metrics import Metrics
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 NOW = 1_770_015_780.5
 """2026-02-02 07:03:00.5 UTC: every number in a key that may be padded, or not, has one digit."""

@@ -11,9 +11,9 @@ from support.servers import embedded_server
 from support.waiting import wait_until
 
 from kiqbridge import Client, RedisRefused
-from kiqbridge.keys import Keys
-from kiqbridge.metrics import Metrics
-from kiqbridge.redis_connection import RedisPool
+from kiqbridge.settle.metrics import Metrics
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 RECORDED = json.loads(
     (Path(__file__).parents[1] / "vectors" / "namespace-6.4.1.json").read_text(encoding="utf-8")

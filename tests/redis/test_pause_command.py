@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from kiqbridge import cli
-from kiqbridge.pause_command import duration
+from kiqbridge.commands import cli
+from kiqbridge.commands.pause_command import duration
 
 
 @pytest.fixture

@@ -11,20 +11,13 @@ from support.jobs import own_declarations
 from support.waiting import wait_until
 
 from kiqbridge import Client, PayloadError, RedisRefused, job
-from kiqbridge.keys import Keys
-from kiqbridge.pause_watch import PauseWatch
-from kiqbridge.pauses import TOO_EARLY, Entry, Pause, end_pause, read_entries
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.wakeup import IdleGate, Waker
+from kiqbridge.engine.pause_watch import PauseWatch
+from kiqbridge.perform.wakeup import IdleGate, Waker
+from kiqbridge.store.pauses import TOO_EARLY, Entry, Pause, end_pause, read_entries
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 @pytest.fixture
@@ -98,19 +91,27 @@ class TestQueues:
             claimer = process.claimer()
 
             assert claimer.claim(["mail"], 1) is None
-            assert client.unpause_queue("mail") is True
-            assert list(claimer.claim(["mail"], 1).jobs) == [b"job"]
+            assert client.resume_queue("mail") is True
+            assert list(claimer.claim(["mail"], 1).waiting) == [b"job"]
 
         assert not redis.exists("kb:paused", "paused")
 
+    def test_the_former_names_of_resuming_still_do_it(self, client):
+        client.pause_queue("mail")
+        client.pause_class("Mail")
+
+        assert client.unpause_queue("mail") is True
+        assert client.unpause_class("Mail") is True
+        assert client.pauses() == []
+
     def test_resuming_what_is_not_paused_says_so(self, client):
-        assert client.unpause_queue("mail") is False
+        assert client.resume_queue("mail") is False
 
     def test_a_queue_that_ruby_paused_is_listed_and_resumed(self, client, redis):
         redis.sadd("paused", "mail")
 
         assert client.pauses() == [Pause(kind="queue", name="mail")]
-        assert client.unpause_queue("mail") is True
+        assert client.resume_queue("mail") is True
         assert not redis.exists("paused")
 
     def test_a_queue_that_ruby_resumed_is_not_paused_any_more(self, client, redis):
@@ -142,7 +143,7 @@ class TestClasses:
 
             assert set(redis.hkeys("kb:paused")) == {b"class:Shop::Mail", b"class:Crawler"}
             assert not redis.exists("paused")
-            assert client.unpause_class(mail) is True
+            assert client.resume_class(mail) is True
         assert [each.name for each in client.pauses()] == ["Crawler"]
 
     def test_a_pause_that_is_over_is_not_listed_though_nobody_ended_it(self, client, redis):
@@ -198,7 +199,7 @@ class TestTheScripts:
         redis.config_set("maxmemory", 1)
         try:
             client.pause_queue("mail")
-            assert client.unpause_queue("mail") is True
+            assert client.resume_queue("mail") is True
             client.pause_queue("mail", for_s=0.001)
             [entry] = entries(redis)
             wait_until(lambda: end_pause(connection_of(client), KEYS, entry) == 1)
@@ -261,7 +262,7 @@ class TestTheWatch:
 
         for _ in range(20):
             measure(client.pause_class, {"Mail"})
-            measure(client.unpause_class, set())
+            measure(client.resume_class, set())
 
         tell(f"class pauses: known in all processes {max(delays) * 1000:.0f} ms after the call")
         assert max(delays) < 1
@@ -340,7 +341,7 @@ class TestTheWatch:
                 redis.client_kill_filter(_id=each["id"])
 
         assert watch.classes == {"Mail"}
-        client.unpause_class("Mail")
+        client.resume_class("Mail")
         wait_until(lambda: watch.classes == frozenset(), 5)
 
     def test_without_tracking_it_looks_twice_a_second(self, client, pool, redis):
@@ -382,7 +383,7 @@ class TestTheWaker:
 
         def resume_after_the_first(*commands):
             replies = read(*commands)
-            client.unpause_queue("mail")
+            client.resume_queue("mail")
             return replies
 
         waker._tracking.read = resume_after_the_first

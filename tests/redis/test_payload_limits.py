@@ -6,27 +6,26 @@ import tracemalloc
 
 import pytest
 from support.bad_payloads import raw_of
-from support.engine import EngineProcess
+from support.engine import EngineProcess, put_back
 from support.intercepting_redis import intercepting_redis
+from support.runners import make_runner
 from support.waiting import wait_until
 
 from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.batches import BATCH_BYTES
-from kiqbridge.bookkeeping import Bookkeeper
-from kiqbridge.claims import give_back
-from kiqbridge.client import Client
-from kiqbridge.config import merge
+from kiqbridge.client.client import Client
+from kiqbridge.client.registry import Registry
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import ConfigError, PayloadError, RedisUnavailable
-from kiqbridge.execution import Execution, JobRunner, Settlement
-from kiqbridge.fetch import Outage
-from kiqbridge.keys import Keys
-from kiqbridge.middleware import Chain
-from kiqbridge.notifications import Notifications
-from kiqbridge.poller import Poller
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.registry import Registry
-from kiqbridge.retry import RetryPolicy, Verdict
-from kiqbridge.settling import Settler
+from kiqbridge.inflight.outage import Outage
+from kiqbridge.perform.execution import Execution
+from kiqbridge.settle.bookkeeping import Bookkeeper
+from kiqbridge.settle.notifications import Notifications
+from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.settle.settling import Settler
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.batches import BATCH_BYTES
+from kiqbridge.wire.keys import Keys
 
 NOW = 1_700_000_000.5
 LONG = "x" * 1000
@@ -145,19 +144,12 @@ class TestAtPush:
 class TestWhenFetched:
     @staticmethod
     def runner(max_payload_bytes):
-        return JobRunner(
-            registry=Registry(),
-            middleware=Chain(),
-            policy=lambda: RetryPolicy(max_retries=25, profile="7"),
-            rng=random.Random(7),
-            wall_now=lambda: NOW,
-            max_payload_bytes=max_payload_bytes,
-        )
+        return make_runner(Registry(), wall_now=lambda: NOW, max_payload_bytes=max_payload_bytes)
 
     def test_it_goes_to_dead_unparsed_and_whole(self):
         text = bomb()
 
-        peak, settlement = peak_of(lambda: self.runner(1_000_000).begin(text, "mail"))
+        peak, settlement = peak_of(lambda: self.runner(1_000_000).read(text, "mail"))
 
         assert settlement.verdict is Verdict.DEAD
         assert not settlement.counted
@@ -171,7 +163,7 @@ class TestWhenFetched:
     def test_one_that_has_grown_by_its_failures_is_still_read(self):
         text = text_of(1, "x" * 900, error_message="y" * 10_000, **{"class": "Unknown"})
 
-        assert isinstance(self.runner(1000).begin(text, "mail"), Execution)
+        assert isinstance(self.runner(1000).read(text, "mail"), Execution)
 
 
 class TestWhenDue:
@@ -294,8 +286,8 @@ class TestWhenClaimed:
 
         claimed = []
         while (chunk := claimer.claim(["default"], 100)) is not None:
-            assert chunk.size == 1 or sum(map(len, chunk.jobs)) <= BATCH_BYTES
-            claimed += [chunk.jobs.pop() for _ in range(chunk.size)]
+            assert chunk.size == 1 or sum(map(len, chunk.waiting)) <= BATCH_BYTES
+            claimed += [chunk.take() for _ in range(chunk.size)]
 
         assert claimed == jobs
 
@@ -336,7 +328,7 @@ class TestWhenSettled:
         connection.most_bytes = 300_000
         proxy.commands.clear()
 
-        assert give_all_back(connection, process.keys, chunk) == chunk.size == 11
+        assert put_back(connection, process.keys, chunk) == chunk.size == 11
 
         assert redis.lrange("queue:default", 0, -1) == before
         assert max(self.sizes(proxy)) < 310_000
@@ -346,25 +338,26 @@ class TestWhenSettled:
         redis.lpush("queue:default", *(text_of(number, "x" * 90_000) for number in range(10)))
         chunk = process.claimer().claim(["default"], 100)
         notified = []
-        while chunk.jobs:
-            text = chunk.jobs.pop()
+        while (text := chunk.take()) is not None:
             then = lambda text=text: notified.append(text)  # noqa: E731
             settlement = Settlement(
-                verdict=Verdict.RETRY, score=1.0, text=text, counted=True, then=then
+                verdict=Verdict.RETRY, score=1.0, text=text, counted=True, notify=then
             )
-            chunk.unsettled.append((text, settlement))
+            chunk.fail(settlement)
         connection = process.connect()
         connection.most_bytes = 400_000
         connection.lose = {2}
         proxy.commands.clear()
 
-        with pytest.raises(RedisUnavailable):
+        with pytest.raises(RedisUnavailable), chunk.writing:
             settler.write_failed(connection, chunk)
-        for then in settler.write_failed(connection, chunk):
+        with chunk.writing:
+            thens = settler.write_failed(connection, chunk)
+        for then in thens:
             then()
 
         assert redis.zcard("retry") == 10
-        assert chunk.unsettled == []
+        assert chunk.failed == ()
         # As ever, those whose reply was lost are taken for somebody else's; all others are reported.
         assert len(notified) == 8
         assert max(self.sizes(proxy)) < 420_000
@@ -384,7 +377,7 @@ class TestWhenSettled:
             Notifications(),
         )
         proxy.commands.clear()
-        for number, text in enumerate(list(chunk.jobs)):
+        for number, text in enumerate(chunk.waiting):
             failed = Settlement(verdict=Verdict.RETRY, score=1.0, text=text, counted=True)
             bookkeeper.ended(chunk, text, failed if number % 2 else None)
 
@@ -394,9 +387,3 @@ class TestWhenSettled:
 
         assert redis.zcard("retry") == 5
         assert max(self.sizes(proxy)) < 310_000
-
-
-def give_all_back(connection, keys, chunk):
-    jobs = [chunk.jobs.popleft() for _ in range(chunk.size)]
-    with chunk.lock:
-        return give_back(connection, keys, chunk, jobs)

@@ -5,12 +5,13 @@ import json
 import logging
 
 import pytest
-from support.engine import EngineProcess, Watch, register
+from support.engine import EngineProcess, Watch, put_back, register
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.recovery import COUNTED_FOR_S, Reaper, orphan_id
+from kiqbridge.inflight.orphans import COUNTED_FOR_S, orphan_id
+from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 THREE_DAYS_S = 3 * 86_400
@@ -256,9 +257,9 @@ class TestSuspects:
             claimer = process.claimer(source=process.keys.suspects)
             chunk = claimer.claim(["default", "mail"], 1)
 
-            assert (chunk.queue, list(chunk.jobs)) == ("mail", [text_of("aaa")])
+            assert (chunk.queue, list(chunk.waiting)) == ("mail", [text_of("aaa")])
             assert redis.lrange(chunk.list_key, 0, -1) == [text_of("aaa")]
-            assert claimer.give_back(chunk, [text_of("aaa")]) == 1
+            assert put_back(claimer.connection, KEYS, chunk) == 1
 
         assert redis.lrange(KEYS.suspects("mail"), -1, -1) == [text_of("aaa")]
         assert not redis.exists("queue:mail")
@@ -283,10 +284,12 @@ class TestCare:
         assert 50 < redis.ttl(KEYS.careful) <= 60
         with EngineProcess(redis_url, identity="host:2:bbb") as process:
             claimer = process.claimer()
-            assert list(claimer.claim(["default"], 4).jobs) == [text_of("j0")]
+            assert list(claimer.claim(["default"], 4).waiting) == [text_of("j0")]
             assert claimer.claim(["other"], 4).size == 2
             redis.delete(KEYS.careful)  # as when its time is over
-            assert list(claimer.claim(["default"], 4).jobs) == [text_of("j1")]  # it came back, too
+            assert list(claimer.claim(["default"], 4).waiting) == [
+                text_of("j1")
+            ]  # it came back, too
             assert claimer.claim(["default"], 4).size == 4
 
     def test_an_orderly_end_asks_for_no_care(self, redis, redis_url):

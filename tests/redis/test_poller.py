@@ -10,11 +10,12 @@ from support.bad_payloads import raw_of
 from support.engine import UnreliableConnection
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
+from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisRefused
-from kiqbridge.keys import Keys
-from kiqbridge.poller import BATCH, Poller
-from kiqbridge.redis_connection import RedisPool
+from kiqbridge.store.due_jobs import BATCH
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 NOW = 1_700_000_000.5
 KEYS = Keys()
@@ -22,7 +23,7 @@ KEYS = Keys()
 
 def make_poller(url, identity="host:1:aaa", connection=None):
     pool = RedisPool(url)
-    poller = Poller(
+    return Poller(
         identity=identity,
         keys=KEYS,
         client=Client(namespace="", pool=pool, profile="7"),
@@ -30,8 +31,6 @@ def make_poller(url, identity="host:1:aaa", connection=None):
         track=lambda: pool.raw_connection(protocol=3),
         dead_bounds=lambda now: (now - 15_552_000, 10_000),
     )
-    poller.client = poller._client
-    return poller
 
 
 @pytest.fixture
@@ -202,7 +201,7 @@ class TestMoving:
         poller._clean_up_at = float("inf")  # its lock is an ordinary write
         try:
             assert poller.move_due("schedule", NOW) == 1
-            assert poller._lead()
+            assert poller.lead()
         finally:
             redis.config_set("maxmemory", 0)
 
@@ -425,11 +424,11 @@ class TestLeading:
         wait_until(lambda: queued(redis), what="its taking the lead")
 
     def test_one_that_lost_the_lead_stops_moving(self, redis, poller):
-        assert poller._lead()
+        assert poller.lead()
         redis.set("kb:poller", "host:9:zzz")
 
-        assert not poller._lead()
-        poller._hand_over()
+        assert not poller.lead()
+        poller.hand_over()
         assert redis.get("kb:poller") == b"host:9:zzz"
 
     def test_a_job_that_a_foreign_client_schedules_is_on_time(self, redis, redis_url, start, tell):
@@ -465,7 +464,7 @@ class TestLeading:
         assert redis.zcard("schedule") == 1
 
     def test_without_redis_it_goes_on_when_redis_is_back(self, redis, redis_url, start, caplog):
-        caplog.set_level(logging.DEBUG, "kiqbridge.poller")
+        caplog.set_level(logging.DEBUG, "kiqbridge.engine.poller")
         connection = UnreliableConnection(RedisPool(redis_url).connection())
         connection.down = True
         redis.zadd("schedule", {job(): 1.0})

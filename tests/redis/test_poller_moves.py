@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.strategies import PAYLOADS
 
-from kiqbridge import json_text
-from kiqbridge.client import Client
-from kiqbridge.keys import Keys
-from kiqbridge.poller import Poller
-from kiqbridge.redis_connection import RedisPool
+from kiqbridge.client.client import Client
+from kiqbridge.engine.poller import Poller
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
 
 NOW = 1_700_000_000.5
 SETS = ("retry", "schedule")

@@ -3,12 +3,13 @@
 from contextlib import suppress
 
 import pytest
-from support.engine import EngineProcess, Watch, register
+from support.engine import EngineProcess, Watch, put_back, register
 
-from kiqbridge import reaping
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.recovery import UNFINISHED, Reaper
+from kiqbridge.inflight import reaping
+from kiqbridge.inflight.reaping import UNFINISHED
+from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 
@@ -172,7 +173,7 @@ class TestHalfWay:
             )
 
         assert not claimer.settle(chunk, text_of("new"), "retry", 1.0, b"failed")
-        assert claimer.give_back(chunk, [text_of("new")]) < 0
+        assert put_back(claimer.connection, KEYS, chunk) < 0
         assert claimer.claim(["default"], 1) is None
         assert redis.lrange("queue:default", 0, -1) == [text_of("newer")]
 

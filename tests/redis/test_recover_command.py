@@ -6,8 +6,8 @@ import re
 import pytest
 from support.engine import EngineProcess
 
-from kiqbridge import cli
-from kiqbridge.keys import Keys
+from kiqbridge.commands import cli
+from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 STRANGER = "v9:host:7:abc:1"
@@ -71,7 +71,7 @@ def test_the_silent_are_watched_and_rescued_and_the_living_left_alone(run, redis
 
 def test_one_that_shows_up_during_the_watch_is_left_alone(run, redis, dead, monkeypatch):
     monkeypatch.setattr(
-        "kiqbridge.recover_command.time.sleep",
+        "kiqbridge.commands.recover_command.time.sleep",
         lambda _seconds: redis.hset(KEYS.alive, dead, f"8 {redis.time()[0]}.5 10000"),
     )
 
@@ -118,7 +118,7 @@ def test_one_that_seems_silent_and_gives_a_sign_is_never_touched(  # noqa: PLR09
     run, redis, dead, how, left, monkeypatch
 ):
     monkeypatch.setattr(  # as after a change of the server's clock
-        "kiqbridge.recover_command.time.sleep",
+        "kiqbridge.commands.recover_command.time.sleep",
         lambda _seconds: redis.hset(KEYS.alive, dead, f"8 {redis.time()[0]}.5 10000"),
     )
 
@@ -213,7 +213,7 @@ def test_an_unknown_layout_is_not_rescued_by_name_either(run, redis):
 
 
 def test_nobody_is_there(run):
-    assert run() == (0, "no worker is registered\nnobody has to be rescued\n", "")
+    assert run() == (0, "no worker is registered\nno worker has to be rescued\n", "")
 
 
 def test_no_redis(run, monkeypatch):

@@ -6,8 +6,8 @@ import pytest
 from support.engine import EngineProcess, Watch, register
 
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.lease import renew
-from kiqbridge.recovery import SignOfLife
+from kiqbridge.inflight.incarnations import SignOfLife
+from kiqbridge.inflight.lease import renew
 
 
 @pytest.fixture

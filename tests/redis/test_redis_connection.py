@@ -1,12 +1,5 @@
 """Connections to Redis, and what happens when one fails."""
 
-import os
-import subprocess
-import sys
-import textwrap
-import threading
-import time
-
 import pytest
 import redis as redis_py
 from support.intercepting_redis import Answer, Lose, Refuse, intercepting_redis
@@ -14,14 +7,10 @@ from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 
 from kiqbridge import Client
-from kiqbridge.errors import ConfigError, PushOutcomeUnknown, RedisRefused, RedisUnavailable
-from kiqbridge.redis_connection import (
-    RedisPool,
-    ReplyLost,
-    url_from_environment,
-    without_password,
-)
-from kiqbridge.scripts import load
+from kiqbridge.errors import PushOutcomeUnknown, RedisRefused, RedisUnavailable
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import ReplyLost
+from kiqbridge.store.scripts import load
 
 JOB = {"class": "EchoJob", "args": []}
 READONLY = b"-READONLY You can't write against a read only replica.\r\n"
@@ -128,19 +117,19 @@ class TestFailover:
 
 
 class TestUnreachable:
-    def test_it_is_told_with_the_address_and_without_the_password(self):
+    def test_it_is_reported_with_the_address_and_without_the_password(self):
         port = find_free_port()
         client = Client(f"redis://user:s3cret@127.0.0.1:{port}/0")
 
-        with pytest.raises(RedisUnavailable) as told:
+        with pytest.raises(RedisUnavailable) as refusal:
             client.push(JOB)
 
-        assert f"user:***@127.0.0.1:{port}" in str(told.value)
-        assert "REDIS_URL" in str(told.value)
-        assert "s3cret" not in str(told.value)
+        assert f"user:***@127.0.0.1:{port}" in str(refusal.value)
+        assert "REDIS_URL" in str(refusal.value)
+        assert "s3cret" not in str(refusal.value)
         assert "s3cret" not in repr(client)
 
-    def test_a_wrong_password_is_told_without_it(self, proxy):
+    def test_a_wrong_password_is_reported_without_it(self, proxy):
         proxy.decide = lambda command: (
             Answer(b"-WRONGPASS invalid username-password pair or user is disabled.\r\n")
             if command[0] == b"AUTH"
@@ -148,10 +137,10 @@ class TestUnreachable:
         )
         url = proxy.url.replace("redis://", "redis://user:s3cret@")
 
-        with pytest.raises(RedisUnavailable) as told:
+        with pytest.raises(RedisUnavailable) as refusal:
             Client(url).push(JOB)
 
-        assert "s3cret" not in str(told.value)
+        assert "s3cret" not in str(refusal.value)
 
     def test_a_server_that_comes_back_at_once_is_found(self, proxy, redis):
         client = Client(proxy.url)
@@ -248,7 +237,7 @@ class TestIdleConnection:
     def test_one_that_was_long_unused_is_probed_before_a_push(self, proxy, redis, monkeypatch):
         client = Client(proxy.url)
         client.push(JOB)
-        monkeypatch.setattr("kiqbridge.redis_connection.PROBE_AFTER_IDLE_S", 0.0)
+        monkeypatch.setattr("kiqbridge.store.redis_connection.PROBE_AFTER_IDLE_S", 0.0)
         answer_once(proxy, b"PING", Refuse())
 
         client.push(JOB)
@@ -289,169 +278,3 @@ class TestScripts:
 
         assert pool.script(script, *arguments) == []
         pool.close()
-
-
-class TestPool:
-    def test_no_more_connections_are_out_than_its_size(self, proxy, redis):
-        pool = RedisPool(proxy.url, size=2)
-        threads = [
-            threading.Thread(target=lambda: [pool.call("INCR", "counter") for _ in range(20)])
-            for _ in range(6)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert redis.get("counter") == b"120"
-        assert proxy.connections <= 2
-        assert "idle)" in repr(pool)
-        pool.close()
-
-    def test_a_forked_child_does_not_share_the_parents_connections(self, redis_url, redis):
-        script = """
-            import os, sys
-            from kiqbridge import Client
-
-            client = Client(sys.argv[1])
-            client.push({"class": "EchoJob", "args": ["before"]})
-            children = []
-            for number in range(3):
-                child = os.fork()
-                if child == 0:
-                    for step in range(100):
-                        client.push({"class": "EchoJob", "args": [number, step]})
-                    os._exit(0)
-                children.append(child)
-            for step in range(100):
-                client.push({"class": "EchoJob", "args": ["parent", step]})
-            codes = [os.waitpid(child, 0)[1] for child in children]
-            client.push({"class": "EchoJob", "args": ["after"]})
-            sys.exit(max(codes))
-        """
-
-        outcome = subprocess.run(
-            [sys.executable, "-W", "error", "-c", textwrap.dedent(script), redis_url],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-            env=dict(os.environ),
-        )
-
-        assert outcome.returncode == 0, outcome.stderr
-        assert redis.llen("queue:default") == 402
-
-    def test_replies_are_bytes_and_errors_are_translated(self, redis_url, redis):
-        pool = RedisPool(redis_url)
-
-        assert pool.run(("SET", "a", "é"), ("GET", "a")) == [b"OK", "é".encode()]
-        with pytest.raises(RedisRefused, match="WRONGTYPE") as refusal:
-            pool.run(("LPUSH", "a", "x"), ("GET", "a"))
-        assert isinstance(refusal.value.__cause__, redis_py.exceptions.ResponseError)
-        assert pool.call("GET", "a") == "é".encode()
-        pool.close()
-
-    def test_a_client_that_decodes_is_used_with_bytes(self, redis_url, redis):
-        with redis_py.Redis.from_url(redis_url, decode_responses=True) as given:
-            pool = RedisPool(client=given)
-
-            assert pool.run(("SET", "a", b"\xff"), ("GET", "a")) == [b"OK", b"\xff"]
-            pool.close()
-
-    def test_waiting_for_a_free_connection_ends_when_one_is_given_back(self, redis_url, redis):
-        pool = RedisPool(redis_url, size=1)
-        started = time.monotonic()
-
-        threads = [threading.Thread(target=pool.call, args=("PING",)) for _ in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert time.monotonic() - started < 5
-        pool.close()
-
-    def test_nobody_waits_for_ever_for_a_connection(self, redis_url, redis):
-        pool = RedisPool(redis_url, size=1, wait_s=0.1)
-        blocked = threading.Thread(target=pool.run, args=(("BLPOP", "never", "1"),))
-        blocked.start()
-        wait_until(lambda: redis.info("clients")["blocked_clients"] == 1, what="a blocked client")
-
-        with pytest.raises(RedisUnavailable, match=r"all 1 connections .* in use for 0\.1 s"):
-            pool.call("PING")
-
-        blocked.join()
-        assert pool.call("PING") == b"PONG"
-        pool.close()
-
-    def test_a_place_that_an_error_takes_away_comes_back(self, redis_url, redis):
-        pool = RedisPool(redis_url, size=2, wait_s=5)
-
-        for _ in range(10):  # as by an error that rises between the taking and the `try`
-            pool._slots.get(timeout=5)
-
-        assert pool.call("PING") == b"PONG"
-        pool.close()
-
-
-class TestAddress:
-    @pytest.mark.parametrize(
-        ("environ", "url"),
-        [
-            ({}, "redis://localhost:6379/0"),
-            ({"REDIS_URL": "redis://a/1"}, "redis://a/1"),
-            ({"REDIS_URL": ""}, "redis://localhost:6379/0"),
-            (
-                {"REDIS_URL": "redis://a", "REDIS_PROVIDER": "MINE", "MINE": "redis://b"},
-                "redis://b",
-            ),
-        ],
-    )
-    def test_it_is_read_as_sidekiq_reads_it(self, environ, url):
-        assert url_from_environment(environ) == url
-
-    @pytest.mark.parametrize(
-        ("provider", "message"),
-        [
-            ("redis://:s3cret@host", "must be the name of a variable"),
-            ("NOT_SET", "names NOT_SET, which is not set"),
-        ],
-    )
-    def test_a_provider_must_be_the_name_of_a_variable(self, provider, message):
-        with pytest.raises(ConfigError, match=message) as refusal:
-            url_from_environment({"REDIS_PROVIDER": provider})
-
-        assert "s3cret" not in str(refusal.value)
-
-    @pytest.mark.parametrize(
-        ("url", "shown"),
-        [
-            ("redis://host:6379/0", "redis://host:6379/0"),
-            ("redis://:s3cret@host:6379/0", "redis://:***@host:6379/0"),
-            ("rediss://user:s3cret@host/2?x=1", "rediss://user:***@host/2?x=1"),
-            ("redis://s3cret@host", "redis://:***@host"),
-            ("redis://:s3/cr@et@host:1/0", "redis://:***@host:1/0"),
-            ("redis://host:1/0?password=s3cret&db=2", "redis://host:1/0?password=***&db=2"),
-            ("unix://:s3cret@/run/redis.sock", "unix://:***@/run/redis.sock"),
-        ],
-    )
-    def test_it_is_shown_without_the_password(self, url, shown):
-        assert without_password(url) == shown
-
-    @pytest.mark.parametrize(
-        "url",
-        [
-            "localhost:6379",
-            "http://:s3cret@host",
-            "redis://:s3cret@host:port/0",
-            "redis://:s3cret/x@host:6379",
-            "redis://:s3cret@[host",
-        ],
-    )
-    def test_what_is_no_address_is_refused_without_the_password(self, url):
-        with pytest.raises(ConfigError, match=r"^REDIS_URL: .* is no address") as refusal:
-            Client(url)
-
-        text = "".join(map(str, [refusal.value, refusal.value.__cause__ or ""]))
-        assert "s3cret" not in text

@@ -10,13 +10,13 @@ from support.jobs import own_declarations
 from support.vectors import FILES, Moment, comparable, given_in, of_kind, profile_of, recorded_state
 
 from kiqbridge import IterableJob
-from kiqbridge.claims import repush
-from kiqbridge.config import merge
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.launcher import Launcher
 from kiqbridge.enumerators import numbers
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.json_text import loads
-from kiqbridge.launcher import Launcher
-from kiqbridge.recovery import Reaper
+from kiqbridge.inflight.claims import repush
+from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.wire.json_text import loads
 
 NEW = b"the job, enqueued anew"
 

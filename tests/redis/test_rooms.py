@@ -12,12 +12,11 @@ from support.engine import EngineProcess
 from support.jobs import own_declarations
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
-from kiqbridge.config import merge
-from kiqbridge.job import job
-from kiqbridge.launcher import Launcher
-from kiqbridge.queues import parse_queue
-from kiqbridge.server import Server
+from kiqbridge.client.job import job
+from kiqbridge.client.server import Server
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.launcher import Launcher
+from kiqbridge.wire.queues import parse_queue
 
 
 class Jobs:
@@ -76,13 +75,6 @@ def working(jobs, redis_url):
             launcher.stop()
 
     return working
-
-
-@pytest.fixture
-def client(redis_url):
-    client = Client(redis_url)
-    yield client
-    client.close()
 
 
 def push(client, name, numbers, **attributes):
@@ -189,7 +181,7 @@ def texts(*names):
 
 
 def claimed(chunk):
-    return None if chunk is None else (chunk.queue, list(chunk.jobs)[::-1])
+    return None if chunk is None else (chunk.queue, list(chunk.waiting)[::-1])
 
 
 class TestClaimingWithout:

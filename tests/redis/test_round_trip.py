@@ -10,12 +10,12 @@ from support.jobs import own_declarations
 from support.strategies import ARGUMENTS, FOREIGN_ATTRIBUTES
 from support.waiting import wait_until
 
-from kiqbridge.client import Client
-from kiqbridge.config import merge
-from kiqbridge.current import CONTEXT
-from kiqbridge.job import job
-from kiqbridge.launcher import Launcher
-from kiqbridge.server import Server
+from kiqbridge.client.client import Client
+from kiqbridge.client.current import CONTEXT
+from kiqbridge.client.job import job
+from kiqbridge.client.server import Server
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.launcher import Launcher
 
 EXAMPLES = 40
 

@@ -6,17 +6,17 @@ import random
 import pytest
 from support.engine import EngineProcess
 from support.jobs import own_declarations
+from support.runners import make_runner
 
 from kiqbridge import job
-from kiqbridge.claims import POPPED, Chunk, route
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.server import Server
 from kiqbridge.errors import RedisRefused
-from kiqbridge.execution import JobRunner, Settlement
-from kiqbridge.gate import Gatekeeper
-from kiqbridge.middleware import Chain
-from kiqbridge.registry import default_registry
-from kiqbridge.retry import RetryPolicy
-from kiqbridge.server import Server
-from kiqbridge.settling import Settler
+from kiqbridge.inflight.chunk import NO_LEASE, Chunk
+from kiqbridge.inflight.claims import route
+from kiqbridge.perform.gate import Gatekeeper
+from kiqbridge.settle.settlement import Settlement
+from kiqbridge.settle.settling import Settler
 
 NOW = 1_700_000_000.0
 # Odd on purpose: an order, a blank and a number that a writer of ours would not keep.
@@ -36,11 +36,8 @@ class Engine:
         self.process = process
         self.server = Server()
         self.ran = []
-        self.runner = JobRunner(
-            registry=default_registry,
-            middleware=Chain(),
-            policy=lambda: RetryPolicy(max_retries=25, profile="7"),
-            rng=random.Random(1),
+        self.runner = make_runner(
+            default_registry,
             wall_now=lambda: NOW,
             server=self.server,
             gate=Gatekeeper(
@@ -57,12 +54,12 @@ class Engine:
     def take_and_run(self, *, times_settled=1) -> Settlement | None:
         claimer = self.process.claimer()
         chunk = claimer.claim(["default"], 1)
-        text = chunk.jobs.pop()
+        text = chunk.take()
         settlement = self.runner.run(text, "default", self)
         for _ in range(times_settled if settlement else 0):
             self.settler.write(self.process.connect(), chunk, text, settlement)
-        if settlement and settlement.then:
-            settlement.then()
+        if settlement and settlement.notify:
+            settlement.notify()
         self.lists = self.process.lists()
         return settlement
 
@@ -155,7 +152,7 @@ class TestUnknownClass:
 
     def test_what_was_popped_goes_there_as_well(self, process, redis):
         chunk = Chunk(
-            lease=POPPED, queue="default", home="queue:default", list_key="", jobs=None, size=1
+            lease=NO_LEASE, queue="default", home="queue:default", list_key="", jobs=[JOB]
         )
 
         assert route(process.connect(), process.keys, chunk, JOB, "ruby")

@@ -7,12 +7,13 @@ import pytest
 from support.narrow_proxy import NarrowProxy
 from support.waiting import wait_until
 
-from kiqbridge.batches import BATCH_BYTES
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
+from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.poller import Poller
-from kiqbridge.redis_connection import RedisPool, ReplyLost
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import ReplyLost
+from kiqbridge.wire.batches import BATCH_BYTES
+from kiqbridge.wire.keys import Keys
 
 SILENCE_S = 0.5
 

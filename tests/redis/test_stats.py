@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 from support.engine import UnreliableConnection
 
-from kiqbridge import scripts
+from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.stats import Stats
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 GUARD = KEYS.stats_flush("host:1:aaa")

@@ -1,12 +1,15 @@
 """Jobs with identical bytes: in a sorted set they would be one member, and all but one were lost."""
 
 import json
+from contextlib import suppress
 
 import pytest
 from support.engine import EngineProcess
 
-from kiqbridge import json_text, scripts
-from kiqbridge.claims import settle_all
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.inflight.claims import acknowledge, settle_all
+from kiqbridge.store.due_jobs import bury
+from kiqbridge.wire import json_text
 
 TWIN = b'{"class":"A","args":[],"jid":"the same"}'
 
@@ -85,10 +88,13 @@ def test_the_poller_buries_none_on_top_of_another(redis, process):
     redis.zadd("dead", {"{nonsense": 1.0})
     redis.zadd("schedule", {"{nonsense": 1.0})
 
-    moved = process.connect().script(
-        scripts.load("bury"),
-        ["schedule", "dead"],
-        [2.0, "-inf", 100, b"{nonsense", b"{nonsense"],
+    moved = bury(
+        process.connect(),
+        process.keys,
+        "schedule",
+        [(b"{nonsense", b"{nonsense")],
+        now=2.0,
+        bounds=(float("-inf"), 100),
     )
 
     assert moved == 1
@@ -97,3 +103,21 @@ def test_the_poller_buries_none_on_top_of_another(redis, process):
         (b"{nonsense ", 2.0),
     ]
     assert not redis.exists("schedule")
+
+
+@pytest.mark.parametrize("lost", [{1}, {1, 2}, {2}])
+def test_a_repeated_acknowledgement_leaves_a_twin_that_is_not_finished(redis, process, lost):
+    redis.lpush("queue:default", TWIN, TWIN, b"another", TWIN)
+    chunk = process.claimer().claim(["default"], 4)
+    chunk.share(lambda: None)
+    connection = process.connect()
+    connection.lose = lost
+
+    for _ in range(3):
+        with suppress(RedisUnavailable):
+            acknowledge(connection, process.keys, [(chunk, TWIN)])
+    chunk.gone(TWIN)
+
+    assert sorted(redis.lrange(chunk.list_key, 0, -1)) == [b"another", TWIN, TWIN]
+    acknowledge(connection, process.keys, [(chunk, TWIN), (chunk, b"another"), (chunk, TWIN)])
+    assert not redis.exists(chunk.list_key)

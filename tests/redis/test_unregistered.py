@@ -5,13 +5,13 @@ import json
 import pytest
 from support.engine import EngineProcess, register
 
-from kiqbridge import cli
-from kiqbridge import unregistered as module
-from kiqbridge.keys import Keys
-from kiqbridge.poller import Poller
-from kiqbridge.recovery import Reaper
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.unregistered import UnregisteredWatch, find_unregistered
+from kiqbridge.commands import cli
+from kiqbridge.engine.poller import Poller
+from kiqbridge.inflight import unregistered as module
+from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.inflight.unregistered import UnregisteredWatch, find_unregistered
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 
@@ -81,7 +81,7 @@ def test_the_poller_that_leads_warns_of_them_once_until_they_are_gone(
     redis, redis_url, forgotten, caplog, monkeypatch
 ):
     now = [1000.0]
-    monkeypatch.setattr("kiqbridge.poller.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("kiqbridge.engine.poller.time.monotonic", lambda: now[0])
     pool = RedisPool(redis_url)
     poller = Poller(
         identity="host:1:aaa",
@@ -94,7 +94,7 @@ def test_the_poller_that_leads_warns_of_them_once_until_they_are_gone(
 
     def lead_for(seconds):
         for _ in range(int(seconds / 3)):
-            assert poller._lead()
+            assert poller.lead()
             now[0] += 3
 
     lead_for(59)

@@ -1,16 +1,17 @@
-"""Waking idle threads: the gate, the connection that is told of changes, and the thread between them."""
+"""Waking idle threads: the gate, and the thread that watches the queues."""
 
 import logging
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
+from support.servers import without_command
 from support.waiting import wait_until
 
-from kiqbridge import wakeup
-from kiqbridge.keys import Keys
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.wakeup import IdleGate, TrackingConnection, Waker
+from kiqbridge.perform import wakeup
+from kiqbridge.perform.wakeup import IdleGate, Waker
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 
@@ -171,80 +172,6 @@ class TestGate:
         assert gate.futile_wakes == 0
 
 
-class TestTrackingConnection:
-    @pytest.fixture
-    def tracking(self, redis_url):
-        tracking = TrackingConnection(connector(redis_url))
-        yield tracking
-        tracking.close()
-
-    @pytest.mark.parametrize(
-        ("read", "change"),
-        [
-            (("EXISTS", "queue:a", "queue:b"), ("LPUSH", "queue:b", "job")),
-            (("EXISTS", "queue:a"), ("EVAL", "redis.call('LPUSH', KEYS[1], 'job')", 1, "queue:a")),
-            (("ZRANGE", "schedule", 0, 0), ("ZADD", "schedule", 1, "job")),
-            (("SMEMBERS", "paused"), ("SADD", "paused", "a")),
-        ],
-    )
-    def test_a_foreign_write_to_a_key_that_was_read_ends_the_wait(
-        self, redis, tracking, read, change
-    ):
-        tracking.read(read)
-
-        redis.execute_command(*change)
-
-        assert tracking.wait(10)
-
-    def test_without_a_change_the_wait_ends_with_the_time(self, tracking):
-        tracking.read(("EXISTS", "queue:a"))
-
-        assert not tracking.wait(0.01)
-
-    def test_a_change_before_the_wait_is_not_missed(self, redis, tracking):
-        tracking.read(("EXISTS", "queue:a"))
-        redis.lpush("queue:a", "job")
-        tracking.read(("PING",))  # the message is already on the connection
-
-        tracking.read(("EXISTS", "queue:a"))
-        assert not tracking.wait(0.01)  # read anew, so nothing is due
-        redis.lpush("queue:a", "job")
-        assert tracking.wait(10)
-
-    def test_replies_and_messages_do_not_mix(self, redis, tracking):
-        tracking.read(("EXISTS", "queue:a"))
-        redis.lpush("queue:a", "job")
-
-        assert tracking.read(("EXISTS", "queue:a"), ("LLEN", "queue:a")) == [1, 1]
-
-    def test_a_cut_connection_raises_once_and_is_opened_anew(self, redis, tracking):
-        tracking.read(("EXISTS", "queue:a"))
-        redis.client_kill_filter(_type="normal", skipme=True)
-
-        with pytest.raises((ConnectionError, OSError, Exception), match=r"(?i)closed|reset|pipe"):
-            tracking.wait(10)
-        assert tracking.read(("EXISTS", "queue:a")) == [0]
-        redis.lpush("queue:a", "job")
-        assert tracking.wait(10)
-
-    def test_closing_it_wakes_a_thread_that_waits(self, tracking):
-        tracking.read(("EXISTS", "queue:a"))
-        ended = threading.Event()
-
-        def wait():
-            try:
-                tracking.wait(60)
-            except Exception:  # noqa: BLE001 - whatever it raises, the wait is over
-                pass
-            finally:
-                ended.set()
-
-        threading.Thread(target=wait, daemon=True).start()
-        tracking.close()
-
-        assert ended.wait(10)
-
-
 class TestWaker:
     def test_a_push_from_a_foreign_client_wakes_one_thread(self, redis, idle, watch):
         redis.config_resetstat()
@@ -360,110 +287,31 @@ class TestWaker:
         assert not waker._thread.is_alive()
 
 
-@contextmanager
-def forbidden(redis, server, command):
-    """The address of a user who may do everything but that; statistics of commands begin anew."""
-    redis.config_resetstat()
-    redis.execute_command(
-        "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all", f"-{command}"
-    )
-    try:
-        yield server.url.replace("redis://", "redis://poor:pw@")
-    finally:
-        redis.execute_command("ACL", "DELUSER", "poor")
+def test_jobs_are_still_found_and_a_warning_says_why_it_costs_more(
+    redis, server, idle, watch, caplog
+):
+    caplog.set_level(logging.WARNING, "kiqbridge.store.tracking")
+    threads = idle(2)
+    with without_command(redis, server, "client|tracking") as url:
+        watch("default", url=url)
+        wait_until(lambda: caplog.messages)
+        redis.lpush("queue:default", "one")
+        wait_until(lambda: threads.taken == [b"one"])
+        redis.lpush("queue:default", "two")
+        wait_until(lambda: threads.taken == [b"one", b"two"])
+
+        (message,) = caplog.messages
+        assert message.startswith("this Redis refuses CLIENT TRACKING")
+        assert "queues are looked at several times a second instead" in message
 
 
-class TestWithoutTracking:
-    def test_jobs_are_still_found_and_a_warning_says_why_it_costs_more(
-        self, redis, server, idle, watch, caplog
-    ):
-        caplog.set_level(logging.WARNING, "kiqbridge.wakeup")
-        threads = idle(2)
-        with forbidden(redis, server, "client|tracking") as url:
-            watch("default", url=url)
-            wait_until(lambda: caplog.messages)
-            redis.lpush("queue:default", "one")
-            wait_until(lambda: threads.taken == [b"one"])
-            redis.lpush("queue:default", "two")
-            wait_until(lambda: threads.taken == [b"one", b"two"])
-
-            (message,) = caplog.messages
-            assert message.startswith("this Redis refuses CLIENT TRACKING")
-            assert "queues are looked at several times a second instead" in message
-
-    def test_waiting_takes_a_look_several_times_a_second(self, redis, server):
-        with forbidden(redis, server, "client|tracking") as url:
-            tracking = TrackingConnection(connector(url))
-            tracking.read(("EXISTS", "queue:a"))
-
-            assert not tracking.wait(60)
-            assert not tracking.tracks
-            tracking.close()
-
-    def test_it_is_asked_for_again_and_the_wait_ends_with_the_news_as_before(
-        self, redis, server, caplog
-    ):
-        caplog.set_level(logging.INFO, "kiqbridge.wakeup")
-        with forbidden(redis, server, "client|tracking") as url:
-            tracking = TrackingConnection(connector(url), retry_s=0.05)
-
-            def looks_without():
-                tracking.read(("EXISTS", "queue:a"))
-                tracking.wait(0.01)
-                return not tracking.tracks
-
-            assert looks_without()
-            wait_until(lambda: looks_without() and asked(redis) >= 3, what="asked again")
-            redis.execute_command("ACL", "SETUSER", "poor", "+client|tracking")
-
-            wait_until(lambda: tracking.read(("EXISTS", "queue:a")) and tracking.tracks)
-            redis.lpush("queue:a", "job")
-            assert tracking.wait(10)
-            tracking.close()
-        # Once each, however often it was asked for.
-        assert [message.split(" (")[0] for message in caplog.messages] == [
-            "this Redis refuses CLIENT TRACKING",
-            "this Redis allows CLIENT TRACKING again for queues",
-        ]
-
-    def test_it_is_not_asked_for_with_every_look(self, redis, server):
-        with forbidden(redis, server, "client|tracking") as url:
-            tracking = TrackingConnection(connector(url))
-            for _ in range(20):
-                tracking.read(("EXISTS", "queue:a"))
-
-            assert asked(redis) == 1
-            tracking.close()
-
-    def test_a_new_connection_asks_at_once(self, redis, server):
-        with forbidden(redis, server, "client|tracking") as url:
-            tracking = TrackingConnection(connector(url))
-            tracking.read(("EXISTS", "queue:a"))
-            assert not tracking.tracks
-            redis.execute_command("ACL", "SETUSER", "poor", "+client|tracking")
-            tracking.close()
-
-            tracking.read(("EXISTS", "queue:a"))
-
-            assert tracking.tracks
-            tracking.close()
-
-
-def asked(redis):
-    """How often CLIENT TRACKING was refused since the server's statistics began."""
-    return redis.info("commandstats").get("cmdstat_client|tracking", {"rejected_calls": 0})[
-        "rejected_calls"
-    ]
-
-
-def test_a_thread_that_was_interrupted_before_it_looked_keeps_nobody_asleep(monkeypatch):
-    monkeypatch.setattr(wakeup, "SAFETY_LOOK_S", 0.05)
-    gate = IdleGate()
+def test_a_thread_that_was_interrupted_before_it_looked_keeps_nobody_asleep():
+    gate = IdleGate(safety_look_s=0.05)
     first = threading.Thread(target=gate.wait_for_work, daemon=True)
     first.start()
     wait_until(lambda: gate.idle == 1, what="the first thread to be idle")
     gate.wake_one()
-    first.join(10)  # it never says `looked`
+    first.join(10)  # it never calls `looked`
 
     second = threading.Thread(target=gate.wait_for_work, daemon=True)
     second.start()

@@ -8,9 +8,9 @@ from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import embedded_server, find_free_port
 
 from kiqbridge import Client, RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.wire_profile import FRESH_S, RETRY_S, FleetProfile, profile_for
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.wire_profile import FRESH_S, RETRY_S, FleetProfile, profile_for
+from kiqbridge.wire.keys import Keys
 
 OURS = json.dumps({"version": "kiqbridge-0.1.0", "labels": ["kiqbridge"]}).encode()
 
@@ -32,7 +32,7 @@ def ruby(version, **info):
         ([ruby("8.1.7"), ruby("7.3.10")], "7"),
         ([ruby("7.3.10")], "7"),
         ([ruby("80")], "8"),
-        ([ruby("8.1.7"), b'{"labels":[]}'], "7"),  # up to 6 no version is told
+        ([ruby("8.1.7"), b'{"labels":[]}'], "7"),  # up to 6 no version is shown
         ([ruby("8.1.7"), b"no json"], "7"),
         ([ruby("8.1.7"), b"[]"], "7"),
         ([ruby("8.1.7"), ruby(None)], "7"),

@@ -33,18 +33,18 @@ from support.vectors import (
 from support.waiting import wait_until
 
 from kiqbridge import job
-from kiqbridge.client import Client
-from kiqbridge.config import merge
-from kiqbridge.heartbeat import Heartbeat, ProcessInfo
-from kiqbridge.json_text import loads
-from kiqbridge.keys import Keys
-from kiqbridge.launcher import Launcher
-from kiqbridge.payload import read_timestamp
-from kiqbridge.poller import Poller
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.retry import error_class
-from kiqbridge.server import Server
-from kiqbridge.work import UnitOfWork
+from kiqbridge.client.client import Client
+from kiqbridge.client.server import Server
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.heartbeat import Heartbeat, ProcessInfo
+from kiqbridge.engine.launcher import Launcher
+from kiqbridge.engine.poller import Poller
+from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.settle.failed_payload import error_class
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.json_text import loads
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import read_timestamp
 
 ArgumentError = type("ArgumentError", (Exception,), {"__module__": "builtins"})
 """Ruby's name for it, told like a builtin: without the module before it."""
@@ -402,13 +402,12 @@ class Process:
                 capsules=[capsule_of(capsule, concurrency=info.get("concurrency", 2))],
                 version=info["version"],
                 started_at=info["started_at"],
+                beat_s=60,
             ),
             keys=Keys(),
             connection=connection,
-            **heartbeat_of(processors),
-            is_quiet=self.quiet.is_set,
+            **heartbeat_of(processors, is_quiet=self.quiet.is_set),
             on_signal=self._on_signal,
-            beat_s=60,
         )
 
     def _on_signal(self, name):
@@ -504,7 +503,7 @@ def test_a_beat_sends_the_recorded_commands(file, name, proxy):
     processors = [
         SimpleNamespace(
             tid=tid,
-            current=UnitOfWork(work["queue"], work["payload"].encode(), work["run_at"] + 0.75),
+            current=RunningJob(work["queue"], work["payload"].encode(), work["run_at"] + 0.75),
             processed=0,
             failed=0,
         )

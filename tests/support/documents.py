@@ -13,8 +13,8 @@ _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=.*")
 
 
 def documents() -> list[Path]:
-    """The README, that of infra/, and all that lies under docs/."""
-    readmes = [ROOT / "README.md", ROOT / "infra" / "README.md"]
+    """The README, that of infra/, CONTRIBUTING, and all that lies under docs/."""
+    readmes = [ROOT / "README.md", ROOT / "infra" / "README.md", ROOT / "CONTRIBUTING.md"]
     return [*readmes, *sorted((ROOT / "docs").rglob("*.md"))]
 
 

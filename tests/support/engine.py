@@ -4,15 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from kiqbridge.capsule import Capsule
-from kiqbridge.claims import Claimer
+from kiqbridge.client.lifecycle import Events
+from kiqbridge.client.middleware import Chain
+from kiqbridge.engine.heartbeat import ProcessView
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.lease import LeaseKeeper, LeaseTimes
-from kiqbridge.lifecycle import Events
-from kiqbridge.middleware import Chain
-from kiqbridge.recovery import Reaper
-from kiqbridge.redis_connection import RedisConnection, RedisPool
+from kiqbridge.inflight.chunk import Chunk
+from kiqbridge.inflight.claims import Claimer, give_back
+from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
+from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.perform.capsule import Capsule
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 
 class UnreliableConnection:
@@ -111,6 +114,16 @@ class EngineProcess:
         return [self.keys.inflight_list(self.incarnation, tid, parity) for parity in (0, 1)]
 
 
+def put_back(connection: Any, keys: Keys, chunk: Chunk, jobs: Sequence[bytes] = ()) -> int:
+    """Give back these jobs of a chunk, and all that is returning; without jobs all that waits."""
+    with chunk.writing:
+        if jobs:
+            chunk.put_back(jobs)
+        else:
+            chunk.revoke()
+        return give_back(connection, keys, chunk)
+
+
 class Watch:
     """A reaper with a clock that the test moves; looks are at most some seconds apart."""
 
@@ -148,10 +161,15 @@ def capsule_of(weights: Mapping[str, int], *, concurrency: int, name: str = "def
     )
 
 
-def heartbeat_of(processors: Sequence[Any]) -> dict[str, Any]:
+def heartbeat_of(
+    processors: Sequence[Any], *, is_quiet: Callable[[], bool] = lambda: False
+) -> dict[str, Any]:
     """What a heartbeat asks of processors, or of what looks like them, as keyword arguments."""
     return {
-        "work": lambda: {each.tid: each.current for each in processors if each.current},
+        "view": ProcessView(
+            work=lambda: {each.tid: each.current for each in processors if each.current},
+            is_quiet=is_quiet,
+        ),
         "counters": processors,
         "events": Events(),
     }

@@ -39,7 +39,7 @@ class Testimony(NamedTuple):
 
 
 class Evidence:
-    """The folder in which jobs testify; `env` tells it to a worker."""
+    """The folder in which jobs testify; `env` passes it to a worker."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

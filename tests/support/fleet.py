@@ -11,7 +11,7 @@ from typing import Self
 
 import redis as redis_py
 
-from kiqbridge.keys import Keys
+from kiqbridge.wire.keys import Keys
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 

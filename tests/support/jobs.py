@@ -4,26 +4,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kiqbridge import client as client_module
-from kiqbridge.client import Client, configure
-from kiqbridge.middleware import Chain
-from kiqbridge.registry import default_registry
+from kiqbridge.client.default_client import configure, own_default_client
+from kiqbridge.client.registry import default_registry
 
 
 @contextmanager
 def own_declarations() -> Iterator[None]:
     """Start with nothing declared, and forget at the end what was, and which client was configured."""
     declared = dict(default_registry._definitions)
-    configured = client_module._default
-    middleware = list(client_module._default_middleware)
     default_registry._definitions.clear()
     try:
-        yield
+        with own_default_client():
+            yield
     finally:
         default_registry._definitions.clear()
         default_registry._definitions.update(declared)
-        client_module._default = configured
-        client_module._default_middleware = Chain(*middleware)
 
 
 class Pushes:
@@ -44,6 +39,6 @@ class Pushes:
 def configure_capture() -> Pushes:
     """Make the default client one that stops each push at its middleware, before Redis."""
     pushes = Pushes()
-    client: Client = configure("redis://nowhere.invalid:1/0")
+    client = configure("redis://nowhere.invalid:1/0")
     client.middleware.add(pushes)
     return pushes

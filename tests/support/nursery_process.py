@@ -8,7 +8,7 @@ import os
 import selectors
 import sys
 
-from kiqbridge import cli, worker_command  # noqa: F401 - so that no worker needs to import it
+from kiqbridge.commands import cli, worker_command  # noqa: F401 - so that no worker needs to import it
 
 
 def main(args: list[str]) -> None:

@@ -14,9 +14,9 @@ from typing import Self, TypeVar
 
 import redis as redis_py
 
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.keys import Keys
+from kiqbridge.wire.keys import Keys
 from support.fleet import Fleet, lists_in_flight
 from support.waiting import wait_until
 

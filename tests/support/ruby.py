@@ -61,10 +61,10 @@ def run_ruby(script: str, redis_url: str, timeout_s: float = 30, *, given: Any =
         timeout=timeout_s,
         check=False,
     )
-    told = f"ruby ended with {result.returncode}\n{result.stdout}{result.stderr}"
-    assert result.returncode == 0, told
+    output = f"ruby ended with {result.returncode}\n{result.stdout}{result.stderr}"
+    assert result.returncode == 0, output
     lines = result.stdout.rstrip("\n").split("\n")  # splitlines() would split at U+2028 as well
-    assert lines[-1], f"no answer: {told}"
+    assert lines[-1], f"no answer: {output}"
     return json.loads(lines[-1])
 
 

@@ -131,3 +131,16 @@ def _end(process: subprocess.Popen) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def without_command(redis, server, command):
+    """The address of a user who may do everything but that; statistics of commands begin anew."""
+    redis.config_resetstat()
+    redis.execute_command(
+        "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all", f"-{command}"
+    )
+    try:
+        yield server.url.replace("redis://", "redis://poor:pw@")
+    finally:
+        redis.execute_command("ACL", "DELUSER", "poor")

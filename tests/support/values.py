@@ -14,7 +14,7 @@ class Value(NamedTuple):
 
 
 def _eql(name: str, python: Any, ruby: str) -> Value:
-    """Ruby's `eql?` tells 1 from 1.0, also within arrays and hashes; it takes -0.0 for 0.0."""
+    """Ruby's `eql?` distinguishes 1 from 1.0, also within arrays and hashes; -0.0 equals 0.0 for it."""
     return Value(name, python, ruby, f"v.eql?({ruby})")
 
 

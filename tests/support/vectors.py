@@ -93,7 +93,7 @@ _NO_API = NotAsserted(
 )
 _NO_WORK_READER = NotAsserted("nothing here reads what other processes work on")
 _NOT_A_JOB = NotAsserted(
-    "Sidekiq loses it; here it is kept in the dead set (test_execution.py), rather kept than lost"
+    "Sidekiq loses it; here it is kept in the dead set (test_failure.py), rather kept than lost"
 )
 _NO_CRON_DATA = NotAsserted("sidekiq-cron's own data: here the schedule is EventBridge's")
 _SPREAD_7 = NotAsserted("7.3.10 does not know spread_interval: here as in 8.1.7, which is asserted")

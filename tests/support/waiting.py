@@ -16,8 +16,8 @@ def wait_until(
 ) -> T:
     """Poll `predicate` until it is truthy and return its value; AssertionError after `timeout_s`.
 
-    `what` ends the message "not within 10 s: …"; a callable is asked only then, so that it can
-    tell what the world looked like at the end.
+    `what` ends the message "not within 10 s: …"; a callable is called only then, so that it can
+    describe the state at the end.
     """
     deadline = time.monotonic() + timeout_s
     while True:

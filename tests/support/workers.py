@@ -2,8 +2,10 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -58,6 +60,34 @@ class WorkerProcess(ChildProcess):
                 timeout_s,
                 "the worker in the set `processes`",
             )
+
+
+@contextmanager
+def started_workers(
+    *flags: str, env: Mapping[str, str], is_awaited: bool = True, **options: Any
+) -> Iterator[Callable[..., WorkerProcess]]:
+    """`start(*more_flags, python_path=(), **more_env)` starts a worker; all of them end with the block.
+
+    Args:
+        flags: of each worker, before those of a call.
+        env: of each worker; a call adds to it.
+        is_awaited: whether `start` returns when the worker is ready.
+        options: further ones of `WorkerProcess`.
+    """
+    with ExitStack() as stack:
+
+        def start(
+            *more: str, python_path: Sequence[Path | str] = (), **variables: str
+        ) -> WorkerProcess:
+            worker = WorkerProcess(
+                *flags, *more, env={**env, **variables}, python_path=python_path, **options
+            )
+            stack.enter_context(worker)
+            if is_awaited:
+                worker.wait_ready()
+            return worker
+
+        yield start
 
 
 def find_identity(client: redis.Redis, pid: int, namespace: str = "") -> str | None:

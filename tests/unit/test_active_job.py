@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import ARGUMENTS
 
-from kiqbridge.active_job import NEW_WRAPPER, OLD_WRAPPER, Symbol, parse, serialize, wrap
 from kiqbridge.errors import PayloadError
+from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, Symbol, parse, serialize, wrap
 
 NOW = 1_700_000_000.75
 

@@ -2,9 +2,10 @@
 
 import logging
 
-from kiqbridge.ages import OLD_DUE_S, OLD_JOB_S, OLD_SUSPECT_S, AgeReport, Ages, ages_of
-from kiqbridge.recovery import Outcome, Reaped
-from kiqbridge.work import UnitOfWork
+from kiqbridge.engine.ages import OLD_DUE_S, OLD_JOB_S, OLD_SUSPECT_S, AgeReport, Ages, ages_of
+from kiqbridge.inflight.reaping import Outcome
+from kiqbridge.inflight.recovery import Reaped
+from kiqbridge.perform.running_job import RunningJob
 
 WALL, LEASE = 1_000_000.0, 5_000.0
 
@@ -32,7 +33,7 @@ def test_where_nothing_runs_waits_or_was_recovered_nothing_is_old():
 
 
 def test_the_oldest_counts():
-    units = [UnitOfWork("default", b"", WALL - age) for age in (3, 60, 5)]
+    units = [RunningJob("default", b"", WALL - age) for age in (3, 60, 5)]
     reaped = Reaped(LEASE - 2, "v1:host:1:abc:1", Outcome(0, 4, 1))
 
     found = ages(units, Suspects(), WALL - 2.5, reaped)

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge import bridge
-from kiqbridge.elastic_executor import ElasticExecutor
-from kiqbridge.middleware import Chain
+from kiqbridge.client import bridge
+from kiqbridge.client.middleware import Chain
+from kiqbridge.runtime.elastic_executor import ElasticExecutor
 
 COLOUR = contextvars.ContextVar("colour", default="none")
 

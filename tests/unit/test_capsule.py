@@ -3,7 +3,7 @@
 import pytest
 from support.engine import capsule_of
 
-from kiqbridge.capsule import OWN_CONNECTIONS, connections_of
+from kiqbridge.perform.capsule import OWN_CONNECTIONS, connections_of
 
 
 @pytest.mark.parametrize("concurrency", [1, 25, 400])

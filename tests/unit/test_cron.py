@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from kiqbridge.cron import ExpressionError, Rate, parse
 from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.cron import Rate, parse
+from kiqbridge.schedule.cron_fields import ExpressionError
 
 
 def utc(*parts):

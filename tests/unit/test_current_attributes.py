@@ -12,13 +12,15 @@ import pytest
 from support.jobs import configure_capture, own_declarations
 from support.vectors import FILES, job_texts, of_kind
 
-from kiqbridge import current_attributes, job
-from kiqbridge.active_job import Symbol, deserialize, serialize
-from kiqbridge.client import Client, configure, default_client
-from kiqbridge.current_attributes import CurrentAttributes, Locale, locale, read
+from kiqbridge import job
+from kiqbridge.client import current_attributes
+from kiqbridge.client.client import Client
+from kiqbridge.client.current_attributes import CurrentAttributes, Locale, locale, read
+from kiqbridge.client.default_client import configure, default_client
+from kiqbridge.client.middleware import Chain
+from kiqbridge.client.server import server
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.middleware import Chain
-from kiqbridge.server import server
+from kiqbridge.wire.active_job import Symbol, deserialize, serialize
 
 USER = ContextVar("user_id")
 TENANT = ContextVar("tenant")

@@ -6,7 +6,7 @@ import threading
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge.elastic_executor import ElasticExecutor
+from kiqbridge.runtime.elastic_executor import ElasticExecutor
 
 
 @pytest.fixture

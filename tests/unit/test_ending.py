@@ -12,7 +12,7 @@ HUNG_AFTER_S = 60
 
 SCRIPT = """
 import os, sys, threading, time
-from kiqbridge import ending
+from kiqbridge.host import ending
 {body}
 """
 
@@ -38,26 +38,26 @@ def run(body, **options):
     ids=["C that holds the interpreter lock", "a lock", "sleep with the interpreter lock"],
 )
 def test_the_kernel_kills_it_when_no_thread_of_python_can(stuck):
-    status, took_s = run(f"ending.guarantee(0.5); {stuck}")
+    status, took_s = run(f"ending.kill_after(0.5); {stuck}")
 
     assert status == -signal.SIGKILL
     assert took_s >= 0.5
 
 
 def test_a_later_deadline_does_not_put_off_the_first():
-    status, took_s = run("ending.guarantee(0.5); ending.guarantee(1000); time.sleep(1000)")
+    status, took_s = run("ending.kill_after(0.5); ending.kill_after(1000); time.sleep(1000)")
 
     assert status == -signal.SIGKILL
     assert took_s < HUNG_AFTER_S
 
 
 def test_an_earlier_deadline_counts():
-    assert run("ending.guarantee(1000); ending.guarantee(0.2); time.sleep(1000)")[0] == -9
+    assert run("ending.kill_after(1000); ending.kill_after(0.2); time.sleep(1000)")[0] == -9
 
 
 def test_a_forked_child_has_a_life_of_its_own():
     body = """
-ending.guarantee(1)
+ending.kill_after(1)
 child = os.fork()
 if not child:
     os.setsid()
@@ -114,7 +114,7 @@ ending.end_process(7)
 
 
 def test_a_complaint_waits_for_no_reader_of_standard_error():
-    body = "os.set_blocking(2, True)\nfor _ in range(3): ending.complain('x' * 70_000)\nos._exit(7)"
+    body = "os.set_blocking(2, True)\nfor _ in range(3): ending.write_to_stderr('x' * 70_000)\nos._exit(7)"
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(body=body)], stderr=subprocess.PIPE
     ) as process:
@@ -124,7 +124,7 @@ def test_a_complaint_waits_for_no_reader_of_standard_error():
             process.kill()
 
 
-def test_last_words_are_written():
+def test_what_waits_in_logs_and_output_is_written():
     done = subprocess.run(
         [
             sys.executable,
@@ -132,7 +132,7 @@ def test_last_words_are_written():
             SCRIPT.format(
                 body="""
 import logging
-from kiqbridge.job_logger import configure_logging
+from kiqbridge.perform.job_logger import configure_logging
 configure_logging("info", "plain")
 for number in range(3_000):
     logging.getLogger().info("line %d.", number)

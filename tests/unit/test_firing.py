@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge import cron
 from kiqbridge.dev.firing import (
     MOST_AT_ONCE,
     Agenda,
@@ -17,7 +16,8 @@ from kiqbridge.dev.firing import (
     iso_time,
     most_frequent,
 )
-from kiqbridge.template import TemplateSchedule
+from kiqbridge.schedule import cron
+from kiqbridge.schedule.template import TemplateSchedule
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 TICK = {"schedule": "app/Rule", "at": "<aws.scheduler.scheduled-time>"}

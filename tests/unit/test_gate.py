@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from kiqbridge.config import merge, routed_queue
+from kiqbridge.config.config import routed_queue
+from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
-from kiqbridge.gate import MOST_NAMES, Diversion, Gatekeeper, check_route
+from kiqbridge.perform.gate import MOST_NAMES, Diversion, Gatekeeper, check_route
 
 NOW = 1_700_000_000.0
 JOB = {
@@ -126,7 +127,7 @@ class TestForeignFeatures:
         for number in range(MOST_NAMES + 100):
             gate.check(JOB | {"class": f"C{number}", "bid": "b"})
 
-        assert len(gate._told) == len(caplog.messages) == MOST_NAMES
+        assert len(gate._warned) == len(caplog.messages) == MOST_NAMES
 
 
 class TestRoutes:

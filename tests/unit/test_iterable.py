@@ -9,8 +9,8 @@ import pytest
 from support.jobs import configure_capture, own_declarations
 
 from kiqbridge import ConfigError, IterableJob, Job, JobInterrupted, PayloadError, configure
+from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.enumerators import sequence
-from kiqbridge.registry import default_registry, definition_of
 
 
 @pytest.fixture(autouse=True)

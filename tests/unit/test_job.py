@@ -13,8 +13,8 @@ import pytest
 from support.jobs import configure_capture, own_declarations
 
 from kiqbridge import Job, job
+from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.registry import default_registry, definition_of
 
 PACKAGE_ROOT = Path(__file__).parents[2] / "worker"
 

@@ -13,17 +13,11 @@ import pytest
 from support.jobs import own_declarations
 
 from kiqbridge import job, log_context
-from kiqbridge.current import CONTEXT
-from kiqbridge.job_logger import (
-    TID,
-    JobLines,
-    JSONFormatter,
-    LineFormatter,
-    configure_logging,
-    log_failure,
-)
-from kiqbridge.log_level import at_level
-from kiqbridge.registry import definition_of
+from kiqbridge.client.current import CONTEXT
+from kiqbridge.client.registry import definition_of
+from kiqbridge.logs.log_level import at_level
+from kiqbridge.perform.job_lines import JobLines, log_failure
+from kiqbridge.perform.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "logs.json").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from support.strategies import JSON_VALUES, PAYLOADS
 
-from kiqbridge.json_text import MalformedJSON, dumps, dumps_moved, loads
+from kiqbridge.wire.json_text import MalformedJSON, dumps, dumps_moved, loads
 
 
 def same(left, right):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.keys import TYPES, Keys
+from kiqbridge.wire.keys import TYPES, Keys
 
 
 def all_names(keys):

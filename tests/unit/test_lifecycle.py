@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
+from kiqbridge.client.lifecycle import Events
+from kiqbridge.client.resources import ProcessResources
+from kiqbridge.client.server import Server
 from kiqbridge.errors import ConfigError
-from kiqbridge.lifecycle import Events
-from kiqbridge.resources import ProcessResources
-from kiqbridge.server import Server
 
 
 class TestEvents:

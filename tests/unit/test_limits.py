@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kiqbridge.errors import JobTimeout
-from kiqbridge.limits import Timekeeper
+from kiqbridge.runtime.limits import Timekeeper
 
 
 def wait_in_python(seconds):

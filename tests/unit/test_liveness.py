@@ -10,11 +10,10 @@ from contextlib import ExitStack
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge import frames
-from kiqbridge.claims import Elsewhere
-from kiqbridge.liveness import EX_STUCK, LONG_ROUND_S, Bounds, Monitor, Traces
-from kiqbridge.threads import beat, keep_running, kept, rest
-from kiqbridge.wakeup import IdleGate
+from kiqbridge.engine.liveness import EX_STUCK, LONG_ROUND_S, Bounds, Monitor, Traces
+from kiqbridge.inflight.chunk import NO_LEASE, Chunk
+from kiqbridge.perform.wakeup import IdleGate
+from kiqbridge.runtime.threads import beat, keep_running, kept, rest
 
 STUCK_S = 30.0
 
@@ -73,14 +72,14 @@ class Locked:
     """Code of ours that waits for a lock which somebody else holds."""
 
     def __init__(self):
-        self.elsewhere = Elsewhere(None, lambda _claimer: None)
-        self.lock = self.elsewhere._lock
+        self.chunk = Chunk(lease=NO_LEASE, queue="", home="", list_key="", jobs=())
+        self.lock = self.chunk._lock
         self.lock.acquire()
 
 
 def test_a_thread_that_waits_in_our_code_for_a_lock_is_stuck(run):
     locked = Locked()
-    state = run(locked.elsewhere.hold, release=locked.lock.release)
+    state = run(locked.chunk.hold, release=locked.lock.release)
     wait_until_it_waits(state, "hold")
 
     *before, last = looks(state, *every_three_seconds(36))
@@ -88,7 +87,7 @@ def test_a_thread_that_waits_in_our_code_for_a_lock_is_stuck(run):
     assert before[:-2] == [[]] * (len(before) - 2)
     [stuck] = last
     assert (stuck.name, stuck.for_s) == (state.name, 33)
-    assert "Elsewhere.hold (claims.py:" in stuck.where
+    assert "Chunk.hold (chunk.py:" in stuck.where
 
 
 def test_a_job_that_hangs_is_not_stuck(run):
@@ -103,7 +102,7 @@ def test_a_job_that_hangs_in_a_call_of_ours_is_stuck(run):
     locked = Locked()
 
     def perform():
-        return locked.elsewhere.hold()
+        return locked.chunk.hold()
 
     state = run(perform, release=locked.lock.release)
     wait_until_it_waits(state, "hold")
@@ -198,48 +197,10 @@ def test_a_round_that_goes_on_for_longer_than_any_outage_is_stuck(run):
 
 def test_the_time_that_the_process_was_frozen_does_not_count(run):
     locked = Locked()
-    state = run(locked.elsewhere.hold, release=locked.lock.release)
+    state = run(locked.chunk.hold, release=locked.lock.release)
     wait_until_it_waits(state, "hold")
 
     assert not any(looks(state, 3, 6, 3600, 7200))
-
-
-@pytest.mark.parametrize(
-    ("file_name", "origin"),
-    [
-        (frames.__file__, "ours"),
-        (threading.__file__, "library"),
-        ("<frozen importlib._bootstrap>", "library"),
-        ("/app/.venv/lib/python3.12/site-packages/redis/client.py", "library"),
-        ("/app/shop/jobs.py", "user"),
-        (__file__, "user"),
-    ],
-)
-def test_whose_code_a_file_is(file_name, origin):
-    assert frames.origin_of(file_name) == origin
-
-
-def test_what_a_marked_function_calls_is_a_users_wherever_it_lies():
-    found = []
-
-    @frames.may_take_long
-    def perform():
-        return list(map(look, [1]))
-
-    def look(_item):
-        found.append(frames.runs_user_code(sys._getframe()))
-
-    code = compile("def job(call): return call()", "/x/site-packages/shop/jobs.py", "exec")
-    names = {}
-    exec(code, names)
-    marked = frames.may_take_long(names["job"])
-    plain = {}
-    exec(compile("def job(call): return call()", "/x/site-packages/shop/other.py", "exec"), plain)
-
-    marked(lambda: found.append(frames.runs_user_code(sys._getframe().f_back)))
-    perform()
-
-    assert found == [True, True]
 
 
 class TestMonitor:
@@ -270,7 +231,7 @@ class TestMonitor:
 
     def test_a_stuck_thread_is_logged_once_with_all_stacks(self, run, monitor, caplog):
         locked = Locked()
-        state = run(locked.elsewhere.hold, release=locked.lock.release)
+        state = run(locked.chunk.hold, release=locked.lock.release)
         monitor = monitor()
 
         def look():
@@ -291,14 +252,14 @@ class TestMonitor:
             for record in caplog.records
             if f"thread {state.name} has been stuck" in record.getMessage()
         ]
-        assert "outside of a job, at Elsewhere.hold" in told
+        assert "outside of a job, at Chunk.hold" in told
         assert "in hold" in told
         assert f"{threading.main_thread().ident} MainThread" in told
         assert not monitor.is_wedged
 
     def test_a_thread_that_stays_stuck_ends_the_process(self, run, monitor, caplog):
         locked = Locked()
-        run(locked.elsewhere.hold, release=locked.lock.release)
+        run(locked.chunk.hold, release=locked.lock.release)
         monitor = monitor(end_s=2, stop_s=0.5)
 
         def look():
@@ -319,10 +280,10 @@ class TestMonitor:
                 self.released.wait(60)
 
         handler = Stuck()
-        logging.getLogger("kiqbridge.liveness").addHandler(handler)
+        logging.getLogger("kiqbridge.engine.liveness").addHandler(handler)
         try:
             locked = Locked()
-            run(locked.elsewhere.hold, release=locked.lock.release)
+            run(locked.chunk.hold, release=locked.lock.release)
             monitor = monitor(end_s=2)
 
             def look():
@@ -332,7 +293,7 @@ class TestMonitor:
             assert wait_until(look) == ["TERM"]
         finally:
             handler.released.set()
-            logging.getLogger("kiqbridge.liveness").removeHandler(handler)
+            logging.getLogger("kiqbridge.engine.liveness").removeHandler(handler)
 
     def test_a_thread_that_has_ended_is_started_anew(self, monitor, caplog):
         monitor = monitor()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kiqbridge.log_level import are_active, at_level, parse_level
+from kiqbridge.logs.log_level import are_active, at_level, parse_level
 
 
 class Heard(logging.Handler):

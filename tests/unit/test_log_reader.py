@@ -17,8 +17,8 @@ from contextlib import suppress
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge.log_sink import DescriptorSink
-from kiqbridge.log_writer import CLOSE_S, MOST_CHARACTERS, MOST_WAITING, LogWriter
+from kiqbridge.logs.log_sink import DescriptorSink
+from kiqbridge.logs.log_writer import CLOSE_S, MAX_CHARACTERS, MAX_WAITING, LogWriter
 
 SLOW_MACHINE_S = 10
 """What is over at once may take so long here; a wait for the reader would last for ever."""
@@ -111,7 +111,7 @@ def ended_in_time(call):
     return not thread.is_alive()
 
 
-def fill(writer, count=3 * MOST_WAITING):
+def fill(writer, count=3 * MAX_WAITING):
     def log():
         for number in range(count):
             writer.write(f"{number:<100}.\n")
@@ -124,7 +124,7 @@ def test_whoever_logs_goes_on_while_nobody_reads(log):
 
     assert fill(writer)
 
-    assert writer.missing > MOST_WAITING
+    assert writer.missing > MAX_WAITING
     assert os.get_blocking(handle), "the file description is shared with others"
 
 
@@ -139,7 +139,7 @@ def test_after_a_pause_of_the_reader_the_log_goes_on_and_says_how_many_lines_are
     wait_until(lambda: reader.lines()[-1:] == ["after"], 20)
 
     *written, said, _ = reader.lines()
-    kept = 3 * MOST_WAITING - missing
+    kept = 3 * MAX_WAITING - missing
     assert written == [f"{number:<100}." for number in range(kept)]
     assert said.endswith("the reader of standard output was too slow")
 
@@ -178,12 +178,12 @@ def test_closing_waits_for_a_reader_who_stands_still_but_not_for_long(log):
 
 def test_closing_waits_for_a_reader_who_is_only_late(log):
     writer, reader, _ = log
-    assert fill(writer, MOST_WAITING // 2)
+    assert fill(writer, MAX_WAITING // 2)
 
     reader.start()
     writer.close()
 
-    wait_until(lambda: len(reader.lines()) == MOST_WAITING // 2, 20)
+    wait_until(lambda: len(reader.lines()) == MAX_WAITING // 2, 20)
 
 
 def test_what_waits_is_bounded_in_characters_too(pipe):
@@ -193,13 +193,13 @@ def test_what_waits_is_bounded_in_characters_too(pipe):
     assert ended_in_time(lambda: [writer.write(line) for _ in range(200)])
 
     waiting = 200 - writer.missing
-    assert waiting * len(line) <= MOST_CHARACTERS + 65536 + len(line)
+    assert waiting * len(line) <= MAX_CHARACTERS + 65536 + len(line)
     assert waiting > 30
 
 
 def test_a_single_line_of_any_length_is_written(pipe):
     writer, reader = writer_to(pipe[1]), Reader(pipe[0])
-    line = "x" * (MOST_CHARACTERS + 1)
+    line = "x" * (MAX_CHARACTERS + 1)
 
     reader.start()
     writer.write(f"{line}\n")
@@ -215,7 +215,7 @@ def test_a_reader_who_has_gone_costs_the_lines_and_no_job_its_end(pipe, capsys):
     assert fill(writer)
 
     writer.flush()
-    assert writer.missing == 3 * MOST_WAITING
+    assert writer.missing == 3 * MAX_WAITING
     assert capsys.readouterr().err == ""
 
 
@@ -226,7 +226,7 @@ def test_a_full_disk_costs_the_lines_until_there_is_room(tmp_path):
     assert fill(writer)
     writer.flush()
 
-    assert writer.missing == 3 * MOST_WAITING
+    assert writer.missing == 3 * MAX_WAITING
     os.close(handle)
 
 
@@ -320,7 +320,7 @@ def test_the_log_never_goes_to_what_took_its_descriptors_number(pipe, tmp_path):
 # In a process of its own: a thread that is killed may die in the midst of pytest's own hooks.
 KILLED = """
 import ctypes, os, sys, threading, time
-from kiqbridge.log_writer import LogWriter
+from kiqbridge.logs.log_writer import LogWriter
 
 writer = LogWriter(sys.stdout)
 writer.write("first\\n")
@@ -350,7 +350,7 @@ def test_a_writer_thread_that_was_killed_is_started_again(pipe):
 
 STALLED = """
 import logging, os, sys
-from kiqbridge.job_logger import configure_logging
+from kiqbridge.perform.job_logger import configure_logging
 configure_logging("info", "plain")
 log = logging.getLogger("app")
 for number in range(5_000):
@@ -379,7 +379,7 @@ def test_a_process_ends_and_forks_although_nobody_reads(end, status):
 def test_what_a_job_prints_is_not_kept_back(tmp_path):
     script = """
 import os
-from kiqbridge.job_logger import configure_logging
+from kiqbridge.perform.job_logger import configure_logging
 configure_logging("info", "plain")
 print("printed")
 os._exit(0)
@@ -395,7 +395,7 @@ def test_lines_of_two_processes_are_not_mixed(pipe):
     """Both write to one pipe; whatever fits into PIPE_BUF arrives in one piece."""
     script = """
 import os, sys
-from kiqbridge.log_writer import LogWriter
+from kiqbridge.logs.log_writer import LogWriter
 writer = LogWriter(sys.stdout)
 for number in range(2_000):
     writer.write(sys.argv[1] * 300 + "\\n")

@@ -1,24 +1,8 @@
 """How many short jobs a thread holds, and who takes them away when one turns out long."""
 
-from collections import deque
-
 import pytest
 
-from kiqbridge.claims import Chunk
-from kiqbridge.lease import Lease
-from kiqbridge.look_ahead import CHUNK_S, SHORT_S, next_size, take_unbegun
-
-
-def chunk_of(*jobs):
-    """A chunk; its jobs are given newest first."""
-    return Chunk(
-        lease=Lease("v1:host:1:aaa:1"),
-        queue="default",
-        home="queue:default",
-        list_key="kb:inflight:v1:host:1:aaa:1:t1:1",
-        jobs=deque(jobs),
-        size=len(jobs),
-    )
+from kiqbridge.perform.look_ahead import CHUNK_S, SHORT_S, next_size
 
 
 @pytest.mark.parametrize(
@@ -62,29 +46,3 @@ def test_no_op_jobs_reach_the_limit_within_seven_claims():
         claims += 1
 
     assert claims == 7
-
-
-def test_taking_unbegun_jobs_empties_the_chunk_newest_first():
-    chunk = chunk_of(b"new", b"middle", b"old")
-
-    assert take_unbegun(chunk) == [b"new", b"middle", b"old"]
-    assert not chunk.jobs
-    assert take_unbegun(chunk) == []
-
-
-def test_what_the_owner_takes_meanwhile_is_not_taken_twice():
-    class Owned(deque):
-        """Its owner takes the oldest job after the first has been taken away."""
-
-        def popleft(self):
-            taken = super().popleft()
-            if taken == b"new":
-                owned.append(self.pop())
-            return taken
-
-    owned = []
-    chunk = chunk_of()
-    chunk.jobs = Owned([b"new", b"middle", b"old"])
-
-    assert take_unbegun(chunk) == [b"new", b"middle"]
-    assert owned == [b"old"]

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.config import merge
+from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
-from kiqbridge.keys import Keys
-from kiqbridge.metrics import (
+from kiqbridge.settle.metrics import (
     BOUNDS_MS,
     BUCKETS,
     FORMS,
@@ -20,6 +19,7 @@ from kiqbridge.metrics import (
     Metrics,
     measured_name,
 )
+from kiqbridge.wire.keys import Keys
 
 
 def bucket_of(milliseconds):

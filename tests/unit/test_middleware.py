@@ -1,6 +1,6 @@
 """Chains of functions wrapped around a push or a job."""
 
-from kiqbridge.middleware import Chain
+from kiqbridge.client.middleware import Chain
 
 
 def named(name, heard):

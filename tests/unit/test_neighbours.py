@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from kiqbridge.engine.neighbours import find_shared, warn_of_shared_queues
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.neighbours import find_shared, warn_of_shared_queues
+from kiqbridge.wire.keys import Keys
 
 OURS = json.dumps({"queues": ["default"], "version": "kiqbridge-0.1.0"}).encode()
 RUBY = json.dumps({"queues": ["default", "mail"], "version": "7.3.10"}).encode()

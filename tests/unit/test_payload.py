@@ -11,8 +11,8 @@ from hypothesis import given
 from support.strategies import ARGUMENTS, EPOCH_SECONDS, JSON_VALUES, PAYLOADS
 
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
-from kiqbridge.json_text import dumps, loads
-from kiqbridge.payload import (
+from kiqbridge.wire.json_text import dumps, loads
+from kiqbridge.wire.payload import (
     DEFAULT_OPTIONS,
     MAX_DEPTH,
     check_json,

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import QUEUES
 
-from kiqbridge.config import merge
+from kiqbridge.client.job import job
+from kiqbridge.client.server import Server
+from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.job import job
-from kiqbridge.payload import check_queue
-from kiqbridge.queues import Mode, mode_of, parse_queue, queue_order
-from kiqbridge.server import Server
+from kiqbridge.wire.payload import check_queue
+from kiqbridge.wire.queues import Mode, mode_of, parse_queue, queue_order
 
 
 def first_places(queues, draws=6000):

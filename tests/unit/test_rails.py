@@ -11,18 +11,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from support.jobs import own_declarations
+from support.runners import make_runner
 
-from kiqbridge import Client, PayloadError, inline, job, rails
-from kiqbridge.active_job import NEW_WRAPPER, OLD_WRAPPER, GlobalID, Range, Symbol, serialize
-from kiqbridge.active_job_values import deserialize_arguments
+from kiqbridge import Client, PayloadError, job
+from kiqbridge.client import inline, rails
+from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import JobNotFound
-from kiqbridge.execution import Execution, JobRunner
-from kiqbridge.gate import Gatekeeper
-from kiqbridge.job_logger import JobLines
-from kiqbridge.middleware import Chain
-from kiqbridge.registry import default_registry
-from kiqbridge.retry import RetryPolicy
-from kiqbridge.server import Server
+from kiqbridge.perform.execution import Execution
+from kiqbridge.perform.gate import Gatekeeper
+from kiqbridge.perform.job_lines import JobLines
+from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, GlobalID, Range, Symbol, serialize
+from kiqbridge.wire.active_job_values import deserialize_arguments
 
 RECORDED = json.loads(
     (Path(__file__).parents[1] / "vectors" / "activejob.json").read_text(encoding="utf-8")
@@ -47,14 +46,7 @@ class Thread:
 
 
 def runner(**options):
-    return JobRunner(
-        registry=default_registry,
-        middleware=Chain(),
-        policy=lambda: RetryPolicy(max_retries=25, profile="7"),
-        rng=random.Random(1),
-        server=Server(),
-        **options,
-    )
+    return make_runner(default_registry, **options)
 
 
 def payload_of(*arguments, wrapper=OLD_WRAPPER, name="NightlyJob", **values):
@@ -200,7 +192,7 @@ class TestPerforming:
     def test_the_class_inside_is_the_one_that_waits_for_room(self):
         job(name="NightlyJob")(lambda: None)
 
-        execution = runner().begin(json.dumps(payload_of()).encode(), "default")
+        execution = runner().read(json.dumps(payload_of()).encode(), "default")
 
         assert isinstance(execution, Execution) and execution.class_name == "NightlyJob"
 

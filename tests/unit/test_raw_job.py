@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from kiqbridge.raw_job import jid_in
+from kiqbridge.wire.raw_job import jid_in
 
 
 class TestTheJidInAText:

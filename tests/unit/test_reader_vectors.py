@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.engine import capsule_of, heartbeat_of
+from support.runners import make_runner
 from support.vectors import (
     FILES,
     FOLDER,
@@ -25,20 +26,18 @@ from support.vectors import (
     recorded_info,
 )
 
-from kiqbridge.capsule import capsules_of
-from kiqbridge.execution import JobRunner
-from kiqbridge.heartbeat import Heartbeat, ProcessInfo
-from kiqbridge.job_logger import JSONFormatter, LineFormatter
-from kiqbridge.json_text import dumps_moved, loads
-from kiqbridge.keys import Keys
-from kiqbridge.log_writer import LogWriter
-from kiqbridge.middleware import Chain
-from kiqbridge.payload import read_timestamp
-from kiqbridge.registry import JobDefinition, Registry
-from kiqbridge.retry import RetryPolicy
-from kiqbridge.wire_profile import profile_for
-from kiqbridge.work import UnitOfWork
-from kiqbridge.worker_command import add_arguments, load_config
+from kiqbridge.client.middleware import Chain
+from kiqbridge.client.registry import JobDefinition, Registry
+from kiqbridge.commands.worker_command import add_arguments, load_config
+from kiqbridge.engine.heartbeat import Heartbeat, ProcessInfo
+from kiqbridge.logs.log_writer import LogWriter
+from kiqbridge.perform.capsule import capsules_of
+from kiqbridge.perform.job_logger import JSONFormatter, LineFormatter
+from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.store.wire_profile import profile_for
+from kiqbridge.wire.json_text import dumps_moved, loads
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import read_timestamp
 
 TESTS = Path(__file__).parents[1]
 
@@ -89,16 +88,12 @@ class Runner:
     """Runs any job class with a function that takes what comes."""
 
     def __init__(self, perform):
-        self.runner = JobRunner(
-            registry=Registry(),
-            middleware=Chain(),
-            policy=lambda: RetryPolicy(max_retries=25, profile="7"),
-            rng=random.Random(1),
-        )
+        self.registry = Registry()
+        self.runner = make_runner(self.registry)
         self._perform = perform
 
     def run(self, text):
-        self.runner._registry.register(
+        self.registry.register(
             JobDefinition(
                 name=loads(text)["class"],
                 options={"retry": True, "queue": "default"},
@@ -219,15 +214,13 @@ class Recorder:
 def our_state():
     """(info, work, fields) of a process of ours with one running job."""
     recorder = Recorder()
-    unit = UnitOfWork("default", b'{"class":"A","args":[]}', 1_700_000_000.5)
+    unit = RunningJob("default", b'{"class":"A","args":[]}', 1_700_000_000.5)
     Heartbeat(
         info=process_info(capsule_of({"default": 2}, concurrency=3)),
         keys=Keys(),
         connection=recorder,
         **heartbeat_of([SimpleNamespace(tid="t", current=unit, processed=0, failed=0)]),
-        is_quiet=lambda: False,
         on_signal=lambda _name: None,
-        beat_s=60,
     ).beat()
     fields = recorder.hashes["host:1:0123456789ab"]
     work = json.loads(recorder.hashes["host:1:0123456789ab:work"]["t"])
@@ -246,6 +239,7 @@ def process_info(*capsules, **options):
             "capsules": capsules,
             "version": "kiqbridge-0.1.0",
             "started_at": 1_700_000_000.25,
+            "beat_s": 60,
             **options,
         }
     )

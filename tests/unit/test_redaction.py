@@ -8,16 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kiqbridge import redaction
-from kiqbridge.payload import shorten
 from kiqbridge.redaction import DEFAULT_KEYS, HIDDEN, Redactor, addresses
+from kiqbridge.wire.payload import shorten
 
 
 @pytest.fixture
 def configured():
     """What a test configures is forgotten."""
-    former = redaction._redactor
-    yield redaction.configure
-    redaction._redactor = former
+    with redaction.own_names():
+        yield redaction.configure
 
 
 class TestAddresses:
@@ -232,14 +231,12 @@ class TestMessages:
         assert shorten({"iban": "DE1"}) == "{'iban': '[REDACTED]'}"
 
     def test_the_environment_names_them_where_nobody_has(self, configured, monkeypatch):
-        monkeypatch.setattr(redaction, "_redactor", None)
         monkeypatch.setenv("KIQBRIDGE_REDACT", "iban, bic")
 
         assert redaction.current().hides("IBAN")
         assert not redaction.current().hides("password")
 
     def test_an_empty_environment_means_the_default_names(self, configured, monkeypatch):
-        monkeypatch.setattr(redaction, "_redactor", None)
         monkeypatch.setenv("KIQBRIDGE_REDACT", "")
 
         assert all(redaction.current().hides(name) for name in DEFAULT_KEYS)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kiqbridge.client.registry import JobDefinition, Registry, check_signature, definition_of
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
-from kiqbridge.registry import JobDefinition, Registry, check_signature, definition_of
 
 
 def define(name="Report", function=lambda: None, origin="tests.here"):

@@ -6,9 +6,9 @@ import sys
 import pytest
 from support.jobs import own_declarations
 
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.require import load_all
 from kiqbridge.errors import ConfigError
-from kiqbridge.registry import default_registry
-from kiqbridge.require import load_all
 
 JOB = "from kiqbridge import job\n\n@job\ndef {name}(): ...\n"
 

@@ -12,32 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import EPOCH_SECONDS, PAYLOADS
 
-import kiqbridge
-from kiqbridge.backoff import retry_delay
-from kiqbridge.errors import JobNotFound, PayloadError
-from kiqbridge.json_text import loads
-from kiqbridge.registry import Handling
-from kiqbridge.retry import (
-    MESSAGE_LIMIT,
-    RetryPolicy,
-    Verdict,
-    decide,
-    error_class,
-    error_message,
+from kiqbridge.client.registry import Handling
+from kiqbridge.errors import JobNotFound
+from kiqbridge.settle.failed_payload import (
     failed_payload,
 )
+from kiqbridge.settle.retry import RetryPolicy, decide, retry_delay
+from kiqbridge.settle.settlement import Verdict
+from kiqbridge.wire.json_text import loads
 
 NOW = 1_700_000_000.25
 SEVEN = RetryPolicy(max_retries=25, profile="7")
-EIGHT = RetryPolicy(max_retries=25, profile="8")
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "worker-7.3.10.json").read_text(encoding="utf-8")
 )["operations"]
-
-
-class Unreadable(Exception):  # noqa: N818 - named by what it does
-    def __str__(self):
-        raise RuntimeError("no message")
 
 
 def decided(
@@ -71,6 +59,14 @@ def raised(function, *args):
     raise AssertionError("nothing was raised")
 
 
+def inner(message):
+    raise ValueError(message)
+
+
+def outer(message):
+    inner(message)
+
+
 class TestVerdict:
     @pytest.mark.parametrize(
         ("payload", "class_retry", "verdict"),
@@ -83,8 +79,8 @@ class TestVerdict:
             ({"retry": 3, "retry_count": 2}, True, "dead"),
             ({"retry": 1}, True, "retry"),
             ({"retry": 0}, True, "dead"),
-            ({"retry": False}, True, "drop"),
-            ({"retry": False, "retry_count": 1}, True, "drop"),
+            ({"retry": False}, True, "discard"),
+            ({"retry": False, "retry_count": 1}, True, "discard"),
             ({"retry": -1}, True, "dead"),
             # Every value but false and null is true in Ruby.
             ({"retry": "no"}, True, "retry"),
@@ -96,17 +92,17 @@ class TestVerdict:
             ({}, 0, "dead"),
             ({}, 1, "retry"),
             ({"retry_count": 0}, 1, "dead"),
-            ({}, False, "drop"),
-            ({"retry": None}, False, "drop"),
+            ({}, False, "discard"),
+            ({"retry": None}, False, "discard"),
             # An explicit value wins over the class.
             ({"retry": True}, False, "retry"),
             # The class was not found.
             ({"retry": True}, None, "retry"),
             ({"retry": 0}, None, "dead"),
-            ({}, None, "drop"),
-            ({"retry": None}, None, "drop"),
+            ({}, None, "discard"),
+            ({"retry": None}, None, "discard"),
             # Out of tries, but not wanted in the dead set.
-            ({"retry": 0, "dead": False}, True, "drop"),
+            ({"retry": 0, "dead": False}, True, "discard"),
             ({"retry": 0, "dead": True}, True, "dead"),
             ({"retry": 0, "dead": None}, True, "dead"),
             ({"retry": 2, "dead": False}, True, "retry"),
@@ -139,7 +135,7 @@ class TestVerdict:
             ({"retry_for": 60}, "retry"),
             ({"retry_for": 60, "retry_count": 3, "failed_at": NOW - 59}, "retry"),
             ({"retry_for": 60, "retry_count": 3, "failed_at": NOW - 61}, "dead"),
-            ({"retry_for": 60, "retry_count": 3, "failed_at": NOW - 61, "dead": False}, "drop"),
+            ({"retry_for": 60, "retry_count": 3, "failed_at": NOW - 61, "dead": False}, "discard"),
             ({"retry_for": 60, "retry_count": 0, "failed_at": int((NOW - 61) * 1000)}, "dead"),
             ({"retry_for": 60, "retry_count": 0, "failed_at": int(NOW - 59)}, "retry"),
             # 8.1: the window alone decides, not the count.
@@ -178,60 +174,6 @@ class TestTime:
 
 
 class TestWhatIsKept:
-    def test_the_first_failure_appends_in_rubys_order(self):
-        payload = {"class": "A", "args": [7], "jid": "j", "backtrace": 1, "queue": "default"}
-
-        failed = failed_payload(payload, ValueError("boom"), queue="low", policy=SEVEN, now=NOW)
-
-        assert list(failed) == [
-            "class", "args", "jid", "backtrace", "queue",
-            "error_message", "error_class", "failed_at", "retry_count", "error_backtrace",
-        ]  # fmt: skip
-        assert failed["queue"] == "low"
-        assert (failed["failed_at"], failed["retry_count"]) == (NOW, 0)
-
-    def test_a_later_failure_overwrites_in_place_and_appends_retried_at(self):
-        first = failed_payload({"class": "A"}, ValueError("1"), queue="q", policy=SEVEN, now=NOW)
-
-        second = failed_payload(first, KeyError("2"), queue="q", policy=SEVEN, now=NOW + 20)
-
-        assert list(second) == [*first, "retried_at"]
-        assert second["failed_at"] == NOW
-        assert second["retried_at"] == NOW + 20
-        assert (second["error_message"], second["error_class"]) == ("'2'", "KeyError")
-        assert second["retry_count"] == 1
-
-    def test_profile_8_writes_milliseconds(self):
-        first = failed_payload({}, ValueError(), queue="q", policy=EIGHT, now=NOW)
-        second = failed_payload(first, ValueError(), queue="q", policy=EIGHT, now=NOW)
-
-        assert second["failed_at"] == second["retried_at"] == 1_700_000_000_250
-
-    def test_a_retry_queue_takes_the_place_of_the_queue(self):
-        payload = {"queue": "default", "retry_queue": "later"}
-
-        failed = failed_payload(payload, ValueError(), queue="default", policy=SEVEN, now=NOW)
-
-        assert failed["queue"] == "later"
-
-    @pytest.mark.parametrize("queue", [None, ""])
-    def test_an_empty_retry_queue_is_none(self, queue):
-        failed = failed_payload(
-            {"retry_queue": queue}, ValueError(), queue="default", policy=SEVEN, now=NOW
-        )
-
-        assert failed["queue"] == "default"
-
-    @pytest.mark.parametrize(
-        ("count", "new"), [(None, 0), (-1, 0), (0, 1), (24, 25), ("3", 4), (2.0, 3), ("x", 1)]
-    )
-    def test_the_count_goes_up_whatever_a_producer_wrote(self, count, new):
-        failed = failed_payload(
-            {"retry_count": count}, ValueError(), queue="q", policy=SEVEN, now=NOW
-        )
-
-        assert failed["retry_count"] == new
-
     def test_the_class_option_is_kept_with_a_job_that_said_nothing(self):
         assert decided({}, class_retry=3).payload["retry"] == 3
         assert decided({"retry": None}, class_retry=3).payload["retry"] == 3
@@ -251,31 +193,6 @@ class TestWhatIsKept:
         names = [name for name in failed if name in payload]
         assert names == list(payload)
 
-
-class TestErrorData:
-    def test_a_message_is_cut_to_ten_thousand_characters(self):
-        assert error_message(ValueError("é" * 10_001)) == "é" * MESSAGE_LIMIT
-
-    def test_what_utf8_cannot_carry_is_replaced(self):
-        assert error_message(ValueError("a\ud800b\udfffc😀")) == "a\ufffdb\ufffdc😀"
-
-    def test_a_message_that_cannot_be_read_does_not_cost_the_job(self):
-        assert error_message(Unreadable()) == "(the message could not be read: RuntimeError)"
-
-    @pytest.mark.parametrize(
-        ("error", "name"),
-        [
-            (ValueError(), "ValueError"),
-            (KeyboardInterrupt(), "KeyboardInterrupt"),
-            (PayloadError(), "kiqbridge.errors.PayloadError"),
-            (json.JSONDecodeError("x", "y", 0), "json.decoder.JSONDecodeError"),
-            (Unreadable(), f"{__name__}.Unreadable"),
-            (JobNotFound("uninitialized constant X"), "NameError"),
-        ],
-    )
-    def test_a_class_is_named_so_that_ruby_shows_it(self, error, name):
-        assert error_class(error) == name
-
     def test_an_unknown_class_is_told_as_ruby_tells_it(self):
         error = JobNotFound("uninitialized constant No; is its module loaded with -r?")
 
@@ -283,68 +200,6 @@ class TestErrorData:
 
         assert failed["error_class"] == "NameError"
         assert failed["error_message"].startswith("uninitialized constant No")
-
-
-def inner(message):
-    raise ValueError(message)
-
-
-def outer(message):
-    inner(message)
-
-
-class TestBacktrace:
-    def lines(self, backtrace, error=None):
-        error = error or raised(outer, "boom")
-        failed = failed_payload({"backtrace": backtrace}, error, queue="q", policy=SEVEN, now=NOW)
-        text = failed["error_backtrace"]
-        assert "\n" not in text
-        return json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
-
-    def test_its_lines_are_in_rubys_form_innermost_first(self):
-        lines = self.lines(True)
-
-        assert [line.rpartition(":")[2] for line in lines[:2]] == ["in 'inner'", "in 'outer'"]
-        file, number, _ = lines[0].rsplit(":", 2)
-        assert file == __file__
-        assert int(number) == inner.__code__.co_firstlineno + 1
-
-    def test_a_number_keeps_the_first_lines(self):
-        assert len(self.lines(2)) == 2
-        assert self.lines(2) == self.lines(True)[:2]
-
-    def test_the_engines_own_lines_are_left_out(self):
-        code = compile(
-            "def engine(f): f()", f"{Path(kiqbridge.__file__).parent}/made_up.py", "exec"
-        )
-        names = {}
-        exec(code, names)
-
-        lines = self.lines(True, raised(names["engine"], lambda: inner("boom")))
-
-        assert not any("made_up" in line for line in lines)
-
-    def test_a_users_package_beside_ours_with_a_like_name_is_kept(self):
-        code = compile(
-            "def user(f): f()", f"{Path(kiqbridge.__file__).parent}_jobs/mine.py", "exec"
-        )
-        names = {}
-        exec(code, names)
-
-        lines = self.lines(True, raised(names["user"], lambda: inner("boom")))
-
-        assert any("_jobs/mine.py" in line for line in lines)
-
-    @pytest.mark.parametrize("backtrace", [False, None, 0])
-    def test_it_is_kept_only_if_asked_for(self, backtrace):
-        failed = failed_payload(
-            {"backtrace": backtrace}, raised(outer, "x"), queue="q", policy=SEVEN, now=NOW
-        )
-
-        assert "error_backtrace" not in failed
-
-    def test_an_error_that_was_never_raised_has_no_lines(self):
-        assert self.lines(True, ValueError("made, not raised")) == []
 
 
 KEPT = {
@@ -412,7 +267,7 @@ class TestAgainstSidekiq:
         pushed = next(each["pushed"] for each in VECTORS if each["operation"] == operation)
 
         assert operation not in KEPT
-        assert decided(loads(pushed.encode()), class_retry=None).verdict is Verdict.DROP
+        assert decided(loads(pushed.encode()), class_retry=None).verdict is Verdict.DISCARD
 
     def test_their_backtrace_reads_as_ours_does(self):
         text = loads(KEPT["fail_first"][1][0].encode())["error_backtrace"]
@@ -457,7 +312,7 @@ class TestTheClassOwnRules:
     def test_discard_drops_and_tells_when(self):
         decision = decided({}, retry_in=lambda *_: "discard", profile="8")
 
-        assert decision.verdict is Verdict.DROP
+        assert decision.verdict is Verdict.DISCARD
         assert decision.payload["discarded_at"] == int(NOW * 1000)
 
     def test_kill_ends_it_as_if_no_tries_were_left(self):
@@ -483,8 +338,8 @@ class TestTheClassOwnRules:
         ("payload", "answer", "verdict"),
         [
             ({"retry": 0}, None, "dead"),
-            ({"retry": 0}, "discard", "drop"),
-            ({"retry": 0, "dead": False}, None, "drop"),
+            ({"retry": 0}, "discard", "discard"),
+            ({"retry": 0, "dead": False}, None, "discard"),
             ({"retry": 1}, "discard", "retry"),
         ],
     )
@@ -498,10 +353,10 @@ class TestTheClassOwnRules:
     @pytest.mark.parametrize(
         ("rules", "payload", "verdict"),
         [
-            ({ValueError: "discard"}, {}, "drop"),
-            ({ValueError: "discard"}, {"retry": 0}, "drop"),
+            ({ValueError: "discard"}, {}, "discard"),
+            ({ValueError: "discard"}, {"retry": 0}, "discard"),
             ({ValueError: "kill"}, {}, "dead"),
-            ({ValueError: "kill"}, {"retry": False}, "drop"),
+            ({ValueError: "kill"}, {"retry": False}, "discard"),
             ({ValueError: "retry"}, {}, "retry"),
             ({KeyError: "kill"}, {}, "retry"),
             ({Exception: "kill", ValueError: "retry"}, {}, "retry"),
@@ -527,7 +382,12 @@ class TestTheClassOwnRules:
         )
 
         failed = failed_payload(
-            {"backtrace": True}, raised(outer, "boom"), queue="q", policy=policy, now=NOW
+            {"backtrace": True},
+            raised(outer, "boom"),
+            queue="q",
+            profile=policy.profile,
+            cleaner=policy.backtrace_cleaner,
+            now=NOW,
         )
 
         kept = json.loads(zlib.decompress(base64.b64decode(failed["error_backtrace"])))

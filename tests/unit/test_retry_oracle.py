@@ -9,8 +9,8 @@ import random
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kiqbridge.registry import Handling
-from kiqbridge.retry import RetryPolicy, decide
+from kiqbridge.client.registry import Handling
+from kiqbridge.settle.retry import RetryPolicy, decide
 
 NOW = 1_700_000_000.5
 ABSENT = object()
@@ -91,7 +91,7 @@ class TestAgainstTheOracle:
             payload, found=found, class_retry=class_retry, max_retries=max_retries,
             answer=answer, exhausted_answer=exhausted_answer, age=age,
         )  # fmt: skip
-        names = {"drop": "dropped", "dead": "dead", "retry": "retried"}
+        names = {"discard": "dropped", "dead": "dead", "retry": "retried"}
         assert names[decision.verdict] == fate
         if delays is not None:
             least, most = delays

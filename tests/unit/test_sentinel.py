@@ -3,8 +3,9 @@
 import pytest
 
 from kiqbridge import ConfigError
-from kiqbridge.redis_connection import RedisPool, without_password
-from kiqbridge.sentinel import PrimaryConnection, PrimarySSLConnection, parse
+from kiqbridge.store.redis_address import without_password
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.sentinel import PrimaryConnection, PrimarySSLConnection, parse
 
 
 def test_an_address_names_sentinels_service_database_and_both_users():

@@ -3,18 +3,18 @@
 import pytest
 from support.jobs import own_declarations
 
-from kiqbridge.config import merge
-from kiqbridge.errors import RedisUnavailable
-from kiqbridge.job import job
-from kiqbridge.keys import Keys
-from kiqbridge.registry import default_registry
-from kiqbridge.served_queues import (
+from kiqbridge.client.job import job
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.server import Server
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.served_queues import (
     declared_queues,
     find_oddities,
     warn_of_odd_queues,
     with_default_queues,
 )
-from kiqbridge.server import Server
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.wire.keys import Keys
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_the_warnings_name_queues_jobs_and_the_way_out(caplog):
         "queue mailer is served here, but no declared job uses it; did you mean mailers?",
         "queue elsewhere is served here, but no declared job uses it; is it for jobs that others declare?",
         (
-            "nobody serves queue mailers, neither this worker nor any other that runs now: jobs of Mail0, "
+            "no worker serves queue mailers, neither this one nor any other that runs now: jobs of Mail0, "
             "Mail1, Mail2 and 2 more wait there; name it with -q, here or in another worker"
         ),
     ]

@@ -4,22 +4,21 @@ import re
 from pathlib import Path
 
 from kiqbridge.aws import allow_list
-from kiqbridge.config import CLIENT_SETTINGS, ENQUEUE_SETTINGS, SETTINGS
-from kiqbridge.settings_doc import text
+from kiqbridge.config.settings_doc import text
+from kiqbridge.config.table import ALL_SETTINGS
 
 ROOT = Path(__file__).parents[2]
-ALL = (*SETTINGS, *CLIENT_SETTINGS, *ENQUEUE_SETTINGS)
 VARIABLE = re.compile(r"[\"'](KIQBRIDGE_[A-Z_]+|REDIS_[A-Z_]+|POWERTOOLS_[A-Z_]+)[\"']")
 
 
 def known_variables():
-    return {name for each in ALL for name in (*each.env, each.provider) if name}
+    return {name for each in ALL_SETTINGS for name in (*each.env, each.provider) if name}
 
 
 def test_the_document_is_up_to_date():
     written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 
-    assert written == text(), "run: python -m kiqbridge.settings_doc > docs/settings.md"
+    assert written == text(), "run: python -m kiqbridge.config.settings_doc > docs/settings.md"
 
 
 def test_every_variable_that_the_code_reads_is_in_the_document():
@@ -45,7 +44,8 @@ def test_every_variable_of_the_template_is_in_the_document():
 def test_every_setting_has_a_row_with_its_names():
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in text().splitlines()}
 
-    for setting in ALL:
+    for setting in ALL_SETTINGS:
         names = (*setting.env, *setting.flags, *filter(None, [setting.provider]))
         assert all(f"`{name}`" in rows[setting.name] for name in names)
+        assert f" | {', '.join(setting.read_by)} | " in rows[setting.name]
         assert setting.help in rows[setting.name].replace("\\|", "|")

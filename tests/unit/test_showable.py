@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from kiqbridge.raw_job import failed_text
-from kiqbridge.retry import RetryPolicy, failed_payload
-from kiqbridge.showable import replacements, showable
-from kiqbridge.work import UnitOfWork, shown_text
+from kiqbridge.perform.running_job import RunningJob, shown_text
+from kiqbridge.settle.failed_payload import failed_payload
+from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.wire.raw_job import failed_text
+from kiqbridge.wire.showable import replacements, showable
 
 GOOD = {
     "class": "A",
@@ -39,7 +40,12 @@ def test_what_can_be_shown_is_the_same_object():
 def test_a_backtrace_that_we_wrote_stays():
     policy = RetryPolicy(max_retries=25, profile="7")
     failed = failed_payload(
-        GOOD | {"backtrace": True}, ValueError(), queue="q", policy=policy, now=1.0
+        GOOD | {"backtrace": True},
+        ValueError(),
+        queue="q",
+        profile=policy.profile,
+        cleaner=policy.backtrace_cleaner,
+        now=1.0,
     )
 
     assert showable(failed) is failed
@@ -74,7 +80,8 @@ def test_a_first_retry_that_was_counted_from_below_has_a_time_of_failure():
         {"class": "A", "args": [], "retry_count": -1},
         ValueError(),
         queue="q",
-        policy=policy,
+        profile=policy.profile,
+        cleaner=policy.backtrace_cleaner,
         now=9.0,
     )
 
@@ -102,13 +109,13 @@ def test_a_text_that_can_be_shown_gets_nothing_behind_it():
 def test_the_busy_page_gets_a_running_job_without_odd_tags(padding):
     text = json.dumps({"note": "x" * padding} | GOOD | {"tags": "often"}).encode()
 
-    shown = json.loads(shown_text(UnitOfWork("q", text, 1.0)))
+    shown = json.loads(shown_text(RunningJob("q", text, 1.0)))
 
     assert shown.get("tags") is None and shown["args"] == GOOD["args"]
 
 
 def test_the_busy_page_gets_what_is_no_job_as_the_argument_of_one():
-    shown = json.loads(shown_text(UnitOfWork("q", b"{no json", 1.0)))
+    shown = json.loads(shown_text(RunningJob("q", b"{no json", 1.0)))
 
     assert (shown["class"], shown["args"]) == ("Unreadable", ["{no json"])
 
@@ -117,4 +124,4 @@ def test_the_busy_page_gets_what_is_no_job_as_the_argument_of_one():
 def test_the_text_of_a_usual_running_job_stays_as_it_is(padding):
     text = json.dumps({"note": "x" * padding} | GOOD).encode()
 
-    assert shown_text(UnitOfWork("q", text, 1.0)) is text
+    assert shown_text(RunningJob("q", text, 1.0)) is text

@@ -3,12 +3,12 @@
 import subprocess
 import sys
 
-from kiqbridge.signals import IGNORED
+from kiqbridge.host.signals import IGNORED
 
 # In a child, because signals belong to the main thread of a process.
 CHILD = """
 import os, signal, threading, time
-from kiqbridge.signals import SignalInbox
+from kiqbridge.host.signals import SignalInbox
 
 inbox = SignalInbox()
 inbox.trap()
@@ -69,7 +69,7 @@ def test_a_signal_is_heard_after_a_job_has_closed_what_wakes_the_main_thread():
 
 IGNORING = """
 import logging, os, signal, subprocess, sys
-from kiqbridge import signals
+from kiqbridge.host import signals
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 signal.signal(signal.SIGUSR1, lambda *_: print("a handler of the user's own"))
 inbox = signals.SignalInbox()
@@ -95,3 +95,24 @@ def test_signals_that_mean_nothing_here_are_ignored_with_one_line_each():
     told = [line.partition(" is ignored; ")[0] for line in lines[2:]]
     assert sorted(told) == sorted(f"SIG{name}" for name in IGNORED if name != "USR1")
     assert child == "-1 b''"
+
+
+SUPERVISED = """
+import os, signal
+from kiqbridge.host import signals
+signal.signal(signal.SIGUSR1, lambda *_: print("a handler of the user's own", flush=True))
+inbox = signals.SignalInbox(is_supervised=True)
+inbox.trap()
+for number in (signal.SIGUSR1, signal.SIGINT, signals.HURRY):
+    os.kill(os.getpid(), number)
+    print(inbox.wait() if number != signal.SIGUSR1 else "-", flush=True)
+print(inbox.hurry)
+"""
+
+
+def test_a_process_of_a_supervisor_hurries_by_a_signal_that_loaded_code_does_not_use():
+    done = subprocess.run(
+        [sys.executable, "-c", SUPERVISED], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.splitlines() == ["a handler of the user's own", "-", "INT", "HURRY", "HURRY"]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge import json_text
-from kiqbridge.client import Client
+from kiqbridge.client.client import Client
 from kiqbridge.errors import PayloadError
-from kiqbridge.stamping import stamp
+from kiqbridge.wire import json_text
+from kiqbridge.wire.stamping import stamp
 
 NOW = 1_700_000_000.5
 CLIENT = Client("redis://127.0.0.1:1", namespace="", profile="7")
@@ -120,6 +120,7 @@ def test_it_knows_what_is_complete(member):
         text_of(tags="one"),
         text_of(tags=None),
         text_of(queue=""),
+        text_of(queue="\0"),
         text_of(queue=5),
         text_of(**{"class": ""}),
         text_of(jid=""),
@@ -144,8 +145,9 @@ def test_it_leaves_everything_else_to_the_push(member):
     assert stamped(member) is None
 
 
-def test_what_has_a_job_refused_is_not_stamped():
-    refused = text_of(queue="")
+@pytest.mark.parametrize("queue", ["", "\0", "low\0"])
+def test_what_has_a_job_refused_is_not_stamped(queue):
+    refused = text_of(queue=queue)
 
     with pytest.raises(PayloadError):
         CLIENT.prepare_moved(json_text.loads(refused), NOW, refused)

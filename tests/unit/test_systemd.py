@@ -1,4 +1,4 @@
-"""What systemd is told, over real sockets."""
+"""The messages that systemd gets, over real sockets."""
 
 import os
 import subprocess
@@ -10,8 +10,8 @@ import pytest
 from support.service_manager import ServiceManager
 from support.waiting import wait_until
 
-from kiqbridge.status import Status
-from kiqbridge.systemd import Notifier, Report, report_of, take_notifier
+from kiqbridge.host.status import Status
+from kiqbridge.host.systemd import Notifier, Report, report_of, take_notifier
 
 WELL = Report("running, 1 of 10 busy", ())
 STATUS = "STATUS=running, 1 of 10 busy"
@@ -52,7 +52,7 @@ class TestALife:
         assert manager.next() == [STATUS]
         notifier.ready()
         assert manager.next() == ["READY=1", STATUS]
-        notifier.tell()
+        notifier.notify()
         assert manager.next() == [STATUS]
         notifier.stopping()
         assert manager.next() == ["STOPPING=1", STATUS]
@@ -69,7 +69,7 @@ class TestALife:
 class TestTheWatchdog:
     def test_it_hears_of_us_twice_in_its_time_until_the_end(self, manager):
         notifier = Notifier(manager.address, watchdog_s=0.1)
-        assert notifier.tell_every_s == 0.05
+        assert notifier.notify_every_s == 0.05
 
         notifier.start(lambda: WELL)
         for _ in range(4):
@@ -88,7 +88,7 @@ class TestTheWatchdog:
 
         reports.append(SICK)
         for _ in range(3):
-            notifier.tell()
+            notifier.notify()
             assert manager.next() == [f"{STATUS}; its thread lease has ended"]
         told = [record.message for record in caplog.records]
         assert told == [
@@ -96,7 +96,7 @@ class TestTheWatchdog:
         ]
 
         reports.append(WELL)
-        notifier.tell()
+        notifier.notify()
         assert manager.next() == [STATUS, "WATCHDOG=1"]
 
     def test_a_look_that_fails_is_not_taken_for_life(self, manager, caplog):
@@ -106,7 +106,7 @@ class TestTheWatchdog:
         notifier.start(lambda: next(looks))
 
         assert manager.next() == [STATUS, "WATCHDOG=1"]
-        wait_until(lambda: "could not be told to systemd" in caplog.text)
+        wait_until(lambda: "systemd could not be notified" in caplog.text)
         notifier.stop()
         assert manager.is_told_nothing()
 
@@ -138,7 +138,7 @@ class TestTheEnvironment:
         notifier.ready()
         notifier.stopping()
 
-        assert repr(notifier) == "<Notifier to nobody, watchdog None s>"
+        assert repr(notifier) == "<Notifier to nothing, watchdog None s>"
 
     def test_what_is_taken_is_not_passed_on(self):
         environ = self.environment(WATCHDOG_USEC="60000000", WATCHDOG_PID="7")
@@ -146,7 +146,7 @@ class TestTheEnvironment:
         notifier = take_notifier(environ, 7)
 
         assert environ == {"HOME": "/"}
-        assert notifier.tell_every_s == 30
+        assert notifier.notify_every_s == 30
 
     @pytest.mark.parametrize(
         ("variables", "every"),
@@ -160,7 +160,7 @@ class TestTheEnvironment:
         ],
     )
     def test_the_watchdog_is_fed_by_whom_it_watches(self, variables, every):
-        assert take_notifier(self.environment(**variables), 7).tell_every_s == every
+        assert take_notifier(self.environment(**variables), 7).notify_every_s == every
 
     @pytest.mark.parametrize(
         ("variables", "told"),
@@ -178,10 +178,10 @@ class TestTheEnvironment:
         notifier = Notifier(str(tmp_path / "gone"))
 
         notifier.start(lambda: WELL)
-        notifier.tell()
+        notifier.notify()
 
         [record] = caplog.records
-        assert "systemd could not be told" in record.message
+        assert "systemd could not be notified" in record.message
 
     def test_a_manager_that_does_not_read_holds_nobody_up(self, manager_at_path):
         manager = manager_at_path
@@ -189,11 +189,11 @@ class TestTheEnvironment:
         notifier.start(lambda: WELL)
         code = """if True:
             import sys
-            from kiqbridge import systemd
+            from kiqbridge.host import systemd
             systemd.SEND_S = 0.01
             notifier = systemd.Notifier(sys.argv[1])
             for _ in range(100):
-                notifier.tell()
+                notifier.notify()
         """
 
         subprocess.run(

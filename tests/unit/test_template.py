@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.template import TemplateError, allow_list_problems, main, read_schedules
+from kiqbridge.schedule.check import allow_list_problems, main
+from kiqbridge.schedule.template import TemplateError, read_schedules
 
 JOB = {
     "class": "Report",
@@ -621,7 +622,7 @@ class TestCommand:
         worker = Path(__file__).parents[2] / "worker"
 
         run = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "kiqbridge.template", str(path)],
+            [sys.executable, "-W", "error", "-m", "kiqbridge.schedule.check", str(path)],
             env={"PYTHONPATH": str(worker)},
             capture_output=True,
             text=True,

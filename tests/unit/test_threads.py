@@ -2,13 +2,15 @@
 
 import logging
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge import user_code
-from kiqbridge.threads import keep_running, kept
+from kiqbridge.runtime import user_code
+from kiqbridge.runtime.threads import keep_running, kept
 
 
 class Panic(BaseException):
@@ -57,7 +59,7 @@ def test_a_loop_goes_on_after_whatever_escapes_it(escape, caplog):
 
     assert thread.is_alive()
     assert (state.escapes, state.last_error) == (2, type(escape).__name__)
-    assert "the thread test left its loop with an error" in caplog.text
+    assert "an error ended the loop of thread test" in caplog.text
 
     ending.set()
     thread.join(10)
@@ -132,3 +134,22 @@ def test_a_function_without_a_name_is_called_like_any_other(caplog):
 
     assert user_code.call(Callable(), log=logging.getLogger("test"), failed="it failed") is None
     assert "it failed" in caplog.text
+
+
+def test_a_signal_that_another_thread_receives_is_handled_during_a_bounded_call():
+    script = (
+        "import signal, threading\n"
+        "from kiqbridge.runtime.threads import BoundedCall\n"
+        "handled = threading.Event()\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: handled.set())\n"
+        "def receive(): signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)\n"
+        "call = BoundedCall('waits', handled.wait)\n"
+        "threading.Timer(0.3, receive).start()\n"
+        "print(call.wait(20))\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout == "True\n"

@@ -4,7 +4,7 @@ import traceback
 
 import pytest
 
-from kiqbridge import tracebacks
+from kiqbridge.logs import tracebacks
 
 
 def fail(error, depth=0):
@@ -87,7 +87,7 @@ def test_an_error_that_was_never_raised_has_only_its_last_line():
 
 
 def test_code_that_is_made_anew_each_time_is_not_taken_for_other_code_and_not_kept_for_ever():
-    for number in range(tracebacks._MOST_TEXTS + 10):
+    for number in range(tracebacks.MAX_TEXTS + 10):
         made = {}
         exec(compile(f"def run():\n{' ' * 4}1 / 0", f"made {number}", "exec"), made)
         with pytest.raises(ZeroDivisionError) as raised:
@@ -95,4 +95,4 @@ def test_code_that_is_made_anew_each_time_is_not_taken_for_other_code_and_not_ke
 
         assert f'"made {number}"' in tracebacks.text_of(raised.value)
         del made
-    assert len(tracebacks._known) <= tracebacks._MOST_TEXTS
+    assert len(tracebacks._known) <= tracebacks.MAX_TEXTS

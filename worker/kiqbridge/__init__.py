@@ -3,10 +3,17 @@
 This is the client half: declaring jobs and enqueuing them. It loads nothing of the engine.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
-from kiqbridge.client import Client, configure
-from kiqbridge.current import interrupted, log_context
+from kiqbridge import redaction
+from kiqbridge.client.client import Client
+from kiqbridge.client.current import interrupted, log_context
+from kiqbridge.client.default_client import configure
+from kiqbridge.client.job import Job, job
+from kiqbridge.client.server import Server, server
+from kiqbridge.config.client_settings import REDACT
+from kiqbridge.config.setting import read
 from kiqbridge.errors import (
     ConfigError,
     EventError,
@@ -23,12 +30,10 @@ from kiqbridge.errors import (
     RedisRefused,
     RedisUnavailable,
 )
-from kiqbridge.job import Job, job
-from kiqbridge.server import Server, server
 
 if TYPE_CHECKING:
-    from kiqbridge.current_attributes import locale
-    from kiqbridge.iterable import IterableJob
+    from kiqbridge.client.current_attributes import locale
+    from kiqbridge.client.iterable import IterableJob
 
 __version__ = "0.1.0"
 
@@ -60,15 +65,17 @@ __all__ = [
     "server",
 ]
 
+redaction.configure_later(lambda: read(REDACT, os.environ))  # a worker chooses by its file, too
+
 
 def __getattr__(name: str) -> Any:
     """What few need, loaded when it is asked for: a function that enqueues starts the sooner."""
     if name == "IterableJob":
-        from kiqbridge.iterable import IterableJob  # noqa: PLC0415 - that is the point
+        from kiqbridge.client.iterable import IterableJob  # noqa: PLC0415 - that is the point
 
         return IterableJob
     if name == "locale":
-        from kiqbridge.current_attributes import locale  # noqa: PLC0415 - as above
+        from kiqbridge.client.current_attributes import locale  # noqa: PLC0415 - as above
 
         return locale
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,6 +2,6 @@
 
 import sys
 
-from kiqbridge.cli import main
+from kiqbridge.commands.cli import main
 
 sys.exit(main())

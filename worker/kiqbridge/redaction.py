@@ -1,12 +1,12 @@
 """Keeping secrets out of lines and messages: passwords in addresses, and arguments by their names.
 
-Redis keeps jobs as they are; only what is logged or told in an error goes through here.
+Redis keeps jobs as they are; only what is logged, or shown in an error, goes through here.
 """
 
+import contextlib
 import inspect
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 DEFAULT_KEYS: Final = (
@@ -26,11 +26,10 @@ DEFAULT_KEYS: Final = (
 )
 """Names whose values are hidden when nothing else is configured."""
 
-VARIABLE: Final = "KIQBRIDGE_REDACT"
 HIDDEN: Final = "[REDACTED]"
 MAX_DEPTH: Final = 100
 
-_MOST_SUFFIX = 40
+_MAX_SUFFIX = 40
 """Characters of a name after its secret word; bounded, so that no text takes long."""
 
 # The password may hold an unescaped slash or @: everything up to the last @ before a blank or quote,
@@ -60,7 +59,7 @@ class Redactor:
         self._pairs = (
             re.compile(
                 rf"""(?ix) ( (?: (?<![A-Za-z0-9]) | (?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])) )
-                     (?:{names})s?(?:[_\-][\w\-]{{0,{_MOST_SUFFIX}}})?\\?["']?  # the name
+                     (?:{names})s?(?:[_\-][\w\-]{{0,{_MAX_SUFFIX}}})?\\?["']?  # the name
                      \s*(?:=>|[:=])\s* )
                      ( \\?"(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'? | \{{[^{{}}]*\}}? | \[[^\[\]]*\]?
                      | (?:(?:basic|bearer|digest|token)\s+)?[^\s,;&}})\]"']+ )""",
@@ -141,20 +140,33 @@ def configure(keys: Iterable[str]) -> None:
     _redactor = Redactor(keys)
 
 
+def configure_later(read_keys: Callable[[], Iterable[str]]) -> None:
+    """Choose the names when they are first needed, unless `configure` has chosen others by then."""
+    global _read_keys  # noqa: PLW0603 - as in configure
+    _read_keys = read_keys
+
+
+@contextlib.contextmanager
+def own_names() -> Iterator[None]:
+    """Within, no names are chosen yet; at the end those in force are what they were. For tests."""
+    global _redactor  # noqa: PLW0603 - as in configure
+    former, _redactor = _redactor, None
+    try:
+        yield
+    finally:
+        _redactor = former
+
+
 def current() -> Redactor:
-    """The names in force: those configured, else KIQBRIDGE_REDACT, else the default ones."""
+    """The names in force: those configured, else those to be read, else the default ones."""
     if _redactor is None:
-        configure(parse_keys(os.environ.get(VARIABLE, "")))
+        configure(_read_keys())
     assert _redactor is not None  # noqa: S101 - for the type checker
     return _redactor
 
 
-def parse_keys(text: str) -> tuple[str, ...]:
-    """Names between commas; an empty text = the default ones."""
-    return tuple(name.strip() for name in text.split(",") if name.strip()) or DEFAULT_KEYS
-
-
 _redactor: Redactor | None = None
+_read_keys: Callable[[], Iterable[str]] = DEFAULT_KEYS.__iter__
 
 
 def _words(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Jobs that change what all jobs of a process share, and jobs that look; see `test_what_jobs_change.py`."""
+"""Jobs that change what all jobs of a process share, and jobs that look; see `test_process_state.py`."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from kiqbridge import job
-from kiqbridge.registry import default_registry
+from kiqbridge.client.registry import default_registry
 
 FOLDER = Path(os.environ["MARKS"])
 if os.environ.get("FEW_FILES"):
@@ -55,7 +55,7 @@ def state() -> dict[str, object]:
         "limits": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "logging": [
             len(logging.getLogger().handlers),
-            logging.getLogger("kiqbridge.launcher").isEnabledFor(logging.WARNING),
+            logging.getLogger("kiqbridge.engine.launcher").isEnabledFor(logging.WARNING),
         ],
         "jobs": sorted(definition.name for definition in default_registry),
     }
@@ -95,7 +95,7 @@ def change(what: str) -> None:
     elif what == "logging":
         logging.getLogger().handlers.clear()
         logging.disable(logging.CRITICAL)
-        logging.getLogger("kiqbridge.launcher").disabled = True
+        logging.getLogger("kiqbridge.engine.launcher").disabled = True
     elif what == "jobs":
         default_registry.__init__()
 

@@ -10,9 +10,10 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import ClassVar
 
-from kiqbridge import interrupted, job, server
-from kiqbridge.current import CONTEXT, RUNTIME
+from kiqbridge import Job, interrupted, job, server
+from kiqbridge.client.current import CONTEXT, RUNTIME
 
 FOLDER = Path(os.environ["MARKS"])
 
@@ -155,3 +156,21 @@ def dies(how: str) -> None:
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"], close_fds=False)
     os.kill(os.getpid(), getattr(signal, how, signal.SIGKILL))
     time.sleep(60)
+
+
+class UnmadeInThread(Job):
+    """Cannot be made; its rules do not count then, whatever they say."""
+
+    on_error: ClassVar = {ValueError: "discard"}
+
+    def __init__(self) -> None:
+        raise ValueError("not made")
+
+    def perform(self) -> None:
+        """Never."""
+
+
+class UnmadeInProcess(UnmadeInThread):
+    """As above, in a child."""
+
+    pool = "process"

@@ -1,4 +1,5 @@
-"""The front door on AWS: events become jobs. It uses the client half only, and no boto3.
+"""The front door on AWS: events become jobs.
 
-An event goes: `events` (what is asked for) → `allow_list` (may it be) → `enqueue` (one script).
+The Lambda functions call it. It must never import the engine or boto3. An event goes: `events` (what
+is asked for) → `allow_list` (may it be) → `enqueue` (one script).
 """

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
-from kiqbridge import active_job
+from kiqbridge.config.function_settings import ALLOWED_CLASSES, ALLOWED_QUEUES
+from kiqbridge.config.setting import read
 from kiqbridge.errors import NotAllowed
-from kiqbridge.payload import DEFAULT_OPTIONS, shorten
+from kiqbridge.wire import active_job
+from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
 
-CLASSES: Final = "KIQBRIDGE_ALLOWED_CLASSES"
-QUEUES: Final = "KIQBRIDGE_ALLOWED_QUEUES"
+[CLASSES] = ALLOWED_CLASSES.env
+[QUEUES] = ALLOWED_QUEUES.env
 
 _PARAMETERS: Final = {CLASSES: "AllowedClasses", QUEUES: "AllowedQueues"}
 
@@ -30,7 +32,7 @@ class AllowList:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
         """Read both lists, comma-separated; a missing one is empty."""
-        return cls(classes=_globs(environ.get(CLASSES)), queues=_globs(environ.get(QUEUES)))
+        return cls(classes=read(ALLOWED_CLASSES, environ), queues=read(ALLOWED_QUEUES, environ))
 
     def check(self, item: Mapping[str, Any]) -> None:
         """Refuse a validated item whose class or queue is not listed.
@@ -42,10 +44,6 @@ class AllowList:
             _require(field, name, self.classes, CLASSES)
         for field, name in _queues_of(item):
             _require(field, name, self.queues, QUEUES)
-
-
-def _globs(text: str | None) -> tuple[str, ...]:
-    return tuple(glob for part in (text or "").split(",") if (glob := part.strip()))
 
 
 def _classes_of(item: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

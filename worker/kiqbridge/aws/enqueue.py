@@ -7,24 +7,24 @@ recognized. A job with neither is pushed without a guard: when its reply is lost
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Self, TypedDict
 
-from kiqbridge import active_job
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.events import JobRequest, Tick, parse_event
-from kiqbridge.client import TICK_HORIZON_S, Client, Enqueued
-from kiqbridge.errors import ConfigError, EventError
-from kiqbridge.payload import DEFAULT_OPTIONS, shorten
-from kiqbridge.raw_job import (
-    DEFAULT_MAX_PAYLOAD_BYTES,
-    MAX_PAYLOAD_VARIABLE,
-    parse_max_payload_bytes,
+from kiqbridge.client.client import TICK_HORIZON_S, Client
+from kiqbridge.client.guarded_push import Enqueued
+from kiqbridge.config.client_settings import (
+    MAX_PAYLOAD_BYTES,
+    NAMESPACE,
+    PROFILE,
+    REDIS_URL,
+    WAIT_REPLICAS,
 )
-from kiqbridge.redis_connection import url_from_environment
-
-AHEAD: Final = "KIQBRIDGE_TICK_AHEAD_S"
-TICK_AHEAD_S: Final = 60.0
-"""How far a tick may lie ahead of the clock of Redis: clocks differ a little."""
+from kiqbridge.config.function_settings import TICK_AHEAD_S
+from kiqbridge.config.setting import read
+from kiqbridge.errors import EventError
+from kiqbridge.wire import active_job
+from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
 
 
 class Answer(TypedDict):
@@ -35,15 +35,21 @@ class Answer(TypedDict):
     duplicates: list[dict[str, Any]]
     """`jid` of the job that was enqueued before, `class`, `queue`."""
     stale: list[dict[str, Any]]
-    """`class`, `queue`, and `schedule` and `at` of a tick that is too old to tell whether it ran; only
+    """`class`, `queue`, and `schedule` and `at` of a tick so old that nobody knows whether it ran; only
     one that says `"on_stale": "ignore"`, others are an error."""
 
 
 class Enqueuer:
-    """Enqueues what events ask for; one serves all invocations of a warm environment."""
+    """Enqueues what events ask for; one serves all invocations of a warm environment.
+
+    Args:
+        client: pushes.
+        allowed: what may be enqueued.
+        tick_ahead_s: seconds that a tick may lie ahead of the clock of Redis: clocks differ a little.
+    """
 
     def __init__(
-        self, client: Client, allowed: AllowList, *, tick_ahead_s: float = TICK_AHEAD_S
+        self, client: Client, allowed: AllowList, *, tick_ahead_s: float = TICK_AHEAD_S.default
     ) -> None:
         self._client = client
         self._allowed = allowed
@@ -60,16 +66,14 @@ class Enqueuer:
             ConfigError: the address or a setting is wrong.
         """
         client = Client(
-            url_from_environment(environ),
-            namespace=environ.get("KIQBRIDGE_NAMESPACE", ""),
-            profile=environ.get("KIQBRIDGE_WIRE_PROFILE"),
-            max_payload_bytes=parse_max_payload_bytes(
-                environ.get(MAX_PAYLOAD_VARIABLE) or DEFAULT_MAX_PAYLOAD_BYTES,
-                source=MAX_PAYLOAD_VARIABLE,
-            ),
+            read(REDIS_URL, environ),
+            namespace=read(NAMESPACE, environ),
+            profile=read(PROFILE, environ),
+            wait_replicas=read(WAIT_REPLICAS, environ),
+            max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),
         )
-        ahead_s = _seconds(environ.get(AHEAD) or TICK_AHEAD_S)
-        return cls(client, AllowList.from_environment(environ), tick_ahead_s=ahead_s)
+        allowed = AllowList.from_environment(environ)
+        return cls(client, allowed, tick_ahead_s=read(TICK_AHEAD_S, environ))
 
     def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Answer:
         """Enqueue all jobs of the event, or none.
@@ -81,7 +85,7 @@ class Enqueuer:
 
         Raises:
             EventError, PayloadError, NotAllowed: refused; nothing was written. Also a tick that is not
-                due yet, and one that is too old to tell whether it ran.
+                due yet, and one so old that nobody knows whether it ran.
             RedisUnavailable, RedisRefused: nothing was written.
             PushOutcomeUnknown: sent, but the reply was lost; only without tick and dedupe_key.
         """
@@ -106,7 +110,7 @@ class Enqueuer:
             raise EventError(
                 f"tick.at: {shorten(tick.at)} is more than {self._tick_ahead_s:g} s ahead of the clock of "
                 "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
-                f"duplicate (a clock that is wrong by more: {AHEAD})"
+                f"duplicate (a clock that is wrong by more: {TICK_AHEAD_S.env[0]})"
             )
         if outcome.kind != "stale":
             return _answer(outcome.jobs)
@@ -142,16 +146,3 @@ def _answer(outcomes: Sequence[Enqueued]) -> Answer:
 
 def _described(job: Enqueued) -> dict[str, Any]:
     return {"jid": job.jid, "class": job.job_class, "queue": job.queue}
-
-
-def _seconds(text: object) -> float:
-    try:
-        seconds = float(str(text))
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:
-        raise ConfigError(
-            f"{AHEAD}: {text!r} is not a number of seconds from 0; write how far a tick may lie ahead of "
-            "the clock of Redis, such as 60"
-        )
-    return seconds

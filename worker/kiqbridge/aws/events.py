@@ -12,8 +12,8 @@ Four forms are jobs; anything else is refused with what to send instead:
 4. an event of an event bus whose `detail` is one of these. What has neither tick nor `dedupe_key`
    gets the event's `id`, which EventBridge repeats when it delivers again, and its place among the
    jobs. An event that is replayed from an archive keeps its id, but is meant to run once more: it goes
-   by the replay's name as well. A `dedupe_key` of its own wins, since it also tells the same event
-   published twice, which has two ids.
+   by the replay's name as well. A `dedupe_key` of its own wins, since it also finds an event that was
+   published twice, with two ids.
 
 What Sidekiq does not know in a job goes into the payload as it is, as with Sidekiq's own client.
 What Ruby's pages show of a job must be plain, see `plain.py`.
@@ -25,11 +25,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kiqbridge import active_job
 from kiqbridge.aws.plain import check_plain
 from kiqbridge.errors import EventError, PayloadError
-from kiqbridge.guards import Identity, event_identity
-from kiqbridge.payload import (
+from kiqbridge.wire import active_job
+from kiqbridge.wire.guards import Identity, event_identity
+from kiqbridge.wire.payload import (
     DEFAULT_OPTIONS,
     INTERVAL_LIMIT,
     MILLISECONDS_FROM,
@@ -109,7 +109,7 @@ def parse_event(event: object, now: float) -> EnqueueRequest:
     """Read an event whose every job can be enqueued at `now` (epoch seconds).
 
     Raises:
-        EventError: it asks for no job, or its tick cannot be told.
+        EventError: it asks for no job, or its tick cannot be read.
         PayloadError: one of its jobs cannot be one; among several the message begins with jobs[N].
     """
     if not isinstance(event, Mapping):
@@ -145,13 +145,13 @@ def _bus_request(event: Mapping[str, Any], now: float) -> EnqueueRequest:
         )
     if not isinstance(identity, str) or not identity:
         raise EventError(
-            f"id: {shorten(identity)} is not a text by which EventBridge tells one event from another"
+            f"id: {shorten(identity)} is not the text by which EventBridge distinguishes events"
         )
     replay = event.get("replay-name")
     if replay is not None and (not isinstance(replay, str) or not replay):
         raise EventError(
-            f"replay-name: {shorten(replay)} is not a text by which EventBridge tells one replay of an "
-            "archive from another"
+            f"replay-name: {shorten(replay)} is not the text by which EventBridge distinguishes the "
+            "replays of an archive"
         )
     try:
         check_json(identity, "id")
@@ -222,7 +222,7 @@ def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(context, Mapping) or not all(name in context for name in wanted):
         raise EventError(
             f"{_CONTEXT}: {shorten(context)} needs {_SCHEDULE_ARN} and {_SCHEDULED_TIME}: without both, "
-            f"attempts of Scheduler cannot be told from occurrences; write {_TICK_FORM} instead"
+            f"attempts of Scheduler look like occurrences; write {_TICK_FORM} instead"
         )
     others = {name: value for name, value in event.items() if name != _CONTEXT}
     return {**others, "tick": {"schedule": context[_SCHEDULE_ARN], "at": context[_SCHEDULED_TIME]}}

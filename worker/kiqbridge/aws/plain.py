@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kiqbridge import active_job
 from kiqbridge.errors import PayloadError
-from kiqbridge.payload import shorten
+from kiqbridge.wire import active_job
+from kiqbridge.wire.payload import shorten
 
 _PLAIN: Final = re.compile(r"[\w.:-]+")
 _CURRENT_ATTRIBUTES: Final = re.compile(r"cattr(_\d+)?")

@@ -1,4 +1,4 @@
-"""Children with a session of their own, so that Ctrl-C reaches us alone, that do not outlive us."""
+"""Child processes in sessions of their own, so that Ctrl-C reaches only us; they do not outlive us."""
 
 import contextlib
 import ctypes
@@ -55,7 +55,7 @@ def stop(process: subprocess.Popen[bytes], timeout_s: float) -> None:
 def _deadly(number: signal.Signals) -> Callable[[], None] | None:
     if not sys.platform.startswith("linux"):
         return None
-    # PyDLL keeps the interpreter lock, which nobody could give back in the forked child.
+    # PyDLL does not release the interpreter lock, which could not be acquired again in the forked child.
     prctl = ctypes.PyDLL(None).prctl
     parent = os.getpid()
 

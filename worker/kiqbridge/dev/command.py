@@ -11,7 +11,7 @@ from kiqbridge.errors import ConfigError
 
 JOBS: Final = "worker/jobs"
 TIMEOUT_S: Final = 3.0
-"""Less than the worker's own default: who presses Ctrl-C waits for it."""
+"""Less than the worker's own default: a person waits for it after Ctrl-C."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--speed", type=_speed, default=1.0, metavar="N",
-        help="let the rules' clock run N times as fast, from now on (default: 1)",
+        help="run the clock of the rules N times as fast, starting now (default: 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--fresh", action="store_true", help="throw away the data kept in .kiqbridge/ before"
+        "--fresh", action="store_true", help="delete the data in .kiqbridge/ before the start"
     )
     parser.add_argument(
         "-r", "--require", action="append", metavar="PATH|MODULE",
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-c", "--concurrency", metavar="INT", help="how many jobs run at once")
     parser.add_argument(
         "-t", "--timeout", dest="timeout_s", type=_seconds, default=TIMEOUT_S, metavar="SECONDS",
-        help=f"how long running jobs may go on after Ctrl-C (default: {TIMEOUT_S:g})",
+        help=f"how long running jobs may continue after Ctrl-C (default: {TIMEOUT_S:g})",
     )  # fmt: skip
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="show debug lines and the function's own log"

@@ -31,7 +31,7 @@ class Console:
 
     Args:
         stream: where to.
-        on_closed: called once when nobody reads any more.
+        on_closed: called once when the reader is gone.
     """
 
     def __init__(self, stream: TextIO, on_closed: Callable[[], None]) -> None:
@@ -106,5 +106,5 @@ def shown_instant(instant: datetime, timezone: str) -> str:
 
 
 def short(jid: object) -> str:
-    """Enough of a jid to tell jobs apart on a screen."""
+    """Enough of a jid to distinguish jobs on a screen."""
     return str(jid)[:8]

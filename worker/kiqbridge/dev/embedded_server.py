@@ -13,7 +13,7 @@ from typing import Final
 from kiqbridge.dev import child_process
 from kiqbridge.dev.local_data import LocalData
 from kiqbridge.errors import ConfigError, RedisUnavailable
-from kiqbridge.redis_connection import RedisPool
+from kiqbridge.store.redis_pool import RedisPool
 
 HOST: Final = "127.0.0.1"
 _ATTEMPTS: Final = 5  # someone may take the port between our look and the server's
@@ -56,16 +56,16 @@ class EmbeddedServer:
                 self._data.port.write_text(f"{port}\n")
                 return
             if _is_free(port):
-                break  # not for the port's sake
+                break  # the port is not the reason
         lines = self._data.server_log.read_text(errors="replace").strip().splitlines()
         raise ConfigError(
             f"the embedded Valkey does not start (exit code {self.exit_code}): "
-            f"{lines[-1] if lines else 'it said nothing'}; {self._data.server_log} tells more, "
-            "--fresh throws its data away, REDIS_URL names another server"
+            f"{lines[-1] if lines else 'it wrote no message'}; see {self._data.server_log}; --fresh "
+            "deletes its data, REDIS_URL selects another server"
         )
 
     def stop(self) -> None:
-        """End it in order; what it holds is on disk then."""
+        """Shut it down in order; its data is on disk then."""
         if self._process is not None:
             child_process.stop(self._process, _STOP_S)
 

@@ -1,4 +1,4 @@
-"""How `kiqbridge dev` is asked to end, and woken in between."""
+"""The inbox of `kiqbridge dev`'s main loop: signals that end it, and calls that wake it."""
 
 import contextlib
 import queue
@@ -6,14 +6,14 @@ import signal
 
 
 class EndInbox:
-    """What wakes a loop that runs until it is asked to end: signals, and calls of other threads."""
+    """Wakes a loop that runs until it is asked to end: by signals, and by calls from other threads."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.ending = False
 
     def trap(self) -> None:
-        """Take over what ends a program: Ctrl-C, TERM, the terminal's end."""
+        """Handle the signals that end a program: Ctrl-C, TERM, the terminal's end."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: self.end())
 

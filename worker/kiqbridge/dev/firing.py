@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kiqbridge import cron
-from kiqbridge.template import TemplateSchedule
+from kiqbridge.schedule import cron
+from kiqbridge.schedule.template import TemplateSchedule
 
 MOST_AT_ONCE: Final = 10
 """Ticks of one rule that are delivered late; a machine that slept a night shall not fire hundreds."""
 
 _COMING: Final = 10
-"""How many firings ahead tell how often a rule fires; one alone would mistake a pause for rarity."""
+"""How many firings are looked at to find out how often a rule fires; the next one alone may come late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

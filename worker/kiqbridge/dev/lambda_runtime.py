@@ -21,7 +21,7 @@ Handler = Callable[[Any, "Context"], Any]
 
 
 class Context:
-    """What Lambda tells a function about its invocation."""
+    """The context object that Lambda passes to a function."""
 
     def __init__(self, function_name: str) -> None:
         self.function_name = function_name
@@ -48,7 +48,7 @@ def main() -> None:
     sys.path.insert(0, os.path.abspath(folder))  # noqa: PTH100 - as text, for the path
     try:
         handler = _load(dotted)
-    except Exception as error:  # noqa: BLE001 - told at each invocation, as Lambda does
+    except Exception as error:  # noqa: BLE001 - reported at each invocation, as Lambda does
         handler = _failing(error)
     name = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "local")
     for line in sys.stdin:

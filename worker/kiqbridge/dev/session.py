@@ -1,6 +1,6 @@
 """`kiqbridge dev`, what `make up` runs: server, cron rules and worker on this machine.
 
-1. The schedules of the template are read, the job classes loaded: what is wrong is told at once.
+1. The schedules of the template are read, the job classes loaded: all faults are reported at once.
 2. A server: the embedded one, or that of REDIS_URL.
 3. The functions of the rules and the worker, each in a child of its own.
 4. The last due tick of the most frequent Python rule, and what `--fire` names, at once.
@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kiqbridge.client.registry import Registry, default_registry
+from kiqbridge.client.require import load_all
+from kiqbridge.config.client_settings import NAMESPACE, REDIS_URL
+from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.embedded_server import EmbeddedServer
 from kiqbridge.dev.end_inbox import EndInbox
@@ -24,11 +28,10 @@ from kiqbridge.dev.local_function import LocalFunction
 from kiqbridge.dev.tick_delivery import JobPlaces, TickDelivery
 from kiqbridge.dev.worker_child import WorkerChild
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.keys import Keys
-from kiqbridge.redis_connection import RedisPool, url_from_environment, without_password
-from kiqbridge.registry import Registry, default_registry
-from kiqbridge.require import load_all
-from kiqbridge.template import TemplateSchedule, read_schedules
+from kiqbridge.schedule.template import TemplateSchedule, read_schedules
+from kiqbridge.store.redis_address import without_password
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 _LOOK_S: Final = 1.0  # a clock that was set, or a machine that slept, is noticed so soon
 
@@ -111,7 +114,7 @@ class Dev:
     def run(self, inbox: EndInbox) -> int:
         """Run until a signal; 0 after an orderly end, 1 when a part cannot go on."""
         environ = self._environ()
-        namespace = environ.get("KIQBRIDGE_NAMESPACE", "")
+        namespace = read(NAMESPACE, environ)
         places = JobPlaces(
             served=self._queues(),
             registry=self._registry,
@@ -154,7 +157,7 @@ class Dev:
                 return 1
             if self._server is not None and self._server.exit_code is not None:
                 log = self._data.server_log
-                self._console.line("error", "", f"the embedded Valkey has ended; {log} tells more")
+                self._console.line("error", "", f"the embedded Valkey has ended; see {log}")
                 return 1
             inbox.wait(self._pause_s())
         return 0
@@ -240,7 +243,7 @@ class Dev:
     def _show_start(self, delivery: TickDelivery) -> None:
         console = self._console
         kept = (
-            f"embedded Valkey, data kept in {self._data.server_data}/ (--fresh throws it away)"
+            f"embedded Valkey, data kept in {self._data.server_data}/ (--fresh deletes it)"
             if self._server
             else "the server of REDIS_URL"
         )
@@ -250,7 +253,7 @@ class Dev:
             console.text(f"  {_why_external(os.environ)}")
         if self._options.speed != 1:
             speed = f"{self._options.speed:g}"
-            console.text(f"  simulated: the rules' clock runs {speed} times as fast, from now on")
+            console.text(f"  simulated: the rules' clock runs {speed} times as fast, starting now")
         console.text("")
         now = self._clock.read(self._boot)
         console.table(
@@ -281,7 +284,7 @@ class Dev:
 def _external_url(environ: Mapping[str, str]) -> str | None:
     if not (environ.get("REDIS_URL") or environ.get("REDIS_PROVIDER")):
         return None
-    url = url_from_environment(environ)
+    url: str = read(REDIS_URL, environ)
     try:
         RedisPool(url).call("PING")
     except (RedisRefused, RedisUnavailable) as error:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from kiqbridge.client.registry import Registry
 from kiqbridge.dev.console import Console, short, shown_instant
 from kiqbridge.dev.firing import Firing, event_of
 from kiqbridge.dev.local_function import FunctionError, LocalFunction
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.keys import Keys
-from kiqbridge.redis_connection import RedisPool
-from kiqbridge.registry import Registry
-from kiqbridge.template import TemplateSchedule
+from kiqbridge.schedule.template import TemplateSchedule
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class TickDelivery:
     Args:
         functions: logical id → function.
         expect: gets jid and rule of each job before the worker can show it.
-        run_name: tells the ticks that we deliver by hand from those of other runs.
+        run_name: distinguishes the ticks that we deliver by hand from those of other runs.
         simulated: whether the instants come from a clock that runs ahead.
     """
 

@@ -1,0 +1,262 @@
+"""`kiqbridge doctor`: what is wrong with a server, why it matters, and what to do."""
+
+import json
+import logging
+from contextlib import closing, contextmanager
+
+import pytest
+import redis as redis_py
+from support.intercepting_redis import Answer, intercepting_redis
+from support.servers import embedded_server, find_free_port
+
+from kiqbridge import Client
+from kiqbridge.commands import cli
+from kiqbridge.store.eviction import warn_of_eviction
+from kiqbridge.store.redis_pool import RedisPool
+
+FINDING = {"check", "status", "what", "why", "action"}
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs the command in this process on a server: (exit code, its answer)."""
+
+    def run(url, *args):
+        monkeypatch.setenv("REDIS_URL", url)
+        code = cli.main(["doctor", "--json", *args])
+        return code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def found(answer, check):
+    """The findings of one check; each says what, and if all is not well, why and what to do."""
+    assert all(set(each) == FINDING for each in answer["findings"])
+    for each in answer["findings"]:
+        assert (each["status"] == "ok") == (not each["why"]) == (not each["action"]), each
+    return [each for each in answer["findings"] if each["check"] == check]
+
+
+def statuses(answer):
+    return {each["check"]: each["status"] for each in answer["findings"]}
+
+
+@contextmanager
+def user_without(redis, url, *commands):
+    """The address of a user who may do everything but these."""
+    rules = [f"-{command}" for command in commands]
+    redis.execute_command(
+        "ACL", "SETUSER", "poor", "reset", "on", ">pw", "~*", "&*", "+@all", *rules
+    )
+    try:
+        yield url.replace("redis://", "redis://poor:pw@")
+    finally:
+        redis.execute_command("ACL", "DELUSER", "poor")
+
+
+def test_a_good_server_is_told_to_be_one(run, redis, redis_url):
+    with closing(Client(redis_url)) as client:
+        client.push_once([{"class": "A", "args": []}], ["k"])
+        client.push_tick("s", 4_000_000_000, [{"class": "A", "args": []}], by="test")
+
+    code, answer = run(redis_url)
+
+    assert (code, answer["ok"]) == (0, True)
+    assert statuses(answer) == dict.fromkeys(
+        [
+            "reachable",
+            "version",
+            "cluster",
+            "eviction",
+            "scripts",
+            "tracking",
+            "types",
+            "guards",
+            "ledgers",
+        ],
+        "ok",
+    )
+    assert found(answer, "guards")[0]["what"] == "1 guards take 0.0 MB"
+    assert found(answer, "ledgers")[0]["what"] == "ledgers of 1 schedules take 0.0 MB"
+
+
+def test_it_reads_like_a_letter_for_people(redis_url, redis, monkeypatch, capsys):
+    redis.set("retry", "x")
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+    assert cli.main(["doctor"]) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ok       reachable: the server answers"
+    at = lines.index("problem  types: retry is a string, not a zset")
+    assert lines[at + 1] == "         why: whatever needs this key waits"
+    assert lines[at + 2] == "         do:  look at it, then RENAME or DEL retry"
+
+
+@pytest.mark.parametrize(
+    ("policy", "loses"),
+    [("volatile-lru", "keys with a time to live"), ("allkeys-lru", "whole queues")],
+)
+def test_a_policy_that_evicts_is_refused_with_what_is_at_stake(run, policy, loses):
+    with embedded_server(maxmemory_policy=policy) as server:
+        code, answer = run(server.url)
+
+    assert (code, answer["ok"]) == (1, False)
+    [finding] = found(answer, "eviction")
+    assert finding["what"] == f"the eviction policy is {policy}"
+    assert loses in finding["why"]
+    assert "parameter group" in finding["action"]
+
+
+def test_a_server_that_cannot_be_reached_is_code_3(run, monkeypatch, capsys):
+    url = f"redis://:secret@127.0.0.1:{find_free_port()}/0"
+
+    code, answer = run(url)
+
+    assert code == 3
+    [finding] = found(answer, "reachable")
+    assert "cannot be reached" in finding["what"]
+    assert finding["action"].startswith("check REDIS_URL")
+    assert "secret" not in json.dumps(answer)
+
+
+def test_a_wrong_password_is_code_3(run, redis, redis_url):
+    with user_without(redis, redis_url, "shutdown") as url:
+        code, answer = run(url.replace(":pw@", ":wrong@"))
+
+    assert code == 3
+    assert statuses(answer) == {"reachable": "problem"}
+
+
+@pytest.mark.parametrize(
+    ("info", "status"),
+    [
+        ("redis_version:6.2.14", "problem"),
+        ("redis_version:7.0.0", "ok"),
+        ("redis_version:10.1.0", "ok"),
+        ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.2.11", "ok"),
+        ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.1.0", "problem"),
+    ],
+)
+def test_a_server_must_be_new_enough(run, server, info, status):
+    text = f"# Server\r\n{info}\r\n".encode()
+    with intercepting_redis(server.port) as proxy:
+        proxy.decide = lambda command: (
+            Answer(b"$%d\r\n%b\r\n" % (len(text), text))
+            if command == [b"INFO", b"server"]
+            else None
+        )
+        code, answer = run(proxy.url)
+
+    assert statuses(answer)["version"] == status
+    assert code == (status == "problem")
+
+
+@pytest.mark.parametrize(
+    ("command", "check"), [("client|tracking", "tracking"), ("evalsha", "scripts")]
+)
+def test_a_right_that_is_missing_is_a_problem(run, redis, redis_url, command, check):
+    with user_without(redis, redis_url, command) as url:
+        code, answer = run(url)
+
+    assert code == 1
+    assert {name for name, status in statuses(answer).items() if status == "problem"} == {check}
+    assert f"+{command}" in found(answer, check)[0]["action"]
+
+
+@pytest.mark.parametrize("command", ["type", "ping", "hlen"])
+def test_what_a_server_does_not_tell_is_no_problem_of_its_own(run, redis, redis_url, command):
+    with user_without(redis, redis_url, command) as url:
+        code, answer = run(url)
+
+    assert code == 0
+    assert "unknown" in statuses(answer).values()
+    assert "problem" not in statuses(answer).values()
+
+
+def test_without_the_right_to_it_memory_is_not_known_and_counts_are(run, redis, redis_url):
+    with user_without(redis, redis_url, "memory") as url:
+        _, answer = run(url)
+
+    assert found(answer, "guards")[0]["what"].startswith("0 guards (their memory is not known")
+
+
+def test_each_key_of_a_foreign_type_is_named(run, redis, redis_url):
+    redis.sadd("queues", "a", "b")
+    redis.zadd("kb:ledgers", {"s": 4_000_000_000})
+    for key in ("queue:b", "kb:ticks:s", "kb:guards"):
+        redis.set(key, "x")
+
+    code, answer = run(redis_url)
+
+    assert code == 1
+    assert {each["what"] for each in found(answer, "types")} == {
+        "queue:b is a string, not a list",
+        "kb:ticks:s is a string, not a zset",
+        "kb:guards is a string, not a hash",
+    }
+
+
+def test_guards_that_nobody_forgets_are_told(run, redis, redis_url):
+    redis.zadd("kb:guards:until", {f"key:1:A:{number}": 1000 for number in range(10_001)})
+
+    code, answer = run(redis_url)
+
+    assert code == 1
+    assert "10,001 of which are over" in found(answer, "guards")[0]["what"]
+
+
+def test_it_stays_in_its_namespace_and_changes_nothing(run, redis, redis_url, monkeypatch):
+    monkeypatch.setenv("KIQBRIDGE_NAMESPACE", "shop")
+    redis.set("retry", "x")
+    redis.sadd("shop:queues", "a")
+
+    code, _ = run(redis_url)
+
+    assert code == 0
+    assert {*redis.keys()} == {b"retry", b"shop:queues"}
+
+
+class TestAtTheStartOfAWorker:
+    def warnings(self, url, caplog):
+        caplog.set_level(logging.WARNING, "kiqbridge.store.eviction")
+        pool = RedisPool(url)
+        warn_of_eviction(pool.run)
+        pool.close()
+        return caplog.messages
+
+    def test_a_policy_that_evicts_is_warned_of_in_one_line(self, caplog):
+        with embedded_server(maxmemory_policy="volatile-lru") as server:
+            [message] = self.warnings(server.url, caplog)
+
+        assert "the eviction policy volatile-lru" in message
+        assert "progress of iterable jobs" in message
+        assert "set maxmemory-policy to noeviction" in message
+        assert "parameter group" in message
+        assert "\n" not in message
+
+    def test_noeviction_is_worth_no_word(self, redis_url, redis, caplog):
+        assert redis.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
+        assert self.warnings(redis_url, caplog) == []
+
+    @pytest.mark.parametrize("refused", ["info", "config"])
+    def test_where_one_way_of_asking_is_refused_the_other_answers(self, refused, caplog):
+        with (
+            embedded_server(maxmemory_policy="allkeys-lru") as server,
+            redis_py.Redis.from_url(server.url) as raw,
+            user_without(raw, server.url, refused) as url,
+        ):
+            [message] = self.warnings(url, caplog)
+
+        assert "any key" in message
+
+    def test_where_neither_answers_nothing_is_said(self, caplog):
+        with (
+            embedded_server(maxmemory_policy="allkeys-lru") as server,
+            redis_py.Redis.from_url(server.url) as raw,
+            user_without(raw, server.url, "info", "config") as url,
+        ):
+            assert self.warnings(url, caplog) == []
+
+    def test_without_redis_nothing_is_said(self, caplog):
+        assert self.warnings(f"redis://127.0.0.1:{find_free_port()}/0", caplog) == []

@@ -1,0 +1,80 @@
+"""The set of processes: what is read of them, and how they leave it."""
+
+import pytest
+
+from kiqbridge.store.process_set import read_infos, remove_gone, sign_off
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+KEYS = Keys()
+
+
+@pytest.fixture
+def connection(redis_url):
+    connection = RedisPool(redis_url).connection()
+    yield connection
+    connection.close()
+
+
+def show(redis, identity, info="{}"):
+    redis.sadd("processes", identity)
+    if info is not None:
+        redis.hset(identity, mapping={"info": info, "beat": 1.0})
+    redis.hset(f"{identity}:work", "tid", "{}")
+    redis.hset(f"{identity}:workers", "tid", "{}")
+
+
+def test_the_infos_of_all_processes_are_read_also_of_those_whose_hash_is_gone(connection, redis):
+    show(redis, "alive", '{"a":1}')
+    show(redis, "gone", None)
+
+    assert read_infos(connection.run, KEYS) == {"alive": b'{"a":1}', "gone": None}
+
+
+def test_without_processes_nothing_more_is_asked_for(connection):
+    calls = []
+
+    def run(*commands):
+        calls.append(commands)
+        return connection.run(*commands)
+
+    assert read_infos(run, KEYS) == {}
+    assert calls == [(("SMEMBERS", "processes"),)]
+
+
+def test_who_signs_off_leaves_the_set_and_its_hash_ends_by_itself(connection, redis):
+    show(redis, "one")
+    show(redis, "other")
+
+    sign_off(connection, KEYS, "one")
+
+    assert redis.smembers("processes") == {b"other"}
+    assert sorted(redis.keys("one*")) == [b"one"]
+    assert len(redis.keys("other*")) == 3
+
+
+def test_a_process_that_ends_at_once_takes_its_hash_along(connection, redis):
+    show(redis, "one")
+
+    sign_off(connection, KEYS, "one", with_hash=True)
+
+    assert redis.keys("one*") == []
+
+
+def test_processes_without_a_hash_are_removed_and_the_others_stay(connection, redis):
+    show(redis, "alive")
+    show(redis, "gone", None)
+
+    remove_gone(connection, KEYS)
+
+    assert redis.smembers("processes") == {b"alive"}
+
+
+def test_one_process_of_the_fleet_cleans_up_in_a_minute(connection, redis):
+    remove_gone(connection, KEYS)
+    show(redis, "gone", None)
+
+    remove_gone(connection, KEYS)
+
+    assert redis.smembers("processes") == {b"gone"}
+    assert 0 < redis.ttl("process_cleanup") <= 60

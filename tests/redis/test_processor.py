@@ -1,0 +1,188 @@
+"""Errors of our own in a processor's thread: the jobs that it holds are given back, and it goes on."""
+
+import json
+import threading
+
+import pytest
+from support.engine import EngineProcess
+from support.jobs import own_declarations
+from support.runners import make_runner, processor_needs
+from support.waiting import wait_until
+
+from kiqbridge.client.job import job
+from kiqbridge.client.registry import default_registry
+from kiqbridge.inflight.outage import Outage
+from kiqbridge.perform.fetch import Fetcher
+from kiqbridge.perform.look_ahead import PrefetchRevoker
+from kiqbridge.perform.processor import Processor, ProcessorContext
+from kiqbridge.perform.wakeup import IdleGate
+from kiqbridge.settle.notifications import Notifications
+from kiqbridge.settle.settling import Settler
+
+
+class TakenByTheTest:
+    """A chunk; the next `take` does what the test says."""
+
+    def __init__(self, chunk, instead):
+        self.chunk = chunk
+        self.instead = instead
+
+    def take(self):
+        return self.instead.pop()(self.chunk.take) if self.instead else self.chunk.take()
+
+    def __getattr__(self, name):
+        return getattr(self.chunk, name)
+
+
+class HandingOut:
+    """A fetcher of chunks that are `TakenByTheTest`."""
+
+    def __init__(self, fetcher):
+        self.fetcher = fetcher
+        self.connection = fetcher.connection
+        self.instead = []
+        self.errors = []
+
+    def fetch(self, most, give_up):
+        if self.errors:
+            raise self.errors.pop()
+        chunk = self.fetcher.fetch(most, give_up)
+        return None if chunk is None else TakenByTheTest(chunk, self.instead)
+
+    def __getattr__(self, name):
+        return getattr(self.fetcher, name)
+
+
+class Stand:
+    def __init__(self, engine, redis):
+        self.redis = redis
+        self.done = []
+        self.gate = IdleGate()
+        self.order_errors = []
+        notifications = Notifications()
+        settler = Settler(engine.keys, lambda now: (now - 60, 10))
+        context = ProcessorContext(
+            keeper=engine.keeper,
+            runner=make_runner(default_registry),
+            **processor_needs(),
+            revoker=PrefetchRevoker(engine.connect(), engine.keys, settler, notifications),
+            outage=Outage(),
+            keys=engine.keys,
+            settler=settler,
+            look_ahead=3,
+        )
+        self.fetcher = HandingOut(Fetcher(engine.claimer(), self.order, self.gate, context.outage))
+        self.processor = Processor("t1", self.fetcher, context)
+        self.processor._size = 3
+
+        @job(name="Note")
+        def note(number):
+            self.done.append(number)
+
+    def order(self):
+        if self.order_errors:
+            raise self.order_errors.pop()
+        return ["default"]
+
+    def push(self, *numbers):
+        texts = [
+            json.dumps({"class": "Note", "args": [number], "jid": f"jid-{number}", "retry": True})
+            for number in numbers
+        ]
+        self.redis.lpush("queue:default", *texts)
+
+    def in_flight(self):
+        lists = self.redis.keys("kb:inflight:*:[01]")
+        return [text for key in lists for text in self.redis.lrange(key, 0, -1)]
+
+    def wake(self):
+        """As the waker does; False while nobody is idle."""
+        return self.gate.idle and (self.gate.wake_one() or True)
+
+    def end(self):
+        self.processor.quiet()
+        self.gate.open()
+        self.processor.join(20)
+        assert not self.processor.alive
+
+
+@pytest.fixture
+def stand(redis_url, redis):
+    with own_declarations(), EngineProcess(redis_url) as engine:
+        stand = Stand(engine, redis)
+        yield stand
+        stand.end()
+
+
+def fail_before(_take):
+    raise MemoryError
+
+
+def fail_after(take):
+    take()
+    raise MemoryError
+
+
+@pytest.mark.parametrize("fail", [fail_before, fail_after])
+def test_a_job_that_cannot_be_taken_is_given_back_with_its_neighbours(stand, fail):
+    stand.fetcher.instead.append(fail)
+    stand.push(1, 2, 3)
+    stand.processor.start()
+
+    wait_until(lambda: sorted(stand.done) == [1, 2, 3], 30, lambda: f"all done: {stand.done}")
+    assert stand.processor.alive
+    wait_until(lambda: not stand.in_flight(), 30, "an acknowledgement")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), SystemExit(), KeyboardInterrupt()])
+def test_an_error_while_fetching_ends_no_thread(stand, error):
+    stand.fetcher.errors.append(error)
+    stand.push(1)
+    stand.processor.start()
+
+    wait_until(lambda: stand.done == [1], 30, "the job")
+    assert stand.processor.alive
+
+
+def test_an_error_in_a_claim_leaves_the_idle_gate_right(stand):
+    stand.processor.start()
+    wait_until(lambda: stand.gate.idle == 1, 30, "an idle thread")
+
+    stand.order_errors.append(MemoryError())
+    stand.wake()  # it looks, and fails
+    wait_until(lambda: not stand.order_errors, 30, "the failed look")
+    wait_until(lambda: stand.gate.idle == 1, 30, "an idle thread again")
+    waker = threading.Thread(target=stand.gate.wait_for_idle, daemon=True)
+    waker.start()
+    waker.join(10)
+
+    assert not waker.is_alive()  # the waker goes on, since nobody is said to be looking
+    stand.push(1)
+    stand.wake()
+    wait_until(lambda: stand.done == [1], 30, "the job")
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_thread_that_hangs_before_or_after_it_takes_a_job_hides_it_from_nobody(stand, is_taken):
+    hangs, may_go_on = threading.Event(), threading.Event()
+
+    def hang(take):
+        text = take() if is_taken else None
+        hangs.set()
+        may_go_on.wait(60)
+        return text if is_taken else take()
+
+    stand.fetcher.instead.append(hang)
+    stand.push(1)
+    stand.processor.start()
+    assert hangs.wait(30)
+    chunk = stand.processor.chunk
+
+    with chunk.writing:
+        chunk.revoke_unfinished()
+
+    assert [json.loads(text)["args"] for text in chunk.returning] == [[1]]
+    may_go_on.set()
+    wait_until(lambda: stand.processor.chunk is not chunk, 30, "the end of the chunk")
+    wait_until(lambda: stand.done.count(1) == 1 + is_taken, 30, "the job, from its queue")
+    wait_until(lambda: not stand.in_flight(), 30, "an acknowledgement")

@@ -1,0 +1,103 @@
+"""Job runners for tests, put together as a worker does it."""
+
+import inspect
+import json
+import random
+import time
+from types import SimpleNamespace
+
+from kiqbridge.client.middleware import Chain
+from kiqbridge.client.registry import JobDefinition, Registry
+from kiqbridge.client.server import Server
+from kiqbridge.perform.execution import JobRunner
+from kiqbridge.perform.failure import Failures
+from kiqbridge.perform.invocation import Invoker
+from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.settle.notifications import Handlers
+from kiqbridge.settle.retry import RetryPolicy
+
+NOW = 1_700_000_000.5
+
+
+def make_runner(
+    registry,
+    *,
+    middleware=None,
+    max_retries=25,
+    wall_now=time.time,
+    server=None,
+    invoker=None,
+    **options,
+):
+    """A runner without metrics and gate, unless `options` give them."""
+    if middleware is None:
+        middleware = Chain()
+    return JobRunner(
+        registry=registry,
+        invoker=invoker or Invoker(middleware, timekeeper=Timekeeper()),
+        outcomes=Failures(
+            registry=registry,
+            policy=lambda: RetryPolicy(max_retries=max_retries, profile="7"),
+            handlers=Handlers(server or Server()),
+            rng=random.Random(1),
+            wall_now=wall_now,
+        ),
+        **options,
+    )
+
+
+def processor_needs(server=None):
+    """What a `ProcessorContext` takes besides that has no part in most tests."""
+    return {"timekeeper": Timekeeper(), "handlers": Handlers(server or Server())}
+
+
+class RunnerStand:
+    """A runner with its registry and middleware, and the thread that runs."""
+
+    def __init__(self, max_retries=25):
+        self.registry = Registry()
+        self.middleware = Chain()
+        self.thread = SimpleNamespace(performing=False, interrupted=False)
+        self.invoker = Invoker(self.middleware, timekeeper=Timekeeper())
+        self.diversion = None
+        self.runner = make_runner(
+            self.registry,
+            invoker=self.invoker,
+            max_retries=max_retries,
+            wall_now=lambda: NOW,
+            gate=lambda _payload: self.diversion,
+        )
+
+    def declare(self, function, name="Work", **options):
+        self.registry.register(
+            JobDefinition(
+                name=name,
+                options={"retry": True, "queue": "default", **options},
+                instantiate=lambda jid: SimpleNamespace(jid=jid),
+                perform_of=lambda _instance: function,
+                signature=inspect.signature(function),
+                origin=__name__,
+            )
+        )
+
+    def run(self, text, queue="default"):
+        if not isinstance(text, bytes):
+            text = json.dumps(text).encode()
+        return self.runner.run(text, queue, self.thread)
+
+    def close(self):
+        loop = getattr(self.invoker._loops, "runner", None)
+        if loop is not None:
+            loop.close()
+
+
+def payload(*args, **attributes):
+    return {"class": "Work", "args": list(args), "jid": "j1", "retry": True, **attributes}
+
+
+def kept(settlement):
+    return json.loads(settlement.text)
+
+
+def fail(*_args):
+    raise ValueError("no luck")

@@ -1,0 +1,107 @@
+"""Each module of the package has a test file with its name: `test_claims.py` for `claims.py`, in any tier.
+
+Whoever changes a module finds its tests by the name, and whoever adds one sees here that they are missing.
+"""
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "worker" / "kiqbridge"
+MIN_LINES = 60
+"""Smaller modules are tested with the one that uses them."""
+
+TESTED_ELSEWHERE = {
+    "errors": "redis/test_errors_of_any_kind.py",
+    "children/child": "process/test_process_pool.py",
+    "children/job_child": "process/test_process_pool.py",
+    "children/suspects": "redis/test_isolation.py",
+    "children/trial": "redis/test_isolation.py",
+    "client/bulk_push": "redis/test_client.py",
+    "client/current": "unit/test_execution.py",
+    "client/declaration": "unit/test_job.py",
+    "client/iteration": "redis/test_iterable.py",
+    "client/iteration_state": "redis/test_iterable.py",
+    "client/job_pusher": "redis/test_client.py",
+    "client/job_writer": "redis/test_client.py",
+    "client/prepare": "redis/test_client.py",
+    "client/resources": "unit/test_lifecycle.py",
+    "client/server": "unit/test_lifecycle.py",
+    "commands/cli": "process/test_start.py",
+    "commands/deploy_command": "redis/test_deploy.py",
+    "commands/worker_command": "process/test_worker.py",
+    "config/client_settings": "unit/test_table.py",
+    "config/config": "unit/test_merge.py",
+    "config/function_settings": "unit/test_table.py",
+    "config/setting": "unit/test_table.py",
+    "config/worker_parsers": "unit/test_parsers.py",
+    "dev/child_process": "process/test_dev.py",
+    "dev/command": "process/test_dev.py",
+    "dev/embedded_server": "process/test_dev.py",
+    "dev/lambda_runtime": "process/test_dev.py",
+    "dev/local_data": "process/test_dev.py",
+    "dev/local_function": "process/test_dev.py",
+    "dev/session": "process/test_dev.py",
+    "dev/tick_delivery": "process/test_dev.py",
+    "dev/worker_child": "process/test_dev.py",
+    "engine/emergency": "process/test_process_state.py",
+    "engine/health": "process/test_liveness.py",
+    "engine/launcher": "process/test_worker.py",
+    "engine/parts": "process/test_worker.py",
+    "engine/pause_watch": "redis/test_pauses.py",
+    "host/status": "unit/test_health_command.py",
+    "inflight/incarnations": "redis/test_reaping.py",
+    "logs/log_sink": "unit/test_log_reader.py",
+    "perform/basic_fetch": "redis/test_capsule_runtime.py",
+    "perform/fetch": "redis/test_processor.py",
+    "perform/job_lines": "unit/test_job_logger.py",
+    "schedule/check": "unit/test_template.py",
+    "schedule/cloudformation": "unit/test_template.py",
+    "schedule/cron_fields": "unit/test_cron.py",
+    "schedule/rule_input": "unit/test_template.py",
+    "schedule/yaml_nodes": "unit/test_template.py",
+    "store/server_check": "redis/test_connection_faults.py",
+    "wire/active_job_values": "unit/test_active_job.py",
+    "wire/bulk": "redis/test_guarded_push.py",
+    "wire/guards": "redis/test_guarded_push.py",
+    "wire/options": "unit/test_job.py",
+}
+"""Modules that are tested as a part of something larger, and the file that does it."""
+
+
+def test_each_module_has_a_test_file_with_its_name():
+    assert untested(PACKAGE, TESTS, set(TESTED_ELSEWHERE)) == []
+
+
+def test_each_exception_is_needed_and_names_a_test_file():
+    without = "\n".join(untested(PACKAGE, TESTS, set()))
+
+    assert [file for file in TESTED_ELSEWHERE.values() if not (TESTS / file).is_file()] == []
+    assert [name for name in TESTED_ELSEWHERE if f"{name}.py: write " not in without] == []
+
+
+def test_a_module_without_a_test_file_is_found(tmp_path):
+    package, tests = tmp_path / "package", tmp_path / "tests"
+    (package / "store").mkdir(parents=True)
+    (tests / "unit").mkdir(parents=True)
+    for name in ("tested", "missing", "known"):
+        (package / "store" / f"{name}.py").write_text("x = 1\n" * MIN_LINES)
+    (package / "store" / "small.py").write_text("x = 1\n")
+    (package / "store" / "__init__.py").write_text("x = 1\n" * MIN_LINES)
+    (tests / "unit" / "test_tested.py").touch()
+
+    [found] = untested(package, tests, {"store/known"})
+
+    assert found.startswith("store/missing.py: write test_missing.py")
+
+
+def untested(package: Path, tests: Path, exceptions: set[str]) -> list[str]:
+    """One line for each module above the minimum that has neither a test file nor an exception."""
+    names = {path.stem.removeprefix("test_") for path in tests.rglob("test_*.py")}
+    return [
+        f"{module}.py: write test_{module.rpartition('/')[2]}.py, or name the file that tests it in "
+        "TESTED_ELSEWHERE of tests/test_tests_find_their_code.py"
+        for path in sorted(package.rglob("*.py"))
+        if path.stem not in names | {"__init__", "__main__"}
+        and (module := path.relative_to(package).with_suffix("").as_posix()) not in exceptions
+        and len(path.read_text(encoding="utf-8").splitlines()) >= MIN_LINES
+    ]

@@ -1,0 +1,595 @@
+"""Who may take a job of a chunk, and when the chunk may be left and acknowledged."""
+
+import itertools
+import linecache
+import sys
+import threading
+from collections import deque
+from contextlib import contextmanager
+
+import pytest
+
+from kiqbridge.inflight import chunk as chunk_module
+from kiqbridge.inflight.chunk import NO_LEASE, Chunk
+from kiqbridge.inflight.lease import Lease
+
+
+def chunk_of(*jobs, lease=None):
+    """A chunk; its jobs are given newest first."""
+    return Chunk(
+        lease=lease or Lease("v2:host:1:aaa:1"),
+        queue="default",
+        home="queue:default",
+        list_key="kb:inflight:v2:host:1:aaa:1:t1:1",
+        jobs=jobs,
+        tid="t1",
+        sequence=1,
+    )
+
+
+def revoke(chunk):
+    with chunk.writing:
+        chunk.revoke()
+
+
+def revoke_unfinished(chunk):
+    with chunk.writing:
+        chunk.revoke_unfinished()
+
+
+def returned(chunk, count):
+    with chunk.writing:
+        chunk.returned(count)
+
+
+def restore(chunk):
+    with chunk.writing:
+        chunk.restore()
+
+
+class TestTheOwner:
+    def test_takes_the_oldest_first(self):
+        chunk = chunk_of(b"new", b"middle", b"old")
+
+        assert [chunk.take() for _ in range(4)] == [b"old", b"middle", b"new", None]
+
+    def test_has_one_job_at_a_time(self):
+        chunk = chunk_of(b"new", b"old")
+
+        chunk.take()
+        assert (chunk.running, chunk.waiting) == (b"old", (b"new",))
+        chunk.finish()
+
+        assert (chunk.running, chunk.done) == (None, (b"old",))
+
+    def test_may_leave_when_all_is_finished(self):
+        chunk = chunk_of(b"new", b"old")
+        assert not chunk.may_be_left()
+        chunk.take()
+        chunk.finish()
+        assert not chunk.may_be_left()
+        chunk.take()
+        assert not chunk.may_be_left()
+        chunk.finish()
+
+        assert chunk.may_be_left()
+        assert chunk.may_be_acknowledged()
+
+    def test_may_not_leave_before_a_failure_is_written(self):
+        chunk = chunk_of(b"job")
+        chunk.take()
+
+        assert chunk.fail("settlement")
+
+        assert chunk.failed == ((b"job", "settlement"),)
+        assert not chunk.may_be_left()
+        with chunk.writing:
+            chunk.written(1, ["notify"])
+        assert chunk.may_be_left()
+        assert chunk.has_failed  # somebody is still to be notified
+        assert chunk.take_notifications() == ["notify"]
+        assert not chunk.has_failed
+
+    def test_may_not_leave_before_what_it_put_back_is_in_the_queue(self):
+        chunk = chunk_of(b"job")
+        chunk.take()
+
+        chunk.put_back_running()
+
+        assert chunk.returning == (b"job",)
+        assert not chunk.may_be_left()
+        returned(chunk, 1)
+        assert chunk.may_be_left()
+
+    def test_drops_what_is_not_begun_when_the_lease_is_lost(self):
+        chunk = chunk_of(b"new", b"old")
+
+        chunk.drop()
+
+        assert chunk.take() is None
+        assert chunk.may_be_left()
+
+    def test_reports_of_a_job_that_was_revoked_meanwhile_change_nothing(self):
+        for report in (Chunk.finish, Chunk.put_back_running, lambda each: each.fail("settlement")):
+            chunk = chunk_of(b"job")
+            chunk.take()
+            revoke_unfinished(chunk)
+
+            assert not report(chunk)
+
+            assert (chunk.done, chunk.failed, chunk.returning) == ((), (), (b"job",))
+
+
+class TestRevoking:
+    def test_takes_all_that_waits_newest_first(self):
+        chunk = chunk_of(b"new", b"middle", b"old")
+        chunk.take()
+
+        revoke(chunk)
+
+        assert chunk.returning == (b"new", b"middle")
+        assert chunk.running == b"old"
+        assert chunk.take() is None
+
+    def test_of_all_that_is_not_finished_takes_the_running_job_last(self):
+        chunk = chunk_of(b"new", b"middle", b"old")
+        chunk.take()
+
+        revoke_unfinished(chunk)
+
+        assert chunk.returning == (b"new", b"middle", b"old")
+        assert chunk.running is None
+
+    def test_twice_is_once(self):
+        chunk = chunk_of(b"new", b"old")
+        chunk.take()
+        revoke(chunk)
+        revoke_unfinished(chunk)
+        revoke_unfinished(chunk)
+
+        assert chunk.returning == (b"new", b"old")
+
+    def test_what_is_returning_keeps_the_chunk_from_being_left(self):
+        chunk = chunk_of(b"new", b"old")
+        chunk.take()
+        revoke(chunk)
+        chunk.finish()
+
+        assert not chunk.may_be_left()
+        returned(chunk, 1)
+        assert chunk.may_be_acknowledged()
+
+    def test_restored_jobs_run_here_in_their_order(self):
+        chunk = chunk_of(b"new", b"middle", b"old")
+        revoke(chunk)
+
+        restore(chunk)
+
+        assert not chunk.returning
+        assert [chunk.take() for _ in range(3)] == [b"old", b"middle", b"new"]
+
+    def test_restored_jobs_can_be_revoked_again(self):
+        chunk = chunk_of(b"new", b"old")
+        revoke(chunk)
+        restore(chunk)
+        chunk.take()
+
+        revoke_unfinished(chunk)
+
+        assert chunk.returning == (b"new", b"old")
+
+    def test_what_may_have_been_moved_is_not_restored(self):
+        chunk = chunk_of(b"new", b"middle", b"old")
+        revoke(chunk)
+        with chunk.writing:
+            chunk.sent(2)
+
+        restore(chunk)
+
+        assert chunk.returning == (b"new", b"middle")
+        assert chunk.waiting == (b"old",)
+
+    def test_what_was_begun_is_not_restored(self):
+        chunk = chunk_of(b"new", b"old")
+        chunk.take()
+        revoke_unfinished(chunk)
+        chunk.put_back([b"from the loop"])
+
+        restore(chunk)
+
+        assert chunk.returning == (b"old", b"from the loop")
+        assert chunk.waiting == (b"new",)
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            Chunk.revoke,
+            Chunk.revoke_unfinished,
+            Chunk.restore,
+            lambda chunk: chunk.sent(1),
+            lambda chunk: chunk.returned(1),
+            lambda chunk: chunk.written(1, ()),
+        ],
+    )
+    def test_is_for_those_who_hold_the_lock(self, call):
+        with pytest.raises(RuntimeError, match="holds `writing`"):
+            call(chunk_of(b"job"))
+
+
+class TestASharedChunk:
+    @pytest.fixture
+    def freed(self):
+        return []
+
+    @pytest.fixture
+    def chunk(self, freed):
+        chunk = chunk_of(b"new", b"old")
+        chunk.share(lambda: freed.append("claimer"))
+        return chunk
+
+    def hand_over(self, chunk):
+        text = chunk.take()
+        chunk.hold()
+        chunk.hand_over()
+        return text
+
+    def test_frees_its_claimer_when_the_owner_has_left_and_all_pending_jobs_are_gone(
+        self, chunk, freed
+    ):
+        self.hand_over(chunk)
+        self.hand_over(chunk)
+        assert chunk.pending == 2
+        chunk.release()
+        chunk.leave()
+        assert (chunk.pending, freed) == (1, [])
+
+        chunk.release()
+
+        assert freed == ["claimer"]
+
+    def test_frees_it_when_the_owner_leaves_last(self, chunk, freed):
+        self.hand_over(chunk)
+        chunk.release()
+        assert freed == []
+
+        chunk.leave()
+        chunk.leave()
+
+        assert freed == ["claimer"]
+
+    def test_keeps_its_claimer_when_it_is_shared_twice(self, chunk, freed):
+        chunk.share(lambda: freed.append("another"))
+
+        chunk.leave()
+
+        assert freed == ["claimer"]
+
+    def test_is_never_acknowledged_as_a_whole(self, chunk):
+        self.hand_over(chunk)
+        chunk.take()
+        chunk.finish()
+
+        assert chunk.may_be_left()
+        assert not chunk.may_be_acknowledged()
+
+    def test_has_what_the_owner_finished_acknowledged_once(self, chunk, freed):
+        self.hand_over(chunk)
+        chunk.take()
+        chunk.finish()
+
+        reported = []
+        chunk.hand_over_done(reported.append)
+        chunk.hand_over_done(reported.append)
+        assert reported == [b"new"]
+        chunk.leave()
+        assert (chunk.pending, freed) == (2, [])
+        chunk.release(2)
+
+        assert freed == ["claimer"]
+
+    def test_one_that_is_not_shared_counts_nothing(self):
+        chunk = chunk_of(b"job")
+        chunk.hold()
+        chunk.release()
+        chunk.leave()
+
+        assert (chunk.is_shared, chunk.pending) == (False, 0)
+
+
+def test_popped_jobs_are_in_no_list():
+    assert chunk_of(b"job", lease=NO_LEASE).is_popped
+    assert not chunk_of(b"job").is_popped
+
+
+def test_an_operator_sees_where_the_jobs_are():
+    chunk = chunk_of(*(b"job %d" % number for number in range(6)))
+    chunk.take()
+    chunk.finish()
+    chunk.take()
+    chunk.fail("settlement")
+    chunk.take()
+
+    assert repr(chunk) == (
+        "<Chunk t1#1 of default: 3 waiting, 1 running, 1 done, 0 pending, 1 failed, 0 returning>"
+    )
+
+
+class Interleaved(deque):
+    """The waiting jobs; `between` is called at one step of `take`: before, during or after it."""
+
+    def __init__(self, jobs, step, between):
+        super().__init__(jobs)
+        self.step = step
+        self.between = between
+
+    def reach(self, step):
+        if step == self.step:
+            self.step = None
+            self.between()
+
+    def __getitem__(self, index):
+        self.reach("before it is announced")
+        return super().__getitem__(index)
+
+    def pop(self):
+        self.reach("announced")
+        text = super().pop()
+        self.reach("taken")
+        return text
+
+
+STEPS = ["before it is announced", "announced", "taken"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("calls", [[revoke], [revoke_unfinished], [revoke, revoke_unfinished]])
+def test_whenever_jobs_are_revoked_each_is_on_one_side_only(count, step, calls):
+    jobs = [b"job %d" % number for number in range(count)]
+    chunk = chunk_of()
+
+    def between():
+        for call in calls:
+            call(chunk)
+
+    chunk._waiting = Interleaved(jobs, step, between)
+
+    taken = chunk.take()
+
+    assert sorted(set(chunk.returning)) == sorted(chunk.returning)
+    assert sorted({*chunk.returning, *([taken] if taken else [])}) == jobs
+    if step != "taken":
+        assert taken is None
+        assert list(chunk.returning) == jobs
+    elif revoke_unfinished not in calls:
+        assert taken not in chunk.returning
+    assert chunk.running == (taken if taken not in chunk.returning else None)
+
+
+def test_a_job_that_fails_never_looks_as_if_the_chunk_had_none():
+    class Watched(list):
+        """The failures; notes at each one whether the chunk might be acknowledged just before."""
+
+        def append(self, failure):
+            seen.append((chunk.running, bool(self)))
+            super().append(failure)
+
+    chunk, seen = chunk_of(b"job"), []
+    chunk._failed = Watched()
+    chunk.take()
+
+    chunk.fail("settlement")
+
+    assert seen == [(b"job", False)]  # still running while it has not failed yet
+    assert chunk.running is None
+
+
+class TakenMeanwhile(deque):
+    """The waiting jobs; the owner takes one as soon as somebody begins to revoke them."""
+
+    def __init__(self, jobs, take):
+        super().__init__(jobs)
+        self.take = take
+
+    def popleft(self):
+        if self.take is not None:
+            take, self.take = self.take, None
+            take()
+        return super().popleft()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_job_that_is_taken_while_all_are_revoked_is_revoked_as_the_running_one(count):
+    jobs = [b"job %d" % number for number in range(count)]
+    chunk, taken = chunk_of(), []
+    chunk._waiting = TakenMeanwhile(jobs, lambda: taken.append(chunk.take()))
+
+    revoke_unfinished(chunk)
+
+    assert taken == jobs[-1:]
+    assert list(chunk.returning) == jobs
+
+
+class Raised(BaseException):
+    """What another thread raises here."""
+
+
+@contextmanager
+def raising_before_line(number):
+    """Raise before the line of chunk.py with this number, counted as they are reached.
+
+    Lines that take or release a lock are left out: CPython raises no error of another thread there.
+    """
+    reached = itertools.count()
+
+    def trace(frame, event, _arg):
+        if frame.f_code.co_filename != chunk_module.__file__:
+            return None
+        is_lock = "with self._lock" in linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and not is_lock and next(reached) == number:
+            raise Raised
+        return trace
+
+    former = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(former)
+
+
+def run_and_finish(chunk):
+    chunk.take()
+    chunk.finish()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "call"),
+    [
+        (lambda _chunk: None, Chunk.take),
+        (Chunk.take, lambda chunk: chunk.fail("settlement")),
+        (Chunk.take, Chunk.put_back_running),
+    ],
+    ids=["take", "fail", "put_back_running"],
+)
+def test_no_error_that_is_raised_in_the_owner_makes_it_forget_a_job(prepare, call):
+    for number in itertools.count():
+        chunk = chunk_of(b"new", b"old")
+        prepare(chunk)
+        try:
+            with raising_before_line(number):
+                call(chunk)
+        except Raised:
+            is_raised = True
+        else:
+            is_raised = False
+
+        revoke_unfinished(chunk)
+        assert {*chunk.returning, *(text for text, _ in chunk.failed)} == {b"new", b"old"}
+        if not is_raised:
+            assert number > 1
+            return
+
+
+def test_an_error_while_done_jobs_are_handed_over_leaves_none_unreported():
+    for number in itertools.count():
+        chunk, reported = chunk_of(b"new", b"old"), []
+        run_and_finish(chunk)
+        run_and_finish(chunk)
+        chunk.share(lambda: None)
+        try:
+            with raising_before_line(number):
+                chunk.hand_over_done(reported.append)
+        except Raised:
+            is_raised = True
+        else:
+            is_raised = False
+
+        chunk.hand_over_done(reported.append)
+        assert {*reported} == {b"new", b"old"}
+        assert chunk.pending >= len(reported)
+        if not is_raised:
+            assert number > 1
+            assert reported == [b"old", b"new"]
+            return
+
+
+def test_of_twins_of_one_byte_none_is_missed():
+    chunk = chunk_of(b"1", b"1")  # CPython has one object for both
+    chunk.take()
+
+    revoke_unfinished(chunk)
+
+    assert chunk.returning == (b"1", b"1")
+
+
+@contextmanager
+def impatient_threads():
+    """Threads take turns after each few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_threads_that_take_and_revoke_at_once_share_the_jobs_without_gap_or_overlap(everything):
+    rounds, size = 150, 12
+    ready = threading.Barrier(3)
+    chunks = [
+        chunk_of(*(b"%d/%d" % (number, job) for job in range(size))) for number in range(rounds)
+    ]
+    taken = [[] for _ in chunks]
+    left = []
+
+    def own():
+        for chunk, mine in zip(chunks, taken, strict=True):
+            ready.wait(30)
+            while not chunk.may_be_left():
+                text = chunk.take()
+                if text is not None:
+                    mine.append(text)
+                    chunk.finish()
+                elif chunk.returning:
+                    with chunk.writing:
+                        pass  # somebody gives them back
+            left.append(chunk)
+
+    def give_back(call):
+        for chunk in chunks:
+            ready.wait(30)
+            with chunk.writing:
+                call(chunk)
+                sent[chunk] += chunk.returning
+                chunk.returned(len(chunk.returning))
+
+    sent = {chunk: [] for chunk in chunks}
+    second = Chunk.revoke_unfinished if everything else Chunk.revoke
+    threads = [
+        threading.Thread(target=own, daemon=True),
+        threading.Thread(target=give_back, args=(Chunk.revoke,), daemon=True),
+        threading.Thread(target=give_back, args=(second,), daemon=True),
+    ]
+    with impatient_threads():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    assert len(left) == rounds
+    for chunk, mine in zip(chunks, taken, strict=True):
+        jobs = {b"%d/%d" % (chunks.index(chunk), job) for job in range(size)}
+        assert len(mine) == len(set(mine))
+        assert len(sent[chunk]) == len(set(sent[chunk]))
+        assert {*mine, *sent[chunk]} == jobs
+        both = set(mine) & set(sent[chunk])
+        # Of all that is not finished only the job that runs at that moment may go on here as well.
+        assert len(both) <= (1 if everything else 0), both
+
+
+def test_pending_jobs_are_counted_right_by_threads_at_once():
+    freed = []
+    chunk = chunk_of()
+    chunk.share(lambda: freed.append(chunk.pending))
+    ready = threading.Barrier(4)
+
+    def hold_and_release():
+        ready.wait(30)
+        for _ in range(2000):
+            chunk.hold()
+            chunk.release()
+
+    with impatient_threads():
+        threads = [threading.Thread(target=hold_and_release, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert freed == []
+
+    chunk.leave()
+
+    assert freed == [0]
+    assert list(itertools.chain(chunk.waiting, chunk.returning)) == []

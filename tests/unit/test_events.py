@@ -1,0 +1,203 @@
+"""Reading events: which jobs they ask for, when to run them, and which tick they are."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kiqbridge import EventError, PayloadError
+from kiqbridge.aws.events import EnqueueRequest, JobRequest, Tick, parse_event
+from kiqbridge.wire.guards import event_identity
+
+NOW = 1_795_000_000.25
+JOB = {"class": "Mail", "args": [1]}
+TICK = {"schedule": "shop/Mail", "at": "2026-11-20T02:00:00Z"}
+INSTANT = 1795140000
+
+
+def test_one_job():
+    assert parse_event(JOB, NOW) == EnqueueRequest(jobs=[JobRequest(item=JOB)], tick=None)
+
+
+def test_several_jobs_each_with_its_own_time_and_key():
+    event = {"jobs": [JOB | {"in": 60}, JOB | {"dedupe_key": "a"}, JOB | {"at": 4102444800}]}
+
+    assert parse_event(event, NOW).jobs == [
+        JobRequest(item=JOB | {"at": NOW + 60}),
+        JobRequest(item=JOB, dedupe_key="a"),
+        JobRequest(item=JOB | {"at": 4102444800}),
+    ]
+
+
+def test_a_tick_beside_one_job_and_beside_several():
+    tick = Tick(schedule="shop/Mail", instant=INSTANT, at=TICK["at"])
+
+    one = parse_event(JOB | {"tick": TICK}, NOW)
+    several = parse_event({"jobs": [JOB, JOB], "tick": TICK}, NOW)
+
+    assert one == EnqueueRequest(jobs=[JobRequest(item=JOB)], tick=tick)
+    assert several == EnqueueRequest(jobs=[JobRequest(item=JOB)] * 2, tick=tick)
+
+
+def test_a_bus_event_gives_its_id_to_what_has_no_identity():
+    def parsed(detail):
+        event = {"detail-type": "t", "source": "shop", "id": "e", "detail": detail}
+        return parse_event(event, NOW)
+
+    keyed = JOB | {"dedupe_key": "k"}
+
+    assert parsed(JOB).jobs == [JobRequest(item=JOB, dedupe_key=event_identity("e", 0))]
+    assert parsed(keyed).jobs == [JobRequest(item=JOB, dedupe_key="k")]
+    assert parsed({"jobs": [JOB]}).jobs == parsed(JOB).jobs
+    assert [job.dedupe_key for job in parsed({"jobs": [JOB, keyed, JOB]}).jobs] == [
+        event_identity("e", 0),
+        "k",
+        event_identity("e", 2),
+    ]
+    assert parsed(JOB | {"tick": TICK}) == parse_event(JOB | {"tick": TICK}, NOW)
+
+
+@pytest.mark.parametrize("source", ["aws.events", "aws.scheduler"])
+def test_a_schedule_that_names_no_job_is_refused_whatever_its_detail(source):
+    for detail in ("{}", {}, JOB):
+        with pytest.raises(EventError, match="delivered a schedule that names no job"):
+            parse_event(
+                {"detail-type": "Scheduled Event", "source": source, "id": "e", "detail": detail},
+                NOW,
+            )
+
+
+def test_the_event_is_left_as_it_was():
+    event = {"jobs": [JOB | {"in": 60, "dedupe_key": "a"}]}
+    before = json.dumps(event)
+
+    parse_event(event, NOW)
+
+    assert json.dumps(event) == before
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "2026-11-20T02:00:00Z",
+        "2026-11-20T02:00:59.999Z",
+        "2026-11-20T03:00:30+01:00",
+        "2026-11-20 02:00Z",
+        INSTANT,
+        INSTANT + 59.9,
+    ],
+)
+def test_a_tick_is_the_full_minute_in_utc(at):
+    assert parse_event(JOB | {"tick": TICK | {"at": at}}, NOW).tick.instant == INSTANT
+
+
+def test_attempts_of_scheduler_that_carry_its_context_are_one_occurrence():
+    arn = "arn:aws:scheduler:eu-west-1:123456789012:schedule/shop/Mail"
+
+    def attempt(number):
+        context = {
+            "schedule-arn": arn,
+            "scheduled-time": TICK["at"],
+            "attempt-number": str(number),
+            "execution-id": f"another one each time {number}",
+        }
+        return parse_event(JOB | {"_schedule": context}, NOW)
+
+    assert attempt(1) == attempt(2)
+    assert attempt(1).tick == Tick(schedule=arn, instant=INSTANT, at=TICK["at"])
+    assert attempt(1).jobs == [JobRequest(item=JOB)]
+
+
+@pytest.mark.parametrize("context", ["an arn", {}, {"schedule-arn": "a"}, {"scheduled-time": 1}, 5])
+def test_a_context_that_names_no_occurrence_is_refused(context):
+    with pytest.raises(EventError, match=r"^_schedule: "):
+        parse_event(JOB | {"_schedule": context}, NOW)
+    with pytest.raises(EventError, match=r"^_schedule: cannot stand beside tick"):
+        parse_event(JOB | {"_schedule": context, "tick": TICK}, NOW)
+
+
+def test_a_tick_before_1970_is_floored_as_well():
+    assert parse_event(JOB | {"tick": TICK | {"at": -1}}, NOW).tick.instant == -60
+
+
+def test_an_arn_is_taken_as_text():
+    arn = "arn:aws:scheduler:eu-west-1:123456789012:schedule/shop/Mail"
+
+    assert parse_event(JOB | {"tick": TICK | {"schedule": arn}}, NOW).tick.schedule == arn
+
+
+@pytest.mark.parametrize("when", [{"in": 0}, {"in": -1}, {"at": NOW}, {"at": 60}, {"at": -1.5}])
+def test_the_past_is_now(when):
+    assert "at" not in parse_event(JOB | when, NOW).jobs[0].item
+
+
+@pytest.mark.parametrize("value", [10**10, 999_999_999_999_999, 1_000_000_000, float("inf")])
+def test_an_interval_of_decades_is_refused(value):
+    with pytest.raises(PayloadError, match=r"^in: "):
+        parse_event(JOB | {"in": value}, NOW)
+
+
+def test_other_angle_brackets_are_arguments_like_any_other():
+    args = ["<time>", "<b>bold</b>", "${X}", "aws.scheduler", {"<aws": "< aws.x>"}]
+
+    assert parse_event(JOB | {"args": args, "tick": TICK}, NOW).jobs[0].item["args"] == args
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        {"args": ["<aws.scheduler.attempt-number>"]},
+        {"args": [{"<aws.scheduler.schedule-arn>": 1}]},
+        {"tick": TICK | {"attempt": "<aws.scheduler.attempt-number>"}},
+        {"jid": "<aws.scheduler.execution-id>"},
+        {"class": "<aws.x"},
+    ],
+)
+def test_a_context_attribute_that_was_not_filled_in_is_found_anywhere(hidden):
+    with pytest.raises(EventError, match=r"'<aws.* was not filled in"):
+        parse_event(JOB | hidden, NOW)
+
+
+def test_nesting_far_too_deep_is_refused_like_other_values():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    with pytest.raises(PayloadError, match="nested deeper than 100 levels"):
+        parse_event(JOB | {"args": deep}, NOW)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=10,
+    ),
+    st.sampled_from(
+        ["event", "class", "args", "queue", "jid", "in", "at", "dedupe_key", "tick", "detail", "id"]
+    ),
+)
+def test_no_value_in_any_place_causes_another_error_than_ours(value, place):
+    event = value if place == "event" else JOB | {place: value}
+    if place in ("detail", "id"):
+        event = {"detail-type": "t", "source": "shop", "id": "e", "detail": JOB, place: value}
+
+    try:
+        request = parse_event(event, NOW)
+    except (EventError, PayloadError) as error:
+        assert str(error)  # noqa: PT017 - either outcome is right
+    else:
+        [job] = request.jobs
+        assert job.item["class"]
+        assert job.item.get("at", NOW + 1) > NOW
+
+
+@given(st.datetimes(min_value=datetime(2027, 1, 1), max_value=datetime(2999, 1, 1)))  # noqa: DTZ001
+def test_iso_text_and_epoch_seconds_mean_the_same_time(moment):
+    moment = moment.replace(tzinfo=UTC, microsecond=0)
+
+    as_text = parse_event(JOB | {"at": moment.isoformat()}, NOW)
+
+    assert as_text == parse_event(JOB | {"at": moment.timestamp()}, NOW)

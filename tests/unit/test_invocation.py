@@ -1,0 +1,139 @@
+"""Calling a job within its middleware."""
+
+import asyncio
+import logging
+
+import pytest
+from support.runners import RunnerStand, kept, payload
+
+from kiqbridge.client.current import CONTEXT
+from kiqbridge.errors import Shutdown
+from kiqbridge.settle.settlement import Verdict
+
+
+@pytest.fixture
+def runner():
+    runner = RunnerStand()
+    yield runner
+    runner.close()
+
+
+class TestAsync:
+    def test_an_async_function_is_run_to_its_end(self, runner):
+        got = []
+
+        async def work(value):
+            await asyncio.sleep(0)
+            got.append(value)
+
+        runner.declare(work)
+
+        assert runner.run(payload(1)) is None
+        assert runner.run(payload(2)) is None
+        assert got == [1, 2]
+
+    def test_its_failure_is_a_failure_and_the_next_one_runs(self, runner):
+        async def work(value):
+            await asyncio.sleep(0)
+            if value:
+                raise ValueError("no luck")
+
+        runner.declare(work)
+
+        assert kept(runner.run(payload(1)))["error_class"] == "ValueError"
+        assert runner.run(payload(0)) is None
+
+    @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+    def test_leaving_it_in_odd_ways_is_a_failure_and_the_next_one_runs(self, runner, error):
+        async def work(value):
+            if value:
+                raise error
+            await asyncio.sleep(0)
+
+        runner.declare(work)
+
+        assert runner.run(payload(1)).verdict is Verdict.RETRY
+        assert runner.run(payload(0)) is None
+
+    def test_its_log_lines_are_those_of_the_running_job(self, runner):
+        seen = []
+
+        async def work():
+            await asyncio.sleep(0)
+            seen.append(CONTEXT.get()[0]["jid"])
+
+        runner.declare(work)
+        for jid in ("first", "second"):
+            runner.run(payload(jid=jid))
+
+        assert seen == ["first", "second"]
+
+    def test_an_interrupt_inside_it_passes(self, runner):
+        async def work():
+            raise Shutdown
+
+        runner.declare(work)
+        runner.thread.interrupted = True
+
+        with pytest.raises(Shutdown):
+            runner.run(payload())
+
+
+class TestMiddleware:
+    def test_it_wraps_the_job_the_first_one_outermost(self, runner):
+        order = []
+
+        def around(name):
+            def wrap(instance, seen, queue, call_next):
+                order.append((name, instance.jid, seen["class"], queue))
+                result = call_next()
+                order.append(name)
+                return result
+
+            return wrap
+
+        runner.declare(lambda: order.append("perform"))
+        runner.middleware.add(around("outer"))
+        runner.middleware.add(around("inner"))
+
+        assert runner.run(payload(), "mail") is None
+        assert order == [
+            ("outer", "j1", "Work", "mail"),
+            ("inner", "j1", "Work", "mail"),
+            "perform",
+            "inner",
+            "outer",
+        ]
+
+    def test_one_that_does_not_call_on_skips_the_job_which_counts_as_done(self, runner, caplog):
+        caplog.set_level(logging.INFO, "kiqbridge")
+        called = []
+        runner.declare(lambda: called.append(1))
+        runner.middleware.add(lambda *_args: None)
+
+        assert runner.run(payload()) is None
+        assert not called
+        assert caplog.messages == ["start", "done"]
+
+    def test_its_failure_is_the_jobs(self, runner):
+        def refuse(*_args):
+            raise PermissionError("not today")
+
+        runner.declare(lambda: None)
+        runner.middleware.add(refuse)
+
+        assert kept(runner.run(payload()))["error_class"] == "PermissionError"
+
+    def test_arguments_it_changed_reach_the_job(self, runner):
+        got = []
+
+        def change(_instance, seen, _queue, call_next):
+            seen["args"] = [2]
+            return call_next()
+
+        runner.declare(got.append)
+        runner.middleware.add(change)
+
+        runner.run(payload(1))
+
+        assert got == [2]

@@ -1,0 +1,128 @@
+"""Writes that are repeated until Redis has confirmed them, and what is logged of an outage."""
+
+import logging
+
+import pytest
+
+from kiqbridge.errors import RedisRefused, RedisUnavailable, Shutdown
+from kiqbridge.inflight.outage import RETRY_S, Outage, retry_until_written
+from kiqbridge.runtime import threads
+
+AWAY = RedisUnavailable("Redis at somewhere cannot be reached")
+
+
+class Attempts:
+    """A write that ends as the test says, time after time; then it is written."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.count = 0
+
+    def __call__(self):
+        self.count += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "written"
+
+
+class Waits:
+    """What waits between two attempts; it says to give up after so many times."""
+
+    def __init__(self, most=100, meanwhile=lambda: None):
+        self.most = most
+        self.meanwhile = meanwhile
+        self.seconds = []
+
+    def __call__(self, seconds):
+        self.seconds.append(seconds)
+        self.meanwhile()
+        return len(self.seconds) >= self.most
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.INFO, "kiqbridge.inflight.outage")
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def test_what_is_written_at_once_waits_for_nothing(log):
+    waits = Waits()
+
+    assert retry_until_written(Attempts(), outage=Outage(), wait=waits) == "written"
+
+    assert (waits.seconds, log()) == ([], [])
+
+
+def test_it_is_repeated_every_second_until_redis_is_back(log):
+    write, waits = Attempts(AWAY, AWAY, AWAY), Waits()
+
+    assert retry_until_written(write, outage=Outage(), wait=waits) == "written"
+
+    assert write.count == 4
+    assert waits.seconds == [RETRY_S] * 3
+    first, last = log()
+    assert first == f"{AWAY}; trying again every second, running jobs go on"
+    assert last.startswith("Redis is back after")
+
+
+def test_an_outage_is_logged_once_for_all_who_write(log):
+    outage = Outage()
+    other = Attempts(AWAY, AWAY)
+
+    def write_too():
+        retry_until_written(other, outage=outage, wait=Waits())
+
+    retry_until_written(
+        Attempts(AWAY), outage=outage, wait=Waits(meanwhile=lambda: outage.report(AWAY))
+    )
+    assert len(log()) == 2
+    write_too()
+
+    assert [line.partition(";")[0].partition(" after")[0] for line in log()] == [
+        str(AWAY),
+        "Redis is back",
+    ] * 2
+
+
+def test_what_redis_refuses_is_repeated_too_and_each_time_logged(log):
+    write = Attempts(RedisRefused("WRONGTYPE retry"), RedisRefused("WRONGTYPE retry"))
+
+    assert retry_until_written(write, outage=Outage(), wait=Waits()) == "written"
+
+    assert (
+        log()
+        == ["Redis refuses to take a job, which stays in flight; trying again: WRONGTYPE retry"] * 2
+    )
+
+
+def test_it_is_given_up_when_the_process_ends():
+    write = Attempts(*[AWAY] * 5)
+
+    with pytest.raises(Shutdown):
+        retry_until_written(write, outage=Outage(), wait=Waits(most=2))
+
+    assert write.count == 2
+
+
+def test_an_error_that_nobody_expected_is_passed_on():
+    write = Attempts(AWAY, MemoryError())
+
+    with pytest.raises(MemoryError):
+        retry_until_written(write, outage=Outage(), wait=Waits())
+
+    assert write.count == 2
+
+
+def test_a_thread_that_repeats_a_write_counts_as_alive():
+    beats = []
+
+    with threads.watched("writer") as state:
+        retry_until_written(
+            Attempts(AWAY, AWAY),
+            outage=Outage(),
+            wait=Waits(meanwhile=lambda: beats.append(state.beat_at)),
+        )
+
+    assert len(beats) == 2
+    assert None not in beats
+    assert beats[0] < beats[1]

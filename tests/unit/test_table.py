@@ -1,0 +1,145 @@
+"""The table of settings: who reads a row, and how its value is found in the environment."""
+
+import os
+
+import pytest
+
+from kiqbridge import Client, redaction
+from kiqbridge.aws.enqueue import Enqueuer
+from kiqbridge.config.client_settings import CLIENT_SETTINGS, MAX_PAYLOAD_BYTES, REDIS_URL
+from kiqbridge.config.function_settings import FUNCTION_SETTINGS, TICK_AHEAD_S
+from kiqbridge.config.merge import merge
+from kiqbridge.config.setting import choose, read
+from kiqbridge.config.table import ALL_SETTINGS, SETTINGS
+from kiqbridge.errors import ConfigError
+
+POWERTOOLS = ("SERVICE_NAME", "LOG_LEVEL", "METRICS_NAMESPACE")
+
+
+class Watched(dict):
+    """An environment without variables that remembers which were asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = set()
+
+    def get(self, name, default=None):
+        self.asked.add(name)
+        return super().get(name, default)
+
+
+def variables_read_by(reader):
+    return {
+        name
+        for each in ALL_SETTINGS
+        if reader in each.read_by
+        for name in (*each.env, *filter(None, [each.provider]))
+    }
+
+
+def test_the_worker_reads_what_the_table_says():
+    environ = Watched()
+
+    merge(environ=environ, flags={})
+
+    assert environ.asked == variables_read_by("worker")
+
+
+def test_a_client_reads_what_the_table_says(monkeypatch):
+    environ = Watched()
+    monkeypatch.setattr(os, "environ", environ)
+
+    Client()
+    with redaction.own_names():
+        redaction.current()
+
+    ours = {name for name in environ.asked if name.startswith(("KIQBRIDGE_", "REDIS_"))}
+    assert ours == variables_read_by("client")
+
+
+def test_the_enqueue_function_reads_what_the_table_says():
+    environ = Watched()
+
+    Enqueuer.from_environment(environ)
+
+    # Messages read the names to hide when they need them, and app.py and Powertools the others.
+    elsewhere = {"KIQBRIDGE_REDACT", *(f"POWERTOOLS_{name}" for name in POWERTOOLS)}
+    assert environ.asked == variables_read_by("function") - elsewhere
+
+
+def test_each_row_is_in_the_part_of_its_readers():
+    assert all("worker" in each.read_by for each in SETTINGS)
+    assert all("client" in each.read_by for each in CLIENT_SETTINGS)
+    assert all(each.read_by == ("function",) for each in FUNCTION_SETTINGS)
+
+
+def test_no_two_rows_share_a_name_or_a_variable():
+    names = [each.name for each in ALL_SETTINGS]
+    variables = [name for each in ALL_SETTINGS for name in each.env]
+
+    assert len(set(names)) == len(names)
+    assert len(set(variables)) == len(variables)
+
+
+@pytest.mark.parametrize(
+    ("environ", "url"),
+    [
+        ({}, "redis://localhost:6379/0"),
+        ({"REDIS_URL": "redis://a/1"}, "redis://a/1"),
+        ({"REDIS_URL": ""}, "redis://localhost:6379/0"),
+        (
+            {"REDIS_URL": "redis://a", "REDIS_PROVIDER": "MINE", "MINE": "redis://b"},
+            "redis://b",
+        ),
+    ],
+)
+def test_the_address_is_read_as_sidekiq_reads_it(environ, url):
+    assert read(REDIS_URL, environ) == url
+
+
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        ("redis://:s3cret@host", "must be the name of a variable"),
+        ("NOT_SET", "names NOT_SET, which is not set"),
+    ],
+)
+def test_a_provider_must_be_the_name_of_a_variable(provider, message):
+    with pytest.raises(ConfigError, match=message) as refusal:
+        read(REDIS_URL, {"REDIS_PROVIDER": provider})
+
+    assert "s3cret" not in str(refusal.value)
+
+
+def test_a_provider_that_leads_nowhere_is_refused_for_commands_too():
+    with pytest.raises(ConfigError, match="REDIS_PROVIDER names NOT_SET, which is not set"):
+        merge(environ={"REDIS_PROVIDER": "NOT_SET"}, flags={})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("KIQBRIDGE_WIRE_PROFILE", "9", "profile: '9' is not a wire profile"),
+        ("KIQBRIDGE_WAIT_REPLICAS", "-1", "wait_replicas: '-1' is not a whole number from 0"),
+        ("KIQBRIDGE_MAX_PAYLOAD_BYTES", "1 MB", "max_payload_bytes: '1 MB' is not a whole number"),
+    ],
+)
+def test_a_wrong_variable_is_named_wherever_it_is_read(monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+
+    for act in (Client, lambda: Enqueuer.from_environment(os.environ)):
+        with pytest.raises(ConfigError) as refusal:
+            act()
+
+        assert str(refusal.value).startswith(message)
+        assert f"(from {variable})" in str(refusal.value)
+
+
+def test_a_wrong_argument_is_named():
+    with pytest.raises(ConfigError, match=r"\(from the argument max_payload_bytes\)"):
+        choose(MAX_PAYLOAD_BYTES, -1, {})
+
+
+def test_a_wrong_bound_for_ticks_names_its_variable():
+    with pytest.raises(ConfigError, match="KIQBRIDGE_TICK_AHEAD_S: 'soon' is not a number of sec"):
+        read(TICK_AHEAD_S, {"KIQBRIDGE_TICK_AHEAD_S": "soon"})

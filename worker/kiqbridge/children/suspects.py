@@ -1,0 +1,169 @@
+"""What the parent of a child that runs a suspect does about it, without ever parsing it.
+
+A text may be what kills: as objects it takes thirty times its bytes. So the child (trial.py) parses it,
+runs it, decides what becomes of it and builds the text that is kept. Here an answer becomes a `Settlement`;
+and for a child that died, its job becomes a dead one by its bytes alone (raw_job.py).
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kiqbridge.client import rails
+from kiqbridge.client.registry import Registry
+from kiqbridge.client.server import Server
+from kiqbridge.clock import wall_now
+from kiqbridge.errors import ProcessDied
+from kiqbridge.runtime import user_code
+from kiqbridge.settle.error_report import Failure
+from kiqbridge.settle.failed_payload import error_class, error_message
+from kiqbridge.settle.metrics import Metrics
+from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.wire import json_text
+from kiqbridge.wire.raw_job import failed_text, outline, unreadable_job
+from kiqbridge.wire.showable import KEPT_IN, showable
+
+logger = logging.getLogger(__name__)
+
+SHORT_BYTES = 100_000
+"""So short a text is parsed here too, for the handlers: as objects it has a few MB at most."""
+
+
+class SuspectRunner:
+    """Orders for children, and what becomes of their answers; one for each capsule.
+
+    Args:
+        capsule: name of the capsule whose middleware goes around the job.
+        policy: of failures.
+        server: whose error and death handlers are called here.
+        registry: the declared jobs.
+        metrics: measures each execution, if given.
+        paused: names of the classes that are paused now.
+    """
+
+    def __init__(
+        self,
+        *,
+        capsule: str,
+        policy: Callable[[], RetryPolicy],
+        server: Server,
+        registry: Registry,
+        metrics: Metrics | None = None,
+        paused: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
+        self._capsule = capsule
+        self._policy = policy
+        self._server = server
+        self._registry = registry
+        self._metrics = metrics
+        self._paused = paused
+
+    def order(self, queue: str, tid: str, timed_out_s: float | None = None) -> dict[str, Any]:
+        """What the child gets beside the text; with `timed_out_s` it only settles that time-out."""
+        policy = self._policy()
+        return {
+            "queue": queue,
+            "tid": tid,
+            "capsule": self._capsule,
+            "max_retries": policy.max_retries,
+            "profile": policy.profile,
+            "paused": sorted(self._paused()),
+            "timed_out_s": timed_out_s,
+        }
+
+    def settlement(self, answer: Mapping[str, Any], kept: bytes, text: bytes) -> Settlement | None:
+        """What a child's answer asks for; None: the job succeeded. `kept` is the text that came along."""
+        if self._metrics is not None:
+            for name, milliseconds, failed in answer["measured"]:
+                self._metrics.record(name, milliseconds, failed)
+        settled = answer["settled"]
+        if settled is None:
+            return None
+        raised = answer["raised"]
+        return Settlement(
+            verdict=Verdict(settled["verdict"]),
+            score=settled["score"],
+            text=kept,
+            counted=settled["counted"],
+            queue=settled["queue"],
+            notify=raised and (lambda: self._notify(raised, text, kept)),
+        )
+
+    def condemned(self, text: bytes, queue: str, died: ProcessDied) -> Settlement:
+        """The dead entry of a job that killed its child, whatever its options say of retries.
+
+        Somebody must see what it did.
+        """
+        now = wall_now()
+        details: dict[str, Any] = {
+            "error_class": error_class(died),
+            "error_message": error_message(died),
+            "queue": queue,
+            "now": now,
+            "profile": self._policy().profile,
+        }
+        kept = failed_text(_shown_text(text), **details)
+        if len(text) <= SHORT_BYTES and not isinstance(_parsed(kept), dict):
+            kept = unreadable_job(text, **details)  # what is no object only looked like one
+
+        def notify() -> None:
+            payload = shown_payload(kept)
+            performs = rails.find(payload, self._registry)
+            definition = rails.rules_of(payload, performs, self._registry)
+            if definition is None:  # of a long text `args` are not known here
+                definition = self._registry.find(str(payload.get("wrapped")))
+            exhausted = definition.handling.retries_exhausted if definition else None
+            if exhausted is not None:
+                _call(exhausted, payload, died)
+            for handler in self._server.death_handlers:
+                _call(handler, payload, died)
+            context = {"context": "a job raised an error", "job": shown_payload(text)}
+            for error_handler in self._server.error_handlers:
+                _call(error_handler, died, context)
+
+        return Settlement(verdict=Verdict.DEAD, score=now, text=kept, counted=True, notify=notify)
+
+    def _notify(self, raised: Mapping[str, Any], text: bytes, kept: bytes) -> None:
+        """Call the handlers as `JobRunner` would, with what stands for the error."""
+        error = Failure(**raised["failure"]).stand_in()
+        if raised["died"]:
+            for handler in self._server.death_handlers:
+                _call(handler, shown_payload(kept), error)
+        shown = {"jobstr": text} if raised["unread"] else {"job": shown_payload(text)}
+        for error_handler in self._server.error_handlers:
+            _call(error_handler, error, {"context": raised["context"], **shown})
+
+
+def shown_payload(text: bytes) -> dict[str, Any]:
+    """A job as handlers get it. Of a long one only its outermost texts: not its `args`."""
+    if len(text) <= SHORT_BYTES:
+        payload = _parsed(text)
+        return payload if isinstance(payload, dict) else {}
+    found = outline(text)
+    strings = found.strings if found else {}
+    return {
+        name.decode(errors="replace"): value.decode(errors="replace")
+        for name, value in strings.items()
+        if len(value) <= SHORT_BYTES
+    }
+
+
+def _parsed(text: bytes) -> object:
+    try:
+        return json_text.loads(text)
+    except json_text.MalformedJSON:
+        return None
+
+
+def _shown_text(text: bytes) -> bytes:
+    """Without what readers cannot show; in a long text `failed_text` writes other values behind it."""
+    payload = _parsed(text) if len(text) <= SHORT_BYTES else None
+    if not isinstance(payload, dict):
+        return text
+    shown = showable({"jid": None, **payload})
+    return text if KEPT_IN not in shown else json_text.dumps_moved(shown, text)
+
+
+def _call(handler: Callable[..., object], *args: object) -> None:
+    user_code.call(handler, *args, log=logger, failed="a handler failed")

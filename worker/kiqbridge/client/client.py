@@ -1,0 +1,389 @@
+"""Pushing jobs in Sidekiq's format (protocol §5), and what else a client may ask of Redis.
+
+A push goes: `prepare` builds and checks the payload, `job_writer` writes it. Bad input is refused before
+Redis. Three kinds of push differ in what a lost reply means:
+
+- `push`, `push_bulk`: as Sidekiq's; a lost reply raises `PushOutcomeUnknown`, never repeats;
+- `push_once`: each job under a guard; repeating it, here or by the caller, enqueues once;
+- `push_tick`: all jobs of one occurrence of a schedule, claimed in its ledger in the same script.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from kiqbridge.client.bulk_push import push_bulk
+from kiqbridge.client.job_writer import JobWriter
+from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
+from kiqbridge.client.prepare import prepare, text_of_payload
+from kiqbridge.client.registry import definition_of
+from kiqbridge.config.client_settings import (
+    MAX_PAYLOAD_BYTES,
+    NAMESPACE,
+    PROFILE,
+    REDIS_URL,
+    WAIT_REPLICAS,
+)
+from kiqbridge.config.setting import choose, read
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, parse_replicas
+from kiqbridge.store.wire_profile import FleetProfile
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import Profile, ProfileSetting, timestamp
+from kiqbridge.wire.stamping import stamp
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import redis
+
+    from kiqbridge.client.guarded_push import Enqueued, TickOutcome
+    from kiqbridge.store.deploy import DeployMark
+    from kiqbridge.store.pauses import Pause
+    from kiqbridge.wire.guards import Identity
+
+GUARD_TTL_S = 17 * 86_400
+"""A guard outlives the longest redelivery: 14 days in a dead-letter queue and its redrive."""
+
+TICK_HORIZON_S = 17 * 86_400
+"""How long a ledger remembers; an older occurrence is stale, so memory stays bounded.
+
+Longer than any delivery may take: a day in EventBridge or in Lambda's own queue, then 14 days in the
+dead-letter queue (template.yaml), from which somebody sends it again."""
+
+
+class Client:
+    """Enqueues jobs; one client may be shared by all threads.
+
+    Args:
+        url: address of Redis; default from REDIS_PROVIDER or REDIS_URL.
+        redis: an existing redis-py client whose address and credentials are used instead.
+        namespace: key prefix, `myapp` or `myapp:`; default from KIQBRIDGE_NAMESPACE.
+        profile: `7`, `8` or `auto`, see `wire_profile`; default from KIQBRIDGE_WIRE_PROFILE.
+        pool: connections to share with others, instead of url and redis.
+        wait_replicas: how many replicas must confirm each push, in the same round trip (WAIT), else
+            `PushNotReplicated`; default from KIQBRIDGE_WAIT_REPLICAS, or 0.
+        wait_timeout_ms: milliseconds that they may take, up to 2,500.
+        max_payload_bytes: bytes of a job's text above which it is refused, 0 = no limit; default from
+            KIQBRIDGE_MAX_PAYLOAD_BYTES, or 10,000,000.
+
+    Raises:
+        ConfigError: a wrong value; names the argument or the environment variable.
+
+    Attributes:
+        middleware: functions around each push, also when the poller moves a job.
+        server_middleware: functions around each job that `perform_inline` runs.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        redis: "redis.Redis | None" = None,
+        namespace: str | None = None,
+        profile: str | None = None,
+        pool: RedisPool | None = None,
+        wait_replicas: int | None = None,
+        wait_timeout_ms: int = WAIT_TIMEOUT_MS,
+        max_payload_bytes: int | None = None,
+    ) -> None:
+        environ = os.environ
+        if pool is None:
+            address = url if url or redis is not None else read(REDIS_URL, environ)
+            pool = RedisPool(address, client=redis)
+        self._redis = pool
+        self.keys = Keys(read(NAMESPACE, environ) if namespace is None else namespace)
+        self.profile: ProfileSetting = choose(PROFILE, profile or None, environ)
+        self._fleet_profile = FleetProfile(self.profile, pool, self.keys)
+        self._writer = JobWriter(
+            pool,
+            self.keys,
+            replicas=parse_replicas(
+                choose(WAIT_REPLICAS, wait_replicas, environ),
+                wait_timeout_ms,
+                source="wait_replicas",
+            ),
+            max_payload_bytes=choose(MAX_PAYLOAD_BYTES, max_payload_bytes, environ),
+        )
+        self.middleware: Chain[ClientMiddleware] = Chain()
+        self.server_middleware: Chain[ServerMiddleware] = Chain()
+
+    def __repr__(self) -> str:
+        return f"Client({self._redis.address}, namespace={self.keys.prefix!r}, profile={self.profile!r})"
+
+    def close(self) -> None:
+        """Close idle connections; the client can be used again."""
+        self._redis.close()
+
+    def wire_profile(self) -> Profile:
+        """The profile in effect; with `auto` it follows live heartbeats and never raises."""
+        return self._fleet_profile.current()
+
+    def push(self, item: Mapping[str, Any]) -> str | None:
+        """Enqueue one job: SADD queues, LPUSH queue:NAME; or ZADD schedule if the item has `at`.
+
+        Args:
+            item: `class` (a name or a declared job) and `args` (list), and any other attribute of
+                §3.2; `at` is an absolute time in epoch seconds, however small. `active_job` in the
+                place of `class` names a Rails job, see `active_job`.
+
+        Returns:
+            The jid, or None when middleware stopped it.
+
+        Raises:
+            PayloadError: refused before Redis, naming field and value.
+            RedisUnavailable: nothing was written.
+            PushOutcomeUnknown: sent, but the reply was lost.
+            PushNotReplicated: enqueued, but not confirmed by `wait_replicas` replicas.
+        """
+        job = prepare(item, time.time(), self.middleware, self._fleet_profile.current)
+        if job is None:
+            return None
+        self._writer.write([job])
+        return job.jid
+
+    def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
+        """Enqueue one job per element of `args`, a list of lists (§5.7), 1,000 or 1 MB a round trip.
+
+        Besides the attributes of `push`: `at` may be a list with one time per job;
+        `spread_interval` (seconds) gives each job a random time within it; `batch_size`.
+
+        Returns:
+            The jids in order, None in the place of jobs that middleware stopped.
+
+        Raises:
+            As `push`; batches before the failing one are enqueued, and after a lost reply the
+            jid raised is the first of its batch.
+        """
+        return push_bulk(item, self.middleware, self._fleet_profile, self._writer)
+
+    def push_once(
+        self,
+        items: Sequence[Mapping[str, Any]],
+        dedupe_keys: "Sequence[str | Identity | None]",
+        *,
+        ttl_s: int = GUARD_TTL_S,
+    ) -> "list[Enqueued]":
+        """Enqueue jobs, each at most once per class and dedupe key within `ttl_s`, all in one script.
+
+        A text is a key of yours, the same as `dedupe_key` of an event for the enqueue function; an
+        `Identity` is one of another source. A Rails job goes by its own class. Jobs with a key of None
+        are not guarded. A lost reply is repeated if all are guarded.
+
+        Returns:
+            One outcome per job that middleware did not stop.
+
+        Raises:
+            As `push`; nothing is written when it raises, except after `PushOutcomeUnknown`.
+        """
+        from kiqbridge.client import guarded_push  # noqa: PLC0415 - few clients guard their pushes
+
+        guarded_push.check_count(len(items))
+        now = time.time()
+        jobs = [
+            (job, guarded_push.guard_of(job, key))
+            for item, key in zip(items, dedupe_keys, strict=True)
+            if (job := prepare(item, now, self.middleware, self._fleet_profile.current)) is not None
+        ]
+        return guarded_push.push_once(jobs, self._writer, now=now, ttl_s=ttl_s)
+
+    def push_tick(
+        self,
+        schedule: str,
+        instant: int,
+        items: Sequence[Mapping[str, Any]],
+        *,
+        by: str,
+        horizon_s: int = TICK_HORIZON_S,
+        ahead_s: float | None = None,
+    ) -> "TickOutcome":
+        """Enqueue the jobs of one occurrence of a schedule, all or none, once whoever asks.
+
+        Args:
+            schedule: name of the schedule, the same text whoever delivers (`my-stack/Nightly`).
+            instant: the scheduled time in epoch seconds, floored to the minute.
+            items: jobs as for `push`.
+            by: who delivers, kept in the ledger for operators.
+            horizon_s: how long the ledger remembers; an older occurrence is stale.
+            ahead_s: how far the instant may lie ahead of the clock of Redis, None = any time.
+
+        Raises:
+            As `push`, but a lost reply is repeated: the ledger makes that safe.
+        """
+        from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
+
+        guarded_push.check_count(len(items))
+        now = time.time()
+        prepared = [
+            prepare(item, now, self.middleware, self._fleet_profile.current) for item in items
+        ]
+        occurrence = guarded_push.Occurrence(
+            schedule=schedule, instant=instant, by=by, horizon_s=horizon_s, ahead_s=ahead_s
+        )
+        jobs = [job for job in prepared if job is not None]
+        return guarded_push.push_tick(occurrence, jobs, self._writer, now=now)
+
+    def cancel(self, jid: str) -> int:
+        """Ask an iterable job to end: HSETNX it-JID cancelled (§13.5); it may be waiting or running.
+
+        It ends as if it were complete, within about 5 seconds if it runs now. Cancelling again
+        changes nothing.
+
+        Returns:
+            The time of the first request, epoch seconds.
+
+        Raises:
+            PayloadError: that is no jid.
+            RedisUnavailable: nothing was written.
+        """
+        from kiqbridge.client import iteration_state  # noqa: PLC0415 - few clients cancel
+
+        return iteration_state.request_cancel(
+            self._redis, self.keys, jid, self.wire_profile, time.time()
+        )
+
+    def deploy_mark(self, label: str) -> "DeployMark":
+        """Draw a deployment into the charts of the Web UI, at this minute (§12.5).
+
+        A label is marked once within 60 seconds, whoever says it; of several labels in one minute the
+        first is kept.
+
+        Args:
+            label: what people shall read there, such as a version or a commit's subject.
+
+        Raises:
+            PayloadError: that is no label.
+            RedisUnavailable: nothing was written.
+        """
+        from kiqbridge.store.deploy import parse_label, write_mark  # noqa: PLC0415 - few clients mark
+
+        return write_mark(self._redis, self.keys, parse_label(label), time.time())
+
+    def pause_queue(
+        self,
+        name: str,
+        *,
+        reason: str = "",
+        by: str = "",
+        for_s: float | None = None,
+        until: "float | datetime | None" = None,
+    ) -> "Pause":
+        """Let no worker take jobs of this queue, Ruby's with Sidekiq Pro included; running ones go on.
+
+        In effect at once, also for a queue that is empty or unknown. Pausing again replaces reason and
+        end.
+
+        Args:
+            name: without prefix.
+            reason, by: why and who, kept for whoever looks.
+            for_s: seconds after which it ends by itself; default: never.
+            until: epoch seconds or an aware datetime at which it ends by itself.
+
+        Raises:
+            PayloadError: a wrong value; nothing was written.
+            RedisUnavailable: pause again, which does no harm.
+        """
+        from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
+
+        return pauses.pause(
+            self._redis, self.keys, "queue", name, reason=reason, by=by, for_s=for_s, until=until
+        )
+
+    def resume_queue(self, name: str) -> bool:
+        """End the pause of a queue, whoever made it; whether it was paused. Raises as `pause_queue`."""
+        from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
+
+        return pauses.unpause(self._redis, self.keys, "queue", name)
+
+    def pause_class(
+        self,
+        job_class: object,
+        *,
+        reason: str = "",
+        by: str = "",
+        for_s: float | None = None,
+        until: "float | datetime | None" = None,
+    ) -> "Pause":
+        """Let our workers run no job of this class: those they meet are put off, a minute each time.
+
+        In effect within a second; Ruby's workers know nothing of it. After the end of the pause jobs
+        come back within 70 s.
+
+        Args:
+            job_class: a declared job, or a name as on the wire; a Rails job's own class.
+            reason, by, for_s, until: as for `pause_queue`.
+
+        Raises:
+            As `pause_queue`.
+        """
+        name = _wire_name(job_class)
+        from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
+
+        return pauses.pause(
+            self._redis, self.keys, "class", name, reason=reason, by=by, for_s=for_s, until=until
+        )
+
+    def resume_class(self, job_class: object) -> bool:
+        """End the pause of a class; whether it was paused. Raises as `pause_queue`."""
+        from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
+
+        return pauses.unpause(self._redis, self.keys, "class", _wire_name(job_class))
+
+    def unpause_queue(self, name: str) -> bool:
+        """Deprecated: `resume_queue`."""
+        return self.resume_queue(name)
+
+    def unpause_class(self, job_class: object) -> bool:
+        """Deprecated: `resume_class`."""
+        return self.resume_class(job_class)
+
+    def pauses(self) -> "list[Pause]":
+        """What is paused now: queues, those that Ruby paused included, then classes.
+
+        Raises:
+            RedisUnavailable: nothing was read.
+        """
+        from kiqbridge.store import pauses  # noqa: PLC0415
+
+        return pauses.list_pauses(self._redis, self.keys)
+
+    def prepare_inline(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
+        """A payload as it would arrive, without Redis (§5.8); None when middleware stops it.
+
+        Raises:
+            PayloadError: as `push`.
+        """
+        job = prepare(item, time.time(), self.middleware, self._fleet_profile.without_redis)
+        if job is None:
+            return None
+        text = text_of_payload(job.payload, self._writer.max_payload_bytes)
+        return cast("dict[str, Any]", json_text.loads(text))
+
+    def prepare_moved(
+        self, payload: Mapping[str, Any], now: float, original: bytes
+    ) -> tuple[str, bytes] | None:
+        """A payload that the poller moves: (queue, text to push), None when middleware stops it (§9.1).
+
+        Raises:
+            PayloadError: it cannot be a job.
+        """
+        # As it is: JSON that is no object must be refused here, not fail as a mapping and keep every
+        # other due job waiting.
+        job = prepare(payload, now, self.middleware, self._fleet_profile.current, trusted=True)
+        if job is None:
+            return None
+        job.payload["enqueued_at"] = timestamp(now, job.profile)
+        return job.queue, json_text.dumps_moved(job.payload, original)
+
+    def stamp_moved(self, members: Sequence[bytes], now: float) -> list[tuple[str, bytes] | None]:
+        """The result of `prepare_moved` for each member; None where that must be asked (§9.1)."""
+        if len(self.middleware):
+            return [None] * len(members)
+        return stamp(members, json_text.dumps(timestamp(now, self.wire_profile())))
+
+
+def _wire_name(job_class: object) -> str:
+    definition = definition_of(job_class)
+    return definition.name if definition else cast("str", job_class)  # checked by `pauses`

@@ -1,0 +1,67 @@
+"""What runs here: the job of this thread or task, and the worker around it.
+
+Context variables, so that an `async def` job sees its own and not that of its neighbour on the loop.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kiqbridge.client.client import Client
+    from kiqbridge.store.redis_pool import RedisPool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The worker around a job.
+
+    Attributes:
+        client: pushes with the worker's own middleware.
+        redis: connections that jobs may share, handed out to one thread at a time.
+        is_stopping: whether the process takes no new jobs any more (quiet), or ends.
+        timeout_s: seconds that running jobs have after TERM.
+        max_iteration_runtime_s: seconds after which an iterable job makes room for others, or None.
+    """
+
+    client: "Client"
+    redis: "RedisPool"
+    is_stopping: Callable[[], bool]
+    timeout_s: float
+    max_iteration_runtime_s: float | None
+
+
+RUNTIME: ContextVar[Runtime | None] = ContextVar("kiqbridge_runtime", default=None)
+"""None outside a worker, as in `perform_inline` and in tests."""
+
+CONTEXT: ContextVar[tuple[dict[str, Any], str] | None] = ContextVar("kiqbridge_job", default=None)
+"""Payload and queue of the job that runs here."""
+
+
+def interrupted() -> bool:
+    """Whether the running job should come to an end soon: its worker is quiet or stops.
+
+    Long jobs call it now and then, save what they have and return or push themselves again. A job that does
+    not is interrupted at the deadline and given back. False outside a worker.
+    """
+    runtime = RUNTIME.get()
+    return runtime is not None and runtime.is_stopping()
+
+
+LOG_CONTEXT: ContextVar[Mapping[str, Any] | None] = ContextVar("kiqbridge_log", default=None)
+"""What `log_context` has added here."""
+
+
+@contextmanager
+def log_context(**keys: Any) -> Iterator[None]:
+    """Put these keys on every line that is logged within, by whatever logger; also a decorator.
+
+    Nested ones add to those around them. Threads that are started within do not inherit them; tasks do.
+    """
+    token = LOG_CONTEXT.set({**(LOG_CONTEXT.get() or {}), **keys})
+    try:
+        yield
+    finally:
+        LOG_CONTEXT.reset(token)

@@ -1,0 +1,161 @@
+"""Checking what a declaration says, and making its definition: used by `@job` and by `Job`."""
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from kiqbridge.client.registry import (
+    ERROR_ACTIONS,
+    Exhausted,
+    Handling,
+    JobDefinition,
+    OnError,
+    OnMaxRun,
+    Pool,
+    RetryIn,
+    check_signature,
+    definition_of,
+)
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.wire.options import ATTRIBUTES, unknown_declared, with_attributes
+from kiqbridge.wire.payload import check_json, shorten
+from kiqbridge.wire.queues import fault_of_name
+
+
+def wire_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a declaration as they go on the wire.
+
+    Raises:
+        ConfigError: there is no such option, or `attributes` is no dict.
+    """
+    unknown = unknown_declared(options)
+    if unknown is not None:
+        raise ConfigError(f"job {name!r}: {unknown}")
+    if not isinstance(options.get(ATTRIBUTES, {}), Mapping):
+        raise ConfigError(
+            f"job {name!r}: attributes: {shorten(options[ATTRIBUTES])} is not a dict of names and values"
+        )
+    return with_attributes(options)
+
+
+def define(
+    name: str,
+    options: Mapping[str, Any],
+    declared: Any,
+    *,
+    instantiate: Callable[[str], Any],
+    perform_of: Callable[[Any], Callable[..., Any]],
+    signature: inspect.Signature,
+    handling: Handling,
+) -> JobDefinition:
+    """A checked definition; see `JobDefinition` for the arguments.
+
+    Raises:
+        ConfigError: a keyword-only parameter has no default, `queue` is no name, or an option has no JSON
+            text.
+    """
+    check_signature(name, signature)
+    if not isinstance(options.get("queue"), str) or not options["queue"]:
+        raise ConfigError(f"job {name!r}: queue {options.get('queue')!r} is not a queue name")
+    if (fault := fault_of_name(options["queue"])) is not None:
+        raise ConfigError(f"job {name!r}: queue {options['queue']!r} {fault}")
+    try:
+        for option, value in options.items():
+            check_json(value, option)
+    except PayloadError as error:
+        raise ConfigError(f"job {name!r}: option {error}") from error
+    return JobDefinition(
+        name=name,
+        options=dict(options),
+        instantiate=instantiate,
+        perform_of=perform_of,
+        signature=signature,
+        origin=f"{declared.__module__}.{declared.__qualname__}",
+        spec=getattr(sys.modules.get(declared.__module__), "__spec__", None),
+        handling=handling,
+    )
+
+
+def handling_of(
+    name: str,
+    function: Callable[..., Any],
+    *,
+    pool: Pool | None,
+    timeout_s: float | None,
+    max_run_s: float | None,
+    on_max_run: OnMaxRun,
+    retry_in: RetryIn | None,
+    retries_exhausted: Exhausted | None,
+    on_error: OnError | None,
+) -> Handling:
+    """How jobs of a declaration are run; see `kiqbridge.job` for the arguments.
+
+    Raises:
+        ConfigError: a value that cannot be used; names the job and the value.
+    """
+    is_async = inspect.iscoroutinefunction(function)
+    if pool not in (None, *get_args(Pool)) or (pool == "thread" and is_async):
+        raise ConfigError(
+            f"job {name!r}: pool {pool!r} is not thread or process; an `async def` job runs on the "
+            "event loop, or in a process with pool='process'"
+        )
+    if pool == "async" and not is_async:
+        raise ConfigError(f"job {name!r}: pool 'async' is for `async def` jobs")
+    if timeout_s is not None and not 0 < timeout_s < float("inf"):
+        raise ConfigError(
+            f"job {name!r}: timeout_s {timeout_s!r} is not a number of seconds above 0"
+        )
+    _check_max_run(name, timeout_s, max_run_s, on_max_run)
+    for kind, action in (on_error or {}).items():
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise ConfigError(f"job {name!r}: on_error {kind!r} is not an exception class")
+        if action not in ERROR_ACTIONS and not (_is_number(action) and float(action) > 0):
+            raise ConfigError(
+                f"job {name!r}: on_error {kind.__name__}: {action!r} is not one of "
+                f"{', '.join(ERROR_ACTIONS)} or a number of seconds above 0"
+            )
+    return Handling(
+        pool=pool or ("async" if is_async else "thread"),
+        timeout_s=timeout_s,
+        max_run_s=max_run_s,
+        on_max_run=on_max_run,
+        retry_in=retry_in,
+        retries_exhausted=retries_exhausted,
+        on_error=dict(on_error or {}),
+    )
+
+
+def require_definition(declared: object) -> JobDefinition:
+    """The definition behind a declared function or class.
+
+    Raises:
+        ConfigError: it is a class without `perform`.
+    """
+    definition = definition_of(declared)
+    if definition is None:
+        name = getattr(declared, "__qualname__", repr(declared))
+        raise ConfigError(f"{name} defines no perform, so it is no job; define perform in it")
+    return definition
+
+
+def _check_max_run(
+    name: str, timeout_s: float | None, max_run_s: float | None, on_max_run: str
+) -> None:
+    if on_max_run not in get_args(OnMaxRun):
+        raise ConfigError(f"job {name!r}: on_max_run {on_max_run!r} is not requeue or dead")
+    if max_run_s is None:
+        return
+    if not _is_number(max_run_s) or not 0 < max_run_s < float("inf"):
+        raise ConfigError(
+            f"job {name!r}: max_run_s {max_run_s!r} is not a number of seconds above 0"
+        )
+    if timeout_s is not None and max_run_s <= timeout_s:
+        raise ConfigError(
+            f"job {name!r}: max_run_s {max_run_s:g} is not longer than timeout_s {timeout_s:g}: the job "
+            "would be taken away before its time limit could end it; make it longer"
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

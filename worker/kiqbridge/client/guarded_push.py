@@ -1,0 +1,191 @@
+"""Pushes that may be repeated: once per dedupe key, or once per occurrence of a schedule.
+
+The guard of each job, or the entry in the schedule's ledger, is written in the script that enqueues. So a
+repeated call, after a lost reply or by a caller that retries, enqueues nothing twice and answers with the
+jids of the first one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from kiqbridge.client.job_writer import JobWriter, not_replicated, outcome_unknown, score
+from kiqbridge.client.prepare import PreparedJob
+from kiqbridge.errors import PayloadError
+from kiqbridge.store import scripts
+from kiqbridge.store.replies import ReplyLost
+from kiqbridge.wire import active_job, json_text
+from kiqbridge.wire.bulk import BATCH_SIZE
+from kiqbridge.wire.guards import Identity, guard_field
+from kiqbridge.wire.names import text_of
+from kiqbridge.wire.payload import check_json
+
+_PUSH_ONCE = scripts.load("push_once")
+_PUSH_TICK = scripts.load("push_tick")
+
+TickKind = Literal["enqueued", "duplicate", "stale", "future"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """What became of one guarded job: `jid` is that of the job in Redis, new or earlier."""
+
+    jid: str
+    job_class: str
+    queue: str
+    at: float | None
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickOutcome:
+    """What became of one occurrence of a schedule.
+
+    `stale`: too old to know whether it ran; `future`: further ahead than was allowed. In both cases
+    nothing was enqueued, and `jobs` is empty.
+    """
+
+    kind: TickKind
+    jobs: list[Enqueued]
+
+
+def push_once(
+    jobs: Sequence[tuple[PreparedJob, str]], writer: JobWriter, *, now: float, ttl_s: int
+) -> list[Enqueued]:
+    """Enqueue jobs, each at most once under its guard (`guard_of`); see `Client.push_once`."""
+    if not jobs:
+        return []
+    own = writer.keys
+    keys: list[str] = [own.queues, own.guards, own.guards_until]
+    # More than are added, so that they grow fewer; an unpack takes no more than a script's jobs.
+    args: list[str | bytes] = [str(ttl_s), str(min(2 * len(jobs) + 10, BATCH_SIZE))]
+    for job, guard in jobs:
+        keys.append(_target(job, writer))
+        args += [guard, job.jid, *_script_args(job, writer, now)]
+    repeatable = all(guard for _, guard in jobs)
+    try:
+        answers, doubt = writer.run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
+    except ReplyLost as error:
+        first = jobs[0][0]
+        raise outcome_unknown(first.jid, first.payload["class"], error) from error
+    outcomes = [
+        _outcome(
+            job,
+            None if not known or (job.own_jid and known == job.jid.encode()) else text_of(known),
+        )
+        for (job, _), known in zip(jobs, answers, strict=True)
+    ]
+    if doubt:
+        raise not_replicated([job.jid for job in outcomes], doubt) from doubt
+    return outcomes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One occurrence of a schedule; the fields are the arguments of `Client.push_tick`."""
+
+    schedule: str
+    instant: int
+    by: str
+    horizon_s: int
+    ahead_s: float | None
+
+
+def push_tick(
+    occurrence: Occurrence, jobs: Sequence[PreparedJob], writer: JobWriter, *, now: float
+) -> TickOutcome:
+    """Enqueue the jobs of one occurrence of a schedule, once; see `Client.push_tick`."""
+    entry = json_text.dumps(
+        {
+            "at": occurrence.instant,
+            "jids": [job.jid for job in jobs],
+            "by": occurrence.by,
+            "enqueued_at": now,
+        }
+    )
+    own = writer.keys
+    keys = [own.queues, own.ticks(occurrence.schedule), own.ledgers]
+    keys += [_target(job, writer) for job in jobs]
+    args: list[str | bytes | float] = [
+        *(str(occurrence.instant), str(occurrence.horizon_s), entry, occurrence.schedule),
+        "" if occurrence.ahead_s is None else str(occurrence.ahead_s),
+    ]
+    for job in jobs:
+        args += _script_args(job, writer, now)
+    answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
+    outcome = _tick_outcome(jobs, answer, entry)
+    if doubt and outcome.jobs:
+        raise not_replicated([job.jid for job in outcome.jobs], doubt) from doubt
+    return outcome
+
+
+def guard_of(job: PreparedJob, dedupe_key: str | Identity | None) -> str:
+    """The name of a job's guard, empty for none.
+
+    Raises:
+        PayloadError: the key cannot be sent.
+    """
+    if not dedupe_key:
+        return ""
+    for part in (dedupe_key,) if isinstance(dedupe_key, str) else dedupe_key.parts:
+        check_json(part, "dedupe_key")
+    return guard_field(dedupe_key, _performed_class(job.payload))
+
+
+def check_count(count: int) -> None:
+    """Refuse more jobs than one script takes.
+
+    Raises:
+        PayloadError: more than 1,000.
+    """
+    if count > BATCH_SIZE:
+        raise PayloadError(
+            f"jobs: {count} jobs in one call, but all or nothing holds for {BATCH_SIZE:,}; split them"
+        )
+
+
+def _target(job: PreparedJob, writer: JobWriter) -> str:
+    return writer.keys.queue(job.queue) if job.at is None else writer.keys.schedule
+
+
+def _script_args(job: PreparedJob, writer: JobWriter, now: float) -> list[str | bytes]:
+    return [job.queue, "" if job.at is None else score(job.at), writer.text(job, now)]
+
+
+def _outcome(job: PreparedJob, known_jid: str | None = None) -> Enqueued:
+    return Enqueued(
+        jid=known_jid or job.jid,
+        job_class=_shown_class(job.payload),
+        queue=job.queue,
+        at=job.at,
+        duplicate=known_jid is not None,
+    )
+
+
+def _tick_outcome(jobs: Sequence[PreparedJob], answer: list[bytes], entry: bytes) -> TickOutcome:
+    kind = cast("TickKind", answer[0].decode())
+    if kind in ("stale", "future"):
+        return TickOutcome(kind=kind, jobs=[])
+    if kind == "enqueued":
+        return TickOutcome(kind=kind, jobs=[_outcome(job) for job in jobs])
+    if answer[1] == entry:  # our own claim, whose reply was lost
+        return TickOutcome(kind="enqueued", jobs=[_outcome(job) for job in jobs])
+    known = json_text.loads(answer[1])["jids"]
+    return TickOutcome(
+        kind=kind, jobs=[_outcome(job, jid) for job, jid in zip(jobs, known, strict=False)]
+    )
+
+
+def _shown_class(payload: Mapping[str, Any]) -> str:
+    """The class that people know: that inside Active Job's wrapper, as Sidekiq shows it (§17)."""
+    wrapped = payload.get("wrapped") if payload["class"] in active_job.WRAPPERS else None
+    return cast("str", wrapped if isinstance(wrapped, str) and wrapped else payload["class"])
+
+
+def _performed_class(payload: Mapping[str, Any]) -> str:
+    """The class whose code runs: of a Rails job the one inside, whether or not its wrapper names it."""
+    shown = _shown_class(payload)
+    if shown in active_job.WRAPPERS and payload["args"] and isinstance(payload["args"][0], Mapping):
+        inner = payload["args"][0].get("job_class")
+        return inner if isinstance(inner, str) and inner else shown
+    return shown

@@ -1,0 +1,179 @@
+"""Running a job here and now, as if it had been enqueued and fetched (protocol §5.8).
+
+1. Normalized, through client middleware, checked, and through JSON: what could not be enqueued fails here
+   too.
+2. What `@server.lifespan` declares is opened, unless this process has it open already, and closed after
+   the job.
+3. Through server middleware, within the `timeout_s` of its class, as a worker runs it: `async def` jobs on
+   an event loop, all others on the calling thread (those of the process pool, too).
+
+Redis is not asked, an error is the caller's, and there is no retry.
+"""
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from kiqbridge.client import rails
+from kiqbridge.client.client import Client
+from kiqbridge.client.middleware import Chain, ServerMiddleware
+from kiqbridge.client.registry import JobDefinition, default_registry
+from kiqbridge.client.server import server
+from kiqbridge.errors import JobTimeout
+
+if TYPE_CHECKING:
+    from kiqbridge.client.resources import LoopResources, ProcessResources
+    from kiqbridge.runtime.limits import Timekeeper
+
+_opening = threading.Lock()
+_opened: "ProcessResources | None" = None
+_users = 0
+_timekeeper: "Timekeeper | None" = None
+
+
+def perform(client: Client, item: Mapping[str, Any]) -> Literal[True] | None:
+    """Run one job on the calling thread.
+
+    Args:
+        client: whose middleware, that of pushes and `server_middleware`, goes around it; the latter
+            inside that of `kiqbridge.server`.
+        item: as for `Client.push`; `at` is ignored.
+
+    Returns:
+        True, or None when a middleware stopped it.
+
+    Raises:
+        PayloadError: as `Client.push`.
+        JobNotFound: its class is not declared here.
+        JobTimeout: it took longer than its `timeout_s`.
+        Exception: what the job, or a resource while it was opened, raised.
+    """
+    payload = client.prepare_inline(item)
+    if payload is None:
+        return None
+    definition = rails.require(payload, default_registry)
+    chain = Chain(*server.middleware, *client.server_middleware)
+    with _resources():
+        instance = definition.instantiate(payload["jid"])
+        args = (instance, payload, payload["queue"])
+        if definition.handling.pool == "async":
+            passed = _run(_on_a_loop(definition, chain, args))
+        else:
+            passed = chain.invoke(args, lambda: _call(definition, instance, payload))
+    return True if passed else None
+
+
+def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) -> Literal[True]:
+    function, timeout_s = definition.perform_of(instance), definition.handling.timeout_s
+    if timeout_s is None:
+        _finish(function(*payload["args"]))
+    else:
+        with _limits().limit(timeout_s):
+            _finish(function(*payload["args"]))
+    return True
+
+
+async def _on_a_loop(
+    definition: JobDefinition, chain: Chain[ServerMiddleware], args: tuple[Any, ...]
+) -> Literal[True] | None:
+    """An `async def` job within its middleware, with the asynchronous resources open on this loop."""
+    import asyncio  # noqa: PLC0415 - most who only enqueue never need it
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as asyncio
+
+    instance, payload, _queue = args
+    timeout_s = definition.handling.timeout_s
+
+    async def call() -> Literal[True]:
+        limit = asyncio.timeout(timeout_s)
+        try:
+            async with limit:
+                await definition.perform_of(instance)(*payload["args"])
+        except TimeoutError as error:
+            if limit.expired():
+                raise JobTimeout(f"took longer than its timeout_s of {timeout_s:g} s") from error
+            raise
+        return True
+
+    async with _loop_resources():
+        if not len(chain):
+            return await call()
+        # Each change of kind in the chain takes one thread.
+        with ThreadPoolExecutor(len(chain)) as executor:
+            return await chain.invoke_async(args, call, executor)
+
+
+@contextlib.contextmanager
+def _resources() -> Iterator[None]:
+    """Open what jobs share, unless this process, a worker say, has it open."""
+    if not server.resources or not _open():
+        yield
+        return
+    try:
+        yield
+    finally:
+        _close()
+
+
+def _open() -> bool:
+    """False: it is open already, and not by us."""
+    global _opened, _users  # noqa: PLW0603 - one set of resources for the process
+    from kiqbridge.client.resources import ProcessResources  # noqa: PLC0415 - few declare any
+
+    with _opening:
+        if _opened is None:
+            if any(each.is_open for each in server.resources):
+                return False
+            opening = ProcessResources(server.resources)
+            opening.open()
+            _opened = opening
+        _users += 1
+        return True
+
+
+def _close() -> None:
+    global _opened, _users  # noqa: PLW0603 - as in _open
+    with _opening:
+        _users -= 1
+        if _users or _opened is None:
+            return
+        closing, _opened = _opened, None
+        closing.close()
+
+
+def _loop_resources() -> "LoopResources":
+    """Those of asynchronous context managers, for one more event loop."""
+    from kiqbridge.client.resources import LoopResources  # noqa: PLC0415 - as in _open
+
+    return LoopResources([each for each in server.resources if not each.is_open_for_all])
+
+
+def _limits() -> "Timekeeper":
+    global _timekeeper  # noqa: PLW0603 - it has a thread of its own
+    if _timekeeper is None:
+        from kiqbridge.runtime.limits import Timekeeper  # noqa: PLC0415 - few jobs have a limit
+
+        _timekeeper = Timekeeper(lambda: [each.origin for each in default_registry])
+    return _timekeeper
+
+
+def _finish(result: object) -> None:
+    """Wait for a plain function's coroutine."""
+    if inspect.iscoroutine(result):
+        _run(result)
+
+
+def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end, on a thread of its own where this one runs a loop already."""
+    import asyncio  # noqa: PLC0415 - most who only enqueue never need it
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    import contextvars  # noqa: PLC0415 - as asyncio
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as asyncio
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(contextvars.copy_context().run, asyncio.run, coroutine).result()

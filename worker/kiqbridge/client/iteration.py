@@ -1,0 +1,382 @@
+"""One execution of an iterable job (protocol §13.2).
+
+1. Load the progress.
+2. Build the enumerator from the cursor.
+3. `on_start`, or `on_resume`.
+4. For each item: remember its cursor, save the progress every 5 s, `each_iteration`.
+5. `on_stop`.
+6. `on_complete`, and delete the progress; or save it, and raise `JobInterrupted`.
+
+A cursor is saved only when all before it is done, so nothing is ever left out: what was being processed
+when a process is killed is processed again, with all since the last flush.
+"""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kiqbridge.client.current import CONTEXT, RUNTIME, Runtime
+from kiqbridge.client.iteration_state import IterationState
+from kiqbridge.errors import JobInterrupted, KiqbridgeError, RedisUnavailable, Shutdown
+from kiqbridge.runtime import frames, job_forks, user_code
+from kiqbridge.runtime.interruption import PENDING, check
+from kiqbridge.wire.payload import check_json, shorten
+
+if TYPE_CHECKING:
+    from kiqbridge.client.iterable import IterableJob
+
+logger = logging.getLogger(__name__)
+
+FLUSH_S = 5.0
+"""Seconds between two flushes: so much is done again after a kill, so late is a cancel noticed."""
+
+RETRY_S = 1.0
+"""Pause between two attempts to reach Redis."""
+
+T = TypeVar("T")
+
+_END: Any = object()
+
+
+class Abort(BaseException):
+    """The job ends itself; a BaseException so that `except Exception` in it does not swallow it."""
+
+    def __init__(self, completed: bool) -> None:  # noqa: FBT001 - built in one place
+        super().__init__("abort() ends an iteration, so it has no place after the last one")
+        self.completed = completed
+
+
+class Mode(Protocol):
+    """How the run waits: the same steps serve a thread and the event loop."""
+
+    async def redis(self, function: Callable[[], T]) -> T:
+        """Call a function that talks to Redis."""
+        ...
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so many seconds."""
+        ...
+
+
+@frames.may_take_long
+class OnThread:
+    """Everything blocks, so that no await ever suspends, and no event loop is needed."""
+
+    async def redis(self, function: Callable[[], T]) -> T:
+        """See `Mode`."""
+        return function()
+
+    async def pause(self, seconds: float) -> None:
+        """See `Mode`."""
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to block
+
+
+class OnLoop:
+    """Redis is asked on another thread, so that the loop's other jobs go on."""
+
+    async def redis(self, function: Callable[[], T]) -> T:
+        """See `Mode`."""
+        import asyncio  # noqa: PLC0415 - most who only enqueue never need it
+
+        return await asyncio.to_thread(function)
+
+    async def pause(self, seconds: float) -> None:
+        """See `Mode`."""
+        import asyncio  # noqa: PLC0415 - as above
+
+        await asyncio.sleep(seconds)
+
+
+class _InMemory:
+    """The progress of a job that runs outside a worker: nobody interrupts it, and nothing is kept."""
+
+    def __init__(self) -> None:
+        self.executions = 0
+        self.cursor: Any = None
+        self.runtime_s: float = 0
+
+    def load(self) -> None:
+        """Nothing is known."""
+
+    def is_cancelled(self) -> bool:
+        """Nobody can have asked."""
+        return False
+
+    def flush(self) -> bool:
+        """As `is_cancelled`."""
+        return False
+
+    def forget(self) -> None:
+        """Nothing is kept."""
+
+
+@frames.may_take_long
+class Iteration:
+    """One execution of an iterable job.
+
+    Args:
+        job: its callbacks are called.
+        args: of the job.
+        mode: how it waits.
+        has_around: whether the job has an `around_iteration` of its own: one that does nothing costs as
+            much as a short iteration.
+
+    Attributes:
+        item: the current one, None before the first.
+        cancelled: whether a request to cancel was noticed.
+        state: the progress.
+    """
+
+    def __init__(
+        self, job: "IterableJob", args: tuple[Any, ...], mode: Mode, *, has_around: bool
+    ) -> None:
+        self.args = args
+        self.item: Any = None
+        self.cancelled = False
+        self._job = job
+        self._mode = mode
+        self._runtime = RUNTIME.get()
+        self.state = _state_of(job, self._runtime)
+        self._keeps = isinstance(self.state, IterationState)
+        self._has_around = has_around
+        self._longest_s = type(job).max_iteration_runtime_s or (
+            self._runtime.max_iteration_runtime_s if self._runtime else None
+        )
+        self._started = self._flushed = 0.0
+
+    async def run(self) -> None:
+        """The steps of §13.2.
+
+        Raises:
+            JobInterrupted: it is to be pushed again.
+        """
+        state, job = self.state, self._job
+        await self._redis(state.load)
+        state.executions += 1
+        pairs = await _result(job.build_enumerator(*self.args, cursor=state.cursor))
+        if pairs is None:
+            logger.info("build_enumerator answered None: there is nothing to iterate")
+            return
+        _check_enumerator(job, pairs, is_async=isinstance(self._mode, OnLoop))
+        self._started = self._flushed = time.monotonic()
+        try:
+            completed = await self._iterate_abortable(pairs)
+        finally:
+            await _close(pairs)
+        if completed:
+            await self._saving_on_error(job.on_complete)
+            await self._redis(state.forget)
+            return
+        await self._redis(state.flush)
+        interruption = JobInterrupted(
+            f"{type(job).__qualname__} is interrupted at cursor {shorten(state.cursor)}"
+        )
+        interruption.is_saved = True
+        raise interruption
+
+    async def _iterate_abortable(self, pairs: Any) -> bool:
+        """Whether the job is complete."""
+        job = self._job
+        try:
+            await _result(job.on_start() if self.state.executions == 1 else job.on_resume())
+        except Abort as abort:
+            completed = abort.completed
+        else:
+            completed = await self._guarded(pairs)
+        await self._saving_on_error(job.on_stop)
+        self.state.runtime_s += time.monotonic() - self._started
+        return completed
+
+    async def _guarded(self, pairs: Any) -> bool:
+        """Iterate; an error is passed on after the progress is saved and `on_stop` was called."""
+        try:
+            return await self._iterate(pairs)
+        except Abort as abort:
+            return abort.completed
+        except BaseException as error:
+            if self._was_given_back(error):
+                raise
+            await self._save_after(error)
+            try:
+                await _result(self._job.on_stop())
+            except BaseException as second:
+                if self._was_given_back(second):
+                    raise
+                user_code.log_error(
+                    logger, second, "on_stop failed too, after the error that ended the iteration"
+                )
+            raise
+
+    async def _saving_on_error(self, callback: Callable[[], object]) -> None:
+        try:
+            await _result(callback())
+        except BaseException as error:
+            if not self._was_given_back(error):
+                await self._save_after(error)
+            raise
+
+    async def _iterate(self, pairs: Any) -> bool:
+        """Whether no items are left; being cancelled counts as that."""
+        state, job = self.state, self._job
+        if await self._redis(state.is_cancelled):
+            await self._cancel()
+            return True
+        is_async = hasattr(pairs, "__anext__")
+        is_first = True
+        while True:
+            pair = await anext(pairs, _END) if is_async else next(pairs, _END)
+            if pair is _END:
+                return True
+            if not isinstance(pair, tuple) or len(pair) != 2:  # noqa: PLR2004 - a pair
+                raise TypeError(
+                    f"build_enumerator of {type(job).__qualname__}: {shorten(pair)} is no (item, cursor) "
+                    "pair; yield a tuple of the item and what it is found again by"
+                )
+            self.item, state.cursor = pair
+            if is_first:
+                check_json(state.cursor, "cursor")  # at once, not after 5 s of work
+            if PENDING:  # each iteration may be too short to be met in
+                check()
+            now = time.monotonic()
+            interrupting = self._must_stop(now, is_first=is_first)
+            is_first = False
+            if interrupting or now - self._flushed >= FLUSH_S:
+                self._flushed = now
+                if await self._redis(state.flush):
+                    await self._cancel()
+                    return True
+            if interrupting:
+                return False
+            await self._perform()
+
+    async def _perform(self) -> None:
+        job, runtime = self._job, self._runtime
+        began = time.monotonic()
+        if self._has_around:
+            around: Any = job.around_iteration()
+            if hasattr(around, "__aenter__") and isinstance(self._mode, OnLoop):
+                async with around:
+                    await _result(job.each_iteration(self.item, *self.args))
+            else:
+                with around:
+                    await _result(job.each_iteration(self.item, *self.args))
+        else:
+            result = job.each_iteration(self.item, *self.args)
+            if result is not None:
+                await _result(result)
+        if job_forks.in_child:  # the parent goes on with the other items, and keeps the progress
+            job_forks.end()
+        if runtime is not None:
+            took_s = time.monotonic() - began
+            if took_s > runtime.timeout_s:
+                logger.warning(
+                    "an iteration at cursor %s took %.1f s, longer than the %.1f s that a worker has to "
+                    "stop: it would be cut off and done again; process less per item",
+                    shorten(self.state.cursor),
+                    took_s,
+                    runtime.timeout_s,
+                )
+
+    def _must_stop(self, now: float, *, is_first: bool) -> bool:
+        if not self._keeps or self._runtime is None:
+            return False
+        if self._runtime.is_stopping():
+            return True
+        # Not before one item is done: a slow enumerator would otherwise keep the job from ever advancing.
+        return (
+            not is_first and self._longest_s is not None and now - self._started > self._longest_s
+        )
+
+    async def _cancel(self) -> None:
+        self.cancelled = True
+        logger.info("cancelled at cursor %s", shorten(self.state.cursor))
+        await _result(self._job.on_cancel())
+
+    async def _redis(self, call: Callable[[], T]) -> T:
+        """Repeat until Redis answers: what is done meanwhile could not be saved.
+
+        A worker that stops ends this wait as it ends all running jobs.
+        """
+        is_reported = False
+        while True:
+            try:
+                return await self._mode.redis(call)
+            except RedisUnavailable as error:
+                if not is_reported:
+                    logger.warning("the iteration waits for Redis: %s", error)
+                is_reported = True
+            await self._mode.pause(RETRY_S)
+
+    async def _save_after(self, error: BaseException) -> None:
+        """Save the progress before an error is passed on (Sidekiq 8.0.4 and later)."""
+        if job_forks.in_child:
+            job_forks.end(error)
+        try:
+            await self._redis(self.state.flush)
+        except KiqbridgeError as second:
+            logger.warning(
+                "after %s the progress could not be saved, the next try begins at an earlier item: %s",
+                type(error).__name__,
+                second,
+            )
+
+    def _was_given_back(self, error: BaseException) -> bool:
+        """Whether the worker's end cut it off: then another may have the job, and write its progress."""
+        if isinstance(error, Shutdown):
+            return True
+        stopping = self._runtime is not None and self._runtime.is_stopping()
+        return stopping and not isinstance(error, Exception)
+
+
+def _state_of(job: "IterableJob", runtime: Runtime | None) -> IterationState | _InMemory:
+    context = CONTEXT.get()
+    if runtime is None or context is None:
+        return _InMemory()
+    jid = context[0].get("jid")
+    if not isinstance(jid, str) or not jid:
+        logger.warning("a job without a jid has no place for its progress: it is not interrupted")
+        return _InMemory()
+    # Another jid: performed inline, by the job whose payload this is.
+    return IterationState(runtime, jid) if jid == job.jid else _InMemory()
+
+
+def finish(steps: Coroutine[Any, Any, None]) -> None:
+    """Run steps that never suspend to their end, without an event loop."""
+    try:
+        steps.send(None)
+    except StopIteration:
+        return
+    steps.close()
+    raise TypeError(
+        "something asynchronous was awaited by an iterable job whose each_iteration is plain; make "
+        "each_iteration `async def`"
+    )
+
+
+async def _result(value: Any) -> Any:
+    """The value itself, or what it stands for if it is to be awaited."""
+    return await value if isinstance(value, Awaitable) else value
+
+
+def _check_enumerator(job: "IterableJob", pairs: Any, *, is_async: bool) -> None:
+    name = f"build_enumerator of {type(job).__qualname__}"
+    if isinstance(pairs, AsyncIterator) and not is_async:
+        raise TypeError(f"{name}: an asynchronous enumerator needs `async def each_iteration`")
+    if isinstance(pairs, enumerate):
+        raise TypeError(
+            f"{name}: enumerate gives (index, item), but (item, cursor) is needed; use "
+            "enumerators.sequence"
+        )
+    if not isinstance(pairs, Iterator | AsyncIterator):
+        raise TypeError(
+            f"{name}: {shorten(pairs)} is no iterator of (item, cursor) pairs; see "
+            "kiqbridge.enumerators, or yield the pairs"
+        )
+
+
+async def _close(pairs: Any) -> None:
+    """End a generator now, so that the files it has opened are closed."""
+    close = getattr(pairs, "aclose", None) or getattr(pairs, "close", None)
+    if close is not None:
+        await _result(close())

@@ -1,0 +1,309 @@
+"""Declaring jobs and enqueuing them: the API that users write against.
+
+@job(queue="mailers", retry=5)
+def send_invoice(invoice_id: int, copy: bool = False) -> None: ...
+
+class NightlyReport(Job):
+    class_name = "Reports::Nightly"
+    queue = "low"
+    def perform(self, day: str) -> None: ...
+
+send_invoice.perform_async(42, copy=True)
+NightlyReport.set(queue="high").perform_in(60, "2026-01-01")
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+
+from kiqbridge.client.current import interrupted
+from kiqbridge.client.declaration import define, handling_of, wire_options
+from kiqbridge.client.job_pusher import JobPusher, Setter
+from kiqbridge.client.registry import (
+    MARK,
+    Exhausted,
+    JobDefinition,
+    OnError,
+    OnMaxRun,
+    Pool,
+    RetryIn,
+    default_registry,
+)
+from kiqbridge.runtime import frames
+from kiqbridge.wire.bulk import BATCH_SIZE
+from kiqbridge.wire.options import JobOptions, PushOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_CLASS_OPTIONS = (
+    "retry",
+    "queue",
+    "backtrace",
+    "dead",
+    "tags",
+    "retry_for",
+    "retry_queue",
+    "log_level",
+)
+
+
+class FunctionJob(Generic[P, R]):
+    """A function declared with `@job`: still callable, and it can be enqueued."""
+
+    def __init__(self, function: Callable[P, R], definition: JobDefinition) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        setattr(self, MARK, definition)
+        self._definition = definition
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, here and now."""
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<job {self._definition.name}>"
+
+    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Enqueue now; returns the jid, or None when middleware stopped it. Raises as `Client.push`."""
+        return JobPusher(self).perform_async(*args, **kwargs)
+
+    def perform_in(
+        self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
+        """Enqueue in so many seconds, or after a timedelta (§5.6); zero and negative mean now.
+
+        Else as `perform_async`.
+        """
+        return JobPusher(self).perform_at(seconds, *args, **kwargs)
+
+    def perform_at(
+        self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
+        """Enqueue for a time: epoch seconds or aware datetime. Else as `perform_async`."""
+        return JobPusher(self).perform_at(when, *args, **kwargs)
+
+    def perform_bulk(
+        self,
+        args: Sequence[Sequence[Any]],
+        *,
+        batch_size: int = BATCH_SIZE,
+        at: float | list[float] | None = None,
+        spread_interval: float | None = None,
+    ) -> list[str | None]:
+        """Enqueue one job per element of `args`; see `Client.push_bulk`."""
+        return JobPusher(self).perform_bulk(
+            args, batch_size=batch_size, at=at, spread_interval=spread_interval
+        )
+
+    def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> bool | None:
+        """Run here and now as a worker would, without Redis and retries; see `inline.perform`.
+
+        Returns True, or None when middleware stopped it; an error of the job is raised.
+        """
+        return JobPusher(self).perform_inline(*args, **kwargs)
+
+    def set(self, **options: Unpack[PushOptions]) -> "Setter[P]":
+        """The same job with other options for the next push, such as `queue` or `wait` (seconds).
+
+        Attributes of your own go into `attributes={…}`.
+
+        Raises:
+            PayloadError: there is no such option; the message suggests one.
+        """
+        return Setter(self, options)
+
+
+@overload
+def job(function: Callable[P, R], /) -> FunctionJob[P, R]: ...
+@overload
+def job(
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    retry: bool | int = True,
+    pool: Pool | None = None,
+    timeout_s: float | None = None,
+    max_run_s: float | None = None,
+    on_max_run: OnMaxRun = "requeue",
+    retry_in: RetryIn | None = None,
+    retries_exhausted: Exhausted | None = None,
+    on_error: OnError | None = None,
+    **options: Unpack[JobOptions],
+) -> Callable[[Callable[P, R]], FunctionJob[P, R]]: ...
+def job(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    retry: bool | int = True,
+    pool: Pool | None = None,
+    timeout_s: float | None = None,
+    max_run_s: float | None = None,
+    on_max_run: OnMaxRun = "requeue",
+    retry_in: RetryIn | None = None,
+    retries_exhausted: Exhausted | None = None,
+    on_error: OnError | None = None,
+    **options: Unpack[JobOptions],
+) -> FunctionJob[P, R] | Callable[[Callable[P, R]], FunctionJob[P, R]]:
+    """Declare a function, plain or async, as a job; it stays callable and keeps its signature.
+
+    Args:
+        function: the function when used without parentheses.
+        name: wire name, default the function's `__name__`; a Ruby constant path is fine.
+        queue: queue name without prefix.
+        retry: True = 25 retries, N = at most N, 0 = straight to dead, False = dropped.
+        pool: "thread" or "process" (for work that keeps a CPU busy); `async def` is always "async".
+        timeout_s: seconds that one execution may take; what each pool can enforce: docs/engine.md.
+        max_run_s: seconds after which a job that still runs is taken away from its worker; longer than
+            `timeout_s`.
+        on_max_run: what becomes of it: "requeue" or "dead".
+        retry_in: (count, error, payload) → seconds until the next try, "discard", "kill", or None
+            for the usual delay (§8.3).
+        retries_exhausted: (payload, error), called when no tries are left (§8.4).
+        on_error: exception class → "discard", "kill", "retry" or seconds, before `retry_in`.
+        options: Sidekiq's other options (§3.2), see `JobOptions`: backtrace, dead, tags, retry_for,
+            retry_queue, …; `attributes={…}` for attributes of your own.
+
+    Raises:
+        ConfigError: the name is taken, there is no such option, an option has no JSON text, or a
+            keyword-only parameter has no default.
+    """
+
+    def declare(function: Callable[P, R]) -> FunctionJob[P, R]:
+        wire_name = name or function.__name__
+        definition = define(
+            wire_name,
+            wire_options(wire_name, {"retry": retry, "queue": queue, **options}),
+            function,
+            instantiate=lambda _jid: declared,
+            perform_of=lambda _instance: function,
+            signature=inspect.signature(function),
+            handling=handling_of(
+                wire_name,
+                function,
+                pool=pool,
+                timeout_s=timeout_s,
+                max_run_s=max_run_s,
+                on_max_run=on_max_run,
+                retry_in=retry_in,
+                retries_exhausted=retries_exhausted,
+                on_error=on_error,
+            ),
+        )
+        declared = FunctionJob(function, definition)
+        default_registry.register(definition)
+        return declared
+
+    return declare if function is None else declare(function)
+
+
+class Job:
+    """Base of jobs written as classes: set the attributes, define `perform`.
+
+    A subclass with a `perform` is registered when it is defined; one without is a base for others.
+
+    Attributes:
+        class_name: wire name, default the class' `__name__`.
+        queue, retry, backtrace, dead, tags, retry_for, retry_queue, log_level: wire options (§3.2).
+        sidekiq_options: any further wire options, and attributes of your own.
+        pool, timeout_s, max_run_s, on_max_run, on_error: how it is run and what its failures mean, as for `job`.
+        retry_in, retries_exhausted: static methods, as for `job`.
+        jid: the job's id while it runs.
+    """
+
+    class_name: ClassVar[str]
+    queue: ClassVar[str] = "default"
+    retry: ClassVar[bool | int] = True
+    sidekiq_options: ClassVar[Mapping[str, Any]] = {}
+    pool: ClassVar[Pool | None] = None
+    timeout_s: ClassVar[float | None] = None
+    max_run_s: ClassVar[float | None] = None
+    on_max_run: ClassVar[OnMaxRun] = "requeue"
+    on_error: ClassVar[OnError | None] = None
+    jid: str
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        perform = getattr(cls, "perform", None)
+        if perform is None:
+            return
+        options = {name: getattr(cls, name) for name in _CLASS_OPTIONS if hasattr(cls, name)}
+        signature = inspect.signature(perform)
+        parameters = list(signature.parameters.values())
+        is_method = inspect.isfunction(inspect.getattr_static(cls, "perform"))
+        definition = define(
+            cls.__dict__.get("class_name", cls.__name__),
+            {**options, **cls.sidekiq_options},
+            cls,
+            instantiate=functools.partial(_instantiate, cls),
+            perform_of=lambda instance: cast("Callable[..., Any]", instance.perform),
+            signature=signature.replace(parameters=parameters[1:] if is_method else parameters),
+            handling=handling_of(
+                cls.__name__,
+                perform,
+                pool=cls.pool,
+                timeout_s=cls.timeout_s,
+                max_run_s=cls.max_run_s,
+                on_max_run=cls.on_max_run,
+                retry_in=getattr(cls, "retry_in", None),
+                retries_exhausted=getattr(cls, "retries_exhausted", None),
+                on_error=cls.on_error,
+            ),
+        )
+        setattr(cls, MARK, definition)
+        default_registry.register(definition)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether this job should come to an end soon; see `kiqbridge.interrupted`."""
+        return interrupted()
+
+    @classmethod
+    def perform_async(cls, *args: Any, **kwargs: Any) -> str | None:
+        """Enqueue now; see `FunctionJob.perform_async`."""
+        return JobPusher(cls).perform_async(*args, **kwargs)
+
+    @classmethod
+    def perform_in(cls, seconds: float | timedelta, /, *args: Any, **kwargs: Any) -> str | None:
+        """Enqueue in so many seconds; see `FunctionJob.perform_in`."""
+        return JobPusher(cls).perform_at(seconds, *args, **kwargs)
+
+    @classmethod
+    def perform_at(cls, when: float | datetime, /, *args: Any, **kwargs: Any) -> str | None:
+        """Enqueue for a time; see `FunctionJob.perform_at`."""
+        return JobPusher(cls).perform_at(when, *args, **kwargs)
+
+    @classmethod
+    def perform_inline(cls, *args: Any, **kwargs: Any) -> bool | None:
+        """Run here and now; see `FunctionJob.perform_inline`."""
+        return JobPusher(cls).perform_inline(*args, **kwargs)
+
+    @classmethod
+    def perform_bulk(
+        cls,
+        args: Sequence[Sequence[Any]],
+        *,
+        batch_size: int = BATCH_SIZE,
+        at: float | list[float] | None = None,
+        spread_interval: float | None = None,
+    ) -> list[str | None]:
+        """Enqueue one job per element of `args`; see `Client.push_bulk`."""
+        return JobPusher(cls).perform_bulk(
+            args, batch_size=batch_size, at=at, spread_interval=spread_interval
+        )
+
+    @classmethod
+    def set(cls, **options: Unpack[PushOptions]) -> Setter[...]:
+        """The same job with other options for the next push; see `FunctionJob.set`."""
+        return Setter(cls, options)
+
+
+@frames.may_take_long
+def _instantiate(declared: type[Job], jid: str) -> Job:
+    instance = declared()
+    instance.jid = jid
+    return instance

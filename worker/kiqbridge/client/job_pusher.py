@@ -1,0 +1,142 @@
+"""From a call of a declared job to an item for the default client: what `perform_async` and its like do.
+
+`send_invoice.set(queue="high").perform_in(60, 42)` becomes `client.push({"queue": "high", "args": [42], "class":
+send_invoice, "at": …})`.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, Unpack
+
+from kiqbridge.client.declaration import require_definition
+from kiqbridge.client.default_client import default_client
+from kiqbridge.errors import PayloadError
+from kiqbridge.wire.bulk import BATCH_SIZE
+from kiqbridge.wire.options import ATTRIBUTES, PushOptions, unknown_pushed, with_attributes
+from kiqbridge.wire.payload import run_time, shorten
+
+P = ParamSpec("P")
+
+
+class JobPusher:
+    """Pushes calls of one job through the default client; the keys of its items stand in Ruby's order (§3.4)."""
+
+    def __init__(self, declared: object, options: Mapping[str, Any] | None = None) -> None:
+        self._definition = require_definition(declared)
+        self._class = {"class": declared}
+        self._options = dict(options or {})
+
+    def perform_async(self, *args: Any, **kwargs: Any) -> str | None:
+        """As called on the job itself, or after `set`."""
+        return default_client().push(self._args_first(args, kwargs))
+
+    def perform_inline(self, *args: Any, **kwargs: Any) -> bool | None:
+        """As `perform_async`."""
+        from kiqbridge.client import inline  # noqa: PLC0415 - few run jobs inline
+
+        return inline.perform(default_client(), self._args_first(args, kwargs))
+
+    def perform_at(
+        self, when: float | datetime | timedelta, *args: Any, **kwargs: Any
+    ) -> str | None:
+        """As called on the class itself."""
+        arguments = self._definition.positional(args, kwargs)
+        return self._push_at(when, {**self._options, **self._class, "args": arguments})
+
+    def perform_set_at(
+        self, when: float | datetime | timedelta, *args: Any, **kwargs: Any
+    ) -> str | None:
+        """As called after `set`, where Ruby writes the arguments first."""
+        return self._push_at(when, self._args_first(args, kwargs))
+
+    def perform_bulk(self, args: Sequence[Sequence[Any]], **options: Any) -> list[str | None]:
+        """As `perform_async`; options of None count as not given."""
+        if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
+            raise PayloadError(
+                f"args: {shorten(args)} is not a list of lists, one list of arguments per job"
+            )
+        lists = [self._argument_list(element) for element in args]
+        given = {name: value for name, value in options.items() if value is not None}
+        return default_client().push_bulk({**self._options, **self._class, "args": lists, **given})
+
+    def _argument_list(self, element: object) -> Any:
+        """One job's arguments; what is no list is left for the client to refuse."""
+        if not isinstance(element, list | tuple):
+            return element
+        return self._definition.positional(tuple(element), {})
+
+    def _args_first(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        arguments = self._definition.positional(args, kwargs)
+        return {**self._options, "args": arguments, **self._class}
+
+    def _push_at(self, when: float | datetime | timedelta, item: dict[str, Any]) -> str | None:
+        at = run_time(when, time.time())
+        return default_client().push(item if at is None else item | {"at": at})
+
+
+class Setter(Generic[P]):
+    """A job with options for one push, made by `set`.
+
+    Raises:
+        PayloadError: there is no such option, or its value cannot be used.
+    """
+
+    def __init__(self, declared: object, options: Mapping[str, Any]) -> None:
+        unknown = unknown_pushed(options)
+        if unknown is not None:
+            raise PayloadError(f"set: {unknown}")
+        if not isinstance(options.get(ATTRIBUTES, {}), Mapping):
+            raise PayloadError(
+                f"set: attributes: {shorten(options[ATTRIBUTES])} is not a dict of names and values"
+            )
+        chosen = dict(options)
+        waits = [chosen.pop(name) for name in ("wait", "wait_until") if name in chosen]
+        if len(waits) > 1:
+            raise PayloadError("set: give wait (seconds) or wait_until (a time), not both")
+        self._when: float | datetime | timedelta | None = waits[0] if waits else None
+        self._declared = declared
+        self._options = chosen
+        self._pusher = JobPusher(declared, with_attributes(chosen))
+
+    def set(self, **options: Unpack[PushOptions]) -> "Setter[P]":
+        """Further options over these; raises as `FunctionJob.set`."""
+        chosen: dict[str, Any] = {**self._options, **options}
+        if self._when is not None and not options.keys() & {"wait", "wait_until"}:
+            chosen["wait_until"] = self._when
+        return Setter(self._declared, chosen)
+
+    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Enqueue with these options; see `FunctionJob.perform_async`."""
+        if self._when is not None:
+            return self._pusher.perform_set_at(self._when, *args, **kwargs)
+        return self._pusher.perform_async(*args, **kwargs)
+
+    def perform_in(
+        self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
+        """Enqueue in so many seconds; see `FunctionJob.perform_in`."""
+        return self._pusher.perform_set_at(seconds, *args, **kwargs)
+
+    def perform_at(
+        self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
+        """Enqueue for a time; see `FunctionJob.perform_at`."""
+        return self._pusher.perform_set_at(when, *args, **kwargs)
+
+    def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> bool | None:
+        """Run here and now with these options; see `FunctionJob.perform_inline`."""
+        return self._pusher.perform_inline(*args, **kwargs)
+
+    def perform_bulk(
+        self,
+        args: Sequence[Sequence[Any]],
+        *,
+        batch_size: int = BATCH_SIZE,
+        at: float | list[float] | None = None,
+        spread_interval: float | None = None,
+    ) -> list[str | None]:
+        """Enqueue one job per element of `args`; see `Client.push_bulk`."""
+        return self._pusher.perform_bulk(
+            args, batch_size=batch_size, at=at, spread_interval=spread_interval
+        )

@@ -1,0 +1,147 @@
+"""Writing prepared jobs to Redis: the only place that pushes new payloads (protocol §5.5).
+
+A job for now: SADD queues, LPUSH queue:NAME. A job for later: ZADD schedule. A push whose reply was lost
+is never repeated here: `PushOutcomeUnknown`.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kiqbridge.client.prepare import PreparedJob, text_of_payload
+from kiqbridge.errors import PushNotReplicated, PushOutcomeUnknown
+from kiqbridge.runtime.interruption import PENDING, checkpoint
+from kiqbridge.store.enqueueing import push_commands, schedule_commands
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replicas import NotReplicated, Replicas
+from kiqbridge.store.replies import ReplyLost
+from kiqbridge.store.round_trip import Command
+from kiqbridge.store.scripts import Script
+from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import timestamp
+
+
+class JobWriter:
+    """Writes jobs through one pool of connections.
+
+    Args:
+        redis: connections.
+        keys: the namespace.
+        replicas: who must confirm each write; None: nobody.
+        max_payload_bytes: a longer text is refused; 0 = no limit.
+    """
+
+    def __init__(
+        self, redis: RedisPool, keys: Keys, *, replicas: Replicas | None, max_payload_bytes: int
+    ) -> None:
+        self.keys = keys
+        self.max_payload_bytes = max_payload_bytes
+        self._redis = redis
+        self._replicas = replicas
+
+    def write(self, jobs: Sequence[PreparedJob]) -> None:
+        """Write jobs in one round trip, or several if they are more than `BATCH_BYTES`.
+
+        Raises:
+            PayloadError: one has no text, or one that is too long; nothing was written.
+            RedisUnavailable, RedisRefused: the batch was not written; those before it were.
+            PushOutcomeUnknown, PushNotReplicated: as `Client.push`.
+        """
+        if not jobs:
+            return
+        now = time.time()
+        texts = [self.text(job, now) for job in jobs]
+        for part in slices_by_bytes(texts, BATCH_BYTES):
+            self._write_texts(jobs[part], texts[part])
+
+    def text(self, job: PreparedJob, now: float) -> bytes:
+        """The text to write; `enqueued_at` is `now` (epoch seconds), but for a job that runs later.
+
+        Raises:
+            PayloadError: as `write`.
+        """
+        if job.at is None:
+            job.payload["enqueued_at"] = timestamp(now, job.profile)
+        else:
+            job.payload.pop("enqueued_at", None)
+        return text_of_payload(job.payload, self.max_payload_bytes)
+
+    def _write_texts(self, jobs: Sequence[PreparedJob], texts: Sequence[bytes]) -> None:
+        scheduled: list[str | bytes] = []
+        by_queue: dict[str, list[bytes]] = {}
+        for job, text in zip(jobs, texts, strict=True):
+            if job.at is None:
+                by_queue.setdefault(job.queue, []).append(text)
+            else:
+                scheduled += [score(job.at), text]
+        commands = push_commands(self.keys, by_queue)
+        commands += schedule_commands(self.keys, scheduled)
+        self.send(commands, [job.jid for job in jobs], jobs[0].payload["class"])
+
+    def send(self, commands: Sequence[Command], jids: Sequence[str], job_class: str) -> None:
+        """Run commands that push jobs with these jids; `job_class` is that of the first one.
+
+        Raises:
+            RedisUnavailable, RedisRefused: nothing was written.
+            PushOutcomeUnknown, PushNotReplicated: as `Client.push`.
+        """
+        try:
+            self._redis.run(*commands, repeatable=False, replicas=self._replicas)
+        except ReplyLost as error:
+            raise outcome_unknown(jids[0], job_class, error) from error
+        except NotReplicated as doubt:
+            raise not_replicated(jids, doubt) from doubt
+        finally:
+            if PENDING:  # a job that does little but push is interrupted here
+                checkpoint()
+
+    def run_script(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | float],
+        *,
+        repeatable: bool,
+    ) -> tuple[Any, NotReplicated | None]:
+        """The answer of a script that pushes, and the doubt about it: too few replicas confirmed.
+
+        Raises:
+            RedisUnavailable, RedisRefused: nothing was written.
+            ReplyLost: sent, but no reply, and not `repeatable`.
+        """
+        try:
+            answer = self._redis.script(
+                script, keys, args, repeatable=repeatable, replicas=self._replicas
+            )
+        except NotReplicated as doubt:
+            return doubt.replies[0], doubt
+        finally:
+            if PENDING:  # as in `send`
+                checkpoint()
+        return answer, None
+
+
+def score(at: float) -> str:
+    """The number's own text; that of a sub-class, such as numpy's, could be anything."""
+    return repr(int(at) if isinstance(at, int) else float(at))
+
+
+def not_replicated(jids: Sequence[str], doubt: NotReplicated) -> PushNotReplicated:
+    """The error for jobs that too few replicas confirmed."""
+    several = f"jobs {jids[0]} and {len(jids) - 1} more are"
+    return PushNotReplicated(
+        f"{several if len(jids) > 1 else f'job {jids[0]} is'} enqueued on the primary, but {doubt}; a "
+        "failover now may lose them. Pushing again would run them twice, except with the same dedupe_key "
+        "or tick",
+        jids,
+    )
+
+
+def outcome_unknown(jid: str, job_class: str, error: ReplyLost) -> PushOutcomeUnknown:
+    """The error for a push whose reply was lost."""
+    return PushOutcomeUnknown(
+        f"job {jid} ({job_class}) was sent but not confirmed: {error}; it may or may not "
+        "be enqueued. Push it again with the same jid if running twice is better than not at all",
+        jid,
+    )

@@ -1,0 +1,255 @@
+"""Python performs what Rails enqueues with `perform_later` (protocol §17).
+
+Such a job names a wrapper as its class, and the class to perform in its only argument. When the wrapper is
+not declared itself, the declared job of the inner class is performed, with the arguments as Rails meant
+them. `of` makes a definition out of that job's own which takes the wrapper's argument: so threads, event
+loop, child processes and `perform_inline` run it like any other.
+
+Where the payload has no `retry`, that of the wrapper counts, as in Sidekiq.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from kiqbridge.client.registry import JobDefinition, Registry
+from kiqbridge.errors import PayloadError
+from kiqbridge.wire.active_job import WRAPPERS
+from kiqbridge.wire.active_job_values import KEYWORDS, RESERVED, SYMBOL_KEYS, deserialize_arguments
+from kiqbridge.wire.payload import shorten
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_WRAPPERS_OPTIONS = {"retry": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RailsJob:
+    """The Active Job that runs here, as Rails serialized it.
+
+    Attributes:
+        executions: how often it was performed, this time included, as Rails counts: what `retry_on` or
+            `retry_job` of Rails enqueued anew counts on; Sidekiq's own retries do not, since they perform
+            what was enqueued again as it was (their number is the payload's `retry_count`).
+        exception_executions: Rails' counts for each `retry_on`, by its exceptions.
+        enqueued_at: ISO 8601, as `scheduled_at`, which Rails has from 7.1 on.
+    """
+
+    job_class: str
+    job_id: Any
+    queue_name: Any
+    priority: Any
+    executions: int
+    exception_executions: Mapping[str, int]
+    locale: Any
+    timezone: Any
+    enqueued_at: Any
+    scheduled_at: Any
+
+
+_RUNNING: ContextVar[Mapping[str, Any] | None] = ContextVar("kiqbridge_rails_job", default=None)
+
+
+def current_job() -> RailsJob | None:
+    """The Active Job that runs here; None in a job that was not enqueued by Rails."""
+    data = _RUNNING.get()
+    if data is None:
+        return None
+    before, counts = data.get("executions"), data.get("exception_executions")
+    return RailsJob(
+        job_class=data["job_class"],
+        job_id=data.get("job_id"),
+        queue_name=data.get("queue_name"),
+        priority=data.get("priority"),
+        executions=(before if type(before) is int else 0) + 1,
+        exception_executions=counts if isinstance(counts, dict) else {},
+        locale=data.get("locale"),
+        timezone=data.get("timezone"),
+        enqueued_at=data.get("enqueued_at"),
+        scheduled_at=data.get("scheduled_at"),
+    )
+
+
+def performed_class(payload: Mapping[str, Any]) -> str:
+    """The class whose code runs: of a wrapped job the one inside; never mind `wrapped`, which is for display."""
+    name = str(payload.get("class"))
+    if name in WRAPPERS:
+        args = payload.get("args")
+        if isinstance(args, list) and args and isinstance(args[0], dict):
+            inner = args[0].get("job_class")
+            if isinstance(inner, str) and inner:
+                return inner
+    return name
+
+
+def find(payload: Mapping[str, Any], registry: Registry) -> JobDefinition | None:
+    """The definition that performs a job, if there is one."""
+    name = str(payload.get("class"))
+    definition = registry.find(name)
+    if definition is None and name in WRAPPERS:
+        return of(payload, registry)
+    return definition
+
+
+def of(payload: Mapping[str, Any], registry: Registry) -> JobDefinition | None:
+    """The definition that performs a job whose class is a wrapper which is not declared itself."""
+    definition = registry.find(performed_class(payload))
+    if definition is None:
+        return None
+    return replace(
+        definition,
+        options={**definition.options, **_WRAPPERS_OPTIONS},
+        perform_of=partial(_perform_of, definition),
+    )
+
+
+def require(payload: Mapping[str, Any], registry: Registry) -> JobDefinition:
+    """As `find`.
+
+    Raises:
+        JobNotFound: there is none; for a wrapped job the message names the class inside.
+    """
+    definition = find(payload, registry)
+    return definition if definition is not None else registry.require(performed_class(payload))
+
+
+def rules_of(
+    payload: Mapping[str, Any], definition: JobDefinition | None, registry: Registry
+) -> JobDefinition | None:
+    """Whose rules count for a failure: of a wrapped job those of the class inside (§8.3).
+
+    Args:
+        payload: as fetched.
+        definition: what performed it; None: nothing did.
+        registry: the declared jobs.
+    """
+    wrapped = payload.get("wrapped")
+    if not wrapped:
+        return definition
+    if payload.get("class") in WRAPPERS and (definition is None or definition.name not in WRAPPERS):
+        return definition
+    return registry.find(str(wrapped))
+
+
+def shown_arguments(payload: Mapping[str, Any], definition: JobDefinition | None) -> Any:
+    """The arguments that go with the parameters of `definition`: of a wrapped job those inside."""
+    args = payload.get("args", [])
+    is_inside = (
+        payload.get("class") in WRAPPERS
+        and definition is not None
+        and definition.name not in WRAPPERS
+    )
+    if is_inside and isinstance(args, list) and args and isinstance(args[0], dict):
+        return args[0].get("arguments", [])
+    return args
+
+
+def _perform_of(definition: JobDefinition, instance: Any) -> Callable[..., Any]:
+    """What is called with the wrapper's argument."""
+    function = definition.perform_of(instance)
+    if inspect.iscoroutinefunction(function):
+
+        async def perform_on_loop(*wrapped: Any) -> Any:
+            data, args, kwargs = _call_of(definition, wrapped)
+            token = _RUNNING.set(data)
+            try:
+                return await function(*args, **kwargs)
+            finally:
+                _RUNNING.reset(token)
+
+        return perform_on_loop
+
+    def perform(*wrapped: Any) -> Any:
+        data, args, kwargs = _call_of(definition, wrapped)
+        token = _RUNNING.set(data)
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            _RUNNING.reset(token)
+        return _within(data, result) if inspect.iscoroutine(result) else result
+
+    return perform
+
+
+async def _within(data: Mapping[str, Any], coroutine: Any) -> Any:
+    """What a plain function gave back to be awaited."""
+    token = _RUNNING.set(data)
+    try:
+        return await coroutine
+    finally:
+        _RUNNING.reset(token)
+
+
+def _call_of(
+    definition: JobDefinition, wrapped: tuple[Any, ...]
+) -> tuple[Mapping[str, Any], list[Any], Mapping[str, Any]]:
+    """The serialized job, and the arguments and keywords to call with.
+
+    Raises:
+        PayloadError: it is none, or an argument cannot be read.
+    """
+    if len(wrapped) != 1 or not isinstance(wrapped[0], dict):
+        raise PayloadError(
+            f"args: {shorten(list(wrapped))} is not one serialized Active Job, the only argument of Rails' wrapper"
+        )
+    [data] = wrapped
+    raw = data.get("arguments")
+    args = deserialize_arguments(raw)
+    if not args or not isinstance(args[-1], dict):
+        return data, args, {}
+    args, kwargs = _with_keywords(definition.signature, args, raw[-1])
+    if kwargs and not _needs_keywords(definition.signature, kwargs):
+        args, kwargs = (
+            definition.positional(tuple(args), kwargs),
+            {},
+        )  # iterable jobs take no others
+    return data, args, kwargs
+
+
+def _with_keywords(
+    signature: inspect.Signature, args: list[Any], last: Mapping[str, Any]
+) -> tuple[list[Any], Mapping[str, Any]]:
+    """Whether the last hash is keyword arguments, as Ruby decides it.
+
+    Rails 6.1 and later note what was written without braces. Ruby makes that keywords of a method that has
+    any, and else a positional hash. Before, a last hash of symbols was either; it is keywords only where it
+    fits in no other way.
+    """
+    before, keywords = args[:-1], {str(key): value for key, value in args[-1].items()}
+    if KEYWORDS in last:
+        if not keywords or _takes_any(signature, keywords):
+            return before, keywords
+        return args, {}
+    may_be = bool(keywords) and SYMBOL_KEYS in last and _is_all_symbols(last)
+    if may_be and not _binds(signature, args, {}) and _binds(signature, before, keywords):
+        return before, keywords
+    return args, {}
+
+
+def _takes_any(signature: inspect.Signature, keywords: Mapping[str, Any]) -> bool:
+    return any(
+        each.kind is each.VAR_KEYWORD or (each.kind in _NAMED and each.name in keywords)
+        for each in signature.parameters.values()
+    )
+
+
+def _needs_keywords(signature: inspect.Signature, keywords: Mapping[str, Any]) -> bool:
+    return any(
+        each.kind is each.VAR_KEYWORD or (each.kind is each.KEYWORD_ONLY and each.name in keywords)
+        for each in signature.parameters.values()
+    )
+
+
+def _is_all_symbols(last: Mapping[str, Any]) -> bool:
+    noted = last[SYMBOL_KEYS]
+    return isinstance(noted, list) and all(key in RESERVED or key in noted for key in last)
+
+
+def _binds(signature: inspect.Signature, args: list[Any], keywords: Mapping[str, Any]) -> bool:
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,211 @@
+"""The declared job classes: the only code that a payload can reach. Nothing that it names is imported."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
+
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+MARK = "__kiqbridge_job__"
+"""Attribute of a declared function or class that holds its definition."""
+
+
+Pool = Literal["thread", "async", "process"]
+
+OnMaxRun = Literal["requeue", "dead"]
+"""Back to its queue, for another worker, or to the dead set."""
+
+RetryIn = Callable[[int, BaseException, Mapping[str, Any]], object]
+"""(count, error, payload) → seconds, "discard", "kill", or None for the usual delay (§8.3)."""
+
+Exhausted = Callable[[Mapping[str, Any], BaseException], object]
+"""(payload, error) → "discard" to skip the dead set, else anything (§8.4)."""
+
+
+OnError = Mapping[type[BaseException], str | float]
+"""Exception class → one of ERROR_ACTIONS, or seconds until the next try."""
+
+ERROR_ACTIONS = ("discard", "kill", "retry")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """How one class of jobs is run and what its failures mean; nothing of it goes on the wire.
+
+    Attributes:
+        pool: where it runs.
+        timeout_s: seconds that one execution may take, or None.
+        max_run_s: seconds after which a job is taken away from the worker that still runs it, or None.
+        on_max_run: what becomes of it then.
+        retry_in: see `RetryIn`.
+        retries_exhausted: see `Exhausted`.
+        on_error: see `OnError`; the nearest class counts, and it goes before `retry_in`.
+    """
+
+    pool: Pool = "thread"
+    timeout_s: float | None = None
+    max_run_s: float | None = None
+    on_max_run: OnMaxRun = "requeue"
+    retry_in: RetryIn | None = None
+    retries_exhausted: Exhausted | None = None
+    on_error: OnError = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDefinition:
+    """What a declaration says, independent of its style.
+
+    Attributes:
+        name: wire name, a Ruby constant path where Ruby shares it.
+        options: wire options in their order: retry, queue, then the others.
+        instantiate: makes what middleware sees, anew for each execution.
+        perform_of: the function to call with the arguments, given that instance.
+        signature: of the function without `self`.
+        origin: where it was declared, for messages.
+        handling: pool, limits and failures.
+        spec: of the module that declares it; `importlib.reload` makes another one.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    instantiate: Callable[[str], Any]
+    perform_of: Callable[[Any], Callable[..., Any]]
+    signature: inspect.Signature
+    origin: str
+    handling: Handling = field(default_factory=Handling)
+    spec: object = field(default=None, repr=False, compare=False)
+    _min: int = field(init=False, repr=False, compare=False)
+    _max: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Binding a signature takes ten times as long as comparing two numbers.
+        parameters = self.signature.parameters.values()
+        placed = [each for each in parameters if each.kind in _PLACED]
+        needed = sum(each.default is each.empty for each in placed)
+        takes_any = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+        object.__setattr__(self, "_min", needed)
+        object.__setattr__(self, "_max", math.inf if takes_any else len(placed))
+
+    def is_replaced_by(self, other: "JobDefinition") -> bool:
+        """Whether the other one is the same declaration in a module that was loaded anew."""
+        return self.origin == other.origin and self.spec is not other.spec
+
+    def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Bind a call to the signature and return the arguments as they go on the wire.
+
+        Raises:
+            PayloadError: the function could not be called like this, or a keyword-only argument
+                is given, which has no place in a list.
+        """
+        if not kwargs and self._min <= len(args) <= self._max:
+            return list(args)
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise PayloadError(f"args: {self.name} cannot be called like this: {error}") from error
+        # Not bound.kwargs: it also holds all that follows a positional parameter left out.
+        takes_position = {
+            name
+            for name, parameter in self.signature.parameters.items()
+            if parameter.kind in _PLACED
+        }
+        if not takes_position.issuperset(kwargs):
+            names = ", ".join(name for name in kwargs if name not in takes_position)
+            raise PayloadError(
+                f"args: {names} of {self.name} can only be given by keyword, and a job's arguments "
+                "are a list; make it positional or leave it at its default"
+            )
+        last = max(
+            index for index, name in enumerate(self.signature.parameters) if name in bound.arguments
+        )
+        bound.apply_defaults()
+        positional = list(bound.args)
+        return positional[: max(last + 1, len(args))]
+
+
+class Registry:
+    """Wire name → definition."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, JobDefinition] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._definitions
+
+    def __iter__(self) -> Iterator[JobDefinition]:
+        return iter(self._definitions.values())
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    def register(self, definition: JobDefinition) -> None:
+        """Add a definition; the same one of a module that is loaded anew replaces the old one.
+
+        Raises:
+            ConfigError: the name is taken by something declared elsewhere.
+        """
+        taken = self._definitions.get(definition.name)
+        if taken is not None and not taken.is_replaced_by(definition):
+            raise ConfigError(
+                f"job {definition.name!r} is declared twice: in {taken.origin} and in "
+                f"{definition.origin}; give one of them another name"
+            )
+        self._definitions[definition.name] = definition
+
+    def find(self, name: str) -> JobDefinition | None:
+        """The definition of this name, if there is one."""
+        return self._definitions.get(name)
+
+    def require(self, name: str) -> JobDefinition:
+        """The definition of this name.
+
+        Raises:
+            JobNotFound: none; the message begins as Ruby's and names what is near.
+        """
+        definition = self._definitions.get(name)
+        if definition is not None:
+            return definition
+        import difflib  # noqa: PLC0415 - only to help with an error
+
+        near = difflib.get_close_matches(name, self._definitions, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "is its module loaded with -r?"
+        raise JobNotFound(f"uninitialized constant {self._unresolved(name)}; {hint}")
+
+    def _unresolved(self, name: str) -> str:
+        """The path up to its first part that leads nowhere, as Ruby names it (§7.4)."""
+        parts = name.split("::")
+        for count in range(1, len(parts)):
+            prefix = "::".join(parts[:count])
+            if not any(
+                known == prefix or known.startswith(f"{prefix}::") for known in self._definitions
+            ):
+                return prefix
+        return name
+
+
+default_registry = Registry()
+"""Where `@job` and `Job` register."""
+
+
+def definition_of(declared: object) -> JobDefinition | None:
+    """The definition behind a declared function or class, if it is one."""
+    definition = getattr(declared, MARK, None)
+    return definition if isinstance(definition, JobDefinition) else None
+
+
+def check_signature(name: str, signature: inspect.Signature) -> None:
+    """Refuse what can never be called with a list of arguments.
+
+    Raises:
+        ConfigError: a keyword-only parameter has no default.
+    """
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise ConfigError(
+                f"job {name!r}: parameter {parameter.name!r} can only be given by keyword and has no "
+                "default, but a job's arguments are a list; make it positional or give it a default"
+            )

@@ -1,0 +1,99 @@
+"""`kiqbridge health`: whether the worker on this machine lives, or makes progress. Needs no Redis.
+
+- live: it writes its status, and none of its threads has ended or is stuck. Restarting it helps otherwise.
+  An outage of Redis does not count: a new process would not reach it either. But a process that has never
+  reached it is not live after its start period: it must not take the place of others.
+- ready: live, and jobs are begun: Redis has confirmed its lease and taken its heartbeat lately, and
+  it is not quiet. Of the processes of one supervisor those that start or stop do not count, as long as
+  another one makes progress: a process is being replaced.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from kiqbridge.clock import lease_now
+from kiqbridge.host.status import Status, faults_of_all, read_statuses, run_folder
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which question, about which worker."""
+    check = parser.add_mutually_exclusive_group()
+    check.add_argument(
+        "--live",
+        dest="check",
+        action="store_const",
+        const="live",
+        help="it runs, and has reached Redis once, or is in its start period; Redis may be away later (for the "
+        "orchestrator's health check)",
+    )
+    check.add_argument(
+        "--ready",
+        dest="check",
+        action="store_const",
+        const="ready",
+        help="it makes progress: Redis answers and it takes jobs (default)",
+    )
+    parser.set_defaults(check="ready")
+    parser.add_argument(
+        "--pid", type=int, metavar="INT", help="only this worker (default: all on this machine)"
+    )
+    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    parser.add_argument(
+        "--run-dir", metavar="PATH", help="folder that the worker writes to [KIQBRIDGE_RUN_DIR]"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the workers of this machine: 0 all are well, 1 one is not or there is none."""
+    folder = run_folder(options.run_dir or os.environ.get("KIQBRIDGE_RUN_DIR", ""))
+    statuses = [status for status in read_statuses(folder) if options.pid in (None, status.pid)]
+    now = lease_now()
+    faults = faults_of_all(statuses, options.check, now)
+    is_well = bool(statuses) and not any(faults.values())
+    render = _json if options.json else _lines
+    sys.stdout.write(render(options, statuses, faults, folder))
+    return 0 if is_well else 1
+
+
+def _lines(
+    options: argparse.Namespace,
+    statuses: Sequence[Status],
+    faults: dict[int, list[str]],
+    folder: Path,
+) -> str:
+    lines = [
+        f"worker {status.pid} is not {options.check}: {', '.join(faults[status.pid])}"
+        if faults[status.pid]
+        else f"worker {status.pid} is {options.check} ({status.state})"
+        for status in statuses
+    ]
+    return "\n".join(lines or [_none(options, folder)]) + "\n"
+
+
+def _json(
+    options: argparse.Namespace,
+    statuses: Sequence[Status],
+    faults: dict[int, list[str]],
+    folder: Path,
+) -> str:
+    workers = [
+        asdict(status) | {"ok": not faults[status.pid], "faults": faults[status.pid]}
+        for status in statuses
+    ]
+    answer = {
+        "check": options.check,
+        "ok": bool(statuses) and not any(faults.values()),
+        "workers": workers,
+        "faults": [] if workers else [_none(options, folder)],
+    }
+    return json.dumps(answer) + "\n"
+
+
+def _none(options: argparse.Namespace, folder: Path) -> str:
+    which = "no worker" if options.pid is None else f"no worker with pid {options.pid}"
+    return f"{which} runs here (looked in {folder})"

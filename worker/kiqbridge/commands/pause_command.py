@@ -1,0 +1,196 @@
+"""`kiqbridge queue` and `kiqbridge class`: pausing, resuming, and what is paused."""
+
+import argparse
+import difflib
+import getpass
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from kiqbridge.client.client import Client
+from kiqbridge.config.client_settings import NAMESPACE, REDIS_URL
+from kiqbridge.config.setting import read
+from kiqbridge.store.pauses import Kind, Pause
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import shown as printable
+from kiqbridge.wire.names import text_of
+
+_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)", re.ASCII)
+
+
+def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
+    """The verbs pause, resume and list."""
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    pause = verbs.add_parser("pause", help=f"let no worker run jobs of this {kind}")
+    pause.add_argument("names", nargs="+", metavar="NAME")
+    pause.add_argument("--reason", default="", metavar="TEXT", help="why; shown by list")
+    pause.add_argument(
+        "--by", default=None, metavar="WHO", help="who paused it (default: you, on this machine)"
+    )
+    pause.add_argument(
+        "--for",
+        dest="for_s",
+        type=duration,
+        metavar="DURATION",
+        help="ends by itself after 90, 90s, 15m, 2h or 1d",
+    )
+    resume = verbs.add_parser("resume", help="end the pause, whoever made it")
+    resume.add_argument("names", nargs="+", metavar="NAME")
+    listing = verbs.add_parser(
+        "list", help="queues, their length and pause" if kind == "queue" else "what is paused"
+    )
+    listing.add_argument("names", nargs="*", metavar="NAME")
+    for verb in (pause, resume):
+        verb.add_argument("--dry-run", action="store_true", help="only print, change nothing")
+    for verb, function in ((pause, _pause), (resume, _resume), (listing, _list)):
+        verb.add_argument("--json", action="store_true", help="answer as JSON")
+        verb.set_defaults(command=function, kind=kind)
+
+
+def duration(text: str) -> float:
+    """Seconds out of `90`, `90s`, `15m`, `2h` or `1d`.
+
+    Raises:
+        ArgumentTypeError: it is none of these, or 0.
+    """
+    match = _DURATION.fullmatch(text)
+    seconds = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90, 90s, 15m, 2h or 1d")
+    return seconds
+
+
+def _pause(options: argparse.Namespace) -> int:
+    client = Client()
+    _warn_of_unknown(options)
+    by = _whoami() if options.by is None else options.by
+    made = []
+    act: Callable[..., Pause] = (
+        client.pause_queue if options.kind == "queue" else client.pause_class
+    )
+    for name in options.names:
+        if options.dry_run:
+            made.append(Pause(kind=options.kind, name=name, reason=options.reason, by=by))
+        else:
+            made.append(act(name, reason=options.reason, by=by, for_s=options.for_s))
+    if options.json:
+        return _answer({"dry_run": options.dry_run, "paused": [asdict(each) for each in made]})
+    verb = "would pause" if options.dry_run else "paused"
+    ending = f" for {options.for_s:g} s" if options.dry_run and options.for_s else ""
+    for each in made:
+        sys.stdout.write(f"{verb} {each.kind} {each.name}{ending or _until(each)}\n")
+    return 0
+
+
+def _resume(options: argparse.Namespace) -> int:
+    client = Client()
+    paused = {each.name for each in client.pauses() if each.kind == options.kind}
+    act = client.resume_queue if options.kind == "queue" else client.resume_class
+    results = [
+        {"name": name, "was_paused": name in paused if options.dry_run else act(name)}
+        for name in options.names
+    ]
+    if options.json:
+        return _answer({"dry_run": options.dry_run, "resumed": results})
+    verb = "would resume" if options.dry_run else "resumed"
+    for each in results:
+        sentence = f"{verb} {{}}" if each["was_paused"] else "{} was not paused"
+        sys.stdout.write(sentence.format(f"{options.kind} {each['name']}") + "\n")
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    paused = {each.name: each for each in Client().pauses() if each.kind == options.kind}
+    if options.kind == "class":
+        shown = [name for name in paused if not options.names or name in options.names]
+        rows: list[dict[str, Any]] = [{"name": name, **_fields(paused[name])} for name in shown]
+    else:
+        sizes = _queue_sizes(options.names, paused)
+        rows = [
+            {"name": name, "size": size, **_fields(paused.get(name))}
+            for name, size in sizes.items()
+        ]
+    if options.json:
+        return _answer({"queues" if options.kind == "queue" else "classes": rows})
+    for row in rows:
+        pause = paused.get(row["name"])
+        size = f"  {row['size']} jobs" if "size" in row else ""
+        sys.stdout.write(f"{printable(row['name'])}{size}{_line(pause) if pause else ''}\n")
+    if not rows:
+        sys.stdout.write(
+            f"no {options.kind} is {'known' if options.kind == 'queue' else 'paused'}\n"
+        )
+    return 0
+
+
+def _queue_sizes(names: Sequence[str], paused: Mapping[str, Pause]) -> Mapping[str, int]:
+    pool, keys = _redis()
+    wanted = sorted(names or _known_queues(pool, keys) | set(paused))
+    sizes = pool.run(*(("LLEN", keys.queue(name)) for name in wanted)) if wanted else []
+    return dict(zip(wanted, sizes, strict=True))
+
+
+def _warn_of_unknown(options: argparse.Namespace) -> None:
+    """A misspelt queue would be paused without an effect; one that is only new is paused for later."""
+    if options.kind != "queue":
+        return
+    known = _known_queues(*_redis())
+    for name in options.names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            sys.stderr.write(f"kiqbridge: no job was ever pushed to queue {name}{hint}\n")
+
+
+def _known_queues(pool: RedisPool, keys: Keys) -> set[str]:
+    return {text_of(name) for name in pool.call("SMEMBERS", keys.queues)}
+
+
+def _redis() -> tuple[RedisPool, Keys]:
+    environ = os.environ
+    return RedisPool(read(REDIS_URL, environ)), Keys(read(NAMESPACE, environ))
+
+
+def _fields(pause: Pause | None) -> dict[str, Any]:
+    if pause is None:
+        return {"paused": False}
+    return {
+        "paused": True,
+        "reason": pause.reason,
+        "by": pause.by,
+        "at": pause.at,
+        "until": pause.until,
+    }
+
+
+def _line(pause: Pause) -> str:
+    by = f" by {pause.by}" if pause.by else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    return f"  paused{by}{_until(pause)}{reason}"
+
+
+def _until(pause: Pause) -> str:
+    if pause.until is None:
+        return ""
+    return f" until {datetime.fromtimestamp(pause.until, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _whoami() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user needs no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def _answer(value: object) -> int:
+    sys.stdout.write(json.dumps(value) + "\n")
+    return 0

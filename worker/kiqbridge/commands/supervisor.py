@@ -1,0 +1,399 @@
+"""Several worker processes under one parent: `kiqbridge worker --processes N`.
+
+The parent loads settings and the jobs' code once, starts no thread, opens no connection, and forks;
+what was loaded is shared, and each child is a process of its own to Redis and to Ruby's UI. When which
+process is started, replaced or killed is decided in supervision.py; the handling is here:
+
+1. Fork, and collect what has ended.
+2. TERM, INT, TSTP and TTIN are passed on to all children. USR2 replaces all of them.
+3. A child that holds too much memory is replaced.
+4. While a child is neither dead nor stopped, the parent renews its lease besides the child itself: a
+   C call that holds the interpreter lock for long is no death (reliability.md §3).
+5. When the parent ends, for whatever reason, its children notice it and stop (supervisor_link.py).
+"""
+
+import gc
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import NoReturn
+
+from kiqbridge.commands.forked import (
+    can_run,
+    check_before_fork,
+    resident_mb,
+    settle_in_child,
+)
+from kiqbridge.commands.supervision import Child, Fleet, Slot
+from kiqbridge.commands.supervisor_link import SupervisorLink
+from kiqbridge.config.config import Config
+from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.host import ending
+from kiqbridge.host.signals import ENDING, HURRY, SignalInbox, ignore_others, report_ignored
+from kiqbridge.host.signals import NAMES as PASSED_ON
+from kiqbridge.host.surroundings import process_count
+from kiqbridge.inflight.lease import LeaseTimes, renew
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.5
+MEMORY_EVERY_S = 2.0
+ANSWER_WITHIN_S = 1.0
+"""Time-out of the parent's own calls to Redis, so that an outage does not hold up its loop."""
+
+KILL_MARGIN_S = 0.0
+"""Beyond `LAST_STEPS_S`; before that each child that can run has ended by itself."""
+
+OWN_END_S = 1.0
+"""Beyond that: the parent itself is killed, should it not have ended."""
+
+HUNG_AFTER_S = 600.0
+"""A child that has reported nothing for so long is killed. It reports from a thread, so its interpreter
+lock is held, and no other worker gets its jobs while the parent renews its lease."""
+
+_BLOCKED = (*(signal.Signals[f"SIG{name}"] for name in PASSED_ON), signal.SIGUSR2, signal.SIGCHLD)
+
+Work = Callable[[SignalInbox, SupervisorLink], None]
+"""What a child does until a signal ends it; a KiqbridgeError is reported to the parent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What the supervisor calls when its state changes.
+
+    Attributes:
+        on_ready: called once, when all processes have registered.
+        on_turn: called about twice a second while the parent is well, for a watchdog.
+        on_stopping: called once, when the stop begins.
+        set_title: called with the text that the list of processes (ps) shows for the parent.
+    """
+
+    on_ready: Callable[[], object] = lambda: None
+    on_turn: Callable[[], object] = lambda: None
+    on_stopping: Callable[[], object] = lambda: None
+    set_title: Callable[[str], object] = lambda _title: None
+
+
+def is_supervised(config: Config) -> bool:
+    """Whether the settings ask for a supervisor: several processes, or a ceiling that needs one."""
+    return process_count(config.processes) > 1 or config.max_memory_mb > 0
+
+
+class Supervisor:
+    """The parent; single-threaded, so that it can fork at any time."""
+
+    def __init__(self, config: Config, work: Work, hooks: Hooks | None = None) -> None:
+        self._work = work
+        self._hooks = hooks or Hooks()
+        self._pid = os.getpid()
+        self._ceiling_mb = config.max_memory_mb
+        self._timeout_s = config.timeout_s
+        self._patience_s = config.timeout_s + LAST_STEPS_S + KILL_MARGIN_S
+        self._keys = Keys(config.namespace)
+        self._times = LeaseTimes(config.recover_after_s)
+        self._connection = RedisPool(config.redis_url).connection(timeout_s=ANSWER_WITHIN_S)
+        self._fleet = Fleet(process_count(config.processes), self._patience_s)
+        self._signalled: set[int] = set()  # pids of children that surely are not collected yet
+        self._noted: deque[str] = deque()
+        self._wakeup_out, self._wakeup_in = socket.socketpair()
+        self._reports, self._reports_in = os.pipe()
+        self._lifeline, self._lifeline_held = os.pipe()
+        self._unread = b""
+        self._next_beat = self._next_memory_look = 0.0
+        self._was_ready = False
+
+    def __repr__(self) -> str:
+        return f"<Supervisor {self._fleet.ready} of {len(self._fleet.slots)} processes>"
+
+    def run(self) -> int:
+        """Keep the processes running until TERM or INT; returns 0 when all have ended.
+
+        Raises:
+            ConfigError: the loaded code alone exceeds the memory ceiling.
+            KiqbridgeError: none of the processes could start.
+        """
+        check_before_fork(self._ceiling_mb)
+        self._trap()
+        # What is loaded is never garbage: pages that the collector does not touch stay shared.
+        gc.collect()
+        gc.freeze()
+        logger.info("supervisor: starting %d processes", len(self._fleet.slots))
+        while self._fleet.children or not self._fleet.is_stopping:
+            self._turn()
+        if self._fleet.failure is not None:
+            raise KiqbridgeError(self._fleet.failure)
+        logger.info("bye")
+        return 0
+
+    def _turn(self) -> None:
+        self._act_on_signals()  # what came meanwhile: no process is started only to be stopped
+        self._start_what_is_due(time.monotonic())
+        self._show()
+        self._wait()
+        self._act_on_signals()
+        self._read_reports()
+        self._collect()
+        now = time.monotonic()
+        self._hand_over(now)
+        if now >= self._next_beat:
+            self._next_beat = now + self._times.beat_every
+            self._beat(now)
+        if self._ceiling_mb and now >= self._next_memory_look:
+            self._next_memory_look = now + MEMORY_EVERY_S
+            self._look_at_memory(now)
+        self._kill_overdue(now)
+        self._hooks.on_turn()
+
+    def _trap(self) -> None:
+        for end in (self._wakeup_out, self._wakeup_in):
+            end.setblocking(False)
+        os.set_blocking(self._reports, False)
+        os.set_blocking(self._reports_in, False)
+        signal.set_wakeup_fd(self._wakeup_in.fileno(), warn_on_full_buffer=False)
+        for number in _BLOCKED:
+            signal.signal(number, self._on_signal)
+        ignore_others()
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        name = signal.Signals(number).name.removeprefix("SIG")
+        self._noted.append(name)
+        if name in ENDING:
+            ending.kill_after(self._patience_s + OWN_END_S)
+        # At once: the loop may be waiting for an answer of Redis.
+        if name in PASSED_ON:
+            self._pass_on(number)
+
+    def _pass_on(self, number: int) -> None:
+        for pid in tuple(self._signalled):
+            _send(pid, number)
+
+    def _start_what_is_due(self, now: float) -> None:
+        for slot in self._fleet.due_starts(now):
+            self._fork(slot)
+        slot_to_replace = self._fleet.due_replacement(now)
+        if slot_to_replace is not None:
+            child, why = self._fork(slot_to_replace), slot_to_replace.replace_for
+            if child is not None:
+                logger.info("%s is to replace %s: %s", child, slot_to_replace.child, why)
+
+    def _fork(self, slot: Slot) -> Child | None:
+        for stream in (sys.stdout, sys.stderr):  # or each child would write it once more
+            stream.flush()
+        # Until the child has handlers of its own, the parent's would pass signals on to its siblings.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
+        try:
+            with warnings.catch_warnings():
+                # Python 3.12 warns of a fork beside threads; which are there has been looked at.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+            if pid == 0:
+                self._be_child(mask)
+            child = self._fleet.add(slot, pid, time.monotonic())
+            self._signalled.add(pid)
+        except OSError as error:
+            pause = slot.put_off(time.monotonic(), 0)
+            logger.error(  # noqa: TRY400 - the reason is in one line
+                "process %d could not be forked: %s; trying again in %.1f s",
+                slot.number,
+                error,
+                pause,
+            )
+            return None
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return child
+
+    def _be_child(self, mask: Iterable[int]) -> NoReturn:
+        """Work; never returns to what the parent was doing."""
+        code = 1
+        link = SupervisorLink(
+            supervisor=self._pid,
+            reports=self._reports_in,
+            lifeline=self._lifeline,
+            has_reached_redis=self._fleet.any_registered,
+        )
+        try:
+            settle_in_child(self._pid)
+            for handle in (self._reports, self._lifeline_held):
+                os.close(handle)
+            self._connection.close()
+            inbox = SignalInbox(self._timeout_s + KILL_S, is_supervised=True)
+            inbox.trap()
+            self._wakeup_out.close()
+            self._wakeup_in.close()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            link.watch(lambda: inbox.put("TERM"))
+            self._work(inbox, link)
+            code = 0
+        except KiqbridgeError as error:
+            link.failed(str(error))
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException as error:
+            logger.exception("the process could not go on")
+            link.failed(f"{type(error).__name__}: {error}")
+        finally:
+            # A thread that is stuck in C would hang the interpreter's own exit.
+            ending.end_process(code)
+
+    def _wait(self) -> None:
+        now = time.monotonic()
+        due_in_s = min(self._next_beat - now, self._fleet.seconds_to_next(now))
+        timeout = min(TICK_S, max(due_in_s, 0.01))
+        select.select([self._wakeup_out.fileno(), self._reports], [], [], timeout)
+        with suppress(BlockingIOError):
+            self._wakeup_out.recv(4096)
+
+    def _act_on_signals(self) -> None:
+        report_ignored()
+        while self._noted:
+            name = self._noted.popleft()
+            if name in ("TERM", "INT") and not self._fleet.is_stopping:
+                logger.info("%s: stopping all processes", name)
+                self._stop()
+            elif name == "INT":
+                logger.warning("INT: all processes interrupt their jobs now")
+                self._pass_on(HURRY)
+            elif name == "TSTP" and not self._fleet.is_quiet:
+                self._fleet.is_quiet = True
+                logger.info("quiet: no process takes new jobs, and none is started any more")
+                self._pass_on(signal.SIGTSTP)
+            elif name == "TTIN":
+                for child in self._fleet.children.values():
+                    logger.warning("%s, up for %.0f s", child, time.monotonic() - child.started_at)
+            elif name == "USR2":
+                self._replace_all()
+
+    def _replace_all(self) -> None:
+        if self._fleet.is_quiet or self._fleet.is_stopping:
+            logger.warning("USR2 is ignored: a supervisor that is quiet or stops starts no process")
+            return
+        logger.info("USR2: replacing all processes, one after another")
+        self._fleet.replace_all("USR2")
+
+    def _stop(self) -> None:
+        self._fleet.is_stopping = True
+        self._hooks.on_stopping()
+        # Again, for a child that was forked since the signal came; a second one changes nothing.
+        for child in self._fleet.children.values():
+            self._ask_to_end(child)
+
+    def _ask_to_end(self, child: Child) -> None:
+        _send(child.pid, signal.SIGTERM)
+        self._fleet.ask_to_end(child, time.monotonic())
+
+    def _read_reports(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                self._unread += os.read(self._reports, 65536)
+        *lines, self._unread = self._unread.split(b"\n")
+        now = time.monotonic()
+        for line in lines:
+            report = json.loads(line)
+            self._fleet.hear(
+                report["pid"],
+                now,
+                incarnation=report.get("incarnation"),
+                error=report.get("error"),
+            )
+
+    def _collect(self) -> None:
+        """Collect what has ended; as process 1 of a container also the orphans of jobs."""
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            # Before its pid is free for another: no signal may go there any more.
+            self._signalled.discard(ended.si_pid)
+            self._read_reports()
+            _, status = os.waitpid(ended.si_pid, 0)
+            child = self._fleet.children.get(ended.si_pid)
+            if child is None:
+                continue
+            end = self._fleet.end(child, status, time.monotonic())
+            logger.log(end.level, "%s", end.sentence)
+            if self._fleet.failure is not None and not self._fleet.is_stopping:
+                self._stop()
+
+    def _hand_over(self, now: float) -> None:
+        """End each child whose successor has registered."""
+        for old, new in self._fleet.hand_over():
+            lived_s = now - old.started_at
+            logger.info("%s is asked to end after %.0f s: %s is ready", old, lived_s, new)
+            self._ask_to_end(old)
+
+    def _beat(self, now: float) -> None:
+        """Renew the leases of the children, which do so themselves as long as their threads run."""
+        try:
+            for child in self._fleet.children.values():
+                if not can_run(child.pid):  # frozen, it must be found dead as any other
+                    child.heard_at = now
+                elif child.incarnation is not None:
+                    silent_for = now - child.heard_at
+                    if silent_for > HUNG_AFTER_S:
+                        self._end_hung(child, silent_for)
+                    renew(
+                        self._connection,
+                        self._keys,
+                        child.incarnation,
+                        self._times.silent_after_ms,
+                    )
+        except KiqbridgeError as error:
+            logger.debug("the children's leases were not renewed: %s", error)
+
+    def _end_hung(self, child: Child, silent_for_s: float) -> None:
+        logger.error(
+            "%s has reported nothing for %.0f s: a C call holds its interpreter lock; it is killed, and its "
+            "jobs go back to their queues",
+            child,
+            silent_for_s,
+        )
+        child.error = "it hung"
+        child.heard_at = time.monotonic()
+        _send(child.pid, signal.SIGKILL)
+
+    def _look_at_memory(self, now: float) -> None:
+        for slot, child in self._fleet.measured():
+            used_mb = resident_mb(child.pid)
+            pause_s = self._fleet.replace_above(slot, used_mb, self._ceiling_mb, now)
+            if pause_s is not None:
+                logger.warning("%s is replaced in %.1f s: %s", child, pause_s, slot.replace_for)
+
+    def _kill_overdue(self, now: float) -> None:
+        for child in self._fleet.overdue(now):
+            logger.error(
+                "%s did not end within %.0f s and is killed; other workers get what it held",
+                child,
+                self._patience_s,
+            )
+            _send(child.pid, signal.SIGKILL)
+
+    def _show(self) -> None:
+        ready, count = self._fleet.ready, len(self._fleet.slots)
+        self._hooks.set_title(f"supervisor [{ready} of {count} processes]")
+        if ready == count and not self._was_ready and not self._fleet.is_stopping:
+            self._was_ready = True
+            logger.info("all %d processes are ready", ready)
+            self._hooks.on_ready()
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -1,0 +1,270 @@
+"""`kiqbridge worker`: flags, file and environment in, a running worker until a signal ends it."""
+
+import argparse
+import faulthandler
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kiqbridge import redaction
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.require import load_all
+from kiqbridge.client.server import server
+from kiqbridge.config.config import Config
+from kiqbridge.config.merge import merge
+from kiqbridge.config.setting import shown_default
+from kiqbridge.config.settings_file import read_file
+from kiqbridge.config.table import SETTINGS
+from kiqbridge.engine.health import dump_threads
+from kiqbridge.engine.launcher import KILL_S, Launcher
+from kiqbridge.engine.served_queues import with_default_queues
+from kiqbridge.errors import ConfigError, KiqbridgeError, RedisUnavailable
+from kiqbridge.host import ending
+from kiqbridge.host.signals import ENDING, SignalInbox, end_while_loading, ignore_others
+from kiqbridge.host.status import run_folder
+from kiqbridge.host.surroundings import report_on_children, supervisor_title, title_setter
+from kiqbridge.host.systemd import Notifier, Report, take_notifier
+from kiqbridge.perform.job_logger import configure_logging
+from kiqbridge.runtime import descriptors, job_forks, user_code
+from kiqbridge.settle.failed_payload import error_message
+from kiqbridge.wire.payload import shorten
+
+if TYPE_CHECKING:
+    from kiqbridge.commands.supervisor_link import SupervisorLink
+
+logger = logging.getLogger(__name__)
+
+FILE = Path("config/kiqbridge.yml")
+"""Read when it exists and -C names no other."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Sidekiq's flags, from the settings table."""
+    for setting in SETTINGS:
+        if not setting.flags:
+            continue
+        parser.add_argument(
+            *setting.flags,
+            dest=setting.name,
+            help=f"{setting.help} (default: {shown_default(setting)})"
+            + (f" [{', '.join(setting.env)}]" if setting.env else ""),
+            action="append" if isinstance(setting.default, list) else "store",
+            metavar=setting.metavar,
+        )
+        if setting.switches:
+            parser.add_argument(
+                *setting.switches,
+                dest=setting.name,
+                action="store_const",
+                const=setting.switch_value,
+                help=f"the same as {setting.flags[0]} {setting.switch_value}",
+            )
+    parser.add_argument(
+        "-C", "--config", metavar="PATH", help=f"YAML file (default: {FILE} if it exists)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a worker until TERM or INT; ends the process itself once all is given back.
+
+    Raises:
+        ConfigError: a setting is wrong or the jobs' code cannot be loaded; nothing has begun.
+    """
+    config, warnings = load_config(options, os.environ)
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # a crash in C shows in which job it happened
+    redaction.configure(config.redact)
+    configure_logging(config.log_level, config.log_format, attributes=config.logged_job_attributes)
+    for warning in warnings:
+        logger.warning(warning)
+    notifier = take_notifier(os.environ, os.getpid())
+    ignore_others()
+    end_while_loading()
+    load_all(config.require)
+    config = _with_queues(config)
+    # Not by the interpreter's own exit: a thread that is stuck, or standard output that is not read,
+    # would hang it, and nothing is left to do.
+    ending.end_process(_status_of(lambda: _work(config, notifier)))
+
+
+def _with_queues(config: Config) -> Config:
+    """The settings once the jobs are loaded; logs what is odd about those."""
+    if not config.require:
+        logger.warning("no jobs are loaded: name their module, file or directory with -r")
+    elif not len(default_registry):
+        logger.warning(
+            "-r %s declares no job: each job that comes fails; name the module that holds the @job "
+            "functions or Job classes, or a package or directory of such modules",
+            " -r ".join(config.require),
+        )
+    chosen = with_default_queues(config, default_registry, server.capsules)
+    if chosen.queues != config.queues:
+        names = ", ".join(name for name, _ in chosen.queues)
+        logger.info("no queues are named: those of the declared jobs are served: %s", names)
+    return chosen
+
+
+def _work(config: Config, notifier: Notifier) -> int:
+    if _is_supervised(config):
+        _supervise(config, notifier)
+        return 0
+    inbox = SignalInbox(config.timeout_s + KILL_S)
+    inbox.trap()
+    return _run_until_stopped(Launcher(config, notifier=notifier), inbox)
+
+
+def _status_of(work: Callable[[], int]) -> int:
+    """The status to end with; the reason of a failure is written to standard error."""
+    try:
+        return work()
+    except KiqbridgeError as error:
+        ending.write_to_stderr(f"kiqbridge: {error}")
+        return 3 if isinstance(error, RedisUnavailable) else 1
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this process ends, and says why
+        user_code.log_error(logger, error, "the process could not go on")
+        return 1
+
+
+def load_config(
+    options: argparse.Namespace, environ: Mapping[str, str]
+) -> tuple[Config, list[str]]:
+    """The configuration and what is odd about it.
+
+    Raises:
+        ConfigError: names setting, value and source.
+    """
+    flags = {setting.name: getattr(options, setting.name, None) for setting in SETTINGS}
+    path = Path(options.config) if options.config else FILE
+    if options.config and not path.is_file():
+        raise ConfigError(f"-C {options.config}: there is no such file")
+    content = read_file(path) if path.is_file() else {}
+    warnings: list[str] = []
+    config = merge(
+        file=content, file_name=str(path), environ=environ, flags=flags, warn=warnings.append
+    )
+    return config, warnings
+
+
+def _is_supervised(config: Config) -> bool:
+    if config.processes == 1 and not config.max_memory_mb:
+        return False  # most workers, which need no code of the supervisor
+    from kiqbridge.commands.supervisor import is_supervised  # noqa: PLC0415
+
+    return is_supervised(config)
+
+
+def _supervise(config: Config, notifier: Notifier) -> None:
+    """Run several worker processes until TERM or INT.
+
+    Raises:
+        KiqbridgeError: none of them could start.
+    """
+    from kiqbridge.commands.supervisor import Hooks, Supervisor  # noqa: PLC0415 - see _is_supervised
+
+    def work(inbox: SignalInbox, link: "SupervisorLink") -> None:
+        launcher = Launcher(
+            config,
+            on_registered=link.registered,
+            supervisor=link.supervisor,
+            has_reached_redis=link.has_reached_redis,
+        )
+        status = _run_until_stopped(launcher, inbox)
+        if status:
+            raise SystemExit(status)
+
+    folder, pid = run_folder(config.run_dir), os.getpid()
+    tag, set_title = config.tag or Path.cwd().name, title_setter()
+
+    def look() -> Report:
+        # Faults of a child are reported in the line, but do not stop the watchdog's messages: the
+        # supervisor replaces that child, and systemd need not restart all.
+        report = report_on_children(folder, pid)
+        return Report("; ".join([report.line, *report.faults]), ())
+
+    notifier.start(look, in_thread=False)
+    hooks = Hooks(
+        on_ready=notifier.ready,
+        on_turn=lambda: notifier.turn(time.monotonic()),
+        on_stopping=notifier.stopping,
+        set_title=lambda text: set_title(supervisor_title(text, tag)),
+    )
+    Supervisor(config, work, hooks).run()
+
+
+def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> int:
+    """Start on a thread of its own, so that TERM is handled while Redis is still awaited.
+
+    Returns the status to end the process with.
+
+    Raises:
+        KiqbridgeError: the start failed, and waiting does not change that.
+    """
+    failures: list[BaseException] = []
+    job_forks.install()
+    descriptors.watch(launcher.end_without_descriptors)
+
+    def start() -> None:
+        try:
+            launcher.start(inbox.put)
+        except BaseException as error:  # noqa: BLE001 - raised again on the main thread
+            failures.append(error)
+            inbox.put("TERM")
+
+    threading.Thread(target=start, name="kiqbridge-start", daemon=True).start()
+    while (name := _next(inbox)) not in ENDING:
+        user_code.call(_obey, launcher, name, log=logger, failed=f"{shorten(name)} failed")
+    if failures:
+        launcher.abandon_start()
+        raise _as_start_error(failures[0])
+    again = "; Ctrl-C once more gives them back and interrupts them now" if name == "INT" else ""
+    logger.info("%s: stopping; running jobs have %g s to end%s", name, launcher.timeout_s, again)
+    threading.Thread(
+        target=_hurry, args=(launcher, inbox), name="kiqbridge-hurry", daemon=True
+    ).start()
+    launcher.stop()
+    logger.info("bye")
+    return launcher.exit_status
+
+
+def _hurry(launcher: Launcher, inbox: SignalInbox) -> None:
+    while _next(inbox) != inbox.hurry:  # another TERM changes nothing
+        pass
+    logger.warning("INT: running jobs are given back and interrupted now")
+    launcher.hurry()
+
+
+def _next(inbox: SignalInbox) -> str:
+    """The next signal; errors of any kind are logged, and it waits again."""
+    while True:
+        try:
+            return inbox.wait()
+        except BaseException as error:  # noqa: BLE001 - see above
+            user_code.log_error(logger, error, "waiting for signals failed; it is tried again")
+            time.sleep(1)  # what made it fail may still be there
+
+
+def _obey(launcher: Launcher, name: str) -> None:
+    if name == "TSTP":
+        launcher.quiet()
+    elif name == "TTIN":
+        dump_threads()
+    else:
+        shown = shorten(name)  # anybody can write to the list
+        logger.warning("unknown signal %s is ignored; known are TERM, INT, TSTP and TTIN", shown)
+
+
+def _as_start_error(error: BaseException) -> BaseException:
+    """An error of the start as one line; the traceback of an unexpected one is logged."""
+    if isinstance(error, KiqbridgeError):
+        return error
+    user_code.log_error(logger, error, "the start failed")
+    start_error = KiqbridgeError(
+        f"the start failed: {type(error).__name__}: {error_message(error)}"
+    )
+    start_error.__cause__ = error
+    return start_error

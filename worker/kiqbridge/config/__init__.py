@@ -1,0 +1,5 @@
+"""The settings: one table, the parsers of its values, the settings file, and docs/settings.md.
+
+The commands merge all sources with it; the client and the engine read the result. It must never open
+a connection or import users' code.
+"""

@@ -1,0 +1,75 @@
+"""What a worker runs with: the values of its settings, and where each came from. Frozen once made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kiqbridge.wire.payload import ProfileSetting
+
+ForeignJobs = Literal["refuse", "run", "requeue"]
+"""What to do with a job that uses a feature of Sidekiq Pro or Enterprise which we cannot honour."""
+
+ROUTE = "route:"
+"""Begins a value of the setting `unknown_class` that names a queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsuleSettings:
+    """A capsule beside the default one; `async_concurrency` None = as the default one has it."""
+
+    name: str
+    queues: tuple[tuple[str, int], ...]
+    concurrency: int
+    async_concurrency: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What a worker runs with; times in seconds."""
+
+    queues: tuple[tuple[str, int], ...]
+    concurrency: int
+    async_concurrency: int
+    capsules: tuple[CapsuleSettings, ...]
+    processes: int | Literal["auto"]
+    max_memory_mb: int
+    pool_size: int | Literal["auto"]
+    pool_max_jobs: int
+    timeout_s: float
+    require: tuple[str, ...]
+    environment: str
+    tag: str
+    labels: tuple[str, ...]
+    log_level: str
+    log_format: str
+    logged_job_attributes: tuple[str, ...]
+    skip_default_job_logging: bool
+    redact: tuple[str, ...]
+    redis_url: str = field(repr=False)
+    namespace: str
+    profile: ProfileSetting
+    fetch: str
+    look_ahead: int
+    recover_after_s: float
+    orphan_limit: int
+    settle_replicas: int
+    start_period_s: float
+    stuck_after_s: float
+    end_stuck_after_s: float
+    beat_s: float
+    metrics: str
+    run_dir: str
+    ecs_protect_after_s: float
+    foreign_jobs: ForeignJobs
+    unknown_class: str
+    max_iteration_runtime_s: float | None
+    max_retries: int
+    dead_max_jobs: int
+    dead_timeout_s: int
+    max_payload_bytes: int
+    sources: Mapping[str, str] = field(repr=False)
+
+
+def routed_queue(unknown_class: str) -> str | None:
+    """The queue to which the setting `unknown_class` routes, None when such jobs are retried."""
+    return unknown_class.removeprefix(ROUTE) if unknown_class.startswith(ROUTE) else None

@@ -1,0 +1,84 @@
+"""The rows of the table that the enqueue function alone reads, from its environment."""
+
+from typing import Any, Final
+
+from kiqbridge.config.parsers import text, words
+from kiqbridge.config.setting import Setting
+from kiqbridge.errors import ConfigError
+
+
+def _seconds_ahead(value: Any, source: str) -> float:
+    try:
+        seconds = float(str(value))
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise ConfigError(
+            f"{source}: {value!r} is not a number of seconds from 0; write how far a tick may lie ahead of "
+            "the clock of Redis, such as 60"
+        )
+    return seconds
+
+
+ALLOWED_CLASSES: Final = Setting(
+    name="allowed_classes",
+    parse=words("allowed_classes"),
+    default="",
+    env=("KIQBRIDGE_ALLOWED_CLASSES",),
+    help="job classes that may be enqueued, as comma-separated globs; empty allows nothing",
+    read_by=("function",),
+)
+
+ALLOWED_QUEUES: Final = Setting(
+    name="allowed_queues",
+    parse=words("allowed_queues"),
+    default="",
+    env=("KIQBRIDGE_ALLOWED_QUEUES",),
+    help="queues that may be pushed to, as comma-separated globs; empty allows nothing",
+    read_by=("function",),
+)
+
+TICK_AHEAD_S: Final = Setting(
+    name="tick_ahead_s",
+    parse=_seconds_ahead,
+    default=60,
+    env=("KIQBRIDGE_TICK_AHEAD_S",),
+    help="seconds that a tick may lie ahead of the clock of Redis; others are refused",
+    read_by=("function",),
+)
+
+SERVICE: Final = Setting(
+    name="service",
+    parse=text("service"),
+    default="kiqbridge-enqueue",
+    env=("POWERTOOLS_SERVICE_NAME",),
+    help="name of the function in its log lines and metrics",
+    read_by=("function",),
+)
+
+FUNCTION_LOG_LEVEL: Final = Setting(
+    name="function_log_level",
+    parse=text("function_log_level"),
+    default="INFO",
+    env=("POWERTOOLS_LOG_LEVEL",),
+    help="least important level that the function logs",
+    read_by=("function",),
+)
+
+METRICS_NAMESPACE: Final = Setting(
+    name="metrics_namespace",
+    parse=text("metrics_namespace"),
+    default="Kiqbridge",
+    env=("POWERTOOLS_METRICS_NAMESPACE",),
+    help="CloudWatch namespace of the function's metrics",
+    read_by=("function",),
+)
+
+FUNCTION_SETTINGS: Final = (
+    ALLOWED_CLASSES,
+    ALLOWED_QUEUES,
+    TICK_AHEAD_S,
+    SERVICE,
+    FUNCTION_LOG_LEVEL,
+    METRICS_NAMESPACE,
+)

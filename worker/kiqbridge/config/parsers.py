@@ -1,0 +1,133 @@
+"""Parsers of values: each gets a raw value and its source, and raises ConfigError naming both.
+
+Those with a name build the parser of the setting of that name.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.wire.payload import ProfileSetting, parse_profile
+
+
+def whole_number(
+    name: str, least: int, largest: int | None = None, *, hint: str = ""
+) -> Callable[[Any, str], int]:
+    """A whole number from `least` to `largest`; `hint` ends the message, in the imperative."""
+    allowed = f"from {least}" if largest is None else f"from {least} to {largest:,}"
+
+    def parse(value: Any, source: str) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = least - 1
+        if isinstance(value, bool) or number < least or (largest is not None and number > largest):
+            raise ConfigError(
+                f"{name}: {value!r} is not a whole number {allowed} (from {source}){f'; {hint}' if hint else ''}"
+            )
+        return number
+
+    return parse
+
+
+def seconds(name: str, least: float = 0.0) -> Callable[[Any, str], float]:
+    """A number of seconds above 0, or from `least`."""
+    allowed = f"from {least:g}" if least else "above 0"
+
+    def parse(value: Any, source: str) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = 0.0
+        if isinstance(value, bool) or not (number > 0 and least <= number < float("inf")):
+            raise ConfigError(
+                f"{name}: {value!r} is not a number of seconds {allowed} (from {source})"
+            )
+        return number
+
+    return parse
+
+
+def seconds_or_off(name: str) -> Callable[[Any, str], float]:
+    """A number of seconds above 0; 0 = off."""
+    above_0 = seconds(name)
+
+    def parse(value: Any, source: str) -> float:
+        if str(value) in ("0", "0.0"):
+            return 0.0
+        try:
+            return above_0(value, source)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; 0 = off") from None
+
+    return parse
+
+
+def seconds_or_none(name: str) -> Callable[[Any, str], float | None]:
+    """A number of seconds above 0; an empty text = None."""
+    above_0 = seconds(name)
+    return lambda value, source: None if value == "" else above_0(value, source)
+
+
+def text(name: str) -> Callable[[Any, str], str]:
+    """A text; a number is taken as its text."""
+
+    def parse(value: Any, source: str) -> str:
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            # Not the value: it may hold a password.
+            raise ConfigError(f"{name}: a {type(value).__name__} is not a text (from {source})")
+        return str(value)
+
+    return parse
+
+
+def texts(name: str) -> Callable[[Any, str], tuple[str, ...]]:
+    """A list of texts, or one text."""
+
+    def parse(value: Any, source: str) -> tuple[str, ...]:
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(text(name)(item, source) for item in items)
+
+    return parse
+
+
+def words(name: str) -> Callable[[Any, str], tuple[str, ...]]:
+    """A list of texts, or one text with commas between them."""
+
+    def parse(value: Any, source: str) -> tuple[str, ...]:
+        if isinstance(value, str):
+            value = value.split(",")
+        return tuple(text.strip() for text in texts(name)(value, source) if text.strip())
+
+    return parse
+
+
+def switch(name: str) -> Callable[[Any, str], bool]:
+    """True or false, in the usual words."""
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+    def parse(value: Any, source: str) -> bool:
+        chosen = known.get(str(value).lower())
+        if chosen is None:
+            raise ConfigError(f"{name}: {value!r} is neither true nor false (from {source})")
+        return chosen
+
+    return parse
+
+
+def choice(name: str, *allowed: str) -> Callable[[Any, str], str]:
+    """One of some words, in whatever case."""
+
+    def parse(value: Any, source: str) -> str:
+        if str(value).lower() not in allowed:
+            raise ConfigError(
+                f"{name}: {value!r} is not one of {', '.join(allowed)} (from {source})"
+            )
+        return str(value).lower()
+
+    return parse
+
+
+def wire_profile(value: Any, source: str) -> ProfileSetting:
+    """`7`, `8` or `auto`."""
+    return parse_profile(str(value), source=source)

@@ -1,0 +1,115 @@
+"""One setting: its row in the table, and where its value is looked for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kiqbridge.errors import ConfigError
+
+Reader = Literal["worker", "client", "function"]
+"""Who reads a setting: `kiqbridge worker`, a client wherever it is, or the enqueue function."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of the table.
+
+    Attributes:
+        parse: gets the raw value and the source, for its message; raises ConfigError.
+        read_by: who reads it: the worker's command line, clients, the enqueue function.
+        env: variables that hold it, the strongest first.
+        provider: a variable that names another one, which then holds it instead of `env`.
+        switches: flags without a value, which stand for `switch_value`.
+        file_key: its name in the file, if that is another one.
+        default_text: the default in words, where it depends on what is loaded.
+    """
+
+    name: str
+    parse: Callable[[Any, str], Any]
+    default: Any
+    help: str
+    read_by: tuple[Reader, ...] = ("worker",)
+    env: tuple[str, ...] = ()
+    provider: str | None = None
+    flags: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+    switch_value: str | None = None
+    file_key: str | None = None
+    default_text: str | None = None
+    metavar: str | None = None
+
+
+def read(setting: Setting, environ: Mapping[str, str]) -> Any:
+    """The value of a setting in the environment, or its default.
+
+    Raises:
+        ConfigError: a wrong value; names the variable.
+    """
+    return setting.parse(*pick(setting, environ))
+
+
+def choose(setting: Setting, argument: object, environ: Mapping[str, str]) -> Any:
+    """The value of an argument that has the setting's name; None = that of the environment.
+
+    Raises:
+        ConfigError: a wrong value; names the argument or the variable.
+    """
+    if argument is None:
+        return read(setting, environ)
+    return setting.parse(argument, f"the argument {setting.name}")
+
+
+def pick(
+    setting: Setting,
+    environ: Mapping[str, str],
+    file: Mapping[str, Any] | None = None,
+    file_name: str = "file",
+    flags: Mapping[str, Any] | None = None,
+) -> tuple[Any, str]:
+    """The raw value of the strongest source that has one, and that source.
+
+    Args:
+        setting: the row.
+        environ: environment variables; an empty one counts as not set.
+        file: settings of the file by their own names.
+        file_name: how messages call the file.
+        flags: setting name → value, only those that were given.
+
+    Raises:
+        ConfigError: the provider holds the value itself, or names a variable that is not set.
+    """
+    if flags and flags.get(setting.name) is not None:
+        return flags[setting.name], setting.flags[0] if setting.flags else "command line"
+    if setting.provider and (provider := environ.get(setting.provider)):
+        return _provided(setting, provider, environ), provider
+    for variable in setting.env:
+        if environ.get(variable):
+            return environ[variable], variable
+    if file and file.get(setting.name) is not None:
+        return file[setting.name], file_name
+    return setting.default, "default"
+
+
+def _provided(setting: Setting, variable: str, environ: Mapping[str, str]) -> str:
+    """The value of the variable that the provider names (protocol §1)."""
+    if ":" in variable:
+        raise ConfigError(
+            f"{setting.provider} must be the name of a variable that holds the address, not the address; "
+            f"set {setting.env[0]} to the address instead"
+        )
+    if not environ.get(variable):
+        raise ConfigError(
+            f"{setting.provider} names {variable}, which is not set; set it or remove {setting.provider}"
+        )
+    return environ[variable]
+
+
+def shown_default(setting: Setting) -> str:
+    """The default as people write it."""
+    if setting.default_text is not None:
+        return setting.default_text
+    if isinstance(setting.default, list | dict):
+        return ", ".join(setting.default) or "none"
+    if isinstance(setting.default, bool):
+        return str(setting.default).lower()
+    return str(setting.default) or "none"

@@ -1,0 +1,87 @@
+"""Writes docs/settings.md out of the table: `python -m kiqbridge.config.settings_doc > docs/settings.md`."""
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from kiqbridge.config.function_settings import FUNCTION_SETTINGS
+from kiqbridge.config.setting import Setting, shown_default
+from kiqbridge.config.table import CLIENT_ONLY_SETTINGS, SETTINGS
+
+_HEAD = """\
+# Settings
+
+<!-- Made by: python -m kiqbridge.config.settings_doc > docs/settings.md -->
+
+Precedence: defaults < file < environment < command line. An empty variable counts as not set. Every \
+error names the setting, its value and where that came from. Times are in seconds. `read by` says who reads \
+a setting: the worker (`kiqbridge worker`), a client wherever it is, or the enqueue function; clients and the \
+function read their environment only.
+
+## The worker
+
+The file is `config/kiqbridge.yml` if it exists, or what `-C` names: YAML as Sidekiq reads it, with \
+symbols (`:queues:`) or texts, aliases, and a section for each environment that is merged over the top \
+level. ERB is refused.
+"""
+
+_QUEUES = """
+A queue is written `critical`, `low,1` or `[default, 2]`, or all of them as a mapping of names to \
+weights. Without weights queues are served strictly in their order; with weight 1 for all in random \
+order; else a queue is looked at first as often as its share of the weights.
+
+`capsules` maps a name to `queues`, `concurrency` and `async_concurrency` of its own \
+([engine.md](engine.md)).
+"""
+
+_CLIENT = """
+## The client
+
+`Client()`, `configure()` and the jobs' own verbs read the settings above that are read by the client, and these. \
+An argument goes before the variable. `REDIS_PROVIDER=NAME` means: the address is in the variable NAME.
+"""
+
+_FUNCTION = """
+## The enqueue function
+
+It reads the settings above that are read by the function, and these. Each value is read once in a warm \
+environment: a change reaches the function when its configuration is updated.
+"""
+
+
+def text() -> str:
+    """The whole document."""
+    worker = _table(
+        ["setting", "in the file", "environment", "flags", "default", "read by", ""], SETTINGS
+    )
+    columns = ["setting", "environment", "default", "read by", ""]
+    client = _table(columns, CLIENT_ONLY_SETTINGS)
+    function = _table(columns, FUNCTION_SETTINGS)
+    return "\n".join([_HEAD, *worker, _QUEUES + _CLIENT, *client, _FUNCTION, *function, ""])
+
+
+def _table(columns: list[str], settings: Iterable[Setting]) -> Iterator[str]:
+    yield _row(columns)
+    yield _row(["---"] * len(columns))
+    for setting in settings:
+        cells = {
+            "setting": setting.name,
+            "in the file": _code([setting.file_key or setting.name]),
+            "environment": _code([*setting.env, *filter(None, [setting.provider])]),
+            "flags": _code([*setting.flags, *setting.switches]),
+            "default": _code([shown_default(setting)]) if shown_default(setting) != "none" else "-",
+            "read by": ", ".join(setting.read_by),
+            "": setting.help,
+        }
+        yield _row([cells[column] for column in columns])
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "-"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

@@ -1,0 +1,330 @@
+"""The table of settings, from which the loader, `--help` and docs/settings.md come.
+
+`SETTINGS` has the worker's rows in the order of the document; those that clients read, too, are in
+`client_settings`. `ALL_SETTINGS` has every row.
+"""
+
+from typing import Final
+
+from kiqbridge.config.client_settings import (
+    CLIENT_SETTINGS,
+    MAX_PAYLOAD_BYTES,
+    NAMESPACE,
+    PROFILE,
+    REDACT,
+    REDIS_URL,
+)
+from kiqbridge.config.function_settings import FUNCTION_SETTINGS
+from kiqbridge.config.parsers import (
+    choice,
+    seconds,
+    seconds_or_none,
+    seconds_or_off,
+    switch,
+    text,
+    texts,
+    whole_number,
+    words,
+)
+from kiqbridge.config.setting import Setting
+from kiqbridge.config.worker_parsers import (
+    QUEUES_VARIABLE,
+    capsules,
+    concurrency,
+    metrics,
+    processes,
+    queues,
+    unknown_class,
+)
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="queues",
+        parse=queues,
+        default=["default"],
+        default_text="those of the declared jobs",
+        env=(QUEUES_VARIABLE,),
+        flags=("-q", "--queue"),
+        metavar="NAME[,WEIGHT]",
+        help="queue to serve, with an optional weight; repeatable, replaces the file's queues; in "
+        "the environment blanks stand between them; the default leaves out queues of capsules, and gives each of "
+        "several weight 1",
+    ),
+    Setting(
+        name="concurrency",
+        parse=concurrency,
+        default=10,
+        env=("KIQBRIDGE_CONCURRENCY",),
+        flags=("-c", "--concurrency"),
+        metavar="INT",
+        help="how many plain jobs run at once, one thread each; at most 1,000",
+    ),
+    Setting(
+        name="async_concurrency",
+        parse=whole_number("async_concurrency", 1),
+        default=100,
+        env=("KIQBRIDGE_ASYNC_CONCURRENCY",),
+        flags=("--async-concurrency",),
+        metavar="INT",
+        help="how many `async def` jobs run at once, all on one event loop",
+    ),
+    Setting(
+        name="capsules",
+        parse=capsules,
+        default={},
+        help="further capsules in the same process: for each name its queues, concurrency and "
+        "async_concurrency",
+    ),
+    Setting(
+        name="processes",
+        parse=processes("processes"),
+        default=1,
+        env=("KIQBRIDGE_PROCESSES",),
+        flags=("--processes",),
+        metavar="INT|auto",
+        help="how many worker processes run under one supervisor, each with its own threads; auto = one "
+        "for each CPU that it may use; 1 = no supervisor",
+    ),
+    Setting(
+        name="max_memory_mb",
+        parse=whole_number("max_memory_mb", 0),
+        default=0,
+        env=("KIQBRIDGE_MAX_MEMORY_MB",),
+        flags=("--max-memory-mb",),
+        metavar="INT",
+        help="resident memory in MB above which the supervisor replaces a process; 0 = no ceiling",
+    ),
+    Setting(
+        name="pool_size",
+        parse=processes("pool_size"),
+        default="auto",
+        env=("KIQBRIDGE_POOL_SIZE",),
+        help='most child processes for jobs declared with pool="process", started when needed; auto = one for '
+        "each CPU that it may use",
+    ),
+    Setting(
+        name="pool_max_jobs",
+        parse=whole_number("pool_max_jobs", 0),
+        default=0,
+        env=("KIQBRIDGE_POOL_MAX_JOBS",),
+        help="jobs after which such a child is replaced, against leaks; 0 = never",
+    ),
+    Setting(
+        name="timeout_s",
+        parse=seconds("timeout"),
+        default=25,
+        env=("KIQBRIDGE_TIMEOUT_S",),
+        flags=("-t", "--timeout"),
+        file_key="timeout",
+        metavar="SECONDS",
+        help="how long running jobs may go on after TERM, in seconds",
+    ),
+    Setting(
+        name="require",
+        parse=texts("require"),
+        default=[],
+        flags=("-r", "--require"),
+        metavar="PATH|MODULE",
+        help="code that declares jobs: a dotted module or package, a .py file, or a directory; "
+        "repeatable",
+    ),
+    Setting(
+        name="environment",
+        parse=text("environment"),
+        default="development",
+        env=("APP_ENV", "RAILS_ENV", "RACK_ENV"),
+        flags=("-e", "--environment"),
+        metavar="ENV",
+        help="section of the file that is merged over its top level",
+    ),
+    Setting(
+        name="tag",
+        parse=text("tag"),
+        default="",
+        flags=("-g", "--tag"),
+        metavar="TAG",
+        help="name shown for this process; none = that of the working directory",
+    ),
+    Setting(name="labels", parse=texts("labels"), default=[], help="labels shown for this process"),
+    Setting(
+        name="log_level",
+        parse=choice("log_level", "debug", "info", "warning", "warn", "error", "critical", "fatal"),
+        default="info",
+        env=("KIQBRIDGE_LOG_LEVEL",),
+        flags=("--log-level",),
+        switches=("-v", "--verbose"),
+        switch_value="debug",
+        metavar="LEVEL",
+        help="least important level that is logged: debug, info, warning or error; -v is debug",
+    ),
+    Setting(
+        name="log_format",
+        parse=choice("log_format", "auto", "pretty", "json", "plain"),
+        default="auto",
+        env=("KIQBRIDGE_LOG_FORMAT",),
+        help="pretty, json or plain; auto is pretty on a terminal, else json",
+    ),
+    Setting(
+        name="logged_job_attributes",
+        parse=words("logged_job_attributes"),
+        default=["bid", "tags"],
+        env=("KIQBRIDGE_LOGGED_JOB_ATTRIBUTES",),
+        help="attributes of a job that each of its log lines carries, besides class, jid and queue; in "
+        "the environment with commas between them",
+    ),
+    Setting(
+        name="skip_default_job_logging",
+        parse=switch("skip_default_job_logging"),
+        default=False,
+        env=("KIQBRIDGE_SKIP_DEFAULT_JOB_LOGGING",),
+        help="true = no `start`, `done` and `fail` for each job",
+    ),
+    REDACT,
+    REDIS_URL,
+    NAMESPACE,
+    PROFILE,
+    Setting(
+        name="fetch",
+        parse=choice("fetch", "reliable", "basic"),
+        default="reliable",
+        env=("KIQBRIDGE_FETCH",),
+        help="reliable: a killed worker loses no job; basic: Sidekiq's own BRPOP, which loses what runs",
+    ),
+    Setting(
+        name="look_ahead",
+        parse=whole_number("look_ahead", 1, 1000),
+        default=100,
+        env=("KIQBRIDGE_LOOK_AHEAD",),
+        help="most short jobs that a thread claims at once; 1 = one at a time",
+    ),
+    Setting(
+        name="recover_after_s",
+        parse=seconds("recover_after_s"),
+        default=30,
+        env=("KIQBRIDGE_RECOVER_AFTER_S",),
+        help="bound within which the jobs of a killed worker are given back, in seconds",
+    ),
+    Setting(
+        name="orphan_limit",
+        parse=whole_number("orphan_limit", 1),
+        default=3,
+        env=("KIQBRIDGE_ORPHAN_LIMIT",),
+        help="how often a job may be found in the hands of a dead process until it is suspected of killing "
+        "them and runs alone",
+    ),
+    Setting(
+        name="settle_replicas",
+        parse=whole_number("settle_replicas", 0),
+        default=0,
+        env=("KIQBRIDGE_SETTLE_REPLICAS",),
+        help="how many replicas must confirm that a job is to be tried again, dead, put off or given back, "
+        "before its worker goes on; 0 = none",
+    ),
+    Setting(
+        name="start_period_s",
+        parse=seconds_or_off("start_period_s"),
+        default=60,
+        env=("KIQBRIDGE_START_PERIOD_S",),
+        help="seconds after the start for which `kiqbridge health --live` succeeds though Redis has never been "
+        "reached; 0 = for orchestrators that have a start period of their own",
+    ),
+    Setting(
+        name="stuck_after_s",
+        parse=seconds("stuck_after_s", least=5),
+        default=30.0,
+        env=("KIQBRIDGE_STUCK_AFTER_S",),
+        help="seconds after which a thread of the worker that does not get on, outside of jobs, is logged "
+        "with all stacks and makes its health red; from 5",
+    ),
+    Setting(
+        name="end_stuck_after_s",
+        parse=seconds("end_stuck_after_s", least=5),
+        default=120.0,
+        env=("KIQBRIDGE_END_STUCK_AFTER_S",),
+        help="seconds after which a worker with such a thread gives back what it holds and ends with "
+        "status 70, to be started anew; from 5",
+    ),
+    Setting(
+        name="beat_s",
+        parse=seconds("beat_s"),
+        default=10,
+        env=("KIQBRIDGE_BEAT_S",),
+        help="seconds between heartbeats; buttons of the Web UI act at the next one",
+    ),
+    Setting(
+        name="metrics",
+        parse=metrics,
+        default="both",
+        env=("KIQBRIDGE_METRICS",),
+        help="whose Metrics page shows our jobs: 7 or 8 = that of Sidekiq 7 or 8 and later, both, or off",
+    ),
+    Setting(
+        name="run_dir",
+        parse=text("run_dir"),
+        default="",
+        env=("KIQBRIDGE_RUN_DIR",),
+        help="folder of the file that `kiqbridge health` reads; none = a folder of the user's own "
+        "among the system's temporary files",
+    ),
+    Setting(
+        name="foreign_jobs",
+        parse=choice("foreign_jobs", "refuse", "run", "requeue"),
+        default="refuse",
+        env=("KIQBRIDGE_FOREIGN_JOBS",),
+        help="jobs of a batch of Sidekiq Pro (bid) or encrypted ones of Enterprise (encrypt): refuse = to "
+        "the dead set, run = run and warn, requeue = put off by a minute until a Ruby worker takes them",
+    ),
+    Setting(
+        name="unknown_class",
+        parse=unknown_class,
+        default="retry",
+        env=("KIQBRIDGE_UNKNOWN_CLASS",),
+        help="jobs whose class is not declared here: retry = fail and be retried, as in Ruby; route:QUEUE "
+        "= pass them on to another queue, untouched",
+    ),
+    Setting(
+        name="ecs_protect_after_s",
+        parse=seconds_or_off("ecs_protect_after_s"),
+        default=0,
+        env=("KIQBRIDGE_ECS_PROTECT_AFTER_S",),
+        help="seconds after which a running job has ECS protect its task from scale-in and deployments, "
+        "until it ends; 0 = never",
+    ),
+    Setting(
+        name="max_iteration_runtime_s",
+        parse=seconds_or_none("max_iteration_runtime"),
+        default="",
+        env=("KIQBRIDGE_MAX_ITERATION_RUNTIME_S",),
+        file_key="max_iteration_runtime",
+        help="seconds after which an iterable job makes room for others and goes on later; none = "
+        "when the worker stops",
+    ),
+    Setting(
+        name="max_retries",
+        parse=whole_number("max_retries", 0),
+        default=25,
+        help="retries of a job with retry: true",
+    ),
+    Setting(
+        name="dead_max_jobs",
+        parse=whole_number("dead_max_jobs", 1),
+        default=10_000,
+        help="size of the dead set",
+    ),
+    Setting(
+        name="dead_timeout_s",
+        parse=whole_number("dead_timeout_in_seconds", 1),
+        default=15_552_000,
+        file_key="dead_timeout_in_seconds",
+        help="seconds that a dead job is kept",
+    ),
+    MAX_PAYLOAD_BYTES,
+)
+
+CLIENT_ONLY_SETTINGS: Final = tuple(each for each in CLIENT_SETTINGS if each not in SETTINGS)
+
+ALL_SETTINGS: Final[tuple[Setting, ...]] = (
+    *SETTINGS,
+    *CLIENT_ONLY_SETTINGS,
+    *FUNCTION_SETTINGS,
+)

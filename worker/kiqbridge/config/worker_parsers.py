@@ -1,0 +1,127 @@
+"""Parsers of what only a worker has: queues, capsules, processes; see `parsers`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from kiqbridge.config.config import ROUTE, CapsuleSettings
+from kiqbridge.config.parsers import choice, whole_number
+from kiqbridge.errors import ConfigError
+from kiqbridge.wire.queues import fault_of_name, parse_queue
+
+QUEUES_VARIABLE: Final = "KIQBRIDGE_QUEUES"
+
+MAX_THREADS: Final = 1000
+"""Of one capsule; `infra/worker_service.yaml` takes as many."""
+
+_CAPSULE_KEYS = ("concurrency", "queues", "async_concurrency")
+
+
+def queues(value: Any, source: str) -> tuple[tuple[str, int], ...]:
+    """A list of `name`, `name,weight` and [name, weight], or a mapping of names to weights.
+
+    In the environment blanks stand between them.
+    """
+    if source == QUEUES_VARIABLE:
+        value = str(value).split()
+    if isinstance(value, Mapping):
+        value = [list(pair) for pair in value.items()]
+    if not isinstance(value, list | tuple) or not value:
+        raise ConfigError(f"queues: {value!r} is not a list of queue names (from {source})")
+    return tuple(_queue(item, source) for item in value)
+
+
+def _queue(item: Any, source: str) -> tuple[str, int]:
+    parts = item if isinstance(item, list | tuple) else [item]
+    if (
+        len(parts) not in (1, 2)  # [name] or [name, weight]
+        or any(isinstance(part, bool) or not isinstance(part, str | int) for part in parts)
+    ):
+        raise ConfigError(
+            f"queues: {item!r} is not a queue (from {source}); write name, or name,weight, or "
+            "[name, weight]"
+        )
+    return parse_queue(",".join(str(part) for part in parts), source=source)
+
+
+def processes(name: str) -> Callable[[Any, str], int | Literal["auto"]]:
+    """A number of processes from 1, or `auto`."""
+
+    def parse(value: Any, source: str) -> int | Literal["auto"]:
+        if str(value).lower() == "auto":
+            return "auto"
+        try:
+            return whole_number(name, 1)(value, source)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error}; write how many processes, or auto for one per CPU"
+            ) from None
+
+    return parse
+
+
+def metrics(value: Any, source: str) -> str:
+    """Whose charts: `both`, `7`, `8` or `off`."""
+    # A bare off is YAML's false.
+    return choice("metrics", "both", "7", "8", "off")("off" if value is False else value, source)
+
+
+def unknown_class(value: Any, source: str) -> str:
+    """`retry`, or `route:QUEUE`; see `config.routed_queue`."""
+    text = str(value)
+    if text == "retry" or (
+        text.startswith(ROUTE) and fault_of_name(text.removeprefix(ROUTE)) is None
+    ):
+        return text
+    raise ConfigError(
+        f"unknown_class: {value!r} is neither retry nor {ROUTE}QUEUE (from {source}); write for instance "
+        f"{ROUTE}ruby to pass jobs that are not declared here on to queue ruby"
+    )
+
+
+def capsules(value: Any, source: str) -> tuple[CapsuleSettings, ...]:
+    """A mapping of names to queues, concurrency and async_concurrency."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            f"capsules: {value!r} is not a mapping of names to concurrency and queues (from {source})"
+        )
+    return tuple(_capsule(str(name), section, source) for name, section in value.items())
+
+
+def _capsule(name: str, section: Any, source: str) -> CapsuleSettings:
+    where = f"capsule {name} in {source}"
+    if name == "default":
+        raise ConfigError(
+            f"{where}: default is described by queues and concurrency at the top level; choose another "
+            "name"
+        )
+    if not isinstance(section, Mapping) or not section.get("queues"):
+        raise ConfigError(
+            f"{where}: {section!r} names no queues; write concurrency and queues below it"
+        )
+    unknown = [str(key) for key in section if key not in _CAPSULE_KEYS]
+    if unknown:
+        raise ConfigError(
+            f"{where}: {', '.join(unknown)} is no setting of a capsule; these are "
+            f"{', '.join(_CAPSULE_KEYS)}"
+        )
+    asynchronous = section.get("async_concurrency")
+    return CapsuleSettings(
+        name=name,
+        queues=queues(section["queues"], where),
+        concurrency=concurrency(section.get("concurrency", 1), where),
+        async_concurrency=None
+        if asynchronous is None
+        else whole_number("concurrency", 1)(asynchronous, where),
+    )
+
+
+def concurrency(value: Any, source: str) -> int:
+    """How many threads, from 1 to `MAX_THREADS`."""
+    number = whole_number("concurrency", 1)(value, source)
+    if number > MAX_THREADS:
+        raise ConfigError(
+            f"concurrency: {value!r} is more than {MAX_THREADS:,} (from {source}); each is a thread of one "
+            "process, which uses one processor: run more processes (--processes) or workers, or declare "
+            "jobs that wait as async def"
+        )
+    return number

@@ -1,0 +1,159 @@
+"""What serves one capsule: its processor threads, its event loop and the waker of idle threads."""
+
+import random
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from redis.connection import AbstractConnection
+
+from kiqbridge.children.process_pool import ProcessPool
+from kiqbridge.client.current import Runtime
+from kiqbridge.client.registry import Registry
+from kiqbridge.client.resources import LoopResources
+from kiqbridge.inflight.claims import Claimer, SpareClaimers
+from kiqbridge.inflight.lease import LeaseKeeper
+from kiqbridge.inflight.outage import Outage
+from kiqbridge.perform.basic_fetch import BasicFetcher
+from kiqbridge.perform.capsule import Capsule
+from kiqbridge.perform.event_loop import EventLoop
+from kiqbridge.perform.execution import JobRunner
+from kiqbridge.perform.fetch import Fetcher, Fetches
+from kiqbridge.perform.look_ahead import PrefetchRevoker
+from kiqbridge.perform.processor import Processor, ProcessorContext
+from kiqbridge.perform.rooms import Rooms
+from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.perform.wakeup import IdleGate, Waker
+from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.settle.bookkeeping import Bookkeeper
+from kiqbridge.settle.notifications import Handlers
+from kiqbridge.settle.settlement import Settlement
+from kiqbridge.settle.settling import Settler
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """What all capsules of a process share."""
+
+    keys: Keys
+    pool: RedisPool
+    keeper: LeaseKeeper
+    revoker: PrefetchRevoker
+    outage: Outage
+    settler: Settler
+    bookkeeper: Bookkeeper
+    timekeeper: Timekeeper
+    handlers: Handlers
+    runtime: Runtime
+    processes: ProcessPool
+    declared: Registry
+    look_ahead: int
+    fetch: str
+
+
+class CapsuleRuntime:
+    """The threads and the event loop of one capsule.
+
+    Attributes:
+        processors: its threads.
+        loop: its event loop, if anything asynchronous is declared.
+        gate: where idle threads wait.
+    """
+
+    def __init__(
+        self,
+        capsule: Capsule,
+        runner: JobRunner[Settlement],
+        context: EngineContext,
+        track: Callable[[], AbstractConnection],
+        resources: LoopResources | None,
+    ) -> None:
+        self.capsule = capsule
+        self.gate = IdleGate()
+        self.loop: EventLoop | None = None
+        self._context = context
+        if resources is not None:
+            self.loop = EventLoop(
+                name=capsule.name,
+                limit=capsule.async_concurrency,
+                runner=runner,
+                keeper=context.keeper,
+                bookkeeper=context.bookkeeper,
+                handlers=context.handlers,
+                runtime=context.runtime,
+                resources=resources,
+            )
+        rooms = {"process": context.processes.room}
+        if self.loop is not None:
+            rooms["async"] = self.loop.room
+        for room in rooms.values():
+            room.on_room(self.gate.wake_one)
+        self._rooms = Rooms(context.declared, rooms)
+        self.waker = Waker(
+            self.gate,
+            list(capsule.weights),
+            context.keys,
+            track,
+            is_tight=lambda: self._rooms.is_tight,
+        )
+        self._processor_context = ProcessorContext(
+            keeper=context.keeper,
+            runner=runner,
+            timekeeper=context.timekeeper,
+            handlers=context.handlers,
+            revoker=context.revoker,
+            outage=context.outage,
+            keys=context.keys,
+            settler=context.settler,
+            look_ahead=context.look_ahead,
+            loop=self.loop,
+            bookkeeper=context.bookkeeper,
+            runtime=context.runtime,
+            processes=context.processes,
+        )
+        self._spare = SpareClaimers(self._claimer)
+        self.processors = [self._processor() for _ in range(capsule.concurrency)]
+
+    def __str__(self) -> str:
+        """For the line that says what this process serves."""
+        capsule = self.capsule
+        name = "" if capsule.name == "default" else f"capsule {capsule.name}: "
+        tasks = f" and {self.loop.limit} tasks" if self.loop else ""
+        queues = ", ".join(
+            f"{queue},{weight}" if weight else queue for queue, weight in capsule.queues
+        )
+        return f"{name}{capsule.concurrency} threads{tasks}, queues {queues} ({capsule.mode})"
+
+    def running(self) -> Mapping[str, RunningJob]:
+        """The running jobs by the id of their thread or task."""
+        busy = {processor.tid: job for processor in self.processors if (job := processor.current)}
+        return {**busy, **self.loop.running()} if self.loop else busy
+
+    def replace(self, lost: Processor) -> Processor:
+        """Another thread, not started yet, in the place of one that does not come back."""
+        other = self._processor()
+        self.processors[self.processors.index(lost)] = other
+        return other
+
+    def _processor(self) -> Processor:
+        return Processor(_tid(), self._fetcher(self._spare), self._processor_context)
+
+    def _fetcher(self, spare: SpareClaimers) -> Fetches:
+        context = self._context
+        connection = context.pool.connection()
+        order = self.capsule.order(random.Random())  # noqa: S311 - spreads load over queues
+        if context.fetch == "basic":
+            return BasicFetcher(connection, context.keys, order, context.outage, self._rooms)
+        claimer = spare.lend(connection)
+        return Fetcher(claimer, order, self.gate, context.outage, spare, rooms=self._rooms)
+
+    def _claimer(self, connection: RedisConnection) -> Claimer:
+        context = self._context
+        return Claimer(_tid(), context.keeper, connection, context.keys)
+
+
+def _tid() -> str:
+    return secrets.token_hex(3)

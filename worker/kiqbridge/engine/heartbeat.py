@@ -1,0 +1,381 @@
+"""How the fleet, and Ruby's Web UI and API, see this process (protocol §10), and its counters (§11).
+
+Each beat: flush the counters; publish the running jobs under both names that readers look for;
+measure a round trip; write the process hash; take one signal that was sent to us; flush the metrics.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kiqbridge.client.lifecycle import Events
+from kiqbridge.clock import lease_now
+from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.perform.capsule import Capsule
+from kiqbridge.perform.running_job import RunningJob, shown_text
+from kiqbridge.runtime import threads
+from kiqbridge.runtime.threads import keep_running
+from kiqbridge.settle.metrics import Metrics
+from kiqbridge.store import scripts
+from kiqbridge.store.process_set import sign_off
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.store.round_trip import Command
+from kiqbridge.wire.keys import Keys
+
+logger = logging.getLogger(__name__)
+
+TTL_S = 60
+"""Seconds after which a process that does not beat is gone for every reader."""
+
+_SLOW_RTT_US = 50_000
+_SLOW_READINGS = 5
+
+DAY_TTL_S = 157_680_000
+"""Daily counters are kept for five years."""
+
+_REMEMBER_S = 28_800
+"""A call that was held up by the network for longer than that may count twice."""
+
+_FLUSH = scripts.load("flush_stats")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInfo:
+    """What does not change while a process lives (§10.2).
+
+    Attributes:
+        concurrency: how many threads perform jobs; with jobs on event loops more may be busy.
+        started_at: epoch seconds.
+        beat_s: seconds between two heartbeats; not published.
+    """
+
+    identity: str
+    hostname: str
+    pid: int
+    tag: str
+    labels: Sequence[str]
+    concurrency: int
+    capsules: Sequence[Capsule]
+    version: str
+    started_at: float
+    beat_s: float
+
+    def text(self) -> str:
+        """The `info` field, in the forms that readers from 5 to 8.1 look for."""
+        weights = [dict(capsule.weights) for capsule in self.capsules]
+        capsules = {
+            capsule.name: {
+                "concurrency": capsule.concurrency,
+                "mode": capsule.mode.value,
+                "weights": dict(capsule.weights),
+            }
+            for capsule in self.capsules
+        }
+        return json.dumps(
+            {
+                "hostname": self.hostname,
+                "started_at": self.started_at,
+                "pid": self.pid,
+                "tag": self.tag,
+                "concurrency": self.concurrency,
+                "capsules": capsules,
+                "queues": list(dict.fromkeys(name for each in weights for name in each)),
+                "weights": weights,
+                "labels": list(self.labels),
+                "identity": self.identity,
+                "version": self.version,
+                "embedded": False,
+            },
+            separators=(",", ":"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessView:
+    """What each beat reads from the process.
+
+    Attributes:
+        work: the running jobs by the id of their thread or task.
+        is_quiet: whether it takes no new jobs.
+        fields: further fields of the process' hash, for our own readers.
+    """
+
+    work: Callable[[], Mapping[str, RunningJob]]
+    is_quiet: Callable[[], bool]
+    fields: Callable[[], Mapping[str, str | float]] = dict
+
+
+class Counting(Protocol):
+    """What counts jobs: a thread, an event loop; both numbers only grow."""
+
+    processed: int
+    failed: int
+
+
+class Stats:
+    """Flushes what was counted since the last flush; `identity` is the process' own."""
+
+    def __init__(self, counters: Sequence[Counting], keys: Keys, identity: str) -> None:
+        self._counters = counters
+        self._keys = keys
+        self._guard = keys.stats_flush(identity)
+        self._flushed = {"processed": 0, "failed": 0}
+        self._number = 1
+        self._waiting: tuple[dict[str, int], str] | None = None
+
+    def flush(self, connection: RedisConnection, now: float) -> None:
+        """INCRBY stat:processed, stat:failed and those of the UTC day of `now`, if any is new.
+
+        Raises:
+            RedisUnavailable, RedisRefused: nothing is lost, and nothing will be counted twice; the
+                next flush does it.
+        """
+        self._send(connection)
+        totals = {
+            "processed": sum(counter.processed for counter in self._counters),
+            "failed": sum(counter.failed for counter in self._counters),
+        }
+        if totals != self._flushed:
+            new = {name: total - self._flushed[name] for name, total in totals.items()}
+            # From now on as it is: what may have arrived is repeated under its number, not added to.
+            self._waiting = new, time.strftime("%Y-%m-%d", time.gmtime(now))
+            self._flushed = totals
+            self._send(connection)
+
+    def _send(self, connection: RedisConnection) -> None:
+        if self._waiting is None:
+            return
+        new, day = self._waiting
+        keys, args = [self._guard], [str(self._number), str(_REMEMBER_S)]
+        for name, count in new.items():
+            keys += [self._keys.stat(name), self._keys.stat(name, day)]
+            args += [str(count), "", str(count), str(DAY_TTL_S)]
+        connection.script(_FLUSH, keys, args)
+        self._waiting = None
+        self._number += 1
+
+
+class Heartbeat:
+    """The thread that beats.
+
+    Args:
+        info: what each beat publishes unchanged.
+        keys: the namespace.
+        connection: its own.
+        view: what each beat reads from the process.
+        counters: what counts jobs; more may be appended later.
+        events: `heartbeat` and `beat` are fired.
+        on_signal: called with the name of a signal that was sent through Redis (§10.5).
+        metrics: flushed with each beat, if given.
+
+    Attributes:
+        taken_at: when Redis last took a beat, on `lease_now`; None = never.
+        tried_at: when the last beat began, on `time.monotonic`.
+    """
+
+    def __init__(
+        self,
+        *,
+        info: ProcessInfo,
+        keys: Keys,
+        connection: RedisConnection,
+        view: ProcessView,
+        counters: Sequence[Counting],
+        events: Events,
+        on_signal: Callable[[str], None],
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._info = info
+        self._info_text = info.text()
+        self._keys = keys
+        self._connection = connection
+        self._view = view
+        self._events = events
+        self._on_signal = on_signal
+        self._stats = Stats(counters, keys, info.identity)
+        self._metrics = metrics
+        self._refusal = ""
+        self._wrong_types = WrongTypeWarning(
+            logger, "the heartbeat (processes, stat:*, this process' own keys)"
+        )
+        self._shows_work = True  # for all that is known
+        self._rtt_us = 0
+        self._slow_readings = 0
+        self.taken_at: float | None = None
+        self.tried_at = time.monotonic()
+        self._stopping = threading.Event()
+        self._thread = self._new_thread()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it beats."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Beat now and every `beat_s` seconds."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the beats, flush the counters and take this process off the lists (§10.6)."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        identity = self._info.identity
+        try:
+            self._stats.flush(self._connection, time.time())
+            sign_off(self._connection, self._keys, identity)
+            self._flush_metrics(time.time())
+            guards = (self._keys.stats_flush(identity), self._keys.metrics_flush(identity))
+            self._connection.call("UNLINK", *guards)
+        except KiqbridgeError as error:
+            logger.warning("could not sign off; this process disappears in %d s: %s", TTL_S, error)
+
+    def beat(self) -> None:
+        """One beat.
+
+        Raises:
+            KiqbridgeError: Redis did not take it; the next beat makes up for it.
+        """
+        now = time.time()
+        counted = self._flush_stats(now)
+        work = self._view.work()
+        if work or self._shows_work:
+            self._shows_work = True  # also when the reply is lost
+            self._connection.run(*self._work_commands(work))
+            self._shows_work = bool(work)
+        sent = time.perf_counter()
+        self._connection.call("PING")
+        self.note_round_trip(int((time.perf_counter() - sent) * 1_000_000))
+        replies = self._connection.run(*self._process_commands(now, busy=len(work)))
+        self.taken_at = lease_now()
+        refused = [reply for reply in replies[-1] if isinstance(reply, Exception)]
+        for error in refused:
+            self._wrong_types.report(error)
+        if counted and not refused:
+            self._wrong_types.clear()
+        if not replies[-1][1]:  # it was not there: the first beat, or the first after an outage
+            self._events.fire("heartbeat")
+        self._events.fire("beat")
+        self._flush_metrics(now)
+        signal = replies[-1][-1]
+        if isinstance(signal, bytes):
+            self._on_signal(signal.decode(errors="replace"))
+
+    def restart(self) -> None:
+        """Start its thread again, after it has ended unexpectedly."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-heartbeat", daemon=True)
+
+    def _run(self) -> None:
+        keep_running(
+            "heartbeat",
+            self._beat_on,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _beat_on(self) -> None:
+        while True:
+            threads.beat()
+            self.tried_at = time.monotonic()
+            try:
+                self.beat()
+            except KiqbridgeError as error:
+                logger.debug("no heartbeat: %s", error)
+                self._wrong_types.report(error)
+            except Exception:
+                logger.exception("the heartbeat failed; the next one tries again")
+            threads.rest()
+            if self._stopping.wait(self._info.beat_s):
+                return
+
+    def _flush_stats(self, now: float) -> bool:
+        """Whether Redis took the counters; one of another type must not stop the beat."""
+        try:
+            self._stats.flush(self._connection, now)
+        except RedisRefused as error:
+            self._wrong_types.report(error)
+            return False
+        return True
+
+    def _flush_metrics(self, now: float) -> None:
+        """Write what was measured; a beat has been taken all the same if that fails."""
+        if self._metrics is None:
+            return
+        try:
+            self._metrics.flush(self._connection, now)
+        except RedisUnavailable as error:
+            logger.debug("no metrics: %s", error)
+        except KiqbridgeError as error:
+            if str(error) != self._refusal:  # once, not at each beat
+                self._refusal = str(error)
+                logger.warning("metrics are kept here until Redis takes them: %s", error)
+
+    def _work_commands(self, running: Mapping[str, RunningJob]) -> list[Command]:
+        fields: list[str] = []
+        for tid, job in running.items():
+            work = {
+                "queue": job.queue,
+                "payload": shown_text(job).decode("utf-8", "replace"),
+                "run_at": int(job.run_at),
+            }
+            fields += [tid, json.dumps(work, ensure_ascii=False, separators=(",", ":"))]
+        commands: list[Command] = [("MULTI",)]
+        identity = self._info.identity
+        for key in (self._keys.work(identity), self._keys.workers(identity)):
+            commands.append(("UNLINK", key))
+            if fields:
+                commands += [("HSET", key, *fields), ("EXPIRE", key, TTL_S)]
+        return [*commands, ("EXEC",)]
+
+    def _process_commands(self, now: float, *, busy: int) -> list[Command]:
+        key = self._keys.process(self._info.identity)
+        fields: dict[str, Any] = {
+            "info": self._info_text,
+            "concurrency": self._info.concurrency,
+            "busy": busy,
+            "beat": now,
+            "rtt_us": self._rtt_us,
+            "quiet": "true" if self._view.is_quiet() else "false",
+            "rss": _rss_kb(),
+            **self._view.fields(),
+        }
+        return [
+            ("MULTI",),
+            ("SADD", self._keys.processes, self._info.identity),
+            ("EXISTS", key),
+            ("HSET", key, *(part for pair in fields.items() for part in pair)),
+            ("EXPIRE", key, TTL_S),
+            ("RPOP", self._keys.signals(self._info.identity)),
+            ("EXEC",),
+        ]
+
+    def note_round_trip(self, rtt_us: int) -> None:
+        """Publish a measured round trip (µs) with the next beat; log if several in a row were slow."""
+        self._rtt_us = rtt_us
+        self._slow_readings = self._slow_readings + 1 if rtt_us > _SLOW_RTT_US else 0
+        if self._slow_readings == _SLOW_READINGS:
+            self._slow_readings = 0
+            logger.warning(
+                "Redis answers slowly: %d µs for a PING five times in a row; is it far away, or busy, "
+                "or this process starved of CPU?",
+                rtt_us,
+            )
+
+
+def _rss_kb() -> int:
+    """Resident memory in kilobytes, 0 where /proc is missing."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - read at each beat
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+    except OSError:
+        return 0

@@ -1,0 +1,400 @@
+"""The life of a worker process: start, quiet, stop (protocol §14). What is wired with what: parts.py.
+
+Start, beside the thread that waits for signals:
+
+1. Watch the threads and write the status file (health.py).
+2. Open resources, make the capsules, start their event loops, call the listeners to `startup`.
+3. Register, as often as it takes until Redis answers (registration.py).
+4. Start the heartbeat, the threads that move and watch, the processors, the isolation, the reservations.
+5. Wait until each processor has made its first claim; then the process is ready.
+
+Quiet: no thread takes or moves jobs any more; running jobs go on. It cannot be undone.
+
+Stop, within the timeout and `LAST_STEPS_S`; whatever a step raises, the others follow:
+
+1. Become quiet, call the listeners to `quiet` and `shutdown`.
+2. Wait for running jobs until the deadline, then give them back and interrupt them (manager.py).
+3. End the threads that move and watch, and the child processes.
+4. Close resources, end the lease, end the heartbeat, call the listeners to `exit`.
+5. Close all connections and remove the status file.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from kiqbridge import __version__
+from kiqbridge.children.isolation import Isolation
+from kiqbridge.client.default_client import adopt_default_client, release_default_client
+from kiqbridge.client.registry import Registry, default_registry
+from kiqbridge.client.server import Server
+from kiqbridge.client.server import server as default_server
+from kiqbridge.config.config import Config
+from kiqbridge.engine.ages import AgeReport
+from kiqbridge.engine.emergency import end_without_descriptors
+from kiqbridge.engine.health import Health, Phase
+from kiqbridge.engine.manager import LAST_WORD_S
+from kiqbridge.engine.neighbours import warn_of_shared_queues
+from kiqbridge.engine.parts import EngineParts
+from kiqbridge.engine.registration import register_patiently
+from kiqbridge.engine.served_queues import warn_of_odd_queues
+from kiqbridge.errors import ConfigError, KiqbridgeError
+from kiqbridge.host.process_state import ProcessState, StateKeeper
+from kiqbridge.host.surroundings import attach
+from kiqbridge.host.systemd import Notifier
+from kiqbridge.perform.gate import check_route
+from kiqbridge.runtime import user_code
+from kiqbridge.runtime.threads import BoundedCall, seconds_until
+from kiqbridge.settle.failed_payload import error_message
+from kiqbridge.store.eviction import warn_of_eviction
+
+if TYPE_CHECKING:
+    from kiqbridge.client.lifecycle import Firing
+
+logger = logging.getLogger(__name__)
+
+LAST_STEPS_S = 9.0
+"""Seconds after the timeout within which the process has ended, in whatever way; less than the 10 that
+`infra/worker_service.yaml` leaves between the longest timeout and the kill."""
+
+ORDERLY_S = 7.5
+"""Of these, for giving back, interrupting and signing off; then it ends without what is left."""
+
+KILL_S = 8.75
+"""After so many seconds the kernel kills it, in case that even this did not end it."""
+
+FIRST_CLAIMS_S = 0.005
+"""Between two looks whether all threads have made their first claim: it takes a millisecond or two."""
+
+SUSPECT_S = 0.02
+"""Between two looks whether the last suspect has ended."""
+
+LISTENERS_S = 1.0
+"""Listeners to shutdown have this time at least, and otherwise as much as jobs."""
+
+CLOSE_S = 3.0
+"""How long the process waits for resources that are being closed before it signs off meanwhile."""
+
+
+class Launcher:
+    """One worker process: all its parts, made from a configuration.
+
+    Args:
+        config: the settings.
+        registry: the declared jobs.
+        server: what they run with; its middleware and listeners are copied here.
+        on_registered: called with the incarnation when it is registered, and with each beat of its lease.
+        notifier: notifies systemd.
+        supervisor: the pid of the process that starts this one again when it ends.
+        has_reached_redis: another process of that supervisor has reached Redis.
+
+    Attributes:
+        identity: HOST:PID:NONCE, as Sidekiq names a process.
+        server_middleware: functions around each job; add to it before `start`.
+        client: what the poller and the jobs push through.
+        parts: what the process consists of.
+        health: its status and its threads.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry = default_registry,
+        server: Server = default_server,
+        *,
+        on_registered: Callable[[str], None] = lambda _incarnation: None,
+        notifier: Notifier | None = None,
+        supervisor: int | None = None,
+        has_reached_redis: bool = False,
+    ) -> None:
+        self._config = config
+        self._notifier = notifier or Notifier()
+        self._quiet = threading.Event()
+        self._running = threading.Event()
+        self._stopping = threading.Event()
+        self._hurried = threading.Event()
+        self._is_registered = False
+        self._quieting: Firing | None = None
+        self._state: StateKeeper | None = None
+        self._on_signal: Callable[[str], None] = lambda _name: None
+        self.parts = EngineParts(
+            config, registry, server, is_quiet=self._quiet.is_set, on_registered=on_registered
+        )
+        self.identity = self.parts.identity
+        self.server_middleware = self.parts.server_middleware
+        self.client = self.parts.client
+        self.health = Health(
+            config,
+            self.parts,
+            Phase(quiet=self._quiet, running=self._running, stopping=self._stopping),
+            on_wedged=lambda: self._on_signal("TERM"),
+            supervisor=supervisor,
+            has_reached_redis=has_reached_redis,
+            stop_s=config.timeout_s + LAST_STEPS_S + 1,
+        )
+        self._events = self.parts.events
+        attach(
+            self._events,
+            config=config,
+            tag=self.parts.tag,
+            notifier=self._notifier,
+            look=self.health.status,
+            running=lambda: [(tid, job.run_at) for tid, job in self.parts.running_jobs().items()],
+        )
+        self._events.add("beat", AgeReport(self.parts.ages).report)
+        # A process half put together can be neither quieted nor ended: threads that were not started
+        # cannot be joined, and those that start later would not know.
+        self._composing = threading.Lock()
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that running jobs have when the process stops."""
+        return self._config.timeout_s
+
+    @property
+    def exit_status(self) -> int:
+        """The status to end the process with: 0, or `EX_STUCK`."""
+        return self.health.exit_status
+
+    def __repr__(self) -> str:
+        return f"<Launcher {self.identity} {self.parts.manager or 'not started'}>"
+
+    def start(self, on_signal: Callable[[str], None]) -> None:
+        """Open what jobs share, register and start all threads; waits for Redis with growing pauses.
+
+        Args:
+            on_signal: called with the name (TSTP, TERM, TTIN) of a signal sent through Redis (§10.5).
+
+        Raises:
+            ConfigError: a resource or a listener to startup failed; nothing was registered.
+            Exception: the process was registered, but not all of it could be started; see
+                `abandon_start`.
+        """
+        self._on_signal = on_signal
+        parts, on_lost = self.parts, self.health.replace_lost
+        self.health.start()
+        with self._composing:
+            if self._stopping.is_set():
+                return
+            self._prepare()
+        if not register_patiently(parts.pool, parts.keys, self._register, self._stopping):
+            return
+        with self._composing:
+            if not self._stopping.is_set():
+                parts.build_around_capsules(on_signal=on_signal, on_lost=on_lost)
+                self._start_threads()
+        if self._have_all_fetched():
+            self._running.set()
+            self._notifier.ready()
+            logger.info("%s", self._banner())
+
+    def abandon_start(self) -> None:
+        """After `start` has failed: end what runs already, give back what it holds, sign off."""
+        if self._is_registered:
+            self.stop(timeout_s=0)
+
+    def quiet(self) -> None:
+        """Take no new jobs (TSTP); cannot be undone."""
+        parts = self.parts
+        # Before jobs know: an iterable one makes room at once, and would be claimed here once more.
+        if parts.manager is not None:
+            parts.manager.quiet()
+        if not self._quiet.is_set():
+            self._quiet.set()
+            logger.info("quiet: no new jobs are taken, running ones go on")
+            self._quieting = self._events.fire_aside("quiet")
+        parts.poller.quiet()
+        for capsule in parts.capsules:
+            capsule.waker.stop()
+        parts.processes.quiet()
+        if parts.isolation is not None:
+            parts.isolation.quiet()
+        if parts.manager is not None:  # it may have been made meanwhile
+            parts.manager.quiet()
+
+    def stop(self, *, timeout_s: float | None = None) -> None:
+        """Finish what finishes within the timeout, give the rest back, sign off (§14.3).
+
+        Args:
+            timeout_s: default: the setting `timeout`.
+        """
+        deadline = time.monotonic() + (self._config.timeout_s if timeout_s is None else timeout_s)
+        # On a thread of its own, since each call to a Redis that is frozen takes seconds, and the
+        # orchestrator kills this process after a fixed time. Nothing is lost without these steps:
+        # another process reaps what this one holds.
+        ending = BoundedCall("kiqbridge-end", lambda: self._end(deadline))
+        if not ending.wait(seconds_until(deadline) + ORDERLY_S):
+            logger.warning(
+                "the process ends without signing off, since Redis or a thread does not answer in time; "
+                "another process gives back what this one holds"
+            )
+
+    def hurry(self) -> None:
+        """While it stops: give running jobs back and interrupt them now, whatever time they have left."""
+        self._hurried.set()
+        if self.parts.manager is not None:
+            self.parts.manager.hurry()
+
+    def end_without_descriptors(self) -> NoReturn:
+        """Give everything back over a new connection and end: a job closed what was not its own."""
+        end_without_descriptors(
+            self._config.redis_url,
+            self.parts.keys,
+            identity=self.identity,
+            incarnation=self.parts.keeper.current.incarnation,
+        )
+
+    def _prepare(self) -> None:
+        """Make the capsules and open what their jobs share, before anything is registered."""
+        parts, config = self.parts, self._config
+        try:
+            parts.resources.open()
+            parts.build_capsules()
+            source = config.sources["unknown_class"]
+            check_route(config.unknown_class, parts.served_queues(), source=source)
+            for capsule in parts.capsules:
+                if capsule.loop is not None:
+                    capsule.loop.start()
+            adopt_default_client(self.client)
+            self._events.fire("startup", raising=True)
+        except BaseException as error:
+            for step in (self._stop_loops, self._close_resources, self.health.stop):
+                step()
+            if isinstance(error, KiqbridgeError):
+                raise
+            reason = f"{type(error).__name__}: {error_message(error)}"
+            raise ConfigError(f"the start failed: {reason}") from error
+
+    def _register(self) -> None:
+        with self._composing:
+            if not self._stopping.is_set():
+                self.parts.keeper.start()
+                self._is_registered = True
+
+    def _start_threads(self) -> None:
+        """Start what `build_around_capsules` has made, the processors after what watches them."""
+        parts, queues = self.parts, self.parts.served_queues()
+        manager, heartbeat, reservations = parts.manager, parts.heartbeat, parts.reservations
+        assert manager and heartbeat and reservations  # noqa: S101, PT018 - for the type checker
+        parts.processes.note_start()
+        self._state = StateKeeper(
+            ProcessState(parts.registry),
+            is_idle=lambda: not parts.running_jobs(),
+            give_up=self.health.give_up,
+        )
+        self._state.start()
+        heartbeat.start()
+        parts.revoker.start(manager.processors)
+        for capsule in parts.capsules:
+            capsule.waker.start()
+        parts.poller.start()
+        parts.pauses.start()
+        run, keys = parts.pool.run, parts.keys
+        warn_of_shared_queues(run, keys, queues, self._config.unknown_class)
+        warn_of_odd_queues(run, keys, queues, parts.registry)
+        warn_of_eviction(run)
+        if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
+            manager.quiet()
+        manager.start()
+        if parts.isolation is not None and not self._quiet.is_set():
+            parts.isolation.start()
+        reservations.start()
+
+    def _have_all_fetched(self) -> bool:
+        """Wait until each thread has made its first claim, however long Redis is away; False: it stops.
+
+        Raises:
+            KiqbridgeError: one of them could not make its claim for a reason that stays.
+        """
+        processors = self.parts.manager.processors if self.parts.manager is not None else ()
+        while not self._stopping.is_set():
+            for processor in processors:
+                if (error := processor.refused) is not None:
+                    raise KiqbridgeError(
+                        f"the first claim of jobs failed: {type(error).__name__}: {error}"
+                    ) from error
+            if self._quiet.is_set() or all(each.has_fetched for each in processors):
+                return True
+            self._stopping.wait(FIRST_CLAIMS_S)
+        return False
+
+    def _end(self, deadline: float) -> None:
+        self._stopping.set()
+        self._step("becoming quiet", self.quiet)
+        if self._quieting is not None:
+            self._quieting.wait(max(seconds_until(deadline), LISTENERS_S))
+        self._events.fire_aside("shutdown").wait(max(seconds_until(deadline), LISTENERS_S))
+        # From now on nothing is put together any more; a start that hangs is not waited for.
+        if self._composing.acquire(timeout=max(seconds_until(deadline), LISTENERS_S)):
+            self._composing.release()
+        heartbeat = self.parts.heartbeat
+        self._end_jobs(deadline)
+        closing = BoundedCall("kiqbridge-close", self._close_resources)
+        is_closed = closing.wait(CLOSE_S)
+        if not is_closed:
+            logger.warning(
+                "closing a resource takes longer than %.0f s: the process signs off meanwhile",
+                CLOSE_S,
+            )
+        self._step("signing off", self._sign_off)
+        if heartbeat is not None:
+            self._step("ending the heartbeat", heartbeat.stop)
+        end = deadline + ORDERLY_S - LISTENERS_S
+        self._events.fire_aside("exit").wait(max(seconds_until(end), LISTENERS_S))
+        if not is_closed:
+            closing.wait(seconds_until(end))
+        release_default_client(self.client)
+        self.parts.pool.close_all()
+        self.health.stop()
+
+    def _end_jobs(self, deadline: float) -> None:
+        parts, state = self.parts, self._state
+        manager, isolation, reservations = parts.manager, parts.isolation, parts.reservations
+        if state is not None:
+            self._step("restoring what jobs change", state.stop)
+        if manager is not None:
+            if reservations is not None:
+                self._step("ending the reservations", reservations.stop)
+            self._step("ending the jobs", lambda: manager.stop(deadline))
+            if isolation is not None:
+                self._wait_for_suspect(isolation, deadline)
+                self._step("ending the isolation", lambda: isolation.stop(time.monotonic()))
+            for each in (parts.revoker, parts.poller, parts.pauses):
+                self._step(f"ending {each}", each.stop)
+        self._step("ending child processes", parts.processes.stop)
+        if manager is None:
+            self._step("ending the event loops", self._stop_loops)
+
+    def _wait_for_suspect(self, isolation: Isolation, deadline: float) -> None:
+        while isolation.alive and (left := seconds_until(deadline)) > 0:
+            if self._hurried.wait(min(left, SUSPECT_S)):
+                return
+
+    def _step(self, what: str, step: Callable[[], object]) -> None:
+        """Take one of the last steps; whatever it raises, the others follow."""
+        user_code.call(step, log=logger, failed=f"{what} failed, the process goes on ending")
+
+    def _sign_off(self) -> None:
+        try:
+            returned = self.parts.keeper.stop()
+            if returned:
+                logger.info("%d jobs went back to their queues", returned)
+        except KiqbridgeError as error:
+            logger.warning("the lease stays: another process gives back what it holds: %s", error)
+
+    def _stop_loops(self) -> None:
+        for capsule in self.parts.capsules:
+            if capsule.loop is not None:
+                capsule.loop.stop(LAST_WORD_S)
+
+    def _close_resources(self) -> None:
+        user_code.call(self.parts.resources.close, log=logger, failed="closing a resource failed")
+
+    def _banner(self) -> str:
+        parts, capsules = self.parts, "; ".join(map(str, self.parts.capsules))
+        classes = f"{len(parts.registry)} job classes"
+        return (
+            f"kiqbridge {__version__} is ready: {capsules}; {classes}, Redis {parts.pool.address}"
+        )

@@ -1,0 +1,397 @@
+"""The parts of one worker process and how they are wired: the only place that composes the engine.
+
+It takes three steps, since each needs what the one before has found out. None of them starts a thread;
+launcher.py does.
+
+1. `EngineParts(…)`: connections, lease, poller, pauses, process pool. Runs no code of users.
+2. `build_capsules`: the threads and the event loop of each capsule, once resources are open.
+3. `build_around_capsules`: manager, heartbeat, isolation, reservations, once the process is registered.
+"""
+
+import logging
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from redis.connection import AbstractConnection
+
+from kiqbridge import __version__
+from kiqbridge.children.child_messages import ChildSettings
+from kiqbridge.children.isolation import Isolation
+from kiqbridge.children.process_pool import ProcessPool
+from kiqbridge.children.suspects import SuspectRunner
+from kiqbridge.client.client import Client
+from kiqbridge.client.current import Runtime
+from kiqbridge.client.registry import Registry
+from kiqbridge.client.resources import ProcessResources
+from kiqbridge.client.server import Server
+from kiqbridge.clock import lease_now, wall_now
+from kiqbridge.config.config import Config
+from kiqbridge.engine.ages import Ages, ages_of
+from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
+from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, ProcessView
+from kiqbridge.engine.manager import Manager
+from kiqbridge.engine.pause_watch import PauseWatch
+from kiqbridge.engine.poller import Poller
+from kiqbridge.host.surroundings import hostname, process_count
+from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
+from kiqbridge.inflight.outage import Outage
+from kiqbridge.perform.capsule import Capsule, capsules_of, connections_of
+from kiqbridge.perform.execution import JobRunner
+from kiqbridge.perform.failure import Failures
+from kiqbridge.perform.gate import Gatekeeper
+from kiqbridge.perform.invocation import Invoker, Pool
+from kiqbridge.perform.job_lines import JobLines
+from kiqbridge.perform.look_ahead import PrefetchRevoker
+from kiqbridge.perform.reservations import Holder, Reservations, Rules
+from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.settle.bookkeeping import Bookkeeper
+from kiqbridge.settle.metrics import Metrics
+from kiqbridge.settle.notifications import Handlers, Notifications
+from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.settle.settlement import Settlement
+from kiqbridge.settle.settling import Settler
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+logger = logging.getLogger(__name__)
+
+LABEL = "kiqbridge"
+"""Our processes carry it, so that Ruby's UI and version detection can distinguish them."""
+
+
+class EngineParts:
+    """All parts of one worker process.
+
+    Args:
+        config: the settings.
+        registry: the declared jobs.
+        server: what they run with; its middleware and listeners are copied here.
+        is_quiet: whether the process takes no new jobs any more.
+        on_registered: called with the incarnation when it is registered, and with each beat of its lease.
+
+    Attributes:
+        identity: HOST:PID:NONCE, as Sidekiq names a process.
+        server_middleware: functions around each job; read by `build_capsules`.
+        capsules: empty before `build_capsules`.
+        manager, heartbeat, isolation, reservations: None before `build_around_capsules`; with basic
+            fetch there is no isolation.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        server: Server,
+        *,
+        is_quiet: Callable[[], bool],
+        on_registered: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self.registry = registry
+        self._server = server
+        self._is_quiet = is_quiet
+        self.identity = f"{hostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+        self.tag = config.tag or Path.cwd().name
+        self.server_middleware = server.middleware.copy()
+        self.events = server.events.copy()
+        self.resources = ProcessResources(server.resources)
+        self.keys = Keys(config.namespace)
+        self.pool = RedisPool(
+            config.redis_url,
+            size=connections_of(capsules_of(config, server.capsules, server.middleware)),
+            settle_replicas=config.settle_replicas,
+        )
+        self.client = self._make_client()
+        self.keeper = LeaseKeeper(
+            identity=self.identity,
+            keys=self.keys,
+            connect=self.pool.connection,
+            times=LeaseTimes(config.recover_after_s),
+            orphan_limit=config.orphan_limit,
+            on_registered=on_registered,
+        )
+        self._handlers = Handlers(server)
+        self._settler = Settler(self.keys, self._dead_bounds)
+        self._notifications = Notifications()
+        self.revoker = PrefetchRevoker(
+            self.pool.connection(), self.keys, self._settler, self._notifications
+        )
+        self.poller = Poller(
+            identity=self.identity,
+            keys=self.keys,
+            client=self.client,
+            connection=self.pool.connection(),
+            track=self._track,
+            dead_bounds=self._dead_bounds,
+            max_payload_bytes=config.max_payload_bytes,
+        )
+        self.pauses = PauseWatch(
+            keys=self.keys, connection=self.pool.connection(), track=self._track
+        )
+        self._gatekeeper = Gatekeeper(
+            paused=self.pauses,
+            declared=registry,
+            foreign_jobs=config.foreign_jobs,
+            unknown_class=config.unknown_class,
+            rng=random.Random(),  # noqa: S311 - jitter
+        )
+        self.processes = ProcessPool(
+            _child_settings(config),
+            size=process_count(config.pool_size),
+            max_jobs=config.pool_max_jobs,
+        )
+        outage = Outage()
+        self.bookkeeper = Bookkeeper(
+            self.pool.connection(), self.keys, self._settler, outage, self._notifications
+        )
+        self._context = self._make_context(outage)
+        self._metrics = Metrics(self.keys, identity=self.identity, forms=config.metrics)
+        self._counters: list[Counting] = []
+        self.capsules: list[CapsuleRuntime] = []
+        self.manager: Manager | None = None
+        self.heartbeat: Heartbeat | None = None
+        self.isolation: Isolation | None = None
+        self.reservations: Reservations | None = None
+
+    def build_capsules(self) -> None:
+        """Make the capsules; the event loops take their resources from `resources`, which are open."""
+        capsules = capsules_of(self._config, self._server.capsules, self.server_middleware)
+        self.capsules = [
+            CapsuleRuntime(
+                capsule,
+                self._make_runner(capsule),
+                self._context,
+                self._track,
+                self.resources.for_loop() if self._needs_loop(capsule) else None,
+            )
+            for capsule in capsules
+        ]
+
+    def build_around_capsules(
+        self, *, on_signal: Callable[[str], None], on_lost: Callable[[Holder], None]
+    ) -> None:
+        """Make what counts, publishes and manages what the capsules do.
+
+        Args:
+            on_signal: called with the name of a signal that was sent through Redis (§10.5).
+            on_lost: called with what runs a job that was taken away and that does not end.
+        """
+        processors = [each for capsule in self.capsules for each in capsule.processors]
+        loops = [capsule.loop for capsule in self.capsules if capsule.loop is not None]
+        self.isolation = self._make_isolation()
+        self.manager = Manager(
+            processors,
+            [capsule.gate for capsule in self.capsules],
+            self.pool.connection(),
+            self.keys,
+            self._notifications,
+            loops=loops,
+            bookkeeper=self.bookkeeper if loops else None,
+        )
+        self._counters += [*processors, *loops, *([self.isolation] if self.isolation else [])]
+        self.heartbeat = Heartbeat(
+            info=self._process_info(),
+            keys=self.keys,
+            connection=self.pool.connection(),
+            view=ProcessView(
+                work=self.running_jobs,
+                is_quiet=self._is_quiet,
+                fields=lambda: self.ages().fields(),
+            ),
+            counters=self._counters,
+            events=self.events,
+            on_signal=on_signal,
+            metrics=self._metrics,
+        )
+        self.reservations = self._make_reservations(on_lost)
+
+    def replace_processor(self, lost: Holder) -> None:
+        """Put another thread in the place of one that has ended or does not end."""
+        for capsule in self.capsules:
+            if self.manager is not None and lost in capsule.processors:
+                other = capsule.replace(lost)
+                self._counters.append(other)
+                self.manager.let_go(lost, other)
+
+    @property
+    def concurrency(self) -> int:
+        """How many threads perform jobs."""
+        return sum(capsule.capsule.concurrency for capsule in self.capsules)
+
+    def served_queues(self) -> set[str]:
+        """Names of the queues that this process serves."""
+        return {name for capsule in self.capsules for name in capsule.capsule.weights}
+
+    def running_jobs(self) -> dict[str, RunningJob]:
+        """The running jobs by the id of their thread or task."""
+        running = {tid: job for capsule in self.capsules for tid, job in capsule.running().items()}
+        if (isolation := self.isolation) is not None and (job := isolation.current) is not None:
+            running[isolation.tid] = job
+        return running
+
+    def ages(self) -> Ages:
+        """How old the running, suspected and due jobs are now."""
+        return ages_of(
+            self.running_jobs().values(),
+            suspects=self.isolation,
+            earliest_due=self.poller.earliest_due,
+            last_reaped=self.keeper.last_reaped,
+            wall=wall_now(),
+            lease=lease_now(),
+        )
+
+    def _make_client(self) -> Client:
+        config = self._config
+        client = Client(
+            namespace=config.namespace,
+            profile=config.profile,
+            pool=self.pool,
+            max_payload_bytes=config.max_payload_bytes,
+        )
+        for entry in self._server.client_middleware:
+            client.middleware.add(entry)
+        return client
+
+    def _make_context(self, outage: Outage) -> EngineContext:
+        config = self._config
+        return EngineContext(
+            keys=self.keys,
+            pool=self.pool,
+            keeper=self.keeper,
+            revoker=self.revoker,
+            outage=outage,
+            settler=self._settler,
+            bookkeeper=self.bookkeeper,
+            timekeeper=Timekeeper(lambda: [each.origin for each in self.registry]),
+            handlers=self._handlers,
+            runtime=Runtime(
+                client=self.client,
+                redis=self.pool,
+                is_stopping=self._is_quiet,
+                timeout_s=config.timeout_s,
+                max_iteration_runtime_s=config.max_iteration_runtime_s,
+            ),
+            processes=self.processes,
+            declared=self.registry,
+            look_ahead=config.look_ahead,
+            fetch=config.fetch,
+        )
+
+    def _make_runner(self, capsule: Capsule) -> JobRunner[Settlement]:
+        return JobRunner(
+            registry=self.registry,
+            invoker=Invoker(
+                capsule.middleware,
+                timekeeper=self._context.timekeeper,
+                pool=Pool(self.processes, capsule=capsule.name, policy=self._policy),
+            ),
+            outcomes=Failures(
+                registry=self.registry,
+                policy=self._policy,
+                handlers=self._handlers,
+                rng=random.Random(),  # noqa: S311 - jitter
+            ),
+            gate=self._gatekeeper.check,
+            lines=JobLines(skip=self._config.skip_default_job_logging),
+            metrics=self._metrics if self._metrics.on else None,
+            max_payload_bytes=self._config.max_payload_bytes,
+        )
+
+    def _make_isolation(self) -> Isolation | None:
+        """What runs suspects alone; popped jobs cannot be given back, so basic fetch has none."""
+        if self._config.fetch == "basic":
+            return None
+        capsules = {
+            name: capsule.capsule for capsule in self.capsules for name in capsule.capsule.weights
+        }
+        return Isolation(
+            identity=self.identity,
+            tid=secrets.token_hex(3),
+            queues=list(capsules),
+            keys=self.keys,
+            connect=self.pool.connection,
+            keeper=self.keeper,
+            pool=self.processes,
+            settler=self._settler,
+            outage=self._context.outage,
+            runner=lambda queue: SuspectRunner(
+                capsule=capsules[queue].name,
+                policy=self._policy,
+                server=self._server,
+                registry=self.registry,
+                metrics=self._metrics if self._metrics.on else None,
+                paused=lambda: self.pauses.classes,
+            ),
+        )
+
+    def _make_reservations(self, on_lost: Callable[[Holder], None]) -> Reservations:
+        return Reservations(
+            registry=self.registry,
+            keys=self.keys,
+            connection=self.pool.connection(),
+            holders=self._holders,
+            rules=Rules(
+                orphan_limit=self._config.orphan_limit,
+                lost_after_s=self._config.stuck_after_s,
+                policy=self._policy,
+                dead_bounds=self._dead_bounds,
+            ),
+            on_dead=self._call_death_handlers,
+            on_lost=on_lost,
+        )
+
+    def _policy(self) -> RetryPolicy:
+        return RetryPolicy(
+            max_retries=self._config.max_retries,
+            profile=self.client.wire_profile(),
+            backtrace_cleaner=self._server.backtrace_cleaner,
+        )
+
+    def _process_info(self) -> ProcessInfo:
+        return ProcessInfo(
+            identity=self.identity,
+            hostname=hostname(),
+            pid=os.getpid(),
+            tag=self.tag,
+            labels=[LABEL, *(label for label in self._config.labels if label != LABEL)],
+            concurrency=self.concurrency,
+            capsules=[capsule.capsule for capsule in self.capsules],
+            version=f"kiqbridge-{__version__}",
+            started_at=time.time(),
+            beat_s=self._config.beat_s,
+        )
+
+    def _holders(self) -> Iterator[Holder]:
+        for capsule in self.capsules:
+            yield from capsule.processors
+            if capsule.loop is not None:
+                yield capsule.loop
+
+    def _call_death_handlers(self, payload: Mapping[str, Any], error: Exception) -> None:
+        if self._handlers.listens(died=True):
+            self._notifications.add([partial(self._handlers.died, payload, error)])
+
+    def _needs_loop(self, capsule: Capsule) -> bool:
+        return capsule.middleware.is_partly_async or any(
+            definition.handling.pool == "async" for definition in self.registry
+        )
+
+    def _dead_bounds(self, now: float) -> tuple[float, int]:
+        """The oldest score that stays in the dead set, and how many jobs stay there."""
+        return now - self._config.dead_timeout_s, self._config.dead_max_jobs
+
+    def _track(self) -> AbstractConnection:
+        return self.pool.raw_connection(protocol=3)
+
+
+def _child_settings(config: Config) -> ChildSettings:
+    names = [each.name for each in fields(ChildSettings)]
+    return ChildSettings(**{name: getattr(config, name) for name in names})

@@ -1,0 +1,203 @@
+"""Which classes are paused, known in memory within a millisecond, and the end of pauses in time.
+
+Every worker process watches: the server notifies a connection with client-side caching when a pause
+changes, so that the pauses are read again only then, and every few seconds for safety. Queues need no watching to be
+paused, claims see to that; their pauses are ended here when their time is over.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+import redis
+from redis.connection import AbstractConnection
+
+from kiqbridge.clock import lease_now
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.runtime import threads
+from kiqbridge.runtime.threads import keep_running
+from kiqbridge.store.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.store.tracking import RETRY_S, SAFETY_LOOK_S, TrackingConnection
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import bytes_of, shown
+
+logger = logging.getLogger(__name__)
+
+LOOK_WITHOUT_TRACKING_S = 0.5
+"""A pause is honoured within a second, also where the server does not notify of changes."""
+
+LEAST_WAIT_S = 0.01
+JOIN_S = 1.0
+
+_FAILURES = (KiqbridgeError, redis.exceptions.RedisError, OSError)
+
+
+class PauseWatch:
+    """The thread that watches the pauses.
+
+    Attributes:
+        classes: names of the classes that are paused now; replaced, never changed. While Redis is
+            away they stay as they were.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Keys,
+        connection: RedisConnection,
+        track: Callable[[], AbstractConnection],
+        safety_look_s: float = SAFETY_LOOK_S,
+    ) -> None:
+        self.classes: frozenset[str] = frozenset()
+        self._keys = keys
+        self._connection = connection
+        self._tracking = TrackingConnection(track, watched="pauses")
+        self._safety_look_s = safety_look_s
+        self._read: dict[bytes, bytes] = {}
+        self._entries: list[Entry] = []
+        self._server_ahead_s: float | None = None
+        self._wrong_types = WrongTypeWarning(logger, "the watch of the pauses (kb:paused, paused)")
+        self._stopping = threading.Event()
+        self._thread = self._new_thread()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it watches."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Look once, so that a paused class is known before the first job, and go on watching."""
+        try:
+            self.look()
+        except _FAILURES as error:
+            logger.warning("pauses of classes are not known yet: %s", error)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._stopping.set()
+        self._tracking.close()  # ends its wait
+        if self._thread.is_alive():
+            self._thread.join(JOIN_S)
+
+    def look(self) -> float:
+        """Read the pauses, end those that are over; seconds until it is worth looking again.
+
+        Raises:
+            KiqbridgeError, RedisError, OSError: the classes stay as they were.
+        """
+        over = self._find_over(self._read_all())
+        self.classes = frozenset(
+            entry.pause.name
+            for entry in self._entries
+            if entry.pause.kind == "class" and entry not in over
+        )
+        for entry in over:
+            self._end(entry)
+        return self._seconds_to_next()
+
+    def _read_all(self) -> Collection[bytes]:
+        """Read what changed; answers the members of `paused`, empty if no pause asks for them.
+
+        Nothing else may be read on this connection, and not in two goes: the news of a change that
+        came between two replies would be passed over.
+        """
+        hash_, set_ = ("HGETALL", self._keys.pauses), ("SMEMBERS", self._keys.paused)
+        while True:
+            commands = [hash_, set_] if self._names_queues() else [hash_]
+            reply, *members = self._tracking.read(*commands)
+            fields = _pairs(reply)
+            if fields != self._read:
+                self._entries = list(read_entries(fields))
+                self._server_ahead_s = None
+                self._read = fields
+            if members:
+                found: Collection[bytes] = members[0]
+                return found
+            if not self._names_queues():
+                return ()
+
+    def _names_queues(self) -> bool:
+        return any(entry.pause.kind == "queue" for entry in self._entries)
+
+    def _find_over(self, members: Collection[bytes]) -> list[Entry]:
+        now = self._server_now()
+        over = [
+            entry
+            for entry in self._entries
+            if entry.pause.until is not None and entry.pause.until <= now
+        ]
+        # Taking the queue off the set, as Sidekiq Pro does, ends the pause; this entry must not end
+        # one that is made there later.
+        return over + [
+            entry
+            for entry in self._entries
+            if entry.pause.kind == "queue"
+            and entry not in over
+            and bytes_of(entry.pause.name) not in members
+        ]
+
+    def _end(self, entry: Entry) -> None:
+        outcome = end_pause(self._connection, self._keys, entry)
+        if outcome == 1:
+            ended = entry.pause
+            logger.info("the pause of %s %s is over", ended.kind, shown(ended.name))
+        elif outcome == TOO_EARLY:
+            self._server_ahead_s = None  # its clock was set: ask for the time again
+
+    def _server_now(self) -> float:
+        """The time of Redis, asked for once per change: no other clock is compared with a pause's end."""
+        if not any(entry.pause.until is not None for entry in self._entries):
+            return 0.0
+        if self._server_ahead_s is None:
+            self._server_ahead_s = server_time(self._connection.call("TIME")) - lease_now()
+        return lease_now() + self._server_ahead_s
+
+    def _seconds_to_next(self) -> float:
+        now = self._server_now()
+        ends = [each.pause.until for each in self._entries if each.pause.until is not None]
+        soonest = min((end - now for end in ends), default=self._safety_look_s)
+        return min(max(soonest, LEAST_WAIT_S), self._safety_look_s)
+
+    def restart(self) -> None:
+        """Start its thread again, after it has ended unexpectedly."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-pauses", daemon=True)
+
+    def _run(self) -> None:
+        keep_running(
+            "pauses",
+            self._watch,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            threads.beat()
+            try:
+                seconds = self.look()
+                self._wrong_types.clear()
+                if self._tracking.tracks:
+                    self._tracking.wait(seconds)
+                else:
+                    self._stopping.wait(min(seconds, LOOK_WITHOUT_TRACKING_S))
+            except _FAILURES as error:
+                logger.debug("watching the pauses failed: %s", error)
+                self._wrong_types.report(error)
+                self._stopping.wait(RETRY_S)
+            except Exception:
+                if not self._stopping.is_set():
+                    logger.exception("watching the pauses failed; it is tried again")
+                self._stopping.wait(RETRY_S)
+
+
+def _pairs(reply: Any) -> dict[bytes, bytes]:
+    """A hash, which RESP 3 answers as a map and RESP 2 as a list."""
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))

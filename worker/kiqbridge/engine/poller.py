@@ -1,0 +1,364 @@
+"""Moving due jobs from `retry` and `schedule` to their queues, to the millisecond (protocol §9).
+
+1. Look for the earliest score of `retry` and `schedule`, and wait until it is due, or an earlier one comes.
+2. Take up to 1,000 due jobs: `{"class":"Mail","args":[7],"jid":"b4a5…","retry_count":0,…}` at 1700000017.5.
+3. Through client middleware, if there is any; `enqueued_at` is set, and all other bytes are kept.
+4. Move them to their queues by one script (promote.lua), which checks each score again.
+5. What cannot be a job goes to `dead`.
+
+One process of the fleet leads at a time, so the cost does not grow with the number of processes.
+The leader knows when the next job is due and is notified when an earlier one is scheduled.
+Losing the lead costs at worst that middleware runs twice for a job, never the job: each move is one
+script that checks the score again. Ruby's pollers may move the same sets.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import redis
+from redis.connection import AbstractConnection
+
+from kiqbridge.client.client import Client
+from kiqbridge.engine.skew_tolerant_clock import SkewTolerantClock
+from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
+from kiqbridge.inflight.unregistered import UnregisteredWatch
+from kiqbridge.runtime import threads, user_code
+from kiqbridge.runtime.threads import keep_running
+from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
+from kiqbridge.store.due_jobs import bury, promote, read_due
+from kiqbridge.store.forgetting import forget_what_is_over
+from kiqbridge.store.leadership import release_lead, renew_lead, take_lead
+from kiqbridge.store.process_set import CLEANUP_S, remove_gone
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.store.round_trip import Command
+from kiqbridge.store.tracking import SAFETY_LOOK_S, TrackingConnection
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.raw_job import (
+    MAX_PARSED_BYTES,
+    max_kept_bytes,
+    moved_text,
+    too_long_to_keep,
+    unreadable_job,
+)
+
+logger = logging.getLogger(__name__)
+
+LEAD_S = 8.0
+"""How long a leader that died blocks the others, at most."""
+
+RENEW_S = 3.0
+ASK_TIME_S = 15.0
+"""How often Redis is asked for the time while nothing waits."""
+
+GATHER_S = 0.005
+"""How long changes are gathered before the heads are read again: many failures are as many changes."""
+
+FORGET_S = 3600.0
+"""How often the leader forgets guards and ledgers that are over; pushes forget some as well."""
+RETRY_S = 1.0
+
+_FAILURES = (KiqbridgeError, redis.exceptions.RedisError, OSError)
+
+
+class Poller:
+    """The thread that moves due jobs while this process leads.
+
+    Attributes:
+        client: what prepares moved jobs, with its middleware.
+        earliest_due: epoch seconds at which the first job is due, as of the last look; None = nothing
+            waits, or another process leads.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: str,
+        keys: Keys,
+        client: Client,
+        connection: RedisConnection,
+        track: Callable[[], AbstractConnection],
+        dead_bounds: Callable[[float], tuple[float, int]],
+        max_payload_bytes: int = 0,
+    ) -> None:
+        self._identity = identity
+        self._keys = keys
+        self.client = client
+        self._connection = connection
+        self._tracking = TrackingConnection(track, watched="scheduled jobs")
+        self._clock = SkewTolerantClock()
+        self._dead_bounds = dead_bounds
+        self._max_bytes = max_kept_bytes(max_payload_bytes)
+        self._renew_at = float("inf")
+        self.earliest_due: float | None = None
+        self._leads = False
+        self._clean_up_at = 0.0
+        self._forget_at = 0.0
+        self._look_at = 0.0
+        self._ask_time_at = 0.0
+        self._waits = True  # for all that is known
+        self._stuck = False
+        self._wrong_types = WrongTypeWarning(
+            logger, "the poller (retry, schedule, dead, queues, kb:poller)"
+        )
+        self._unregistered = UnregisteredWatch(keys)
+        self._stopping = threading.Event()
+        self._thread = self._new_thread()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self._thread.start()
+
+    def quiet(self) -> None:
+        """Move nothing any more; another process takes the lead."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """End, and hand over the lead at once."""
+        self._stopping.set()
+        self._tracking.close()  # ends its wait
+        if self._thread.is_alive():
+            self._thread.join(RENEW_S + RETRY_S)
+
+    def move_due(self, source: str, now: float) -> int:
+        """Move all jobs of one set that are due at `now` (epoch seconds); returns how many.
+
+        Raises:
+            RedisUnavailable: what was not moved is still in the set.
+        """
+        moved = left = 0
+        while not self._stopping.is_set():
+            threads.beat()
+            if time.monotonic() >= self._renew_at and not self.lead():
+                break
+            due = read_due(self._connection, source, now, left_out=left)
+            if not due:
+                break
+            done = self._move(source, due, now)
+            moved += done
+            # Left are those that another process moves at this moment, and those whose queue's key is
+            # of a foreign type or whose middleware fails: they must not hold up what is behind them.
+            left += len(due) - done
+        self._stuck = self._stuck or left > 0
+        return moved
+
+    def restart(self) -> None:
+        """Start its thread again, after it has ended unexpectedly."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
+
+    def _run(self) -> None:
+        keep_running(
+            "poller",
+            self._poll,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _poll(self) -> None:
+        while not self._stopping.is_set():
+            threads.beat()
+            try:
+                if self.lead():
+                    self._serve()
+                else:
+                    self.earliest_due = None
+                    self._stopping.wait(RENEW_S)
+                self._wrong_types.clear()
+            except _FAILURES as error:
+                logger.debug("polling waits for Redis: %s", error)
+                self._wrong_types.report(error)
+                self._look_at = 0.0  # a new connection is notified only of what it has read
+                self._stopping.wait(RETRY_S)
+            except Exception:
+                self._look_at = 0.0
+                if not self._stopping.is_set():
+                    logger.exception("moving due jobs failed; it is tried again")
+                    self._tracking.close()  # it may be out of step
+                self._stopping.wait(RETRY_S)
+        self.hand_over()
+
+    def lead(self) -> bool:
+        """Take the lead or prolong it; whether this process leads.
+
+        Raises:
+            RedisUnavailable, RedisRefused: the lead is not known.
+        """
+        lead_ms = int(LEAD_S * 1000)
+        self._renew_at = time.monotonic() + RENEW_S
+        if self._leads:
+            self._leads = renew_lead(self._connection, self._keys.poller, self._identity, lead_ms)
+        if not self._leads:
+            self._leads = self._take_lead(lead_ms)
+        if self._leads and time.monotonic() >= self._clean_up_at:
+            self._clean_up_at = time.monotonic() + CLEANUP_S
+            remove_gone(self._connection, self._keys)
+            self._forget()
+        if self._leads:
+            self._unregistered.step(self._connection, time.monotonic())
+        return self._leads
+
+    def _take_lead(self, lead_ms: int) -> bool:
+        # Looking first is what most processes do, most of the time.
+        # A process that does not lead reads the time as well, to know it when it takes the lead.
+        # Nor EXISTS, for which a key of a foreign type would be a leader for ever.
+        leader, *time_of_redis = self._connection.run(("GET", self._keys.poller), *self._ask_time())
+        self._observe_time(time_of_redis)
+        self._look_at, self._waits = 0.0, True
+        return leader is None and take_lead(
+            self._connection, self._keys.poller, self._identity, lead_ms
+        )
+
+    def hand_over(self) -> None:
+        """Give the lead up, if this process has it; without Redis it ends by itself."""
+        try:
+            release_lead(self._connection, self._keys.poller, self._identity)
+        except KiqbridgeError as error:
+            logger.debug("the lead ends by itself in %.0f s: %s", LEAD_S, error)
+
+    def _move_all_due(self) -> None:
+        self._stuck = False
+        for source in (self._keys.retry, self._keys.schedule):
+            self.move_due(source, self._clock.now())
+
+    def _serve(self) -> None:
+        """Move what is due, and wait for what comes, until the lead must be renewed."""
+        while not self._stopping.is_set():
+            threads.beat()
+            if time.monotonic() >= self._look_at:
+                seconds = self._seconds_to_next()
+                self._look_at = time.monotonic() + min(seconds, SAFETY_LOOK_S)
+                if seconds <= 0:
+                    self._move_all_due()
+                    if self._stuck:  # looking again at once would find the same
+                        self._stopping.wait(RETRY_S)
+                        return
+            now = time.monotonic()
+            if now >= self._renew_at:
+                return
+            news = self._tracking.wait(max(min(self._look_at, self._renew_at) - now, 0))
+            if news:
+                self._stopping.wait(GATHER_S)
+            if news or not self._tracking.tracks:
+                self._look_at = self._ask_time_at = 0.0
+
+    def _seconds_to_next(self) -> float:
+        """Reading the keys also arms them: a change ends the wait."""
+        keys = (self._keys.retry, self._keys.schedule)
+        if not self._waits:
+            found, *time_of_redis = self._tracking.read(("EXISTS", *keys), *self._ask_time())
+            self._observe_time(time_of_redis)
+            if not found:
+                self.earliest_due = None
+                return float("inf")
+        retry, schedule, *time_of_redis = self._tracking.read(
+            *(("ZRANGE", key, 0, 0, "WITHSCORES") for key in keys), *self._ask_time()
+        )
+        self._observe_time(time_of_redis)
+        scores = [float(head[0][1]) for head in (retry, schedule) if head]
+        self._waits = bool(scores)
+        self.earliest_due = min(scores, default=None)
+        return min(scores, default=float("inf")) - self._clock.now()
+
+    def _ask_time(self) -> list[Command]:
+        """Each time while something waits for its moment, else now and then."""
+        is_near = self._leads and self._waits
+        return [("TIME",)] if is_near or time.monotonic() >= self._ask_time_at else []
+
+    def _observe_time(self, replies: Sequence[Sequence[bytes]]) -> None:
+        for seconds, micros in replies:  # one, if it was asked for
+            self._clock.observe(int(seconds) + int(micros) / 1_000_000)
+            self._ask_time_at = time.monotonic() + ASK_TIME_S
+
+    def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
+        jobs: dict[str, tuple[list[bytes], list[bytes]]] = {}
+        dropped: list[bytes] = []
+        buried: list[tuple[bytes, bytes]] = []
+        for member, stamped in zip(due, self.client.stamp_moved(due, now), strict=True):
+            try:
+                pushed = stamped or self._prepared(member, now)
+            except (json_text.MalformedJSON, PayloadError) as error:
+                buried.append((member, self._with_reason(member, error, now)))
+                continue
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the other jobs must go on
+                user_code.log_error(
+                    logger,
+                    error,
+                    "client middleware failed; the job stays where it is and is due again",
+                )
+                continue
+            if pushed is None:
+                dropped.append(member)
+                continue
+            queue, text = pushed
+            members, texts = jobs.get(queue) or jobs.setdefault(queue, ([], []))
+            members.append(member)
+            texts.append(text)
+        connection, keys = self._connection, self._keys
+        moved = 0
+        if jobs or dropped:
+            moved = promote(connection, keys, source, jobs, now=now, dropped=dropped)
+        if buried:
+            bounds = self._dead_bounds(now)
+            moved += bury(connection, keys, source, buried, now=now, bounds=bounds)
+        return moved
+
+    def _prepared(self, member: bytes, now: float) -> tuple[str, bytes] | None:
+        """Queue and text to push for what `stamp_moved` did not handle; None when middleware stops it.
+
+        Raises:
+            MalformedJSON, PayloadError: it cannot be a job.
+        """
+        if len(member) > self._max_bytes:
+            raise too_long_to_keep(member, self._max_bytes)
+        if len(member) > MAX_PARSED_BYTES and not len(self.client.middleware):
+            return moved_text(member, now, self.client.wire_profile())
+        return self.client.prepare_moved(json_text.loads(member), now, member)
+
+    def _with_reason(self, member: bytes, error: Exception, now: float) -> bytes:
+        """The text for the dead set, with the reason; see `unreadable_job` for what is no object."""
+        logger.error(
+            "a scheduled member cannot become a job (%s); it is kept in the dead set", error
+        )
+        profile = self.client.wire_profile()
+        payload = None
+        if len(member) <= MAX_PARSED_BYTES:
+            with contextlib.suppress(json_text.MalformedJSON):
+                payload = json_text.loads(member)
+        # Ruby's pages cannot show what is no object, nor tags that are no list.
+        if not isinstance(payload, dict) or not isinstance(payload.get("tags") or [], list):
+            return unreadable_job(
+                member,
+                error_class=error_class(error),
+                error_message=error_message(error),
+                queue="default",
+                now=now,
+                profile=profile,
+            )
+        queue = str(payload.get("queue") or "default")
+        failed = failed_payload(payload, error, queue=queue, profile=profile, now=now)
+        return json_text.dumps_moved(failed, member)
+
+    def _forget(self) -> None:
+        """Guards and ledgers that are over, hourly; every minute while more are left than one turn takes."""
+        if time.monotonic() < self._forget_at:
+            return
+        try:
+            is_all = forget_what_is_over(self._connection, self._keys)
+        except RedisRefused as error:  # due jobs must not wait for it
+            self._forget_at = time.monotonic() + FORGET_S
+            logger.warning("guards and ledgers that are over stay in Redis: %s", error)
+        else:
+            self._forget_at = time.monotonic() + (FORGET_S if is_all else 0.0)

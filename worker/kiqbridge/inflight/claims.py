@@ -1,0 +1,384 @@
+"""Claiming jobs into a registered in-flight list, and every way for a claimed job to leave it.
+
+A claimer is one processor thread with a connection of its own. It numbers its claims; claim number
+s acknowledges chunk s-1. All effects on the in-flight lists go through here, one script each.
+"""
+
+from collections import deque
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.inflight.chunk import Chunk
+from kiqbridge.inflight.lease import Lease, LeaseKeeper
+from kiqbridge.store import scripts
+from kiqbridge.store.enqueueing import push_commands
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.round_trip import Command
+from kiqbridge.wire.batches import count_by_bytes
+from kiqbridge.wire.keys import Keys
+
+_CLAIM = scripts.load("claim")
+_SETTLE = scripts.load("settle")
+_GIVE_BACK = scripts.load("give_back")
+_ACKNOWLEDGE = scripts.load("acknowledge")
+_REPUSH = scripts.load("repush")
+
+_FENCED = -1
+_STALE = -2
+_SETTLED = (1, 0, _FENCED)
+_TAKEN = (1, 0)
+
+
+class Claimer:
+    """Numbered claims under the process' lease.
+
+    Used by one thread at a time, on that thread's connection. `source` gives the list to claim from
+    for a queue's name; default: the queue itself.
+    """
+
+    def __init__(
+        self,
+        tid: str,
+        keeper: LeaseKeeper,
+        connection: RedisConnection,
+        keys: Keys,
+        *,
+        source: Callable[[str], str] | None = None,
+    ) -> None:
+        self.tid = tid
+        self.connection = connection
+        self._keeper = keeper
+        self._keys = keys
+        self._source = source or keys.queue
+        self._sequence = 0
+        self._lease = keeper.current
+
+    def claim(self, queues: Sequence[str], most: int, without: Sequence[str] = ()) -> Chunk | None:
+        """Acknowledge the last chunk and take up to `most` jobs from the first queue that has any.
+
+        Without queues it only acknowledges. Of the classes `without`, as they are spelled in JSON, none
+        is taken: not what lies behind such a job either, and a queue where it is the next is passed over.
+        None: there was nothing, or the lease was gone and a new one has been taken out.
+
+        Raises:
+            RedisUnavailable: call again; the claim is repeated under its number.
+        """
+        lease = self._keeper.current
+        if lease.lost:
+            # Another thread found it gone, and registers anew. The server may still know it, and a claim
+            # would acknowledge what this thread has dropped because of that.
+            self._keeper.renounce(lease, "another thread found it gone")
+            return None
+        if lease is not self._lease:
+            self._lease, self._sequence = lease, 0
+        sequence = self._sequence + 1
+        reply = self._ask(self.connection, lease, sequence, queues, most, *without)
+        if isinstance(reply, int):
+            self.connection.close()
+            self._keeper.renounce(lease, "fenced" if reply == _FENCED else "its claims are unknown")
+            return None
+        if len(reply) == 1:
+            self._sequence = sequence
+            return None
+        queue = reply[0].decode()
+        chunk = Chunk(
+            lease=lease,
+            queue=queue,
+            home=self._source(queue),
+            list_key=self._keys.inflight_list(lease.incarnation, self.tid, sequence),
+            jobs=reply[1:],
+            tid=self.tid,
+            sequence=sequence,
+        )
+        # Last: after an error up to here the claim is repeated, and answers the same jobs.
+        self._sequence = sequence
+        return chunk
+
+    def acknowledge_for(self, connection: RedisConnection) -> None:
+        """Acknowledge the last chunk from another thread, when this one begins nothing any more.
+
+        Harmless beside a claim of the owner's: both bear the same number.
+
+        Raises:
+            RedisUnavailable: not acknowledged.
+        """
+        if not self._lease.lost:  # else what was dropped because of that would be acknowledged
+            self._ask(connection, self._lease, self._sequence + 1, (), 0)
+
+    def _ask(
+        self,
+        connection: RedisConnection,
+        lease: Lease,
+        sequence: int,
+        queues: Sequence[str],
+        most: int,
+        *without: str,
+    ) -> Any:
+        keys = self._keys
+        reply = connection.script(
+            _CLAIM,
+            [
+                keys.inflight,
+                keys.claims(lease.incarnation),
+                keys.inflight_list(lease.incarnation, self.tid, sequence),
+                keys.inflight_list(lease.incarnation, self.tid, sequence + 1),
+                keys.paused,
+                keys.careful,
+                keys.alone,
+                *(self._source(name) for name in queues),
+            ],
+            [lease.incarnation, self.tid, sequence, most, *queues, *without],
+        )
+        if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
+            return reply
+        return _number(connection, reply, (_FENCED, _STALE))
+
+    def settle(
+        self, chunk: Chunk, job: bytes, target: str, score: float, text: bytes, *trim: float
+    ) -> bool:
+        """See the function `settle`."""
+        return settle(
+            self.connection,
+            self._keys,
+            chunk,
+            job,
+            target=target,
+            score=score,
+            text=text,
+            trim=trim,
+        )
+
+
+class SpareClaimers:
+    """Claimers whose chunks are done with, for threads that have left theirs to the event loop."""
+
+    def __init__(self, make: Callable[[RedisConnection], Claimer]) -> None:
+        self._make = make
+        self._spare: deque[Claimer] = deque()
+
+    def lend(self, connection: RedisConnection) -> Claimer:
+        """One for the thread that owns this connection."""
+        try:
+            claimer = self._spare.pop()
+        except IndexError:
+            return self._make(connection)
+        claimer.connection = connection
+        return claimer
+
+    def free(self, claimer: Claimer) -> None:
+        """Its last chunk holds no job any more."""
+        self._spare.append(claimer)
+
+
+def settle(
+    connection: RedisConnection,
+    keys: Keys,
+    chunk: Chunk,
+    job: bytes,
+    *,
+    target: str,
+    score: float,
+    text: bytes,
+    trim: Sequence[float] = (),
+) -> bool:
+    """Move a claimed job into a sorted set and acknowledge it, in one step.
+
+    `trim` is for the dead set, see settle.lua. False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    if chunk.is_popped:
+        connection.run(*_plain_settlement(target, score, text, trim))
+        return True
+    return settle_all(connection, keys, chunk, [(job, score, text)], target=target, trim=trim)[0]
+
+
+def settle_all(
+    connection: RedisConnection,
+    keys: Keys,
+    chunk: Chunk,
+    jobs: Sequence[tuple[bytes, float, bytes]],
+    *,
+    target: str,
+    trim: Sequence[float] = (),
+) -> list[bool]:
+    """Move claimed jobs of one chunk, each (job, score, text), as `settle` does, all in one script.
+
+    Not for popped ones. False in the place of each that was not ours any more.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    args: list[str | bytes] = [
+        *_claim_of(chunk),
+        *([str(bound) for bound in trim] or ["", ""]),
+    ]
+    for job, score, text in jobs:
+        args += [job, repr(score), text]
+    answer = connection.script(_SETTLE, [*_keys_of(keys, chunk), target], args, settles=True)
+    if isinstance(answer, list) and len(answer) == len(jobs):
+        return [_number(connection, each, _TAKEN) == 1 for each in answer]
+    return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)
+
+
+def route(connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, queue: str) -> bool:
+    """Push a claimed job to another queue, untouched, and acknowledge it, in one step.
+
+    False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    return repush(connection, keys, chunk, job, queue=queue, text=job)
+
+
+def repush(
+    connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, *, queue: str, text: bytes
+) -> bool:
+    """Push a claimed job again, to the end of a queue, and acknowledge it, in one step.
+
+    False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    if chunk.is_popped:
+        # Repeated after a lost reply: twice is better than not at all.
+        connection.run(("MULTI",), *push_commands(keys, {queue: [text]}), ("EXEC",))
+        return True
+    outcome = connection.script(
+        _REPUSH,
+        [*_keys_of(keys, chunk), keys.queues, keys.queue(queue)],
+        [*_claim_of(chunk), job, text, queue],
+        settles=True,
+    )
+    return _number(connection, outcome, _SETTLED) == 1
+
+
+def acknowledge(
+    connection: RedisConnection, keys: Keys, done: Sequence[tuple[Chunk, bytes]]
+) -> None:
+    """Take single finished jobs off the lists of their chunks, which are of one lease.
+
+    Of twins, jobs with the same bytes, so many stay as are not finished, however often it is repeated.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    if done[0][0].is_popped:
+        return
+    lease = done[0][0].lease
+    chunks = {(chunk.tid, chunk.sequence): chunk for chunk, _ in done}
+    numbers = {claim: str(number) for number, claim in enumerate(chunks, start=3)}
+    args: list[str | bytes] = [lease.incarnation]
+    for tid, sequence in chunks:
+        args += [tid, str(sequence)]
+    for chunk, text in done:
+        number = numbers[chunk.tid, chunk.sequence]
+        if chunk.has_twins and (copies := chunk.copies_of(text)) is not None:
+            finished = sum(each is chunk and other == text for each, other in done)
+            number = f"{number} {max(copies - finished, 0)}"
+        args += [number, text]
+    lists = [chunk.list_key for chunk in chunks.values()]
+    connection.script(_ACKNOWLEDGE, [keys.inflight, keys.claims(lease.incarnation), *lists], args)
+
+
+def _keys_of(keys: Keys, chunk: Chunk) -> list[str]:
+    """What a script looks at to know that a chunk is still ours."""
+    return [keys.inflight, keys.claims(chunk.lease.incarnation), chunk.list_key]
+
+
+def _claim_of(chunk: Chunk) -> list[str | bytes]:
+    """The claim that a script compares with the stored one."""
+    return [chunk.lease.incarnation, chunk.tid, str(chunk.sequence)]
+
+
+def _number(connection: RedisConnection, reply: object, known: Container[int]) -> int:
+    """A script's answer, if it is one of those that it gives.
+
+    Raises:
+        RedisUnavailable: whoever answered is not the server, or is out of step: repeat the call.
+    """
+    if isinstance(reply, int) and reply in known:
+        return reply
+    connection.close()
+    raise RedisUnavailable(
+        f"an answer that Redis never gives to this call: {reply!r:.100}; nothing was taken from it; "
+        "check what stands between this process and Redis"
+    )
+
+
+def give_back(connection: RedisConnection, keys: Keys, chunk: Chunk) -> int:
+    """Put what is returning back to the consuming end of its queue; the caller holds `chunk.writing`.
+
+    Returns how many were still ours; below 0 when the lease is gone.
+
+    Raises:
+        RedisUnavailable: repeat it: they are still returning; a second time does nothing.
+        RedisRefused: nothing of the rest was moved.
+    """
+    moved = 0
+    while jobs := chunk.returning:
+        if not chunk.is_popped:
+            jobs = jobs[: count_by_bytes([len(job) for job in jobs], connection.batch_bytes)]
+        try:
+            number = _push_back(connection, keys, chunk, jobs)
+        except RedisRefused:
+            raise
+        except BaseException:
+            chunk.sent(len(jobs))
+            raise
+        if number < 0:
+            chunk.returned(len(chunk.returning))
+            return number
+        chunk.returned(len(jobs))
+        moved += number
+    return moved
+
+
+def _push_back(connection: RedisConnection, keys: Keys, chunk: Chunk, jobs: Sequence[bytes]) -> int:
+    if chunk.is_popped:
+        connection.call("RPUSH", chunk.home, *jobs)
+        return len(jobs)
+    reply = connection.script(
+        _GIVE_BACK,
+        [*_keys_of(keys, chunk), chunk.home, keys.alone],
+        [*_claim_of(chunk), *jobs],
+        settles=True,
+    )
+    return _number(connection, reply, range(_FENCED, len(jobs) + 1))
+
+
+def take_away(
+    connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, *, home: str
+) -> bool:
+    """Move one claimed job that runs to the consuming end of a list, whose key is `home`.
+
+    Not for popped ones. False: it was not ours any more, nothing was done.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    reply = connection.script(
+        _GIVE_BACK,
+        [*_keys_of(keys, chunk), home, keys.alone],
+        [*_claim_of(chunk), job],
+        settles=True,
+    )
+    return _number(connection, reply, _SETTLED) == 1
+
+
+def _plain_settlement(
+    target: str, score: float, text: bytes, trim: Sequence[float]
+) -> list[Command]:
+    """As Sidekiq writes it: a job that was popped is in no list that names its owner."""
+    commands: list[Command] = [("MULTI",), ("ZADD", target, repr(score), text)]
+    if trim:
+        cutoff, most = trim
+        commands += [
+            ("ZREMRANGEBYSCORE", target, "-inf", repr(cutoff)),
+            ("ZREMRANGEBYRANK", target, 0, -int(most)),
+        ]
+    return [*commands, ("EXEC",)]

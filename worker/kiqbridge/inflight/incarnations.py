@@ -1,0 +1,150 @@
+"""The registered incarnations of worker processes: who is alive, who is silent, what they hold."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kiqbridge.errors import RedisRefused
+from kiqbridge.inflight.unregistered import Unregistered, find_unregistered
+from kiqbridge.store.pauses import server_time
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
+from kiqbridge.wire.names import text_of
+
+if TYPE_CHECKING:
+    from kiqbridge.store.round_trip import Command
+
+logger = logging.getLogger(__name__)
+
+State = Literal["alive", "silent", "being reaped", "not registered", "unknown layout"]
+
+
+class SignOfLife(NamedTuple):
+    """One sign of life as it stands in Redis (see renew.lua).
+
+    Attributes:
+        number: it grows from sign to sign.
+        at: the server's time (epoch seconds), for display only.
+        silent_after_s: how long its owner may be silent.
+    """
+
+    number: int
+    at: float
+    silent_after_s: float
+
+    @classmethod
+    def parse(cls, text: bytes | None) -> "SignOfLife | None":
+        """None: there is none, or nothing that can be read."""
+        try:
+            number, at, silent_after_ms = (text or b"").split()
+            return cls(int(number), float(at), int(silent_after_ms) / 1000)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incarnation:
+    """One lease as Redis shows it.
+
+    Attributes:
+        name: LAYOUT:HOST:PID:NONCE:N.
+        state: `silent` = its last sign of life is older than its owner may be silent, on the server's
+            clock: it may be dead, which only a watch can show; `being reaped` = its owner is
+            fenced, and not all of its jobs went back yet; `not registered` =
+            its lists are there, and no process looks after them; `unknown layout` = not ours to rescue.
+        silent_for_s: seconds since its last sign of life, on the server's clock; None: there is none.
+        beat: that sign of life, as it was read.
+        tids: of one that is not registered: the claimers whose lists were found.
+        held: queue → how many of its jobs are in flight, or the name of the list if it is not
+            registered; of an unknown layout nothing is known.
+    """
+
+    name: str
+    state: State
+    silent_for_s: float | None
+    beat: bytes | None
+    held: Mapping[str, int]
+    tids: tuple[str, ...] = ()
+
+    @property
+    def held_jobs(self) -> int:
+        """How many jobs it holds."""
+        return sum(self.held.values())
+
+
+def list_incarnations(connection: RedisConnection, keys: Keys) -> list[Incarnation]:
+    """All registered incarnations, by name, and those that are not and hold jobs.
+
+    Looks through all keys of the server for the latter.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    registered, reaping, time = connection.run(
+        ("SMEMBERS", keys.inflight), ("SMEMBERS", keys.reaping), ("TIME",)
+    )
+    now = server_time(time)
+    states: dict[bytes, State] = dict.fromkeys(registered, "alive")
+    states |= dict.fromkeys(reaping, "being reaped")
+    named = [
+        _look_at(connection, keys, text_of(name), state, now)
+        for name, state in sorted(states.items())
+    ]
+    try:
+        found = find_unregistered(connection, keys)
+    except (
+        RedisRefused
+    ) as error:  # such as by an ACL without SCAN; the others can be rescued all the same
+        logger.warning("lists in flight that no registration names are not looked for: %s", error)
+        found = []
+    return named + [_unregistered(each) for each in found]
+
+
+def _unregistered(each: Unregistered) -> Incarnation:
+    is_known = layout_of(each.incarnation) == LAYOUT
+    return Incarnation(
+        name=each.incarnation,
+        state="not registered" if is_known else "unknown layout",
+        silent_for_s=None,
+        beat=None,
+        held=each.lists if is_known else {},
+        tids=each.tids,
+    )
+
+
+def _look_at(
+    connection: RedisConnection, keys: Keys, name: str, state: State, now: float
+) -> Incarnation:
+    beat, claims = connection.run(("HGET", keys.alive, name), ("HGETALL", keys.claims(name)))
+    sign = SignOfLife.parse(beat)
+    silent_for_s = None if sign is None else max(now - sign.at, 0.0)
+    if state == "alive" and (sign is None or now - sign.at > sign.silent_after_s):
+        state = "silent"
+    if state != "alive" and layout_of(name) != LAYOUT:
+        state = "unknown layout"
+    is_known = layout_of(name) == LAYOUT
+    return Incarnation(
+        name=name,
+        state=state,
+        silent_for_s=silent_for_s,
+        beat=beat,
+        held=_count_held(connection, keys, name, claims) if is_known else {},
+    )
+
+
+def _count_held(
+    connection: RedisConnection, keys: Keys, name: str, claims: list[bytes]
+) -> Mapping[str, int]:
+    commands: list[Command] = []
+    queues = []
+    for tid, last in zip(claims[::2], claims[1::2], strict=True):
+        for parity in (0, 1):
+            commands.append(("LLEN", keys.inflight_list(name, text_of(tid), parity)))
+            queues.append(text_of(last.partition(b" ")[2]))
+    held: dict[str, int] = {}
+    counts = connection.run(*commands) if commands else []
+    for queue, count in zip(queues, counts, strict=True):
+        if count:
+            held[queue] = held.get(queue, 0) + count
+    return held

@@ -1,0 +1,288 @@
+"""A process' right to its in-flight jobs, and the watch over that of others.
+
+A process registers under a name of its own, the incarnation, and says every few seconds that it is
+alive. Each claim checks the registration. Who falls silent is reaped by the others: its jobs go
+back to the queues and its registration ends, so that a machine which was only frozen finds itself
+fenced off when it wakes: it drops what it has not begun and registers as a new incarnation.
+"""
+
+import itertools
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+from kiqbridge.clock import lease_now
+from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.inflight.orphans import ORPHAN_LIMIT
+from kiqbridge.inflight.recovery import Reaped, Reaper
+from kiqbridge.runtime import job_forks, threads
+from kiqbridge.runtime.threads import keep_running
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import LAYOUT, Keys
+
+logger = logging.getLogger(__name__)
+
+SIGN_OFF_S = 2.0
+"""For so long a sign-off begins anew when a reply was lost; an outage must not hold up the end."""
+
+_REGISTER = scripts.load("register")
+_RENEW = scripts.load("renew")
+
+
+class Lease:
+    """One incarnation.
+
+    Attributes:
+        incarnation: its name, drawn after fork and never used again.
+        lost: it was taken away; nothing that was claimed under it may be begun.
+        valid_until: on `lease_now`; later than this nothing may be begun unless confirmed.
+    """
+
+    def __init__(self, incarnation: str) -> None:
+        self.incarnation = incarnation
+        self.lost = False
+        self.valid_until = 0.0
+        _leases.add(self)
+
+    def __repr__(self) -> str:
+        state = "lost" if self.lost else f"{self.valid_until - lease_now():.1f} s left"
+        return f"Lease({self.incarnation}, {state})"
+
+    def in_doubt(self) -> bool:
+        """Whether a job must not be begun before `LeaseKeeper.confirm` agrees."""
+        return self.lost or lease_now() > self.valid_until
+
+
+_leases: "weakref.WeakSet[Lease]" = weakref.WeakSet()
+
+
+def _lose_in_child() -> None:
+    """A child that a job forks may begin nothing of what its parent has claimed."""
+    for lease in list(_leases):
+        lease.lost = True
+
+
+job_forks.on_child(_lose_in_child)
+
+
+class LeaseTimes:
+    """The lease's durations in seconds, all derived from the bound promised for recovery."""
+
+    def __init__(self, recover_after_s: float) -> None:
+        # Also how long a lease is sure after a confirmed beat: nobody acts before that beat has stood
+        # unchanged for so long, which is written with it, and for the reaper's own watch on top.
+        self.silent_after = recover_after_s / 3
+        self.beat_every = recover_after_s / 10
+        self.watch_for = recover_after_s * 8 / 30
+        self.look_again_after = recover_after_s / 30
+        self.silent_after_ms = int(self.silent_after * 1000)
+
+
+def renew(connection: RedisConnection, keys: Keys, incarnation: str, silent_after_ms: int) -> bool:
+    """Give a sign of life for the owner of a lease, who may be silent for so many milliseconds then.
+
+    False: the lease is gone. A lease that was taken away is never given back here.
+
+    Raises:
+        RedisUnavailable: not said.
+    """
+    # No key with a TTL: a server whose memory is full may evict that, and then the living would reap
+    # each other. Also not SET … XX, which such a server refuses: the whole fleet would fall silent.
+    return bool(
+        connection.script(_RENEW, [keys.inflight, keys.alive], [incarnation, silent_after_ms])
+    )
+
+
+class LeaseKeeper:
+    """Holds the current lease of this process, in a thread of its own.
+
+    `on_registered` is called with the incarnation when it is registered and with each beat, also while
+    Redis is away: the call shows that this interpreter runs.
+
+    Attributes:
+        tried_at: when the last beat began, on `time.monotonic`.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: str,
+        keys: Keys,
+        connect: Callable[[], RedisConnection],
+        times: LeaseTimes,
+        orphan_limit: int = ORPHAN_LIMIT,
+        on_registered: Callable[[str], None] = lambda _incarnation: None,
+    ) -> None:
+        self._identity = identity
+        self._on_registered = on_registered
+        self._keys = keys
+        self._times = times
+        self._connection = connect()
+        self._confirm_connection = connect()
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._refused = ""
+        self._reaper = Reaper(
+            connect(),
+            keys,
+            watch_for_s=times.watch_for,
+            silent_after_s=times.silent_after,
+            orphan_limit=orphan_limit,
+        )
+        self._thread = self._new_thread()
+        self.current = Lease("")
+        self.current.lost = True
+        self.tried_at = time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it beats."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Register, which needs Redis, and begin to beat.
+
+        Raises:
+            RedisUnavailable: not registered.
+        """
+        self._register(self._connection)
+        self.tried_at = time.monotonic()
+        self._thread.start()
+
+    @property
+    def has_registered(self) -> bool:
+        """Whether Redis has confirmed a lease of this process once."""
+        return bool(self.current.incarnation)
+
+    @property
+    def last_reaped(self) -> Reaped | None:
+        """The last process whose jobs this one gave back."""
+        return self._reaper.last
+
+    def confirm(self, lease: Lease) -> bool:
+        """Ask Redis whether a lease in doubt still holds; waits while Redis is away.
+
+        False: it was taken away, or the process stops; nothing may be begun under it.
+        """
+        while not lease.lost and lease.in_doubt():
+            try:
+                with self._lock:
+                    self._renew(self._confirm_connection, lease)
+            except KiqbridgeError:
+                threads.beat()
+                if self._stopping.wait(self._times.look_again_after):
+                    return False
+        return not lease.lost
+
+    def renounce(self, lease: Lease, why: str) -> None:
+        """Give a lease up after a claim was refused under it, and register anew.
+
+        What its lists still hold is given back by a reaper once it has been silent long enough.
+        """
+        lease.lost = True
+        with self._lock:
+            if lease is not self.current or self._stopping.is_set():
+                return
+            self._register(self._confirm_connection)
+        logger.warning(
+            "lease %s is gone (%s): jobs not begun are dropped here, others run them; "
+            "registered anew as %s",
+            lease.incarnation,
+            why,
+            self.current.incarnation,
+        )
+
+    def stop(self) -> int:
+        """End the lease; what is still in its lists goes back to the queues. Returns how many.
+
+        Raises:
+            RedisUnavailable: the reapers of other processes will do it.
+        """
+        self._stopping.set()
+        if not self._thread.is_alive():
+            return 0
+        self._thread.join()  # the reaper's connection is the thread's until then
+        lease, self.current.lost = self.current, True
+        give_up_at = time.monotonic() + SIGN_OFF_S
+        while True:
+            try:
+                return max(self._reaper.reap(lease.incarnation, by_owner=True), 0)
+            except RedisUnavailable:
+                if time.monotonic() > give_up_at:
+                    raise
+                time.sleep(self._times.look_again_after / 10)  # some replies are lost
+
+    def _register(self, connection: RedisConnection) -> None:
+        lease = Lease(f"{LAYOUT}:{self._identity}:{next(self._numbers)}")
+        asked_at = lease_now()
+        connection.script(
+            _REGISTER,
+            [self._keys.inflight, self._keys.alive],
+            [lease.incarnation, self._times.silent_after_ms],
+        )
+        lease.valid_until = asked_at + self._times.silent_after
+        self.current = lease
+        self._on_registered(lease.incarnation)
+
+    def _renew(self, connection: RedisConnection, lease: Lease) -> None:
+        asked_at = lease_now()
+        held = renew(connection, self._keys, lease.incarnation, self._times.silent_after_ms)
+        if held:
+            lease.valid_until = max(lease.valid_until, asked_at + self._times.silent_after)
+        else:
+            lease.lost = True
+
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-lease", daemon=True)
+
+    def _run(self) -> None:
+        keep_running(
+            "lease",
+            self._beat_on,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _beat_on(self) -> None:
+        pause = self._times.beat_every
+        while not self._stopping.wait(pause):
+            threads.beat()
+            self.tried_at = time.monotonic()
+            self._on_registered(self.current.incarnation)
+            pause = self._beat_safely()
+
+    def _beat_safely(self) -> float:
+        """One beat; the seconds until the next one. A beat that fails is also a look missing."""
+        try:
+            pause = self._beat()
+        except KiqbridgeError as error:
+            self._reaper.forget_suspects()
+            text = str(error)
+            is_new = not isinstance(error, RedisUnavailable) and text != self._refused
+            self._refused = text if is_new else self._refused
+            logger.log(logging.WARNING if is_new else logging.DEBUG, "no lease beat: %s", text)
+        except Exception:
+            self._reaper.forget_suspects()
+            logger.exception("the lease's beat failed; it is repeated")
+        else:
+            self._refused = ""
+            return pause
+        return self._times.look_again_after
+
+    def _beat(self) -> float:
+        lease = self.current
+        if not lease.lost:
+            self._renew(self._connection, lease)
+        if lease.lost and not self._stopping.is_set():
+            self.renounce(lease, "taken away while this process was silent")
+        suspects = self._reaper.look(own=self.current.incarnation)
+        return self._times.look_again_after if suspects else self._times.beat_every

@@ -1,0 +1,229 @@
+"""From a job that did not simply succeed to what is written of it: the step between perform and settle (§7).
+
+1. The job raised `ConnectionError("no route")`; its text is parsed again, since middleware or the job may
+   have changed the payload.
+2. Decide (settle/retry.py, pure): `retry` in 17 s, and the payload with what is recorded of the failure:
+   `{"class":"Mail","args":[7],…,"error_message":"no route","error_class":"ConnectionError","retry_count":0}`
+3. Log it: `ConnectionError: no route; it is tried again in 17 s`.
+4. Answer with a `Settlement`: the verdict, its time, the text to be kept, and what calls the handlers.
+5. Whoever fetched the job writes it (settle/settling.py), and only then calls the handlers, or has them
+   called in the background (settle/notifications.py).
+
+A job that makes room, is put off, refused or cannot be read becomes a `Settlement` here as well.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from kiqbridge.client import rails
+from kiqbridge.client.current import RUNTIME
+from kiqbridge.client.registry import Handling, Registry
+from kiqbridge.perform.execution import Execution
+from kiqbridge.perform.gate import Diversion
+from kiqbridge.perform.job_lines import log_failure
+from kiqbridge.runtime import job_forks, user_code
+from kiqbridge.settle.error_report import rules_after
+from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
+from kiqbridge.settle.notifications import Handlers
+from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
+from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.wire import json_text
+from kiqbridge.wire.payload import new_jid, shorten
+from kiqbridge.wire.raw_job import UNREADABLE_CLASS, unreadable_job
+from kiqbridge.wire.showable import showable
+
+logger = logging.getLogger(__name__)
+
+
+class Failures:
+    """Decides about jobs that did not simply succeed, without touching Redis.
+
+    Args:
+        registry: the declared jobs.
+        policy: of failures; asked at each one, since the wire profile may follow the fleet.
+        handlers: called once a failure is written.
+        rng: for the jitter of retries.
+        wall_now: epoch seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        policy: Callable[[], RetryPolicy],
+        handlers: Handlers,
+        rng: random.Random,
+        wall_now: Callable[[], float] = time.time,
+    ) -> None:
+        self._registry = registry
+        self._policy = policy
+        self._handlers = handlers
+        self._rng = rng
+        self._wall_now = wall_now
+
+    def failed(self, execution: Execution, error: BaseException) -> Settlement:
+        """The job, or its middleware, raised this: a retry, dead or discarded (§8)."""
+        definition, policy = execution.definition, self._policy()
+        try:
+            payload = _with_jid(json_text.loads(execution.text))
+            ruling = rails.rules_of(payload, definition, self._registry)
+            rules = ruling.handling if ruling else DEFAULT_HANDLING
+            return self._decided(execution, payload, error, policy, rules)
+        except BaseException as second:  # noqa: BLE001 - a rule may do anything to what it is given
+            user_code.log_error(
+                logger,
+                second,
+                "the rules of class %s failed: it is treated as if it had none",
+                definition.name if definition else "?",
+            )
+        payload = _with_jid(json_text.loads(execution.text))
+        policy = replace(policy, backtrace_cleaner=None)
+        return self._decided(execution, payload, error, policy, DEFAULT_HANDLING)
+
+    def _decided(
+        self,
+        execution: Execution,
+        payload: dict[str, Any],
+        error: BaseException,
+        policy: RetryPolicy,
+        rules: Handling,
+    ) -> Settlement:
+        now, definition = self._wall_now(), execution.definition
+        decision = decide(
+            payload,
+            error,
+            queue=execution.queue,
+            class_retry=definition.options.get("retry", True) if definition else None,
+            policy=policy,
+            now=now,
+            rng=self._rng,
+            handling=rules_after(error, rules),
+        )
+        text = json_text.dumps_moved(decision.payload, execution.text)
+        if job_forks.in_child:  # a rule of the class forked
+            job_forks.end()
+        is_over = decision.verdict is not Verdict.RETRY
+        outcome = {
+            Verdict.RETRY: f"is tried again in {decision.at - now:.0f} s",
+            Verdict.DEAD: "is dead, no tries are left",
+        }.get(decision.verdict, "is dropped")
+        log_failure(error, outcome, payload, definition)
+        # The error holds on to all frames that it went through. Kept for nobody until it is written, those
+        # of many jobs made the garbage collector take half of a failing worker's time.
+        notify = (
+            partial(self._notify, error, payload, decision.payload if is_over else None)
+            if self._handlers.listens(died=is_over)
+            else None
+        )
+        return Settlement(
+            verdict=decision.verdict,
+            score=now if is_over else decision.at,
+            text=text,
+            counted=True,
+            notify=notify,
+        )
+
+    def interrupted(self, execution: Execution) -> Settlement:
+        """An iterable job makes room: it is pushed again, to the end of its queue (§13.2).
+
+        Raises:
+            BaseException: what client middleware raised.
+        """
+        runtime = RUNTIME.get()
+        if runtime is None:
+            raise RuntimeError("interrupted, but by no worker")
+        now = self._wall_now()
+        payload: dict[str, Any] = json_text.loads(execution.text)
+        payload.setdefault("queue", execution.queue)
+        pushed = runtime.client.prepare_moved(payload, now, execution.text)
+        if pushed is None:
+            logger.warning("interrupted, and client middleware stopped its push: it is dropped")
+            return Settlement(verdict=Verdict.DISCARD, score=now, text=execution.text, counted=True)
+        elapsed = {"elapsed": round(execution.elapsed_s, 3)}
+        logger.info("interrupted: goes on later", extra=elapsed)
+        queue, text = pushed
+        return Settlement(verdict=Verdict.REPUSH, score=now, text=text, counted=True, queue=queue)
+
+    def diverted(
+        self, diversion: Diversion, payload: dict[str, Any], text: bytes, queue: str
+    ) -> Settlement:
+        """It does not run here: neither a success nor a failure, unless it is refused for good."""
+        if diversion.queue is not None:
+            return Settlement(
+                verdict=Verdict.ROUTE, score=0, text=text, counted=False, queue=diversion.queue
+            )
+        error, given = diversion.error, payload
+        payload = _with_jid(given)
+        if error is None:
+            kept = showable(payload)
+            return Settlement(
+                verdict=Verdict.SCHEDULE,
+                score=diversion.at or 0,
+                text=text if kept is given else json_text.dumps_moved(kept, text),
+                counted=False,
+            )
+        now, policy = self._wall_now(), self._policy()
+        failed = failed_payload(
+            payload,
+            error,
+            queue=queue,
+            profile=policy.profile,
+            now=now,
+            cleaner=policy.backtrace_cleaner,
+        )
+        return Settlement(
+            verdict=Verdict.DEAD,
+            score=now,
+            text=json_text.dumps_moved(failed, text),
+            counted=True,
+            notify=partial(self._notify, error, payload, failed, "a job was refused"),
+        )
+
+    def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
+        """What cannot be a job is kept in the dead set, as the argument of one; it is not counted (§11)."""
+        logger.error(
+            "a text in queue %s cannot be a job (%s); it is kept in the dead set, as the argument of a job "
+            "of class %s: %s",
+            queue,
+            error,
+            UNREADABLE_CLASS,
+            shorten(text),
+        )
+        context = {"context": "a job's text cannot be read", "jobstr": text}
+        now = self._wall_now()
+        return Settlement(
+            verdict=Verdict.DEAD,
+            score=now,
+            text=unreadable_job(
+                text,
+                error_class=error_class(error),
+                error_message=error_message(error),
+                queue=queue,
+                now=now,
+                profile=self._policy().profile,
+            ),
+            counted=False,
+            notify=partial(self._handlers.report, error, context),
+        )
+
+    def _notify(
+        self,
+        error: BaseException,
+        payload: Mapping[str, Any],
+        died: Mapping[str, Any] | None,
+        context: str = "a job raised an error",
+    ) -> None:
+        """Call the handlers; `died` is the payload as it was kept or discarded, None for a retry."""
+        if died is not None:
+            self._handlers.died(died, error)
+        self._handlers.report(error, {"context": context, "job": payload})
+
+
+def _with_jid(payload: dict[str, Any]) -> dict[str, Any]:
+    """A job without an id gets one: in a sorted set it would be the same as its twins."""
+    return payload if payload.get("jid") not in (None, "") else {**payload, "jid": new_jid()}

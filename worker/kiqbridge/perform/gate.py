@@ -1,0 +1,160 @@
+"""Jobs that must not run here, or not now: asked after a job is parsed and before its class is found.
+
+- Its class is paused: it is put off by a minute, untouched (pauses of queues are the claim's matter).
+- It uses a feature of Sidekiq Pro or Enterprise that only Ruby can honour, `bid` or `encrypt` (§21):
+  refused to the dead set, or by setting run all the same or put off until a Ruby worker takes it.
+- Its class is not declared here, and the setting routes such jobs to another queue.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Container, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kiqbridge.client import rails
+from kiqbridge.config.config import ForeignJobs, routed_queue
+from kiqbridge.errors import ConfigError, JobRefused
+from kiqbridge.wire.payload import shorten
+
+logger = logging.getLogger(__name__)
+
+PUT_OFF_S = 60.0
+JITTER_S = 10.0
+"""Jobs put off together shall not all come back at once."""
+
+MOST_NAMES = 1000
+"""Classes that are remembered as warned about: their names come from payloads, anybody's."""
+
+_FEATURES = (
+    ("bid", "belongs to a batch of Sidekiq Pro, which would never learn that it ran here"),
+    ("encrypt", "has encrypted arguments, which only Sidekiq Enterprise can read"),
+)
+
+
+class PausedClasses(Protocol):
+    """Who knows the paused classes."""
+
+    classes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diversion:
+    """What happens with a job instead of running; one of the three is given.
+
+    Attributes:
+        at: it goes to the schedule, to come back then (epoch seconds), bytes untouched.
+        queue: it goes to this queue, bytes untouched.
+        error: it goes to the dead set, for this reason.
+    """
+
+    at: float | None = None
+    queue: str | None = None
+    error: JobRefused | None = None
+
+
+class Gatekeeper:
+    """Decides about each job before it runs; one for all threads of a process."""
+
+    def __init__(
+        self,
+        *,
+        paused: PausedClasses,
+        declared: Container[str],
+        foreign_jobs: ForeignJobs,
+        unknown_class: str,
+        rng: random.Random,
+        wall_now: Callable[[], float] = time.time,
+    ) -> None:
+        self._paused = paused
+        self._declared = declared
+        self._foreign_jobs = foreign_jobs
+        self._route = routed_queue(unknown_class)
+        self._rng = rng
+        self._wall_now = wall_now
+        self._warned: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def check(self, payload: Mapping[str, Any]) -> Diversion | None:
+        """None: it may run."""
+        # On the way of every job, and nearly always in vain: nothing but look-ups here.
+        if "bid" in payload or "encrypt" in payload or self._paused.classes or self._route:
+            return self._look_closer(payload)
+        return None
+
+    def _look_closer(self, payload: Mapping[str, Any]) -> Diversion | None:
+        job_class = payload.get("class")
+        wrapped = payload.get("wrapped")
+        shown = wrapped if isinstance(wrapped, str) and wrapped else str(job_class)
+        if shown in self._paused.classes:
+            logger.debug("class %s is paused: put off", shown)
+            return self._put_off()
+        if self._route and isinstance(job_class, str) and not self._is_declared(job_class, payload):
+            self._warn_once(
+                "route",
+                shown,
+                f"class {rails.performed_class(payload)} is not declared here: its jobs are routed to queue {self._route} "
+                "(unknown_class)",
+            )
+            return Diversion(queue=self._route)
+        for feature, reason in _FEATURES:
+            if payload.get(feature):
+                return self._foreign(payload, shown, feature, reason)
+        return None
+
+    def _is_declared(self, job_class: str, payload: Mapping[str, Any]) -> bool:
+        return job_class in self._declared or rails.performed_class(payload) in self._declared
+
+    def _foreign(
+        self, payload: Mapping[str, Any], shown: str, feature: str, reason: str
+    ) -> Diversion | None:
+        jid = shorten(payload.get("jid"))
+        if self._foreign_jobs == "run":
+            self._warn_once(
+                feature,
+                shown,
+                f"a job of class {shown} {reason}; it and all others of this class run all the same "
+                "(foreign_jobs: run)",
+            )
+            return None
+        if self._foreign_jobs == "requeue":
+            self._warn_once(
+                feature,
+                shown,
+                f"a job of class {shown} {reason}; it and all others of this class are put off by "
+                f"{PUT_OFF_S:.0f} s until a Ruby worker takes them (foreign_jobs: requeue)",
+            )
+            return self._put_off()
+        error = JobRefused(
+            f"this job {reason} ({feature}); let Ruby workers serve its queue, or set foreign_jobs to "
+            "run or requeue"
+        )
+        logger.warning("job %s of class %s is refused to the dead set: %s", jid, shown, error)
+        return Diversion(error=error)
+
+    def _put_off(self) -> Diversion:
+        return Diversion(at=self._wall_now() + PUT_OFF_S + self._rng.uniform(-JITTER_S, JITTER_S))
+
+    def _warn_once(self, what: str, shown: str, warning: str) -> None:
+        with self._lock:
+            if (what, shown) in self._warned or len(self._warned) >= MOST_NAMES:
+                return
+            self._warned.add((what, shown))
+        logger.warning("%s", warning)
+
+
+def check_route(unknown_class: str, queues: Collection[str], *, source: str) -> None:
+    """Refuse to route jobs to a queue that this process serves itself: they would go in circles.
+
+    Raises:
+        ConfigError: names the queue.
+    """
+    target = routed_queue(unknown_class)
+    if target in queues:
+        raise ConfigError(
+            f"unknown_class: {unknown_class!r} routes to queue {target}, which this worker serves itself "
+            f"(from {source}), so that jobs would go in circles; name a queue that only other workers "
+            "serve"
+        )

@@ -1,0 +1,43 @@
+"""What runs at this moment, as the heartbeat publishes it (protocol §10.4)."""
+
+from typing import NamedTuple
+
+from kiqbridge.wire import json_text
+from kiqbridge.wire.raw_job import outline, unreadable_job, with_more
+from kiqbridge.wire.showable import replacements, showable
+
+_MAX_PARSED_BYTES = 100_000
+"""A longer text is looked at only where it has tags, and by its bytes: this is done at each beat."""
+
+
+class RunningJob(NamedTuple):
+    """A running job: its queue, its text as fetched, and when it began (epoch seconds)."""
+
+    queue: str
+    text: bytes
+    run_at: float
+
+
+def shown_text(job: RunningJob) -> bytes:
+    """The job's text as Ruby's Busy page can show it: one that it cannot takes down the page."""
+    text = job.text
+    if len(text) > _MAX_PARSED_BYTES:
+        found = outline(text) if b'"tags"' in text else None
+        odd = replacements(found.strings, found.others) if found else {}
+        return with_more(text.strip(), odd) if odd else text
+    try:
+        # As it is published: what is no UTF-8 is replaced.
+        payload = json_text.loads(text.decode("utf-8", "replace").encode())
+    except json_text.MalformedJSON:
+        payload = None
+    if isinstance(payload, dict):
+        shown = showable(payload)
+        return text if shown is payload else json_text.dumps_moved(shown, text)
+    return unreadable_job(
+        text,
+        error_class="",
+        error_message="",
+        queue=job.queue,
+        now=job.run_at,
+        profile="7",
+    )

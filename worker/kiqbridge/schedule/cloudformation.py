@@ -1,0 +1,356 @@
+"""What a CloudFormation template says without asking AWS: parameters, conditions, functions.
+
+A template is kept as YAML nodes, so that every fault can name its line, and only the values that
+somebody asks for are resolved: a `GetAtt` in a property that nobody reads does not matter.
+
+Resolved are Ref, Sub, If, FindInMap, Join, Select and ToJsonString (short and long forms) over the
+parameters' defaults, given parameters and the pseudo parameters; in Conditions also Equals, Not,
+And, Or and Condition. Whatever only AWS could know is a `TemplateFault`.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from kiqbridge.schedule.yaml_nodes import (
+    Entry,
+    TemplateFault,
+    compose,
+    entries,
+    line_of,
+    scalar,
+    shown,
+)
+
+RESOLVABLE: Final = "Ref, Sub, If, FindInMap, Join, Select or ToJsonString over parameters"
+LANGUAGE_EXTENSIONS: Final = "AWS::LanguageExtensions"
+
+_SUBSTITUTION: Final = re.compile(r"\$\{([^}]*)\}")
+
+
+class _NoValue:
+    def __repr__(self) -> str:
+        return "AWS::NoValue"
+
+
+NO_VALUE: Final = _NoValue()
+
+
+class Template:
+    """One template file, its parameters given: sections as nodes, and the values of nodes."""
+
+    def __init__(
+        self, text: str, parameters: Mapping[str, str] | None = None, *, stack_name: str
+    ) -> None:
+        self._sections = entries(compose(text), "a template")
+        self._declared = self.section("Parameters")
+        self._conditions = self.section("Conditions")
+        self._being_decided: list[str] = []
+        self._pseudo: dict[str, Any] = {
+            "AWS::AccountId": "123456789012",
+            "AWS::NoValue": NO_VALUE,
+            "AWS::NotificationARNs": [],
+            "AWS::Partition": "aws",
+            "AWS::Region": "us-east-1",
+            "AWS::StackId": f"arn:aws:cloudformation:us-east-1:123456789012:stack/{stack_name}/local",
+            "AWS::StackName": stack_name,
+            "AWS::URLSuffix": "amazonaws.com",
+        }
+        self._given = dict(parameters or {})
+        for name in self._given:
+            self._require_known(name, 1, "the given parameter")
+        self._functions: dict[str, Callable[[Node], Any]] = {
+            "FindInMap": self._find_in_map,
+            "If": self._if,
+            "Join": self._join,
+            "Ref": self._ref,
+            "Select": self._select,
+            "Sub": self._sub,
+            "ToJsonString": self._to_json_string,
+        }
+
+    @classmethod
+    def read(
+        cls, path: Path, parameters: Mapping[str, str] | None = None, *, stack_name: str
+    ) -> "Template":
+        """Read a template file; nothing is resolved yet."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise TemplateFault(1, f"the template cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise TemplateFault(1, f"the template is not UTF-8 text: {error}") from error
+        return cls(text, parameters, stack_name=stack_name)
+
+    def section(self, name: str) -> dict[str, Entry]:
+        """Return the entries of a top-level section; a missing section has none."""
+        entry = self._sections.get(name)
+        return entries(entry.node, name) if entry else {}
+
+    def holds(self, condition: str, line: int) -> bool:
+        """Whether a named condition is true."""
+        if condition not in self._conditions:
+            raise TemplateFault(
+                line,
+                f"condition {condition!r} is not in Conditions"
+                f"{_near(condition, self._conditions)}: declare it there",
+            )
+        if condition in self._being_decided:
+            circle = " -> ".join([*self._being_decided, condition])
+            raise TemplateFault(line, f"conditions depend on each other in a circle: {circle}")
+        self._being_decided.append(condition)
+        try:
+            return self._decide(self._conditions[condition].node)
+        finally:
+            self._being_decided.pop()
+
+    def resolve(self, node: Node) -> Any:
+        """Return a node's value as JSON would hold it, or `NO_VALUE` where AWS::NoValue stands."""
+        call = _call(node)
+        if call is not None:
+            name, argument = call
+            function = self._functions.get(name)
+            if function is None:
+                raise TemplateFault(
+                    line_of(node),
+                    f"Fn::{name} cannot be known without AWS: write a literal value, or {RESOLVABLE}",
+                )
+            return function(argument)
+        if isinstance(node, SequenceNode):
+            values = [self.resolve(item) for item in node.value]
+            return [value for value in values if value is not NO_VALUE]
+        if isinstance(node, MappingNode):
+            pairs = {
+                key: self.resolve(entry.node) for key, entry in entries(node, "a value").items()
+            }
+            return {key: value for key, value in pairs.items() if value is not NO_VALUE}
+        return scalar(node)
+
+    def _ref(self, argument: Node) -> Any:
+        return self._value_of(_literal(argument, "Ref"), line_of(argument))
+
+    def _sub(self, argument: Node) -> str:
+        line = line_of(argument)
+        variables: dict[str, Entry] = {}
+        text_node = argument
+        if isinstance(argument, SequenceNode):
+            text_node, variables_node = _arguments(argument, "Sub", 2)
+            variables = entries(variables_node, "the second argument of Fn::Sub")
+        text = _literal(text_node, "Sub")
+
+        def replaced(match: re.Match[str]) -> str:
+            name = match[1].strip()
+            if name.startswith("!"):
+                return "${" + name[1:] + "}"
+            if name in variables:
+                return _text(self.resolve(variables[name].node), f"${{{name}}}", line)
+            if "." in name:
+                raise TemplateFault(
+                    line,
+                    f"${{{name}}} is an attribute that cannot be known without AWS:"
+                    f" write a literal value, or {RESOLVABLE}",
+                )
+            return _text(self._value_of(name, line), f"${{{name}}}", line)
+
+        return _SUBSTITUTION.sub(replaced, text)
+
+    def _if(self, argument: Node) -> Any:
+        condition, then, otherwise = _arguments(argument, "If", 3)
+        holds = self.holds(_literal(condition, "If"), line_of(condition))
+        return self.resolve(then if holds else otherwise)
+
+    def _join(self, argument: Node) -> str:
+        delimiter, items = _arguments(argument, "Join", 2)
+        return _literal(delimiter, "Join").join(
+            _text(item, "an item of Fn::Join", line_of(items)) for item in self._list(items, "Join")
+        )
+
+    def _select(self, argument: Node) -> Any:
+        index_node, items_node = _arguments(argument, "Select", 2)
+        index = _text(self.resolve(index_node), "the index of Fn::Select", line_of(index_node))
+        items = self._list(items_node, "Select")
+        if not index.isdecimal() or int(index) >= len(items):
+            raise TemplateFault(
+                line_of(index_node),
+                f"index {index} of Fn::Select is outside of a list of {len(items)}: 0 is the first item",
+            )
+        return items[int(index)]
+
+    def _find_in_map(self, argument: Node) -> Any:
+        with_default = isinstance(argument, SequenceNode) and len(argument.value) == 4  # noqa: PLR2004
+        nodes = _arguments(argument, "FindInMap", 4 if with_default else 3)
+        names = [
+            _text(self.resolve(node), "a key of Fn::FindInMap", line_of(node)) for node in nodes[:3]
+        ]
+        found: Node | None = None
+        level = self.section("Mappings")
+        for depth, name in enumerate(names):
+            if name not in level:
+                if with_default:
+                    fallback = entries(nodes[3], "the fourth argument of Fn::FindInMap")
+                    if "DefaultValue" in fallback:
+                        return self.resolve(fallback["DefaultValue"].node)
+                inside = ".".join(["Mappings", *names[:depth]])
+                raise TemplateFault(
+                    line_of(nodes[depth]),
+                    f"Fn::FindInMap: no {name!r} in {inside}{_near(name, level)}",
+                )
+            found = level[name].node
+            if depth < len(names) - 1:
+                level = entries(found, ".".join(["Mappings", *names[: depth + 1]]))
+        return self.resolve(found) if found is not None else NO_VALUE
+
+    def _to_json_string(self, argument: Node) -> str:
+        transform = self._sections.get("Transform")
+        declared = self.resolve(transform.node) if transform else []
+        if LANGUAGE_EXTENSIONS not in ([declared] if isinstance(declared, str) else declared):
+            raise TemplateFault(
+                line_of(argument),
+                f"Fn::ToJsonString needs the transform {LANGUAGE_EXTENSIONS}:"
+                " list it in Transform before AWS::Serverless-2016-10-31",
+            )
+        value = self.resolve(argument)
+        if not isinstance(value, dict | list):
+            raise TemplateFault(line_of(argument), "Fn::ToJsonString takes a mapping or a list")
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+    def _decide(self, node: Node) -> bool:
+        name, argument = _call(node) or _condition_call(node) or ("", node)
+        if name == "Condition":
+            return self.holds(_literal(argument, name), line_of(argument))
+        if name == "Equals":
+            left, right = (self.resolve(item) for item in _arguments(argument, name, 2))
+            return bool(_comparable(left) == _comparable(right))
+        if name == "Not":
+            return not self._decide(_arguments(argument, name, 1)[0])
+        if name in {"And", "Or"} and isinstance(argument, SequenceNode):
+            decided = [self._decide(item) for item in argument.value]
+            return all(decided) if name == "And" else any(decided)
+        raise TemplateFault(
+            line_of(node),
+            "a condition is one of Equals, Not, And, Or and Condition with its arguments",
+        )
+
+    def _list(self, node: Node, function: str) -> list[Any]:
+        value = self.resolve(node)
+        if not isinstance(value, list):
+            raise TemplateFault(line_of(node), f"Fn::{function} takes a list, not {value!r}")
+        return value
+
+    def _require_known(self, name: str, line: int, what: str) -> None:
+        if name in self._pseudo or name in self._declared:
+            return
+        if name in self.section("Resources"):
+            raise TemplateFault(
+                line,
+                f"{what} {name!r} is a resource, which cannot be known without AWS:"
+                f" write a literal value, or {RESOLVABLE}",
+            )
+        known = [*self._declared, *self._pseudo]
+        raise TemplateFault(
+            line,
+            f"{what} {name!r} is not in Parameters{_near(name, known)}: declare it there or correct it",
+        )
+
+    def _value_of(self, name: str, line: int) -> Any:
+        self._require_known(name, line, "the reference")
+        if name not in self._declared:
+            return self._given.get(name, self._pseudo[name])
+        declaration = entries(self._declared[name].node, f"parameter {name}")
+        kind = self.resolve(declaration["Type"].node) if "Type" in declaration else "String"
+        if name in self._given:
+            value = self._given[name]
+        elif str(kind).startswith("AWS::SSM::"):
+            raise TemplateFault(
+                line, f"parameter {name!r} is read from SSM by AWS: give its value with --parameter"
+            )
+        elif "Default" in declaration:
+            default = declaration["Default"]
+            value = _text(self.resolve(default.node), f"Default of parameter {name}", default.line)
+        else:
+            raise TemplateFault(
+                line, f"parameter {name!r} has no Default: write one, or give --parameter {name}=…"
+            )
+        self._require_allowed(name, value, declaration)
+        if kind == "CommaDelimitedList" or str(kind).startswith("List<"):
+            return [item.strip() for item in value.split(",")] if value else []
+        return value
+
+    def _require_allowed(self, name: str, value: str, declaration: dict[str, Entry]) -> None:
+        if "AllowedValues" not in declaration:
+            return
+        line, node = declaration["AllowedValues"]
+        allowed = [_comparable(item) for item in self._list(node, "AllowedValues")]
+        if value not in allowed:
+            raise TemplateFault(
+                line, f"parameter {name!r} is {value!r}: allowed are {', '.join(map(str, allowed))}"
+            )
+
+
+def _call(node: Node) -> tuple[str, Node] | None:
+    """Split `!Name argument` and `Fn::Name: argument` (and `Ref:`) into name and argument."""
+    if node.tag.startswith("!") and len(node.tag) > 1:
+        return node.tag[1:], _untagged(node)
+    if isinstance(node, MappingNode) and len(node.value) == 1:
+        key, argument = node.value[0]
+        name = str(key.value)
+        if name == "Ref" or name.startswith("Fn::"):
+            return name.removeprefix("Fn::"), argument
+    return None
+
+
+def _condition_call(node: Node) -> tuple[str, Node] | None:
+    """Split `Condition: Name`, which means a function only inside Conditions."""
+    if (
+        isinstance(node, MappingNode)
+        and len(node.value) == 1
+        and node.value[0][0].value == "Condition"
+    ):
+        return "Condition", node.value[0][1]
+    return None
+
+
+def _untagged(node: Node) -> Node:
+    if isinstance(node, ScalarNode):
+        return ScalarNode("tag:yaml.org,2002:str", node.value, node.start_mark, node.end_mark)
+    if isinstance(node, SequenceNode):
+        return SequenceNode("tag:yaml.org,2002:seq", node.value, node.start_mark, node.end_mark)
+    return MappingNode("tag:yaml.org,2002:map", node.value, node.start_mark, node.end_mark)
+
+
+def _arguments(node: Node, function: str, count: int) -> list[Node]:
+    if not isinstance(node, SequenceNode) or len(node.value) != count:
+        plural = "argument" if count == 1 else "arguments"
+        raise TemplateFault(line_of(node), f"Fn::{function} takes a list of {count} {plural}")
+    return list(node.value)
+
+
+def _literal(node: Node, function: str) -> str:
+    if not isinstance(node, ScalarNode) or node.tag.startswith("!"):
+        name = function if function in {"Ref", "Condition"} else f"Fn::{function}"
+        raise TemplateFault(line_of(node), f"{name} takes a literal text here, not {shown(node)}")
+    return str(node.value)
+
+
+def _text(value: Any, what: str, line: int) -> str:
+    """Return a value as CloudFormation writes it into text; lists and mappings have no such form."""
+    if isinstance(value, str | bool | int | float):
+        return str(_comparable(value))
+    raise TemplateFault(line, f"{what} is {value!r}, which is no text: join or select from a list")
+
+
+def _comparable(value: Any) -> Any:
+    """CloudFormation compares texts: 5 equals "5", true equals "true"."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _near(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), n=3)
+    return f" (near: {', '.join(near)})" if near else ""

@@ -1,0 +1,302 @@
+"""When an EventBridge schedule expression is due: `cron(...)`, `rate(...)` and `at(...)`.
+
+Nothing else checks these texts before a deploy, so `parse` is strict: it refuses what AWS would
+refuse, and reports which field is wrong and what it may contain. It follows the rules of the
+"EventBridge Scheduler User Guide, Schedule types":
+
+1. A cron expression names minutes of the wall clock in its time zone (cron_fields.py).
+2. A wall-clock minute that daylight saving time leaves out is skipped; one that comes twice is due
+   once, at its first coming.
+3. A rate counts elapsed time from its start date, whatever the clocks do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, TypeAlias
+from zoneinfo import ZoneInfo, available_timezones
+
+from kiqbridge.schedule.cron_fields import (
+    FIRST_YEAR,
+    LAST_YEAR,
+    CronFields,
+    ExpressionError,
+    parse_cron_fields,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Two days more than the years themselves, so that no time zone cuts a first or last day short.
+_EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - timedelta(days=2)
+_LATEST = datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC) + timedelta(days=2)
+_ZERO = timedelta(0)
+
+
+def parse(
+    expression: str,
+    timezone: str = "UTC",
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+) -> ScheduleExpression:
+    """Read a schedule expression; `start` and `end` (aware, both included) bound what is due.
+
+    Raises:
+        ExpressionError: naming the field, its value and what is allowed instead.
+    """
+    try:
+        kind, body = _split_call(expression)
+        bounds = _parse_bounds(start, end)
+        zone = _find_zone(timezone)
+        if kind == "cron":
+            fields = parse_cron_fields(body)
+            return Cron(text=expression, timezone=timezone, bounds=bounds, fields=fields)
+        if kind == "rate":
+            period_s = _parse_period_s(body)
+            return Rate(text=expression, timezone=timezone, bounds=bounds, period_s=period_s)
+        moment = _parse_moment(body, zone)
+        return At(text=expression, timezone=timezone, bounds=bounds, moment=moment)
+    except ExpressionError as error:
+        raise ExpressionError(f"schedule expression {expression!r}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """StartDate and EndDate of a schedule, in UTC; occurrences exactly on them are due."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+    @property
+    def last(self) -> datetime:
+        """The end, or that of the calendar: it stops every walk, and arithmetic never overflows."""
+        return _LATEST if self.end is None else min(self.end, _LATEST)
+
+    def lower(self, instant: datetime) -> datetime:
+        """The later one of `instant` and the start."""
+        return instant if self.start is None else max(instant, self.start)
+
+    def contain(self, instant: datetime) -> bool:
+        """Whether an occurrence at this instant is due."""
+        return self.lower(instant) == instant <= self.last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cron:
+    """Due at the wall-clock minutes in its time zone that match its six fields."""
+
+    text: str
+    timezone: str
+    bounds: Bounds
+    fields: CronFields = field(repr=False)
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
+        return next(self._after(instant), None)
+
+    def latest_at_or_before(self, instant: datetime) -> datetime | None:
+        """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
+        until = min(_require_instant(instant), self.bounds.last)
+        wall = until.astimezone(ZoneInfo(self.timezone))
+        # In the second pass of a repeated hour, wall-clock times ahead of us have come already.
+        repeated = (wall.replace(fold=0).utcoffset() or _ZERO) - (wall.utcoffset() or _ZERO)
+        for tick in self._occurrences(wall + repeated, backwards=True):
+            if tick <= until:
+                return tick if self.bounds.contain(tick) else None
+        return None
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Occurrences with start < t <= end, ascending, in UTC."""
+        return _until(end, self._after(start))
+
+    def _after(self, instant: datetime) -> Iterator[datetime]:
+        after = _require_instant(instant)
+        begin = self.bounds.lower(after)
+        if begin > self.bounds.last:
+            return iter(())
+        ticks = self._occurrences(begin.astimezone(ZoneInfo(self.timezone)))
+        # The walk begins in the middle of a minute, perhaps of a repeated hour: drop what is past.
+        return _until(self.bounds.last, (tick for tick in ticks if tick > after and tick >= begin))
+
+    def _occurrences(self, wall: datetime, *, backwards: bool = False) -> Iterator[datetime]:
+        zone = ZoneInfo(self.timezone)
+        for year, month, day, hour, minute in self.fields.walk(wall, backwards=backwards):
+            tick = _first_coming(datetime(year, month, day, hour, minute, tzinfo=zone))
+            if tick is not None:
+                yield tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Due at its start date and every `period_s` seconds of elapsed time after it."""
+
+    text: str
+    timezone: str
+    bounds: Bounds
+    period_s: int
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
+        return next(self._after(instant), None)
+
+    def latest_at_or_before(self, instant: datetime) -> datetime | None:
+        """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
+        phase = self._require_phase()
+        until = min(_require_instant(instant), self.bounds.last)
+        if until < phase:
+            return None
+        return until - (until - phase) % timedelta(seconds=self.period_s)
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Occurrences with start < t <= end, ascending, in UTC."""
+        return _until(end, self._after(start))
+
+    def _after(self, instant: datetime) -> Iterator[datetime]:
+        phase = self._require_phase()
+        after = _require_instant(instant)
+        period = timedelta(seconds=self.period_s)
+        passed = max(0, (after - phase) // period + 1)
+        ticks = (phase + count * period for count in itertools.count(passed))
+        return _until(self.bounds.last, ticks)
+
+    def _require_phase(self) -> datetime:
+        if self.bounds.start is None:
+            raise ExpressionError(
+                f"schedule expression {self.text!r}: a rate needs a StartDate, from which its"
+                " occurrences are counted, because it has no phase of its own; set StartDate, or write a"
+                " cron expression"
+            )
+        return self.bounds.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At:
+    """Due once; never, if its wall-clock time does not exist in its time zone."""
+
+    text: str
+    timezone: str
+    bounds: Bounds
+    moment: datetime | None
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """The occurrence, in UTC, if it is strictly after `instant`, else None."""
+        after = _require_instant(instant)
+        due = self._due()
+        return due if due and due > after else None
+
+    def latest_at_or_before(self, instant: datetime) -> datetime | None:
+        """The occurrence, in UTC, if it is not later than `instant`, else None."""
+        until = _require_instant(instant)
+        due = self._due()
+        return due if due and due <= until else None
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """The occurrence, in UTC, if start < t <= end."""
+        due = self.next_after(start)
+        return _until(end, iter(() if due is None else (due,)))
+
+    def _due(self) -> datetime | None:
+        return self.moment if self.moment and self.bounds.contain(self.moment) else None
+
+
+ScheduleExpression: TypeAlias = Cron | Rate | At
+
+
+def _split_call(expression: str) -> tuple[str, str]:
+    call = re.fullmatch(r"(cron|rate|at)\((.*)\)", expression.strip(), re.DOTALL)
+    if call is None:
+        raise ExpressionError(
+            "is none of cron(minutes hours day-of-month month day-of-week year), rate(value unit)"
+            " and at(yyyy-mm-ddThh:mm:ss); write one of them, in lower case"
+        )
+    return call[1], call[2]
+
+
+def _parse_bounds(start: datetime | None, end: datetime | None) -> Bounds:
+    start = start and _require_aware("start", start)
+    end = end and _require_aware("end", end)
+    if start and not _EARLIEST <= start <= _LATEST:
+        raise ExpressionError(f"start: {start} is not in the years {FIRST_YEAR}-{LAST_YEAR}")
+    if start and end and start > end:
+        raise ExpressionError(f"start: {start} lies after the end, {end}; move one of them")
+    return Bounds(start=start, end=end)
+
+
+def _find_zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:  # unknown, malformed, a folder of zones
+        known = available_timezones()
+        if not known:
+            advice = "this machine has no time zone data at all: install the tzdata package"
+        else:
+            near = difflib.get_close_matches(name, known) or ["Europe/Paris"]
+            advice = f"write a name of the IANA database, such as {' or '.join(near)}"
+        raise ExpressionError(f"time zone {name!r} is unknown; {advice}") from error
+
+
+def _parse_period_s(body: str) -> int:
+    count_text, _, unit = body.strip().partition(" ")
+    unit = unit.strip()
+    count = whole_number(count_text)
+    seconds = {"minute": 60, "hour": 3600, "day": 86400}.get(unit.removesuffix("s"))
+    if not count or seconds is None:
+        raise ExpressionError(
+            f"rate: {body!r} is not a value and a unit; write a whole number above 0 and"
+            " minutes, hours or days, such as rate(5 minutes)"
+        )
+    if (count == 1) == unit.endswith("s"):
+        right = unit.removesuffix("s") + ("" if count == 1 else "s")
+        raise ExpressionError(f"rate: unit {unit!r} does not fit {count}; write {count} {right}")
+    if count * seconds > (_LATEST - _EARLIEST).total_seconds():
+        raise ExpressionError(
+            f"rate: value {count} ({unit}) outlasts the calendar; take a smaller one"
+        )
+    return count * seconds
+
+
+def _parse_moment(body: str, zone: ZoneInfo) -> datetime | None:
+    wrong = (
+        f"at: {body!r} is not a time from {FIRST_YEAR} to {LAST_YEAR};"
+        " write it as yyyy-mm-ddThh:mm:ss, such as at(2027-01-31T09:00:00)"
+    )
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}", body.strip()):
+        raise ExpressionError(wrong)
+    try:
+        # Not fromisoformat: since Python 3.14 it takes 24:00:00 as the next day.
+        wall = datetime.strptime(body.strip(), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=zone)
+    except ValueError as error:
+        raise ExpressionError(wrong) from error
+    if not FIRST_YEAR <= wall.year <= LAST_YEAR:
+        raise ExpressionError(wrong)
+    return _first_coming(wall)
+
+
+def _first_coming(wall: datetime) -> datetime | None:
+    """The UTC instant at which the clocks first show `wall`; None if they skip it."""
+    instant = wall.astimezone(UTC)
+    return instant if instant.astimezone(wall.tzinfo) == wall else None
+
+
+def _until(end: datetime, ticks: Iterator[datetime]) -> Iterator[datetime]:
+    last = _require_aware("end", end)
+    return itertools.takewhile(lambda tick: tick <= last, ticks)
+
+
+def _require_instant(instant: datetime) -> datetime:
+    # Nothing is due outside the calendar, and a zone's arithmetic fails at datetime's own ends.
+    return min(max(_require_aware("instant", instant), _EARLIEST), _LATEST)
+
+
+def _require_aware(name: str, value: datetime) -> datetime:
+    if value.utcoffset() is None:
+        raise ExpressionError(
+            f"{name}: {value!r} has no time zone; pass an aware datetime, such as datetime.now(UTC)"
+        )
+    return value.astimezone(UTC)

@@ -1,0 +1,224 @@
+"""The six fields of an EventBridge cron expression: what they may contain, and the minutes that they match.
+
+The dialect is AWS': minutes, hours, day-of-month, month, day-of-week, year; weekdays 1-7 = SUN-SAT;
+exactly one `?` in the two day fields; `L`, `W` and `#` in them.
+"""
+
+import calendar
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from kiqbridge.errors import ConfigError
+
+FIRST_YEAR, LAST_YEAR = 1970, 2199
+_MAX_WEEKS = 5  # the n of `6#n`: a weekday comes four or five times a month
+
+# Picks days that are due from a month, given as the weekdays (1-7 = SUN-SAT) of its days.
+DayRule: TypeAlias = Callable[[Sequence[int]], Sequence[int]]
+
+
+class ExpressionError(ConfigError):
+    """A schedule expression, its time zone or a bound is wrong, or a question has no answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronFields:
+    """What six cron fields allow; sorted, so that a walk can skip years, months and days whole."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    # Compared by the expression's text: two equal rules are still two functions.
+    day_rules: tuple[DayRule, ...] = field(compare=False)
+    months: tuple[int, ...]
+    years: tuple[int, ...]
+
+    def walk(self, origin: datetime, *, backwards: bool = False) -> Iterator[tuple[int, ...]]:
+        """(year, month, day, hour, minute) from the minute of `origin` on, wheel by wheel."""
+        limit = (origin.year, origin.month, origin.day, origin.hour, origin.minute)
+        return self._turn((), limit, backwards=backwards)
+
+    def _turn(
+        self, path: tuple[int, ...], limit: tuple[int, ...], *, backwards: bool
+    ) -> Iterator[tuple[int, ...]]:
+        if len(path) == len(limit):
+            yield path
+            return
+        values = self._values_below(path)
+        passed = operator.gt if backwards else operator.lt
+        for value in reversed(values) if backwards else values:
+            longer = (*path, value)
+            if not passed(longer, limit[: len(longer)]):
+                yield from self._turn(longer, limit, backwards=backwards)
+
+    def _values_below(self, path: tuple[int, ...]) -> Sequence[int]:
+        match path:
+            case ():
+                return self.years
+            case (_,):
+                return self.months
+            case (year, month):
+                weekdays = _weekdays_of_month(year, month)
+                return sorted({day for rule in self.day_rules for day in rule(weekdays)})
+            case (_, _, _):
+                return self.hours
+            case _:
+                return self.minutes
+
+
+def parse_cron_fields(body: str) -> CronFields:
+    """Parse what stands between the parentheses of `cron(...)`.
+
+    Raises:
+        ExpressionError: naming the field, its value and what is allowed instead.
+    """
+    texts = body.upper().split()
+    if len(texts) != 6:  # noqa: PLR2004 - the six names are in the message
+        crontab = ", as a crontab line has" if len(texts) == 5 else ""  # noqa: PLR2004 - as above
+        raise ExpressionError(
+            f"has {len(texts)} fields{crontab}; EventBridge wants 6: minutes hours day-of-month"
+            " month day-of-week year, with ? in one of the day fields, such as"
+            " cron(0 12 * * ? *) for noon each day"
+        )
+    minutes, hours, day_of_month, month, day_of_week, year = texts
+    return CronFields(
+        minutes=_parse_values(_MINUTES, minutes),
+        hours=_parse_values(_HOURS, hours),
+        day_rules=_parse_day_rules(day_of_month, day_of_week),
+        months=_parse_values(_MONTH, month),
+        years=_parse_values(_YEAR, year),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Field:
+    """One of the six fields: its name as AWS writes it, and the values it may hold."""
+
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+    also: str = ""
+
+    def refuse(self, value: str, problem: str) -> ExpressionError:
+        """The error to raise for `value`, an item of this field."""
+        return ExpressionError(
+            f"{self.name}: {value!r} {problem}; allowed are {self.low}-{self.high}{self.also},"
+            " ranges a-b, steps a/n and lists a,b of them, and *"
+        )
+
+    def number(self, text: str, item: str) -> int:
+        """The value that a number or a name stands for."""
+        named = text in self.names
+        value = self.low + self.names.index(text) if named else whole_number(text)
+        if value is None or not self.low <= value <= self.high:
+            raise self.refuse(item, "cannot be read" if value is None else "is out of range")
+        return value
+
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_SUNDAY, _SATURDAY = 1, 7
+_MINUTES = _Field(name="minutes", low=0, high=59)
+_HOURS = _Field(name="hours", low=0, high=23)
+_DAY_OF_MONTH = _Field(name="day-of-month", low=1, high=31, also=", L, LW, 15W, ?")
+_MONTH = _Field(name="month", low=1, high=12, names=_MONTHS, also=" or JAN-DEC")
+_DAY_OF_WEEK = _Field(
+    name="day-of-week", low=1, high=7, names=_WEEKDAYS, also=" or SUN-SAT, L, 6L, 6#2, ?"
+)
+_YEAR = _Field(name="year", low=FIRST_YEAR, high=LAST_YEAR)
+
+
+def _parse_values(spec: _Field, text: str) -> tuple[int, ...]:
+    return tuple(sorted({n for item in text.split(",") for n in _parse_item(spec, item)}))
+
+
+def _parse_item(spec: _Field, item: str) -> Sequence[int]:
+    """The values of `*`, `7` or `2-5`; with a step `/n` every n-th, from `7` on up to the end."""
+    base, slash, step_text = item.partition("/")
+    step = whole_number(step_text) if slash else 1
+    if not step or step > spec.high:
+        raise spec.refuse(item, f"has a step which is not a whole number from 1 to {spec.high}")
+    if base == "*":
+        return range(spec.low, spec.high + 1, step)
+    first_text, dash, last_text = base.partition("-")
+    first = spec.number(first_text, item)
+    if not dash:
+        return range(first, spec.high + 1, step) if slash else (first,)
+    last = spec.number(last_text, item)
+    if first <= last:
+        return range(first, last + 1, step)
+    if spec is _YEAR:
+        raise spec.refuse(item, "runs backwards, and years do not come round again")
+    return [*range(first, spec.high + 1), *range(spec.low, last + 1)][::step]
+
+
+def _parse_day_rules(day_of_month: str, day_of_week: str) -> tuple[DayRule, ...]:
+    """EventBridge: day-of-month and day-of-week exclude each other, so exactly one is `?`."""
+    if (day_of_month == "?") == (day_of_week == "?"):
+        raise ExpressionError(
+            f"day-of-month {day_of_month!r} and day-of-week {day_of_week!r}: exactly one of them"
+            " has to be ?; write ? in the one that does not matter"
+        )
+    if day_of_week == "?":
+        return tuple(_parse_day_of_month(item) for item in day_of_month.split(","))
+    if day_of_week.count("#") > 1:
+        raise _DAY_OF_WEEK.refuse(day_of_week, "has more than one #; make it two schedules")
+    return tuple(_parse_day_of_week(item) for item in day_of_week.split(","))
+
+
+def _parse_day_of_month(item: str) -> DayRule:
+    if item == "L":
+        return lambda month: [len(month)]
+    if item == "LW":
+        return lambda month: _nearest_workday(len(month), month)
+    if item.endswith("W"):
+        day = _DAY_OF_MONTH.number(item[:-1], item)
+        return lambda month: _nearest_workday(day, month)
+    days = _parse_item(_DAY_OF_MONTH, item)
+    return lambda month: [day for day in days if day <= len(month)]
+
+
+def _parse_day_of_week(item: str) -> DayRule:
+    if item == "L":
+        item = "SAT"
+    if item.endswith("L"):
+        last = _DAY_OF_WEEK.number(item[:-1], item)
+        return lambda month: _days_falling_on((last,), month)[-1:]
+    if "#" not in item:
+        weekdays = _parse_item(_DAY_OF_WEEK, item)
+        return lambda month: _days_falling_on(weekdays, month)
+    weekday_text, _, week_text = item.partition("#")
+    weekday, week = _DAY_OF_WEEK.number(weekday_text, item), whole_number(week_text)
+    if not week or week > _MAX_WEEKS:
+        raise _DAY_OF_WEEK.refuse(item, f"asks for a week which is not 1 to {_MAX_WEEKS}")
+    return lambda month: _days_falling_on((weekday,), month)[week - 1 : week]
+
+
+def _weekdays_of_month(year: int, month: int) -> list[int]:
+    first, length = calendar.monthrange(year, month)  # first: 0 = Monday
+    return [(first + 1 + day) % 7 + 1 for day in range(length)]
+
+
+def _days_falling_on(weekdays: Sequence[int], month: Sequence[int]) -> list[int]:
+    return [day for day, weekday in enumerate(month, start=1) if weekday in weekdays]
+
+
+def _nearest_workday(day: int, month: Sequence[int]) -> Sequence[int]:
+    """Monday to Friday next to `day`, never in another month; nothing if the month is shorter."""
+    if day > len(month):
+        return ()
+    if month[day - 1] == _SATURDAY:
+        return (day - 1,) if day > 1 else (day + 2,)
+    if month[day - 1] == _SUNDAY:
+        return (day + 1,) if day < len(month) else (day - 2,)
+    return (day,)
+
+
+def whole_number(text: str) -> int | None:
+    """A decimal number of at most nine ASCII digits; None for any other text."""
+    # int() alone would take signs, underscores and the digits of other scripts.
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None

@@ -1,0 +1,74 @@
+"""Deploy marks: when something was deployed, drawn into the Web UI's charts (protocol §12.5)."""
+
+import time
+from dataclasses import dataclass
+
+from kiqbridge.errors import PayloadError
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import check_json, shorten
+
+MARKS_TTL_S = 90 * 86_400
+LOCK_TTL_S = 60
+"""A label is marked once within this time, however many machines of a deployment report it."""
+
+_MARK = scripts.load("deploy_mark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployMark:
+    """What became of a mark.
+
+    Attributes:
+        label: what was to be marked.
+        at: the minute, in ISO 8601 and UTC, at which it stands or was found.
+        standing: the label that stands at that minute; one is kept per minute, the first.
+        new: this call wrote it; False also if it was there already.
+    """
+
+    label: str
+    at: str
+    standing: str
+    new: bool
+
+
+def parse_label(label: object) -> str:
+    """A label as it may be kept.
+
+    Raises:
+        PayloadError: not a text, or nothing can be seen of it.
+    """
+    if not isinstance(label, str) or not label.strip():
+        raise PayloadError(
+            f"label: {shorten(label)} is not a text with at least one visible character; write what was "
+            "deployed, such as a version"
+        )
+    check_json(label, "label")
+    return label.strip()
+
+
+def minute_of(now: float) -> str:
+    """The minute of `now` (epoch seconds) as marks are written, such as 2026-11-20T11:33:00Z."""
+    return time.strftime("%Y-%m-%dT%H:%M:00Z", time.gmtime(now))
+
+
+def write_mark(redis: RedisPool, keys: Keys, label: str, now: float) -> DeployMark:
+    """Mark a deployment in the minute of `now` (epoch seconds), in one script.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was written.
+    """
+    at = minute_of(now)
+    day = time.strftime("%Y%m%d", time.gmtime(now))
+    known_at, standing, new = redis.script(
+        _MARK,
+        [keys.deploy_lock(label), keys.marks(day)],
+        [at, label, LOCK_TTL_S, MARKS_TTL_S],
+    )
+    return DeployMark(
+        label=label,
+        at=known_at.decode(),
+        standing=standing.decode(errors="replace"),
+        new=bool(new),
+    )

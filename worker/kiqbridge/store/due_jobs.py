@@ -1,0 +1,98 @@
+"""Moving due members of `retry` and `schedule`, in one script for each step (reliability §10).
+
+The poller decides what becomes of a member; what another client has moved, deleted or rescheduled in
+the meantime is left alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import Keys
+
+BATCH: Final = 1000
+"""Members moved per script, at most; see also `RedisConnection.batch_bytes`."""
+
+_DUE = scripts.load("due")
+_PROMOTE = scripts.load("promote")
+_BURY = scripts.load("bury")
+
+
+def read_due(
+    connection: RedisConnection, source: str, now: float, *, left_out: int = 0
+) -> list[bytes]:
+    """The first members of a set that are due at `now` (epoch seconds), up to `BATCH`.
+
+    Args:
+        connection: where to read.
+        source: key of the set.
+        now: epoch seconds.
+        left_out: how many of them to pass over, from the first one on.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was read.
+    """
+    due: list[bytes] = connection.script(
+        _DUE, [source], [repr(now), left_out, BATCH, connection.batch_bytes]
+    )
+    return due
+
+
+def promote(
+    connection: RedisConnection,
+    keys: Keys,
+    source: str,
+    jobs: Mapping[str, tuple[Sequence[bytes], Sequence[bytes]]],
+    *,
+    now: float,
+    dropped: Sequence[bytes] = (),
+) -> int:
+    """Push jobs to their queues and take them off a set; returns how many were still there and due.
+
+    Args:
+        connection: where to write.
+        keys: the namespace.
+        source: key of the set.
+        jobs: queue → members as read, and as many texts to push in their place.
+        now: epoch seconds.
+        dropped: members to remove without a push.
+
+    Raises:
+        RedisUnavailable: repeat it; what was moved is not moved again.
+        RedisRefused: the key `queues` is no set; nothing was moved.
+    """
+    args: list[str | bytes | float] = [repr(now)]
+    for queue, (members, texts) in jobs.items():
+        args += [queue, len(members), *members, *texts]
+    targets = [source, keys.queues, *(keys.queue(queue) for queue in jobs)]
+    return int(connection.script(_PROMOTE, targets, [*args, *dropped]))
+
+
+def bury(
+    connection: RedisConnection,
+    keys: Keys,
+    source: str,
+    members: Sequence[tuple[bytes, bytes]],
+    *,
+    now: float,
+    bounds: tuple[float, int],
+) -> int:
+    """Move members that cannot become jobs to the dead set, beside their twins; returns how many.
+
+    Args:
+        connection: where to write.
+        keys: the namespace.
+        source: key of the set.
+        members: each as read, and as it is to be kept.
+        now: epoch seconds, their score in the dead set.
+        bounds: of the dead set: remove what died up to this score; keep the last N - 1 only.
+
+    Raises:
+        RedisUnavailable: repeat it; what was moved is not moved again.
+    """
+    cutoff, most = bounds
+    pairs = [text for member in members for text in member]
+    return int(
+        connection.script(_BURY, [source, keys.dead], [repr(now), repr(cutoff), most, *pairs])
+    )

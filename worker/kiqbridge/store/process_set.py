@@ -1,0 +1,65 @@
+"""The set `processes` and the hashes of its members (protocol §10): reading, signing off, cleaning up.
+
+The heartbeat alone writes what a living process shows there.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
+
+CLEANUP_S: Final = 60.0
+"""So often at most one process of the fleet cleans up (§9.3)."""
+
+
+def read_infos(run: Callable[..., list[Any]], keys: Keys) -> Mapping[str, bytes | None]:
+    """Identity of each process → the field `info` of its hash (§10.2), None where the hash is gone.
+
+    Args:
+        run: sends commands and returns their replies.
+        keys: the namespace.
+
+    Raises:
+        KiqbridgeError: as `run` does.
+    """
+    identities = [text_of(name) for name in run(("SMEMBERS", keys.processes))[0]]
+    if not identities:
+        return {}
+    infos = run(*(("HGET", keys.process(identity), "info") for identity in identities))
+    return dict(zip(identities, infos, strict=True))
+
+
+def sign_off(
+    connection: RedisConnection, keys: Keys, identity: str, *, with_hash: bool = False
+) -> None:
+    """Take a process off the set and forget what it runs (§10.6).
+
+    Args:
+        connection: where to write.
+        keys: the namespace.
+        identity: of the process.
+        with_hash: forget its own hash as well, which else ends by itself, as Sidekiq's does.
+
+    Raises:
+        RedisUnavailable, RedisRefused: it disappears by itself in a minute.
+    """
+    own = [keys.process(identity)] if with_hash else []
+    connection.run(
+        ("SREM", keys.processes, identity),
+        ("UNLINK", keys.work(identity), keys.workers(identity), *own),
+    )
+
+
+def remove_gone(connection: RedisConnection, keys: Keys) -> None:
+    """Take processes off the set whose hash is gone, at most once a minute in the fleet (§9.3).
+
+    Raises:
+        RedisUnavailable, RedisRefused: another turn does it.
+    """
+    if not connection.call("SET", keys.process_cleanup, "1", "NX", "EX", int(CLEANUP_S)):
+        return
+    gone = [name for name, info in read_infos(connection.run, keys).items() if info is None]
+    if gone:
+        connection.call("SREM", keys.processes, *gone)

@@ -1,0 +1,110 @@
+"""Addresses and options of connections: from a URL or a client of redis-py.
+
+Nothing is opened here.
+"""
+
+import re
+from typing import Any, Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from kiqbridge.errors import ConfigError
+
+DEFAULT_URL: Final = "redis://localhost:6379/0"
+SENTINEL_SCHEMES: Final = ("redis+sentinel://", "rediss+sentinel://")
+CONNECT_TIMEOUT_S: Final = 3.0
+READ_TIMEOUT_S: Final = 3.0
+
+_QUERY_PASSWORD = re.compile(r"([?&](?:sentinel_)?password=)[^&]*")
+_UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
+_NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
+"""Of a given client's settings: a managed service's notices, which need RESP 3, and their state."""
+
+
+def without_password(url: str) -> str:
+    """The address as it may be shown."""
+    # Not urlsplit: a password with a slash or bracket in it, which should have been quoted, would
+    # be taken for the path, or refused; just such an address ends up in an error message.
+    url = _QUERY_PASSWORD.sub(r"\1***", url)
+    scheme, separator, rest = url.partition("://")
+    credentials, at, host = rest.rpartition("@")
+    if not at:
+        return url
+    user, colon, _ = credentials.partition(":")
+    return f"{scheme}{separator}{user if colon else ''}:***@{host}"
+
+
+def connection_factory(
+    url: str | None, client: redis.Redis | None, read_timeout_s: float
+) -> redis.ConnectionPool:
+    """What makes connections without redis-py's own retries, opening none.
+
+    Args:
+        url: as of `RedisPool`.
+        client: a client of redis-py whose address and credentials are used instead.
+        read_timeout_s: seconds until a silent server counts as lost.
+
+    Raises:
+        ConfigError: the address cannot be read, or has options that such connections do not take.
+    """
+    options: dict[str, Any] = {
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": read_timeout_s,
+        "socket_keepalive": True,
+        "health_check_interval": 0,
+        "retry": Retry(NoBackoff(), 0),
+        "decode_responses": False,
+    }
+    if client is not None:
+        pool = client.connection_pool
+        known = {
+            name: value
+            for name, value in pool.connection_kwargs.items()
+            if not name.startswith(_NOT_TAKEN_OVER)
+        }
+        return redis.ConnectionPool(
+            connection_class=pool.connection_class, **{**known, **options, "protocol": 2}
+        )
+    try:
+        if url and url.startswith(SENTINEL_SCHEMES):
+            from kiqbridge.store import sentinel  # noqa: PLC0415 - few have one
+
+            return sentinel.connection_pool(url, protocol=2, **options)
+        if url and url.startswith("unix://"):
+            del options["socket_keepalive"]  # which such a connection does not have
+        made = redis.ConnectionPool.from_url(url or DEFAULT_URL, protocol=2, **options)
+        _check_options(made, url or "")
+    except ValueError:
+        raise ConfigError(
+            f"REDIS_URL: {without_password(url or '')!r} is not an address; write redis://host:6379/0, "
+            "rediss://… for TLS, unix:///path, or redis+sentinel://host:26379,host:26379/SERVICE/0, and quote "
+            "special characters of a password"
+        ) from None  # the original quotes what it takes for the port: it may be the password
+    return made
+
+
+def _check_options(pool: redis.ConnectionPool, url: str) -> None:
+    """Refuse options behind the address that its connections do not have; nothing is opened."""
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except (TypeError, redis.exceptions.RedisError) as error:
+        unknown = _UNKNOWN_OPTION.search(str(error))
+        what = f"{unknown[1]} is not an option of such an address" if unknown else str(error)
+        tls = ", and those of TLS belong to rediss://" if unknown and "ssl" in unknown[1] else ""
+        raise ConfigError(
+            f"REDIS_URL: {without_password(url)!r}: {what}; docs/operations.md has the options{tls}"
+        ) from None
+
+
+def shown_address(url: str | None, factory: redis.ConnectionPool) -> str:
+    """Where connections go, without passwords, for messages."""
+    if url:
+        return without_password(url)
+    known = factory.connection_kwargs
+    if "connection_pool" in known:  # of redis-py's own Sentinel
+        return f"sentinel service {getattr(known['connection_pool'], 'service_name', '?')}"
+    if "path" in known:
+        return f"unix://{known['path']}"
+    return f"{known.get('host', 'localhost')}:{known.get('port', 6379)}/{known.get('db') or 0}"

@@ -1,0 +1,257 @@
+"""One connection to Redis: what happens when a call fails, and nothing about jobs.
+
+redis-py repeats commands by itself, which duplicates a push whose reply was lost; here nothing is
+repeated unless the caller says that it may be. Three things can happen to a call:
+
+1. it never reached a server (refused, no route): tried once more, then `RedisUnavailable`;
+2. a server refused it because it is a replica or was failing over: once more on a new connection
+   (protocol §1, failover rule);
+3. it was sent and the reply was lost: repeated if `repeatable`, else `ReplyLost`.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import redis
+from redis.connection import AbstractConnection
+
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.runtime import descriptors, job_forks
+from kiqbridge.store.replicas import NotReplicated, Replicas, check_confirmed
+from kiqbridge.store.replies import ReplyLost, is_failover, translate, unavailable
+from kiqbridge.store.round_trip import PIECE_BYTES, Command, pack, round_trip
+from kiqbridge.store.scripts import Script
+from kiqbridge.wire.batches import BATCH_BYTES
+
+logger = logging.getLogger(__name__)
+
+PROBE_AFTER_IDLE_S: Final = 5.0
+"""A connection unused for longer is probed before a call that must not be repeated: a frozen
+Lambda or a NAT gateway may have dropped it without notice."""
+_LEAST_BATCH_BYTES = 16_384
+
+
+class RedisConnection:
+    """One connection, used by one thread at a time, opened when first needed.
+
+    A silent server counts as lost after the read timeout; a slow link does not, as long as bytes get
+    through, however few.
+
+    Attributes:
+        batch_bytes: how long a call may be that is made of parts, such as jobs: a quarter after one that
+            did not get through, and an eighth more after each that did, up to `BATCH_BYTES`.
+        settle_replicas: how many replicas must confirm a script that settles jobs; None: none.
+    """
+
+    def __init__(self, connection: AbstractConnection, address: str) -> None:
+        self._connection = connection
+        self._address = address
+        self._used_at = time.monotonic()
+        self._forks = job_forks.count
+        self._descriptor: descriptors.Descriptor | None = None
+        self.batch_bytes = BATCH_BYTES
+        self.settle_replicas: Replicas | None = None
+        self._is_in_doubt = False
+
+    def __repr__(self) -> str:
+        return f"RedisConnection({self._address})"
+
+    def run(
+        self, *commands: Command, repeatable: bool = True, replicas: Replicas | None = None
+    ) -> list[Any]:
+        """Send commands in one go and return their replies, bytes as bytes.
+
+        Raises:
+            RedisUnavailable: no server carried it out.
+            ReplyLost: sent, but no reply, and not `repeatable`.
+            RedisRefused: a command was answered with an error.
+            NotReplicated: carried out, but confirmed by fewer replicas than `replicas` asks for.
+        """
+        return self._checked(
+            self._attempt(commands, repeatable=repeatable, replicas=replicas), replicas
+        )
+
+    def call(self, *command: str | bytes | float) -> Any:
+        """One repeatable command and its reply; raises as `run`."""
+        return self.run(command)[0]
+
+    def script(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | float],
+        *,
+        repeatable: bool = True,
+        replicas: Replicas | None = None,
+        settles: bool = False,
+    ) -> Any:
+        """Run a script by its hash, loading it where the server does not know it; raises as `run`.
+
+        One that `settles` jobs waits for `settle_replicas` and, unlike others, only logs when they do
+        not confirm it: it cannot be taken back, and repeating it would change nothing.
+        """
+        if settles and self.settle_replicas is not None:
+            return self._settle(script, keys, args, self.settle_replicas)
+        evalsha = ("EVALSHA", script.sha, len(keys), *keys, *args)
+        replies = self._attempt([evalsha], repeatable=repeatable, replicas=replicas)
+        if isinstance(replies[0], redis.exceptions.NoScriptError):
+            evaluate = ("EVAL", script.text, len(keys), *keys, *args)
+            replies = self._attempt([evaluate], repeatable=repeatable, replicas=replicas)
+        return self._checked(replies, replicas)[0]
+
+    def _settle(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | float],
+        replicas: Replicas,
+    ) -> Any:
+        try:
+            reply = self.script(script, keys, args, replicas=replicas)
+        except NotReplicated as doubt:
+            if not self._is_in_doubt:  # once, until it goes well again
+                logger.warning(
+                    "jobs were settled on the primary only: %s. A failover now may lose what became of them; "
+                    "check the replicas",
+                    doubt,
+                )
+            self._is_in_doubt = True
+            return doubt.replies[0]
+        self._is_in_doubt = False
+        return reply
+
+    def close(self) -> None:
+        """Drop the connection; the next call opens a new one."""
+        if self._descriptor is not None:
+            self._descriptor.check()  # else another connection could be shut down
+        with contextlib.suppress(Exception):  # it is being thrown away, whatever it raises
+            self._connection.disconnect()  # type: ignore[no-untyped-call]
+
+    def _checked(self, replies: list[Any], replicas: Replicas | None) -> list[Any]:
+        """The replies of the commands themselves; raises what one of them, or WAIT, reports."""
+        answers = replies[:-1] if replicas else replies
+        for reply in answers:
+            if isinstance(reply, Exception):
+                raise translate(reply, self._address) from reply
+        if replicas is None:
+            return answers
+        check_confirmed(replies[-1], replicas, answers)
+        return answers
+
+    def _attempt(
+        self, commands: Sequence[Command], *, repeatable: bool, replicas: Replicas | None = None
+    ) -> list[Any]:
+        if self._forks != job_forks.count:
+            job_forks.refuse("this connection to Redis")
+        if self._descriptor is not None:
+            self._descriptor.check()
+        count = len(commands)
+        if replicas is not None:
+            commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
+        if not repeatable:
+            self._probe()
+        replies: list[Any] = [None] * len(commands)
+        sent: Sequence[int] = range(len(commands))
+        for last in (False, True):
+            asked = [commands[index] for index in sent]
+            fresh = self._exchange(asked, repeatable=repeatable, last=last)
+            if fresh is None:
+                continue
+            for index, reply in zip(sent, fresh, strict=True):
+                replies[index] = reply
+            # Not WAIT's own reply: UNBLOCKED there follows a write that was carried out.
+            refused = [index for index in range(count) if is_failover(replies[index])]
+            if not refused:
+                return replies
+            self.close()
+            if not repeatable:  # what a server took before it refused the rest stays as it is
+                sent = [*refused, *range(count, len(commands))]
+        return replies
+
+    def _exchange(
+        self, commands: Sequence[Command], *, repeatable: bool, last: bool
+    ) -> list[Any] | None:
+        """The replies; None when they were lost and may be asked for again."""
+        packed = pack(commands)
+        self._connect(last=last)
+        try:
+            replies = round_trip(self._connection, packed, len(commands))
+        except (redis.exceptions.RedisError, OSError) as error:  # also an answer that is none
+            self.close()
+            is_timeout = isinstance(error, redis.exceptions.TimeoutError | TimeoutError)
+            is_stuck = is_timeout and len(packed[0]) > PIECE_BYTES
+            if is_stuck:
+                self._send_less(len(packed[0]))
+            if not repeatable:
+                raise ReplyLost(f"no reply from {self._address}: {error}") from error
+            # What is long and got stuck is not sent again as it is: the caller may divide it.
+            if last or is_stuck:
+                raise self._unavailable(error) from error
+            return None
+        except BaseException:
+            self.close()  # a half-read reply must never be taken for the next one
+            raise
+        self._used_at = time.monotonic()
+        if self.batch_bytes < BATCH_BYTES and len(packed[0]) > self.batch_bytes // 2:
+            self.batch_bytes = min(self.batch_bytes + self.batch_bytes // 8, BATCH_BYTES)
+        return replies
+
+    def _send_less(self, size: int) -> None:
+        self.batch_bytes = max(min(size, self.batch_bytes) // 4, _LEAST_BATCH_BYTES)
+        logger.warning(
+            "a call of %s bytes to Redis at %s did not get through: nothing moved until its timeout; batches of "
+            "jobs have %s bytes at most now, and what cannot be divided is tried again. Check the network to "
+            "Redis, and its slow log",
+            f"{size:,}",
+            self._address,
+            f"{self.batch_bytes:,}",
+        )
+
+    def _connect(self, *, last: bool) -> None:
+        for final in (last, True):
+            try:
+                self._connection.connect()  # type: ignore[no-untyped-call]
+            except (redis.exceptions.RedisError, OSError) as error:
+                self.close()
+                if final:
+                    raise self._unavailable(error) from error
+            else:
+                if descriptors.is_watching:
+                    self._note_descriptor()
+                return
+
+    def _note_descriptor(self) -> None:
+        opened = getattr(self._connection, "_sock", None)
+        if opened is not None and (
+            self._descriptor is None or self._descriptor.opened is not opened
+        ):
+            self._descriptor = descriptors.Descriptor(opened)
+
+    def _probe(self) -> None:
+        if time.monotonic() - self._used_at < PROBE_AFTER_IDLE_S:
+            self._drop_if_ended()
+            return
+        try:
+            self._connect(last=True)
+            round_trip(self._connection, pack([("PING",)]), 1)
+            self._used_at = time.monotonic()
+        except (redis.exceptions.RedisError, OSError, RedisUnavailable):
+            self.close()
+
+    def _drop_if_ended(self) -> None:
+        """Let go of a connection that the server has ended meanwhile, without a round trip."""
+        if not self._connection.is_connected:
+            return
+        try:
+            ended = self._connection.can_read(0)  # nothing was asked, so nothing may come
+        except (redis.exceptions.RedisError, OSError):
+            ended = True
+        if ended:
+            self.close()
+
+    def _unavailable(self, error: Exception) -> RedisUnavailable:
+        uses_tls = isinstance(self._connection, redis.SSLConnection)
+        return unavailable(error, self._address, uses_tls=uses_tls)

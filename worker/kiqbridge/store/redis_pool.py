@@ -1,0 +1,207 @@
+"""Connections to one server, shared by the threads of a process."""
+
+import contextlib
+import os
+import queue
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import redis
+from redis.connection import AbstractConnection
+
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.runtime import job_forks
+from kiqbridge.store.connection_faults import Fault, probe
+from kiqbridge.store.redis_address import READ_TIMEOUT_S, connection_factory, shown_address
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, Replicas, parse_replicas
+from kiqbridge.store.replies import ANSWERS
+from kiqbridge.store.round_trip import Command
+from kiqbridge.store.scripts import Script
+
+POOL_SIZE: Final = 16
+POOL_WAIT_S: Final = 30.0
+"""Longer than any call takes that Redis answers, and than one that it does not answer."""
+
+
+class RedisPool:
+    """Connections to one server, made when needed, handed out to one thread at a time.
+
+    Safe to carry over a fork: the child starts with no connection.
+
+    Args:
+        url: redis://, rediss:// (TLS) or unix:// address, or one of sentinels (`sentinel`).
+        client: an existing redis-py client whose address and credentials are used instead.
+        size: how many connections may be out at once; further callers wait. As large as what may use
+            it at once: connections are only made when they are needed.
+        read_timeout_s: seconds until a silent server counts as lost.
+        wait_s: how long a caller waits while all connections are out, then `RedisUnavailable`.
+        settle_replicas: how many replicas must confirm what becomes of a claimed job.
+
+    Raises:
+        ConfigError: the address, one of its options or `settle_replicas` is wrong; nothing is opened.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: redis.Redis | None = None,
+        size: int = POOL_SIZE,
+        read_timeout_s: float = READ_TIMEOUT_S,
+        wait_s: float = POOL_WAIT_S,
+        settle_replicas: int = 0,
+    ) -> None:
+        self._factory = connection_factory(url, client, read_timeout_s)
+        self._given = (
+            client  # which finds the primary for its connections, if it is one of sentinels
+        )
+        self.address = shown_address(url, self._factory)
+        self.size = size
+        self._wait_s = wait_s
+        self._settle_replicas = parse_replicas(
+            settle_replicas, WAIT_TIMEOUT_MS, source="settle_replicas"
+        )
+        self._reset()
+        _pools.add(self)
+
+    def __repr__(self) -> str:
+        return f"RedisPool({self.address}, {len(self._idle)} idle)"
+
+    def connection(self, *, protocol: int = 2, timeout_s: float | None = None) -> RedisConnection:
+        """A new connection that belongs to the caller and is not counted.
+
+        `timeout_s` is for both connecting and reading; default: the pool's.
+        """
+        raw = self.raw_connection(protocol=protocol, timeout_s=timeout_s)
+        made = RedisConnection(raw, self.address)
+        made.settle_replicas = self._settle_replicas
+        return made
+
+    def raw_connection(
+        self, *, protocol: int = 2, timeout_s: float | None = None
+    ) -> AbstractConnection:
+        """A redis-py connection without any retries, for readers of pushed messages."""
+        kwargs = {**self._factory.connection_kwargs, "protocol": protocol}
+        if timeout_s is not None:
+            kwargs |= {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+        made: AbstractConnection = self._factory.connection_class(**kwargs)
+        self._made.add(made)
+        return made
+
+    def probe(self, after: RedisUnavailable) -> Fault | None:
+        """After a failed call: whether the server uses TLS and the address does not, or the reverse."""
+        if isinstance(after.__cause__, ANSWERS):  # it understood the call
+            return None
+        uses_tls = issubclass(self._factory.connection_class, redis.SSLConnection)
+        return probe(self._factory.connection_kwargs, uses_tls=uses_tls)
+
+    def run(
+        self, *commands: Command, repeatable: bool = True, replicas: Replicas | None = None
+    ) -> list[Any]:
+        """As `RedisConnection.run`, on a connection of the pool.
+
+        Raises:
+            RedisUnavailable: also when no connection becomes free within `wait_s` seconds.
+        """
+        with self._lent() as connection:
+            return connection.run(*commands, repeatable=repeatable, replicas=replicas)
+
+    def call(self, *command: str | bytes | float) -> Any:
+        """As `RedisConnection.call`, on a connection of the pool."""
+        with self._lent() as connection:
+            return connection.call(*command)
+
+    def script(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[str | bytes | float],
+        *,
+        repeatable: bool = True,
+        replicas: Replicas | None = None,
+    ) -> Any:
+        """As `RedisConnection.script`, on a connection of the pool."""
+        with self._lent() as connection:
+            return connection.script(script, keys, args, repeatable=repeatable, replicas=replicas)
+
+    def close(self) -> None:
+        """Close the idle connections; the pool can be used again."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def close_all(self) -> None:
+        """Close every connection that was made here, also those that belong to others by now.
+
+        For the end of a process whose threads have ended.
+        """
+        for connection in list(self._made):
+            with contextlib.suppress(Exception):  # as in RedisConnection.close
+                connection.disconnect()  # type: ignore[no-untyped-call]
+
+    @contextlib.contextmanager
+    def _lent(self) -> Iterator[RedisConnection]:
+        if self._pid != os.getpid():
+            self._reset()
+        slots = self._slots
+        try:
+            slot = slots.get(timeout=self._wait_s)
+        except queue.Empty:
+            raise RedisUnavailable(
+                f"all {self.size} connections to Redis at {self.address} have been in use for "
+                f"{self._wait_s:g} s, so that the call was not sent; Redis is slow, or more threads use "
+                "this client than its pool has connections: give Client(pool=RedisPool(size=…)) as many "
+                "as there are threads"
+            ) from None
+        try:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self.connection()
+            try:
+                yield connection
+            finally:
+                self._idle.append(connection)
+        finally:
+            slots.put(slot)
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._idle: deque[RedisConnection] = deque()
+        self._made: weakref.WeakSet[AbstractConnection] = weakref.WeakSet()
+        # A queue of tokens is a semaphore written in C.
+        self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
+        for _ in range(self.size):
+            self._slots.put(_Slot(self._slots))
+
+
+class _Slot:
+    """The right to use a connection of a pool. One that gets lost comes back by itself.
+
+    It could get lost in the instant between being taken and the `try` that gives it back, by an error
+    that rises there: KeyboardInterrupt, or a library's own interruption of threads.
+    """
+
+    __slots__ = ("_slots",)
+
+    def __init__(self, slots: "queue.SimpleQueue[_Slot]") -> None:
+        self._slots = weakref.ref(slots)
+
+    def __del__(self) -> None:
+        slots = self._slots()
+        if slots is not None:  # else the pool is gone
+            slots.put(_Slot(slots))
+
+
+_pools: "weakref.WeakSet[RedisPool]" = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """Close the copies of the parent's sockets; redis-py shuts none down that another process opened."""
+    for pool in list(_pools):
+        pool.close_all()
+
+
+job_forks.on_child(_close_in_child)

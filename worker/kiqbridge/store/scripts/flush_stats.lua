@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- Add what one process counted, once for each number.
+-- KEYS 1 number of the last flush of this process, then the counters
+-- ARGV 1 number of this flush, 2 seconds to remember it, then for each counter: what is added,
+--      seconds to keep it ('' = for ever)
+-- Returns 1, or 0 when it was added already.
+-- Repeated, or delivered late: 0, and nothing is added.
+-- See protocol §11.
+-- include flush_once
+if is_flushed() then
+  return 0
+end
+for i = 2, #KEYS do
+  local added, ttl = ARGV[2 * i - 1], ARGV[2 * i]
+  -- pcall: a counter that was overwritten must not make the others count twice
+  redis.pcall('INCRBY', KEYS[i], added)
+  if ttl ~= '' then
+    redis.call('EXPIRE', KEYS[i], ttl)
+  end
+end
+note_flushed()
+return 1

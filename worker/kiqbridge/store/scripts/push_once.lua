@@ -1,0 +1,62 @@
+#!lua
+-- Push jobs, each under a guard of its own: guard known → not pushed, the known jid is returned.
+-- No allow-oom: with memory full a push is refused as a whole before anything is written.
+-- Guards have no TTL: a server whose memory is full evicts what has one. The server's clock says which
+-- ones are over; each push forgets some of them.
+-- KEYS 1 names of queues (set), 2 guards (hash: guard → 'UNTIL JID'), 3 when they are over (sorted set),
+--      then for each job its queue list or sorted set
+-- ARGV 1 seconds to remember a guard, 2 how many that are over to forget at most, then for each job:
+--      guard ('' = not guarded), jid, queue name, score ('' = at once), text
+-- Returns for each job '' when pushed, else the jid under which it was enqueued before.
+-- Repeated: guarded jobs are known; those without a guard are pushed again.
+-- See reliability §11, protocol §5.5.
+-- include wrong_type
+-- include push
+-- include forget_over
+local jobs = #KEYS - 3
+local guarded = 0
+for i = 1, jobs do
+  if ARGV[5 * i - 2] ~= '' then
+    guarded = guarded + 1
+  end
+end
+local refused = wrong_type(KEYS[1], 'set')
+if guarded > 0 then
+  refused = refused or wrong_type(KEYS[2], 'hash') or wrong_type(KEYS[3], 'zset')
+end
+for i = 1, jobs do
+  refused = refused or wrong_type(KEYS[i + 3], type_for(ARGV[5 * i + 1]))
+end
+if refused then
+  return refused
+end
+local now = tonumber(redis.call('TIME')[1])
+local function jid_under(guard)
+  local value = guard ~= '' and redis.call('HGET', KEYS[2], guard)
+  local till, jid = string.match(value or '', '^(%d+) (.*)$')
+  if till and tonumber(till) > now then
+    return jid
+  end
+end
+local till = string.format('%d', now + ARGV[1])
+local answers = {}
+for i = 1, jobs do
+  local guard, jid, score = ARGV[5 * i - 2], ARGV[5 * i - 1], ARGV[5 * i + 1]
+  local known = jid_under(guard)
+  if known then
+    answers[i] = known
+  else
+    if guard ~= '' then
+      redis.call('ZADD', KEYS[3], till, guard)
+    end
+    push(KEYS[1], ARGV[5 * i], KEYS[i + 3], score, ARGV[5 * i + 2])
+    if guard ~= '' then
+      redis.call('HSET', KEYS[2], guard, till .. ' ' .. jid)
+    end
+    answers[i] = ''
+  end
+end
+if guarded > 0 then
+  forget_over(KEYS[2], KEYS[3], now, ARGV[2])
+end
+return answers

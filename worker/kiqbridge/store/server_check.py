@@ -1,0 +1,77 @@
+"""Whether a server can hold our jobs at all: old versions and cluster mode, looked at once at the start."""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kiqbridge.errors import ConfigError, RedisRefused
+from kiqbridge.store.eviction import parse_info
+
+logger = logging.getLogger(__name__)
+
+OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
+
+TOO_OLD: Final = "scripts need flags that allow them to go on while memory is full"
+UPGRADE: Final = "upgrade to Redis 7.0, Valkey 7.2, or newer"
+
+CLUSTERED: Final = "it spreads keys over slots, and a script may only use keys of one slot"
+UNCLUSTER: Final = (
+    "set KIQBRIDGE_NAMESPACE to a name in braces, such as {jobs}, for clients and workers alike, or use a "
+    "server without cluster mode, which Ruby needs in any case"
+)
+
+_HASH_TAG: Final = re.compile(r"^[^{]*\{[^}]+\}")
+
+
+def server_version(info: Mapping[str, str]) -> tuple[str, str]:
+    """Kind of server, `redis` or `valkey`, and its version."""
+    if "valkey_version" in info:
+        return "valkey", info["valkey_version"]
+    return "redis", info.get("redis_version", "0")
+
+
+def is_too_old(info: Mapping[str, str]) -> bool:
+    """By the fields of INFO server: whether we need a newer version."""
+    name, version = server_version(info)
+    return _numbers(version) < OLDEST[name]
+
+
+def is_clustered(info: Mapping[str, str]) -> bool:
+    """By the fields of INFO cluster: whether the server is in cluster mode."""
+    return info.get("cluster_enabled") == "1"
+
+
+def has_hash_tag(prefix: str) -> bool:
+    """Whether all keys with this prefix lie in one slot of a cluster."""
+    return _HASH_TAG.match(prefix) is not None
+
+
+def check_server(run: Callable[..., list[Any]], prefix: str, address: str) -> None:
+    """Refuse a server that cannot hold our jobs; one that does not report its version is accepted.
+
+    Args:
+        run: sends commands and returns their replies.
+        prefix: of all keys.
+        address: as it may be shown.
+
+    Raises:
+        ConfigError: it is too old, or in cluster mode without a hash tag in the namespace.
+        RedisUnavailable: it is away.
+    """
+    try:
+        info = {**parse_info(run(("INFO", "server"))[0]), **parse_info(run(("INFO", "cluster"))[0])}
+    except RedisRefused as error:
+        logger.debug("Redis does not report its version: %s", error)
+        return
+    if ("redis_version" in info or "valkey_version" in info) and is_too_old(info):
+        raise ConfigError(
+            f"the server at {address} is {' '.join(server_version(info))}, which is too old: {TOO_OLD}; "
+            f"{UPGRADE}"
+        )
+    if is_clustered(info) and not has_hash_tag(prefix):
+        raise ConfigError(f"the server at {address} is in cluster mode: {CLUSTERED}; {UNCLUSTER}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

@@ -1,0 +1,338 @@
+"""What a job's payload must look like, and how one is built (protocol §3 to §5).
+
+The payload is a plain dict at the wire, because unknown attributes must survive a round trip
+untouched; `Payload` documents the known ones. A client goes through four steps, each a function
+here: `validate` refuses what cannot be a job, `normalize` fills in defaults, `check_json` refuses
+values that JSON cannot carry exactly, and `json_text.dumps` writes the text.
+"""
+
+import math
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypedDict, cast
+
+from kiqbridge import redaction
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.wire.queues import fault_of_name
+
+DEFAULT_OPTIONS: Mapping[str, Any] = {"retry": True, "queue": "default"}
+"""Options of a job whose class is only a name (§5.3 step 1)."""
+
+INTERVAL_LIMIT = 1_000_000_000
+"""Seconds below this are an interval, others a point in time (§5.6); also the cap of `retry_for`."""
+
+MILLISECONDS_FROM = 100_000_000_000
+"""An integer timestamp from here on counts milliseconds (§3.3)."""
+
+MAX_DEPTH = 100
+"""Ruby's JSON refuses deeper nesting (§25)."""
+
+Profile = Literal["7", "8"]
+"""Timestamps as floats of seconds (`7`, read correctly by every version) or integer ms (`8`)."""
+
+ProfileSetting = Literal["7", "8", "auto"]
+"""What may be asked for: a profile, or `auto`, see `wire_profile`."""
+
+_SHOWN = 80
+_SEARCHED = 2_000
+
+
+class Payload(TypedDict, total=False):
+    """The attributes of a job that the engine knows (§3.2); any other is kept as it is."""
+
+    jid: str
+    """24 lower-case hex digits from our clients; any non-empty text is accepted."""
+    queue: str
+    """Queue name without prefix."""
+    args: list[Any]
+    """Positional arguments."""
+    retry: bool | int | None
+    """True = default limit, N = at most N retries, 0 = straight to dead, False = dropped."""
+    created_at: float
+    """Timestamp, see `read_timestamp`."""
+    enqueued_at: float
+    """Timestamp of the last push to a list; absent while scheduled for the first time."""
+    failed_at: float
+    """Timestamp of the first failure."""
+    retried_at: float
+    """Timestamp of the last failure after the first."""
+    retry_count: int
+    """0 at the first failure."""
+    error_message: str
+    """At most 10,000 characters."""
+    error_class: str
+    """`ValueError`, `module.QualName`, or a Ruby constant path."""
+    error_backtrace: str
+    """Base64 of deflated JSON, an array of lines (§8.6)."""
+    backtrace: bool | int
+    """True = keep all lines, N = the first N."""
+    retry_queue: str
+    """Queue for retries."""
+    retry_for: int
+    """Window for retries in seconds."""
+    dead: bool
+    """False = never into the dead set."""
+    tags: list[str]
+    """Shown and logged."""
+    wrapped: str
+    """The real class inside a wrapper such as Active Job's."""
+    display_class: str
+    """The class name to show."""
+    log_level: str | int
+    """Log level while this job runs."""
+
+
+def new_jid() -> str:
+    """12 random bytes as 24 lower-case hex digits (§3.2)."""
+    return os.urandom(12).hex()
+
+
+def new_jids(count: int) -> list[str]:
+    """As many ids as `new_jid` would give, out of one call to the system."""
+    digits = os.urandom(12 * count).hex()
+    return [digits[start : start + 24] for start in range(0, 24 * count, 24)]
+
+
+def timestamp(now: float, profile: Profile) -> float | int:
+    """`now` (epoch seconds) as the profile writes it inside a payload (§3.3)."""
+    return float(now) if profile == "7" else int(now * 1000)
+
+
+def read_timestamp(value: object) -> float | None:
+    """Epoch seconds from any form a payload may carry (§3.3), None if it is no time.
+
+    Float → seconds; integer from 100,000,000,000 → milliseconds; smaller integer → seconds;
+    text → parsed as a number (an old producer wrote it so).
+    """
+    if isinstance(value, str):
+        try:
+            value = float(value) if "." in value else int(value)
+        except ValueError:
+            return None
+    if not isinstance(value, int | float) or not _is_number(value):
+        return None
+    if isinstance(value, int) and value >= MILLISECONDS_FROM:
+        return value / 1000
+    return float(value)
+
+
+def parse_profile(text: str, *, source: str) -> ProfileSetting:
+    """Read the wire profile; `source` says in the message where it came from.
+
+    Raises:
+        ConfigError: neither 7 nor 8 nor auto.
+    """
+    if text not in ("7", "8", "auto"):
+        raise ConfigError(
+            f"profile: {text!r} is not a wire profile (from {source}); write 7 (float seconds, read "
+            "by every Sidekiq), 8 (integer milliseconds, when every reader is Sidekiq 8) or auto (8 while "
+            "only Sidekiq 8 or later is seen)"
+        )
+    return cast("ProfileSetting", text)
+
+
+def run_time(when: float | datetime | timedelta, now: float, *, field: str = "at") -> float | None:
+    """When to run a job given an interval or a point in time (§5.6), None = at once.
+
+    A timedelta, or a number below 1,000,000,000 (seconds), is an interval; a larger number is epoch
+    seconds. What lies in the past runs at once.
+
+    Raises:
+        PayloadError: not a number, no timedelta and no datetime with a zone; or an interval of decades.
+    """
+    if isinstance(when, timedelta):
+        if when.total_seconds() >= INTERVAL_LIMIT:
+            raise PayloadError(f"{field}: {when} is over 31 years; give a point in time")
+        when = when.total_seconds()
+    moment = float(epoch_seconds(when, field=field))
+    is_interval = moment < INTERVAL_LIMIT and not isinstance(when, datetime)
+    at = now + moment if is_interval else moment
+    return at if at > now else None
+
+
+def epoch_seconds(when: object, *, field: str = "at") -> float | int:
+    """A number of seconds, or an aware datetime as epoch seconds.
+
+    Raises:
+        PayloadError: neither; a datetime without zone is refused, since it names no instant.
+    """
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise PayloadError(
+                f"{field}: {when!r} has no time zone; use datetime.now(UTC) or the like"
+            )
+        return when.astimezone(UTC).timestamp()
+    if not _is_number(when):
+        raise PayloadError(
+            f"{field}: {shorten(when)} is not a number of seconds; give epoch seconds such as 1700000000.5"
+        )
+    return when  # type: ignore[return-value] # _is_number has checked it
+
+
+def validate(item: object) -> Mapping[str, Any]:
+    """Refuse what cannot be a job, in Sidekiq's order (§5.1), and return the item.
+
+    Raises:
+        PayloadError: names the field and shows the value.
+    """
+    if not isinstance(item, Mapping) or "class" not in item or "args" not in item:
+        raise PayloadError(f"job: {shorten(item)} is not an object with the keys class and args")
+    if not isinstance(item["args"], list):
+        raise PayloadError(
+            f"args: {shorten(item['args'])} is not a list; write the arguments as a list"
+        )
+    if not isinstance(item["class"], str) or not item["class"]:
+        raise PayloadError(f"class: {shorten(item['class'])} is not the name of a job class")
+    if "at" in item and not _is_number(item["at"]):
+        raise PayloadError(f"at: {shorten(item['at'])} is not a number (epoch seconds)")
+    if item.get("tags") and not isinstance(item["tags"], list):
+        raise PayloadError(f"tags: {shorten(item['tags'])} is not a list of texts")
+    retry_for = item.get("retry_for")
+    if retry_for is not None and not (_is_number(retry_for) and retry_for <= INTERVAL_LIMIT):
+        raise PayloadError(
+            f"retry_for: {shorten(retry_for)} is not a number of seconds up to {INTERVAL_LIMIT:,}"
+        )
+    if "jid" in item and (not isinstance(item["jid"], str) or not item["jid"]):
+        raise PayloadError(f"jid: {shorten(item['jid'])} is not a text with at least one character")
+    return item
+
+
+def normalize(
+    item: Mapping[str, Any], defaults: Mapping[str, Any], now: float, profile: Profile
+) -> dict[str, Any]:
+    """Merge a validated item over its defaults and add jid and created_at (§5.3).
+
+    The order of keys is Ruby's: defaults first, then the item's own keys (§3.4).
+
+    Raises:
+        PayloadError: the resulting queue is no text or empty.
+    """
+    payload = {**defaults, **item}
+    check_queue(payload.get("queue"))
+    if "jid" not in payload:
+        payload["jid"] = new_jid()
+    if payload.get("retry_for") is not None:
+        payload["retry_for"] = int(payload["retry_for"])
+    if "created_at" not in payload:
+        payload["created_at"] = timestamp(now, profile)
+    return payload
+
+
+def check_queue(queue: object) -> None:
+    """Refuse what is no queue name (§5.1, rule 8).
+
+    Raises:
+        PayloadError: it is no text, empty, no UTF-8, or holds NUL.
+    """
+    if not isinstance(queue, str) or not queue:
+        raise PayloadError(
+            f"queue: {shorten(queue)} is not a queue name; write a text such as default"
+        )
+    if (not queue.isascii() or "\0" in queue) and (fault := fault_of_name(queue)) is not None:
+        raise PayloadError(f"queue: {shorten(queue)} {fault}; write a text such as default")
+
+
+def check_json(value: object, field: str, depth: int = 2) -> None:
+    """Refuse values that would arrive changed, or not at all, on the other side (§5.2).
+
+    Exactly None, bool, int, finite float, str, list and dict with str keys pass; sub-classes do
+    not, since the reader could not restore them.
+
+    Raises:
+        PayloadError: names the path of the value, such as `args[0].day`.
+    """
+    kind = type(value)
+    if kind is int or kind is bool or value is None:
+        return
+    if isinstance(value, str) and kind is str:
+        _check_encodable(value, field)
+    elif isinstance(value, float) and kind is float:
+        if not math.isfinite(value):
+            raise PayloadError(f"{field}: {value!r} has no JSON text; send None or a text instead")
+    elif kind in (list, dict):
+        _check_container(value, field, depth)
+    else:
+        raise PayloadError(
+            f"{field}: {shorten(value)} of type {kind.__qualname__} would not arrive as it is; "
+            "send None, bool, int, float, str, list or dict (for instance an id or an ISO date)"
+        )
+
+
+def _check_container(value: object, field: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise PayloadError(
+            f"{field}: nested deeper than {MAX_DEPTH} levels, which Ruby refuses to read"
+        )
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            if not _is_surely_fine(item):
+                check_json(item, f"{field}[{index}]", depth + 1)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if type(key) is not str:
+                raise PayloadError(
+                    f"{field}: key {shorten(key)} is not a text; JSON has only text keys"
+                )
+            _check_encodable(key, field)
+            if not _is_surely_fine(item):
+                check_json(item, f"{field}.{key}", depth + 1)
+
+
+def check_arguments(args: list[Any]) -> None:
+    """`check_json` for the arguments of one job."""
+    for value in args:
+        if not _is_surely_fine(value):
+            check_json(args, "args")
+            return
+
+
+def check_payload(payload: Mapping[str, Any]) -> None:
+    """`check_json` for every attribute of a payload."""
+    for name, value in payload.items():
+        if not _is_surely_fine(value):
+            check_json(value, name)
+
+
+def _is_surely_fine(value: object) -> bool:
+    """A cheap look that passes what nearly all values are; the others need `check_json`."""
+    kind = type(value)
+    return kind is int or kind is bool or value is None or (kind is str and value.isascii())  # type: ignore[attr-defined]
+
+
+def shorten(value: object) -> str:
+    """The repr of a value without secrets (redaction.py), cut so that it fits into one line of an error."""
+    redactor = redaction.current()
+    try:
+        if isinstance(value, Mapping):
+            text = repr(redactor.payload(value))
+        elif isinstance(value, list | tuple):
+            text = repr(redactor.value(value))
+        elif isinstance(value, str):
+            text = repr(redactor.text(value[:_SEARCHED]))
+        elif isinstance(value, bytes):
+            known = redactor.text(value[:_SEARCHED].decode("latin-1"))
+            text = repr(known.encode("latin-1"))
+        else:
+            text = redactor.text(repr(value)[:_SEARCHED])
+    except BaseException as unreadable:  # noqa: BLE001 - the refusal matters more than what it shows
+        text = f"({type(value).__qualname__} that cannot be shown: {type(unreadable).__name__})"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _check_encodable(text: str, field: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise PayloadError(
+            f"{field}: {shorten(text)} holds a lone surrogate, which UTF-8 cannot carry"
+        ) from error
+
+
+def _is_number(value: object) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no double, and so no score, can hold
+        return False
