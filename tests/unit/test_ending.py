@@ -149,3 +149,29 @@ ending.end_process(0)
 
     assert "line 2999." in done.stdout
     assert "unfinished" in done.stdout
+
+
+def test_the_reason_of_a_failure_is_the_last_line_after_those_of_the_log():
+    body = """
+import logging
+from kiqbridge.commands import worker_command
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.perform.job_logger import configure_logging
+configure_logging("info", "plain")
+def work():
+    for number in range(5):
+        logging.getLogger().info("line %d.", number)
+    raise KiqbridgeError("no bread")
+ending.end_process(worker_command._status_of(work))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(body=body)],
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=HUNG_AFTER_S,
+    )
+
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "kiqbridge: no bread"

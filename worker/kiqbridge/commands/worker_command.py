@@ -123,6 +123,7 @@ def _status_of(work: Callable[[], int]) -> int:
     try:
         return work()
     except KiqbridgeError as error:
+        ending.flush_output()  # so that the reason is the last line, after those of the log
         ending.write_to_stderr(f"kiqbridge: {error}")
         return 3 if isinstance(error, RedisUnavailable) else 1
     except BaseException as error:  # noqa: BLE001 - whatever it is, this process ends, and says why
