@@ -40,10 +40,11 @@ build_layer() {
         --target "$folder" --platform "$platform" --implementation cp \
         --python-version "$LAMBDA_PYTHON" --only-binary=:all: --constraint constraints.txt \
         "${source}[lambda]"
-    # Commands and notes that name folders of this machine, each time others.
+    # Commands and notes that name folders of this machine, each time others: the first line of a command is
+    # the path of BUILD_PYTHON, and RECORD keeps a hash of it.
     rm -rf "${folder:?}/bin"
     rm "$folder"/kiqbridge-*.dist-info/direct_url.json
-    sed -i '/direct_url\.json/d' "$folder"/kiqbridge-*.dist-info/RECORD
+    sed -i -e '/direct_url\.json/d' -e '\,^\(\.\./\)*bin/,d' "$folder"/*.dist-info/RECORD
     finish /opt
 }
 

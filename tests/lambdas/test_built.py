@@ -3,7 +3,9 @@
 import json
 import shutil
 import struct
+import sysconfig
 import time
+import venv
 from pathlib import Path
 
 import pytest
@@ -261,6 +263,15 @@ class TestReleaseBuild:
                 content = path.read_bytes()
                 assert home not in content and temporary not in content, path
 
+    def test_its_records_list_no_command_of_the_machine_that_built_it(self, release):
+        records = list(release.layer.glob("*.dist-info/RECORD"))
+
+        assert records
+        for record in records:
+            for line in record.read_text(encoding="utf-8").splitlines():
+                path = line.split(",")[0]
+                assert (release.layer / path).is_file() or path.endswith(".pyc"), line
+
     def test_lambda_may_read_it(self, release):
         for part in (release.layer, release.function):
             for path in [part, *part.rglob("*")]:
@@ -278,6 +289,25 @@ class TestBuild:
         make("build-EnqueueFunction", ARTIFACTS_DIR=str(tmp_path), LAMBDA_PYTHON=THIS_PYTHON)
 
         assert read_files(tmp_path) == read_files(built.function)
+
+    def test_the_layer_is_the_same_bytes_whatever_folder_and_python_build_it(self, built, tmp_path):
+        """pip writes the path of the building Python into commands, and their hashes into RECORD."""
+        checkout = copy_sources(tmp_path / "elsewhere")
+        venv.create(checkout / ".venv-other", symlinks=True)
+        [packages] = checkout.glob(".venv-other/lib/python*/site-packages")
+        (packages / "pip.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+        output = tmp_path / "layer"
+
+        make(
+            "build-KiqbridgeLayer",
+            folder=checkout,
+            ARTIFACTS_DIR=str(output),
+            LAMBDA_ARCHITECTURE=MACHINE,
+            LAMBDA_PYTHON=THIS_PYTHON,
+            BUILD_PYTHON=str(checkout / ".venv-other/bin/python"),
+        )
+
+        assert read_files(output) == read_files(built.layer.parent)
 
     def test_without_a_python_of_lambda_it_succeeds_and_says_what_is_missing(self, tmp_path):
         said = make("build-EnqueueFunction", ARTIFACTS_DIR=str(tmp_path), LAMBDA_PYTHON="3.99")
@@ -305,6 +335,18 @@ class TestBuild:
         for folder in ("layer", "function"):
             names = [{path.name for path in getattr(b, folder).iterdir()} for b in (by_sam, built)]
             assert names[0] - {"__pycache__"} == names[1] - {"__pycache__"}
+
+
+def copy_sources(folder: Path) -> Path:
+    """What the build of the layer reads, in another folder."""
+    root = Path(__file__).parents[2]
+    folder.mkdir()
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
+        shutil.copy(root / name, folder)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(root / ".make", folder / ".make", ignore=ignored)
+    shutil.copytree(root / "worker/kiqbridge", folder / "worker/kiqbridge", ignore=ignored)
+    return folder
 
 
 def elf_machine(path: Path) -> int:

@@ -80,15 +80,15 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def make(target: str, **variables: str) -> str:
-    """Run `make TARGET`, its variables given as `sam build` gives them; what it said."""
+def make(target: str, *, folder: Path = ROOT, **variables: str) -> str:
+    """Run `make TARGET` in a checkout, its variables given as `sam build` gives them; what it said."""
     if "ARTIFACTS_DIR" in variables:
         Path(variables["ARTIFACTS_DIR"]).mkdir(parents=True, exist_ok=True)
     # Not those of a `make test` around us.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(
-        ["make", "--makefile", str(ROOT / "Makefile"), target],
-        cwd=ROOT,
+        ["make", "--makefile", str(folder / "Makefile"), target],
+        cwd=folder,
         env={**inherited, "BUILD_PYTHON": sys.executable, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
