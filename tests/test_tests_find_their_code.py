@@ -12,6 +12,9 @@ MIN_LINES = 60
 
 TESTED_ELSEWHERE = {
     "errors": "redis/test_errors_of_any_kind.py",
+    "aws/record": "lambdas/test_sqs.py",
+    "aws/push": "lambdas/test_sqs.py",
+    "aws/sources/bus": "lambdas/test_enqueue.py",
     "children/child": "process/test_process_pool.py",
     "children/job_child": "process/test_process_pool.py",
     "children/suspects": "redis/test_isolation.py",

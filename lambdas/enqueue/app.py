@@ -11,8 +11,10 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from kiqbridge import EventError, PayloadError
-from kiqbridge.aws.enqueue import Answer, Enqueuer
+from kiqbridge import ConfigError, EventError, PayloadError
+from kiqbridge.aws.enqueue import UNKNOWN, Enqueuer, answer_of
+from kiqbridge.aws.push import HeldBack
+from kiqbridge.aws.record import Result
 from kiqbridge.config import function_settings as settings
 from kiqbridge.config.setting import read
 
@@ -29,32 +31,65 @@ def enqueuer() -> Enqueuer:
     return made
 
 
-def lambda_handler(event: Any, context: Any) -> Answer:
-    """Enqueue the jobs of the event, all or none; an error is raised so that the caller retries."""
+def lambda_handler(event: Any, context: Any) -> Any:
+    """Enqueue what the event asks for; an error is raised so that the service delivers again.
+
+    Returns:
+        `Answer` of a direct invocation; of others what their service expects.
+    """
     request_id = getattr(context, "aws_request_id", None)
     logger.append_keys(function_request_id=request_id)
     by = f"lambda:{request_id}" if request_id else "lambda"
     try:
-        answer = enqueuer().enqueue(event, now=time.time(), by=by)
-    except (EventError, PayloadError) as error:
-        count(Refused=1)
-        logger.warning("refused", reason=str(error))
+        handled = enqueuer().handle(event, now=time.time(), by=by)
+        for result in handled.results:
+            report(result)
+        if handled.error is None:
+            if handled.ignored:
+                logger.info("ignored", source=handled.source, reason=handled.ignored)
+            return handled.answer
+        if not handled.results:
+            report_error(handled.error, source=handled.source)
+        raise handled.error
+    except ConfigError as error:
+        report_error(error, source=UNKNOWN)
         raise
-    except Exception as error:
-        count(Failed=1)
-        # Lambda's runtime logs the traceback of what is raised.
-        logger.error("failed", error_class=type(error).__name__, reason=str(error))  # noqa: TRY400
-        raise
+    finally:
+        metrics.flush_metrics()
+
+
+def report(result: Result) -> None:
+    """A log line for a record, and what became of it in the metrics."""
+    record = result.record
+    about: dict[str, Any] = {"source": record.source}
+    about |= {
+        name: value for name, value in (("origin", record.origin), ("item", record.item)) if value
+    }
+    if result.error is not None:
+        report_error(result.error, **about)
+    elif result.ignored:
+        logger.info("ignored", reason=result.ignored, **about)
     else:
+        answer = answer_of([result])
         count(
             Enqueued=len(answer["enqueued"]),
             Duplicates=len(answer["duplicates"]),
             Stale=len(answer["stale"]),
         )
-        logger.info("done", **answer)
-        return answer
-    finally:
-        metrics.flush_metrics()
+        logger.info("done", **about, **answer)
+
+
+def report_error(error: Exception, **about: Any) -> None:
+    """Why something was not enqueued: refused for what it is, or failed and worth another delivery."""
+    if isinstance(error, EventError | PayloadError):
+        count(Refused=1)
+        logger.warning("refused", reason=str(error), **about)
+    elif isinstance(error, HeldBack):
+        logger.info("held back", reason=str(error), **about)
+    else:
+        count(Failed=1)
+        # Lambda's runtime logs the traceback of what is raised.
+        logger.error("failed", error_class=type(error).__name__, reason=str(error), **about)
 
 
 def count(**counts: int) -> None:

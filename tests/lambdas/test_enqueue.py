@@ -1,7 +1,6 @@
 """The real enqueue function against a real server: what it writes, answers, refuses and reports."""
 
 import json
-import logging
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis as redis_py
-from support.enqueue_function import APP, ENVIRONMENT, ROOT, Context, load_app, read_event
+from support.enqueue_function import APP, ROOT, Context, read_event
 from support.servers import embedded_server, find_free_port
 
 from kiqbridge import (
@@ -26,42 +25,6 @@ from kiqbridge.client.client import TICK_HORIZON_S
 
 JID = re.compile(r"[0-9a-f]{24}")
 WRAPPER = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
-
-
-@pytest.fixture
-def environment(monkeypatch, redis_url):
-    for name, value in {**ENVIRONMENT, "REDIS_URL": redis_url}.items():
-        monkeypatch.setenv(name, value)
-    return monkeypatch
-
-
-@pytest.fixture
-def load(environment):
-    """Start a new warm environment, with the variables and the standard output of the moment."""
-    loaded = []
-
-    def load():
-        forget(loaded)
-        loaded.append(load_app())
-        return loaded[0]
-
-    yield load
-    forget(loaded)
-
-
-def forget(loaded):
-    while loaded:  # its logger keeps the standard output under which it was made
-        logging.Logger.manager.loggerDict.pop(loaded.pop().SERVICE)
-
-
-@pytest.fixture
-def app(load):
-    return load()
-
-
-@pytest.fixture
-def invoke(app):
-    return lambda event, context=None: app.lambda_handler(event, context or Context())
 
 
 def tick_at(minutes_ago=0, schedule="shop/NightlyReport"):
@@ -612,11 +575,6 @@ REFUSED = {
         JOB | {"tick": TICK | {"schedule": "<aws.events.rule-arn>"}},
         EventError,
         "is filled in by a rule's InputTransformer alone",
-    ),
-    "sqs": (
-        read_event("sqs_records"),
-        EventError,
-        "Records: records of 'aws:sqs' are not supported",
     ),
     "http": (read_event("http_api"), EventError, "requestContext: HTTP requests are not supported"),
     "other class": (

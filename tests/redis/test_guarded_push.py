@@ -210,7 +210,7 @@ class TestScope:
     def test_an_events_id_says_nothing_about_the_same_text_as_a_key(self, client):
         outcomes = [
             client.push_once([item(1)], [key])[0].duplicate
-            for key in ("e", event_identity("e", 0), event_identity("e", 0, "again"))
+            for key in ("e", event_identity("e").of_job(0), event_identity("e", "again").of_job(0))
         ]
 
         assert outcomes == [False, False, False]
@@ -244,9 +244,12 @@ class TestScope:
             (("a:b", "A"), ("b", "A:a")),
             (("x", "1:A"), ("A:x", "1")),
             (("x", "key:1"), ("1:x", "key")),
-            ((event_identity("1:e", 0), "A"), (event_identity("e", 1), "A")),
-            ((event_identity("e", 0, "r"), "A"), (event_identity("e:r", 0), "A")),
-            ((event_identity("e:1", 0, "r"), "A"), (event_identity("e", 0, "1:r"), "A")),
+            ((event_identity("1:e").of_job(0), "A"), (event_identity("e").of_job(1), "A")),
+            ((event_identity("e", "r").of_job(0), "A"), (event_identity("e:r").of_job(0), "A")),
+            (
+                (event_identity("e:1", "r").of_job(0), "A"),
+                (event_identity("e", "1:r").of_job(0), "A"),
+            ),
             (("k" * 5000, "A"), ("k" * 5001, "A")),
         ],
     )

@@ -86,7 +86,7 @@ def test_a_thread_that_waits_in_our_code_for_a_lock_is_stuck(run):
 
     assert before[:-2] == [[]] * (len(before) - 2)
     [stuck] = last
-    assert (stuck.name, stuck.for_s) == (state.name, 33)
+    assert (stuck.name, round(stuck.for_s, 6)) == (state.name, 33)
     assert "Chunk.hold (chunk.py:" in stuck.where
 
 

@@ -1,9 +1,9 @@
 """Events may set what Ruby's pages show only to plain values; code may set anything."""
 
 import pytest
+from support.parsed_event import parse_event
 
 from kiqbridge import PayloadError
-from kiqbridge.aws.events import parse_event
 
 NOW = 1_795_000_000.25
 JOB = {"class": "Billing::CloseDay", "args": ["<b>bold</b>"]}

@@ -1,17 +1,22 @@
-"""From an event to its answer: read it, check it against the allow-list, push all of it or nothing.
+"""From an event to its answer: read it, check it against the allow-list, push it, answer the service.
 
-Everything is checked before Redis is asked, and what is pushed goes in one script. Lambda delivers
-an asynchronous invocation again after an error; a tick and a job with a `dedupe_key` are then
-recognized. A job with neither is pushed without a guard: when its reply is lost,
-`PushOutcomeUnknown` is raised, and delivering it again may enqueue it twice.
+Everything is checked before Redis is asked. A direct invocation is pushed as a whole or not at all; of a
+batch each record is. Services deliver again after an error: a tick, a job with a `dedupe_key` and
+whatever came with an identity of its own are then recognized. A job with none of these is pushed without
+a guard: when its reply is lost, `PushOutcomeUnknown` is raised, and delivering it again may enqueue it
+twice.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, TypedDict
 
+from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
-from kiqbridge.aws.events import JobRequest, Tick, parse_event
-from kiqbridge.client.client import TICK_HORIZON_S, Client
+from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
+from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result
+from kiqbridge.aws.requests import Ignored, request_of
+from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
@@ -22,9 +27,10 @@ from kiqbridge.config.client_settings import (
 )
 from kiqbridge.config.function_settings import TICK_AHEAD_S
 from kiqbridge.config.setting import read
-from kiqbridge.errors import EventError
-from kiqbridge.wire import active_job
-from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
+from kiqbridge.errors import EventError, PayloadError
+
+UNKNOWN = "unknown"
+"""The source of an event that could not be read."""
 
 
 class Answer(TypedDict):
@@ -39,24 +45,39 @@ class Answer(TypedDict):
     one that says `"on_stale": "ignore"`, others are an error."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """What became of an event.
+
+    Attributes:
+        source: name of the service's form; `unknown` if it could not be read.
+        results: for each record, in the order of delivery.
+        answer: what the function returns, unless there is an error.
+        error: what the function raises, so that the caller knows or the service delivers again.
+        ignored: why the event asks for nothing; "" = it does.
+    """
+
+    source: str
+    results: Sequence[Result] = ()
+    answer: Any = None
+    error: Exception | None = None
+    ignored: str = ""
+
+
 class Enqueuer:
     """Enqueues what events ask for; one serves all invocations of a warm environment.
 
     Args:
-        client: pushes.
+        pusher: pushes.
         allowed: what may be enqueued.
-        tick_ahead_s: seconds that a tick may lie ahead of the clock of Redis: clocks differ a little.
     """
 
-    def __init__(
-        self, client: Client, allowed: AllowList, *, tick_ahead_s: float = TICK_AHEAD_S.default
-    ) -> None:
-        self._client = client
+    def __init__(self, pusher: Pusher, allowed: AllowList) -> None:
+        self._pusher = pusher
         self._allowed = allowed
-        self._tick_ahead_s = tick_ahead_s
 
     def __repr__(self) -> str:
-        return f"Enqueuer({self._client!r}, {self._allowed!r})"
+        return f"Enqueuer({self._pusher!r}, {self._allowed!r})"
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -72,16 +93,19 @@ class Enqueuer:
             wait_replicas=read(WAIT_REPLICAS, environ),
             max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),
         )
-        allowed = AllowList.from_environment(environ)
-        return cls(client, allowed, tick_ahead_s=read(TICK_AHEAD_S, environ))
+        pusher = Pusher(client, tick_ahead_s=read(TICK_AHEAD_S, environ))
+        return cls(pusher, AllowList.from_environment(environ))
 
-    def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Answer:
-        """Enqueue all jobs of the event, or none.
+    def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Any:
+        """Enqueue what an event asks for, and answer as its service expects it.
 
         Args:
-            event: as `events.parse_event` takes it.
+            event: of any source that `sources.read` knows.
             now: epoch seconds from which `in` counts.
             by: who delivers, kept in the ledger of ticks for operators.
+
+        Returns:
+            `Answer` of a direct invocation; of a batch its `batchItemFailures`.
 
         Raises:
             EventError, PayloadError, NotAllowed: refused; nothing was written. Also a tick that is not
@@ -89,60 +113,84 @@ class Enqueuer:
             RedisUnavailable, RedisRefused: nothing was written.
             PushOutcomeUnknown: sent, but the reply was lost; only without tick and dedupe_key.
         """
-        request = parse_event(event, now)
-        for job in request.jobs:
-            self._allowed.check(job.item)
-        if request.tick is not None:
-            return self._push_tick(request.tick, [job.item for job in request.jobs], by)
-        return self._push(request.jobs)
+        handled = self.handle(event, now=now, by=by)
+        if handled.error is not None:
+            raise handled.error
+        return handled.answer
 
-    def _push(self, jobs: Sequence[JobRequest]) -> Answer:
-        outcomes = self._client.push_once(
-            [job.item for job in jobs], [job.dedupe_key for job in jobs]
+    def handle(self, event: object, *, now: float, by: str = "lambda") -> Handled:
+        """As `enqueue`, with what became of each record; an error is part of it, not raised."""
+        try:
+            delivery = sources.read(event)
+        except (EventError, PayloadError) as error:
+            return Handled(source=UNKNOWN, error=error)
+        if isinstance(delivery, Done):
+            return Handled(source=delivery.source, answer=delivery.answer, ignored=delivery.why)
+        results = self._results(delivery, now, by)
+        if delivery.answer is not None:
+            return Handled(source=delivery.source, results=results, answer=delivery.answer(results))
+        return Handled(
+            source=delivery.source,
+            results=results,
+            answer=answer_of(results),
+            error=_reason(results),
         )
-        return _answer(outcomes)
 
-    def _push_tick(self, tick: Tick, items: Sequence[Mapping[str, Any]], by: str) -> Answer:
-        outcome = self._client.push_tick(
-            tick.schedule, tick.instant, items, by=by, ahead_s=self._tick_ahead_s
-        )
-        if outcome.kind == "future":
-            raise EventError(
-                f"tick.at: {shorten(tick.at)} is more than {self._tick_ahead_s:g} s ahead of the clock of "
-                "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
-                f"duplicate (a clock that is wrong by more: {TICK_AHEAD_S.env[0]})"
-            )
-        if outcome.kind != "stale":
-            return _answer(outcome.jobs)
-        if not tick.ignore_stale:
-            raise EventError(
-                f"tick.at: {shorten(tick.at)} is older than the {TICK_HORIZON_S // 86_400} days that the "
-                "ledger remembers, so nobody knows whether it was enqueued; to enqueue it, invoke the "
-                'function with the job and no tick; to let it pass, add "on_stale": "ignore" to the tick'
-            )
-        stale = [
-            {
-                "class": item.get("class", item.get(active_job.KEY)),
-                "queue": item.get("queue", DEFAULT_OPTIONS["queue"]),
-                "schedule": tick.schedule,
-                "at": tick.at,
-            }
-            for item in items
-        ]
-        return Answer(enqueued=[], duplicates=[], stale=stale)
+    def _results(self, delivery: Delivery, now: float, by: str) -> list[Result]:
+        """What became of each record; what may be pushed is pushed together."""
+        results: dict[int, Result] = {}
+        asked: dict[int, Asked] = {}
+        failed: set[str | None] = set()
+        for place, record in enumerate(delivery.records):
+            if record.group in failed:
+                results[place] = held_back(record)
+                continue
+            checked = self._checked(record, now)
+            if isinstance(checked, Asked):
+                asked[place] = checked
+                continue
+            results[place] = checked
+            if checked.error is not None and delivery.answering is not Answering.EACH:
+                failed.add(record.group)
+        if failed and delivery.answering is Answering.WHOLE:
+            results |= {place: held_back(each.record) for place, each in asked.items()}
+            return [results[place] for place in range(len(delivery.records))]
+        pushed = self._pusher.push(list(asked.values()), delivery.answering, by)
+        results |= dict(zip(asked, pushed, strict=True))
+        return [results[place] for place in range(len(delivery.records))]
+
+    def _checked(self, record: Record, now: float) -> Asked | Result:
+        try:
+            request = request_of(record, now)
+            if isinstance(request, Ignored):
+                return Result(record=record, ignored=request.why)
+            for job in request.jobs:
+                self._allowed.check(job.item)
+        except (EventError, PayloadError) as error:
+            return Result(record=record, error=error)
+        return Asked(record, request)
 
 
-def _answer(outcomes: Sequence[Enqueued]) -> Answer:
+def _reason(results: Sequence[Result]) -> Exception | None:
+    """Why the invocation fails: the first error that is not another one's consequence."""
+    errors = [each.error for each in results if each.error is not None]
+    return next((each for each in errors if not isinstance(each, HeldBack)), None)
+
+
+def answer_of(results: Sequence[Result]) -> Answer:
+    """The answer of a direct invocation."""
+    jobs = [job for result in results for job in result.jobs]
     return Answer(
         enqueued=[
-            _described(job) | ({} if job.at is None else {"at": job.at})
-            for job in outcomes
+            described(job) | ({} if job.at is None else {"at": job.at})
+            for job in jobs
             if not job.duplicate
         ],
-        duplicates=[_described(job) for job in outcomes if job.duplicate],
-        stale=[],
+        duplicates=[described(job) for job in jobs if job.duplicate],
+        stale=[dict(each) for result in results for each in result.stale],
     )
 
 
-def _described(job: Enqueued) -> dict[str, Any]:
+def described(job: Enqueued) -> dict[str, Any]:
+    """A job as answers and log lines show it: no arguments."""
     return {"jid": job.jid, "class": job.job_class, "queue": job.queue}

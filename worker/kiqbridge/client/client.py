@@ -183,8 +183,8 @@ class Client:
         guarded_push.check_count(len(items))
         now = time.time()
         jobs = [
-            (job, guarded_push.guard_of(job, key))
-            for item, key in zip(items, dedupe_keys, strict=True)
+            guarded_push.Guarded(index, job, guarded_push.guard_of(job, key))
+            for index, (item, key) in enumerate(zip(items, dedupe_keys, strict=True))
             if (job := prepare(item, now, self.middleware, self._fleet_profile.current)) is not None
         ]
         return guarded_push.push_once(jobs, self._writer, now=now, ttl_s=ttl_s)
@@ -222,7 +222,7 @@ class Client:
         occurrence = guarded_push.Occurrence(
             schedule=schedule, instant=instant, by=by, horizon_s=horizon_s, ahead_s=ahead_s
         )
-        jobs = [job for job in prepared if job is not None]
+        jobs = [(index, job) for index, job in enumerate(prepared) if job is not None]
         return guarded_push.push_tick(occurrence, jobs, self._writer, now=now)
 
     def cancel(self, jid: str) -> int:

@@ -7,7 +7,7 @@ jids of the first one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from kiqbridge.client.job_writer import JobWriter, not_replicated, outcome_unknown, score
 from kiqbridge.client.prepare import PreparedJob
@@ -26,10 +26,24 @@ _PUSH_TICK = scripts.load("push_tick")
 TickKind = Literal["enqueued", "duplicate", "stale", "future"]
 
 
+class Guarded(NamedTuple):
+    """A job to push: its place among the items of the call, and its guard, empty for none."""
+
+    place: int
+    job: PreparedJob
+    guard: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """What became of one guarded job: `jid` is that of the job in Redis, new or earlier."""
+    """What became of one guarded job.
 
+    Attributes:
+        index: its place among the items of the call: those that middleware stopped are in no answer.
+        jid: that of the job in Redis, new or earlier.
+    """
+
+    index: int
     jid: str
     job_class: str
     queue: str
@@ -50,7 +64,7 @@ class TickOutcome:
 
 
 def push_once(
-    jobs: Sequence[tuple[PreparedJob, str]], writer: JobWriter, *, now: float, ttl_s: int
+    jobs: Sequence[Guarded], writer: JobWriter, *, now: float, ttl_s: int
 ) -> list[Enqueued]:
     """Enqueue jobs, each at most once under its guard (`guard_of`); see `Client.push_once`."""
     if not jobs:
@@ -59,21 +73,22 @@ def push_once(
     keys: list[str] = [own.queues, own.guards, own.guards_until]
     # More than are added, so that they grow fewer; an unpack takes no more than a script's jobs.
     args: list[str | bytes] = [str(ttl_s), str(min(2 * len(jobs) + 10, BATCH_SIZE))]
-    for job, guard in jobs:
+    for _, job, guard in jobs:
         keys.append(_target(job, writer))
         args += [guard, job.jid, *_script_args(job, writer, now)]
-    repeatable = all(guard for _, guard in jobs)
+    repeatable = all(each.guard for each in jobs)
     try:
         answers, doubt = writer.run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
     except ReplyLost as error:
-        first = jobs[0][0]
+        first = jobs[0].job
         raise outcome_unknown(first.jid, first.payload["class"], error) from error
     outcomes = [
         _outcome(
+            index,
             job,
             None if not known or (job.own_jid and known == job.jid.encode()) else text_of(known),
         )
-        for (job, _), known in zip(jobs, answers, strict=True)
+        for (index, job, _), known in zip(jobs, answers, strict=True)
     ]
     if doubt:
         raise not_replicated([job.jid for job in outcomes], doubt) from doubt
@@ -92,9 +107,14 @@ class Occurrence:
 
 
 def push_tick(
-    occurrence: Occurrence, jobs: Sequence[PreparedJob], writer: JobWriter, *, now: float
+    occurrence: Occurrence,
+    indexed: Sequence[tuple[int, PreparedJob]],
+    writer: JobWriter,
+    *,
+    now: float,
 ) -> TickOutcome:
     """Enqueue the jobs of one occurrence of a schedule, once; see `Client.push_tick`."""
+    jobs = [job for _, job in indexed]
     entry = json_text.dumps(
         {
             "at": occurrence.instant,
@@ -113,7 +133,7 @@ def push_tick(
     for job in jobs:
         args += _script_args(job, writer, now)
     answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
-    outcome = _tick_outcome(jobs, answer, entry)
+    outcome = _tick_outcome(indexed, answer, entry)
     if doubt and outcome.jobs:
         raise not_replicated([job.jid for job in outcome.jobs], doubt) from doubt
     return outcome
@@ -152,8 +172,9 @@ def _script_args(job: PreparedJob, writer: JobWriter, now: float) -> list[str | 
     return [job.queue, "" if job.at is None else score(job.at), writer.text(job, now)]
 
 
-def _outcome(job: PreparedJob, known_jid: str | None = None) -> Enqueued:
+def _outcome(index: int, job: PreparedJob, known_jid: str | None = None) -> Enqueued:
     return Enqueued(
+        index=index,
         jid=known_jid or job.jid,
         job_class=_shown_class(job.payload),
         queue=job.queue,
@@ -162,17 +183,20 @@ def _outcome(job: PreparedJob, known_jid: str | None = None) -> Enqueued:
     )
 
 
-def _tick_outcome(jobs: Sequence[PreparedJob], answer: list[bytes], entry: bytes) -> TickOutcome:
+def _tick_outcome(
+    jobs: Sequence[tuple[int, PreparedJob]], answer: list[bytes], entry: bytes
+) -> TickOutcome:
     kind = cast("TickKind", answer[0].decode())
     if kind in ("stale", "future"):
         return TickOutcome(kind=kind, jobs=[])
     if kind == "enqueued":
-        return TickOutcome(kind=kind, jobs=[_outcome(job) for job in jobs])
+        return TickOutcome(kind=kind, jobs=[_outcome(index, job) for index, job in jobs])
     if answer[1] == entry:  # our own claim, whose reply was lost
-        return TickOutcome(kind="enqueued", jobs=[_outcome(job) for job in jobs])
+        return TickOutcome(kind="enqueued", jobs=[_outcome(index, job) for index, job in jobs])
     known = json_text.loads(answer[1])["jids"]
     return TickOutcome(
-        kind=kind, jobs=[_outcome(job, jid) for job, jid in zip(jobs, known, strict=False)]
+        kind=kind,
+        jobs=[_outcome(index, job, jid) for (index, job), jid in zip(jobs, known, strict=False)],
     )
 
 

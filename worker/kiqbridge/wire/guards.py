@@ -22,6 +22,8 @@ class Source(StrEnum):
     """The id of an event of a bus, and the job's place in it."""
     REPLAY = "replay"
     """The same of an event that is replayed from an archive, with the replay's name."""
+    SQS = "sqs"
+    """The message's id in its queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,10 @@ class Identity:
 
     source: Source
     parts: tuple[str, ...]
+
+    def of_job(self, index: int) -> "Identity":
+        """That of job number `index` among those that one event, message or record brings."""
+        return Identity(self.source, (str(index), *self.parts))
 
 
 def guard_field(dedupe_key: str | Identity, job_class: str) -> str:
@@ -56,8 +62,8 @@ def own_key(dedupe_key: str) -> Identity:
     return Identity(Source.KEY, (dedupe_key,))
 
 
-def event_identity(event_id: str, index: int, replay: str | None = None) -> Identity:
-    """That of job number `index` of an event; a replay enqueues it once more, under the replay's name."""
+def event_identity(event_id: str, replay: str | None = None) -> Identity:
+    """That of an event of a bus; a replay enqueues it once more, under the replay's name."""
     if replay is None:
-        return Identity(Source.EVENT, (str(index), event_id))
-    return Identity(Source.REPLAY, (str(index), event_id, replay))
+        return Identity(Source.EVENT, (event_id,))
+    return Identity(Source.REPLAY, (event_id, replay))

@@ -1,6 +1,6 @@
-"""Reading an event: which jobs it asks for, and what makes a repeated delivery the same one.
+"""The forms in which an event, a message or a body asks for jobs; every source of events may carry them.
 
-Four forms are jobs; anything else is refused with what to send instead:
+Three forms are jobs; anything else needs a mapping, or is refused:
 
 1. one job: an object with `class` (or `active_job`) and `args` as our client takes it, besides `in`
    or `at` (when to run) and `dedupe_key` (enqueue once, however often it is delivered);
@@ -8,12 +8,11 @@ Four forms are jobs; anything else is refused with what to send instead:
 3. a tick: one or several jobs and beside them `"tick": {"schedule": …, "at": …}`, the name of the
    rule and the time for which it was due; that pair is enqueued once. `in` counts from the
    delivery, not from that time. Scheduler's context attributes under `"_schedule"` are a tick, too:
-   `schedule-arn` and `scheduled-time` count, attempt and execution do not;
-4. an event of an event bus whose `detail` is one of these. What has neither tick nor `dedupe_key`
-   gets the event's `id`, which EventBridge repeats when it delivers again, and its place among the
-   jobs. An event that is replayed from an archive keeps its id, but is meant to run once more: it goes
-   by the replay's name as well. A `dedupe_key` of its own wins, since it also finds an event that was
-   published twice, with two ids.
+   `schedule-arn` and `scheduled-time` count, attempt and execution do not.
+
+What has neither tick nor `dedupe_key` goes by the identity of what brought it (`Record.identity`) and by
+its place among the jobs. A `dedupe_key` of its own wins, since it also finds an event that was sent
+twice, with two ids.
 
 What Sidekiq does not know in a job goes into the payload as it is, as with Sidekiq's own client.
 What Ruby's pages show of a job must be plain, see `plain.py`.
@@ -23,12 +22,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from kiqbridge.aws.plain import check_plain
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import active_job
-from kiqbridge.wire.guards import Identity, event_identity
+from kiqbridge.wire.guards import Identity
 from kiqbridge.wire.payload import (
     DEFAULT_OPTIONS,
     INTERVAL_LIMIT,
@@ -57,16 +56,9 @@ _PLACEHOLDER: Final = re.compile(r"<[^>]*>?|\$\{[^}]*\}?")
 _TICK_FORM: Final = (
     '"tick": {"schedule": "STACK/RULE", "at": "<aws.scheduler.scheduled-time>"} beside the job'
 )
-_INPUT_FORM: Final = (
-    'give its target an Input such as {"class": "NightlyReport", "args": [], "tick": {"schedule": '
-    '"STACK/NightlyReport", "at": "<aws.scheduler.scheduled-time>"}}; a rule that is not of '
-    "EventBridge Scheduler needs an InputTransformer that fills in its ARN and $.time instead"
-)
 _CONTEXT: Final = "_schedule"
 _SCHEDULE_ARN: Final = "schedule-arn"
 _SCHEDULED_TIME: Final = "scheduled-time"
-_SCHEDULERS: Final = ("aws.events", "aws.scheduler")
-"""Sources that AWS reserves; their events carry no job, only the fact that it is time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,96 +97,38 @@ class EnqueueRequest:
     tick: Tick | None = None
 
 
-def parse_event(event: object, now: float) -> EnqueueRequest:
-    """Read an event whose every job can be enqueued at `now` (epoch seconds).
+def is_job_form(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a value asks for jobs in one of the forms above, well or badly."""
+    return isinstance(value, Mapping) and any(key in value for key in JOB_KEYS)
+
+
+def parse_jobs(
+    value: Mapping[str, Any], now: float, identity: Identity | None = None
+) -> EnqueueRequest:
+    """Read one of the forms above, whose every job can then be enqueued at `now` (epoch seconds).
+
+    Args:
+        value: what `is_job_form` is true of.
+        now: from when `in` counts.
+        identity: of what brought it; None = a job without `dedupe_key` is enqueued at each delivery.
 
     Raises:
         EventError: it asks for no job, or its tick cannot be read.
         PayloadError: one of its jobs cannot be one; among several the message begins with jobs[N].
     """
-    if not isinstance(event, Mapping):
-        raise EventError(
-            f"event: {shorten(event)} is not an object; send a job such as "
-            '{"class": "NightlyReport", "args": []}, or several as {"jobs": […]}'
-        )
-    if any(key in event for key in JOB_KEYS):
-        return _request(event, now)
-    if "detail-type" in event and event.get("source") not in _SCHEDULERS:
-        return _bus_request(event, now)
-    raise EventError(_why_no_job(event))
-
-
-def _request(event: Mapping[str, Any], now: float) -> EnqueueRequest:
-    _refuse_unfilled(event)
-    event = _with_tick(event)
-    tick = _tick(event["tick"]) if "tick" in event else None
-    if "jobs" in event:
-        return EnqueueRequest(jobs=_several(event, now, tick), tick=tick)
-    alone = {key: value for key, value in event.items() if key != "tick"}
-    return EnqueueRequest(jobs=[_job(alone, now, tick)], tick=tick)
-
-
-def _bus_request(event: Mapping[str, Any], now: float) -> EnqueueRequest:
-    """The jobs in `detail`; those without an identity of their own get that of the event."""
-    detail, identity = event.get("detail"), event.get("id")
-    if not isinstance(detail, Mapping) or not any(key in detail for key in JOB_KEYS):
-        raise EventError(
-            f"detail: {shorten(detail)} of an event of {shorten(event.get('source'))} holds no job; "
-            'publish {"class": …, "args": […]} or {"jobs": […]} as the detail, or let the rule build '
-            "a job with an InputTransformer"
-        )
-    if not isinstance(identity, str) or not identity:
-        raise EventError(
-            f"id: {shorten(identity)} is not the text by which EventBridge distinguishes events"
-        )
-    replay = event.get("replay-name")
-    if replay is not None and (not isinstance(replay, str) or not replay):
-        raise EventError(
-            f"replay-name: {shorten(replay)} is not the text by which EventBridge distinguishes the "
-            "replays of an archive"
-        )
-    try:
-        check_json(identity, "id")
-        if replay is not None:
-            check_json(replay, "replay-name")
-        request = _request(detail, now)
-    except (PayloadError, EventError) as error:
-        raise type(error)(f"detail: {error}") from error
-    return (
-        request
-        if request.tick
-        else replace(request, jobs=_identified(request.jobs, identity, replay))
-    )
-
-
-def _identified(jobs: Sequence[JobRequest], identity: str, replay: str | None) -> list[JobRequest]:
-    return [
-        job if job.dedupe_key else replace(job, dedupe_key=event_identity(identity, index, replay))
-        for index, job in enumerate(jobs)
-    ]
-
-
-def _why_no_job(event: Mapping[str, Any]) -> str:
-    if "detail-type" in event:
-        source = shorten(event.get("source"))
-        return f"source: {source} delivered a schedule that names no job; {_INPUT_FORM}"
-    records = event.get("Records")
-    if isinstance(records, list):
-        first = records[0] if records and isinstance(records[0], Mapping) else {}
-        service = first.get("eventSource") or first.get("EventSource")
-        return (
-            f"Records: records of {shorten(service)} are not supported by this function yet; "
-            "invoke it with the job itself"
-        )
-    if "requestContext" in event or "httpMethod" in event:
-        return (
-            "requestContext: HTTP requests are not supported by this function yet; invoke it "
-            "with the job itself"
-        )
-    return (
-        f"event: {shorten(event)} holds no job; it needs the keys class and args, or jobs with a list "
-        "of such objects"
-    )
+    _refuse_unfilled(value)
+    value = _with_tick(value)
+    tick = _tick(value["tick"]) if "tick" in value else None
+    if "jobs" in value:
+        jobs = _several(value, now, tick)
+    else:
+        jobs = [_job({key: each for key, each in value.items() if key != "tick"}, now, tick)]
+    if identity is not None and tick is None:
+        jobs = [
+            job if job.dedupe_key else replace(job, dedupe_key=identity.of_job(index))
+            for index, job in enumerate(jobs)
+        ]
+    return EnqueueRequest(jobs=jobs, tick=tick)
 
 
 def _refuse_unfilled(event: Mapping[str, Any]) -> None:

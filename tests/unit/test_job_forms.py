@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.parsed_event import parse_event
 
 from kiqbridge import EventError, PayloadError
-from kiqbridge.aws.events import EnqueueRequest, JobRequest, Tick, parse_event
+from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, Tick
 from kiqbridge.wire.guards import event_identity
 
 NOW = 1_795_000_000.25
@@ -48,13 +49,13 @@ def test_a_bus_event_gives_its_id_to_what_has_no_identity():
 
     keyed = JOB | {"dedupe_key": "k"}
 
-    assert parsed(JOB).jobs == [JobRequest(item=JOB, dedupe_key=event_identity("e", 0))]
+    assert parsed(JOB).jobs == [JobRequest(item=JOB, dedupe_key=event_identity("e").of_job(0))]
     assert parsed(keyed).jobs == [JobRequest(item=JOB, dedupe_key="k")]
     assert parsed({"jobs": [JOB]}).jobs == parsed(JOB).jobs
     assert [job.dedupe_key for job in parsed({"jobs": [JOB, keyed, JOB]}).jobs] == [
-        event_identity("e", 0),
+        event_identity("e").of_job(0),
         "k",
-        event_identity("e", 2),
+        event_identity("e").of_job(2),
     ]
     assert parsed(JOB | {"tick": TICK}) == parse_event(JOB | {"tick": TICK}, NOW)
 

@@ -1,0 +1,158 @@
+"""Pushing what records ask for: all of it in one script where that can be, each record all or none.
+
+A batch costs one round trip. If the script is refused because of one job (a queue of another type, a job
+that the client refuses), the records are pushed one by one, so that only that one fails.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from kiqbridge.aws.job_forms import EnqueueRequest, Tick
+from kiqbridge.aws.record import Answering, Record, Result
+from kiqbridge.client.client import TICK_HORIZON_S
+from kiqbridge.client.guarded_push import Enqueued, TickOutcome
+from kiqbridge.config.function_settings import TICK_AHEAD_S
+from kiqbridge.errors import EventError, KiqbridgeError, PayloadError, RedisRefused
+from kiqbridge.wire import active_job
+from kiqbridge.wire.bulk import BATCH_SIZE
+from kiqbridge.wire.guards import Identity
+from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
+
+
+class Asked(NamedTuple):
+    """A record and the jobs that it asks for, all of which may be enqueued."""
+
+    record: Record
+    request: EnqueueRequest
+
+
+class HeldBack(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """Not enqueued, since an earlier record failed; the service delivers both again, in their order."""
+
+
+class Pushes(Protocol):
+    """The calls of a `Client` that are used here."""
+
+    def push_once(
+        self, items: Sequence[Mapping[str, Any]], dedupe_keys: Sequence[str | Identity | None]
+    ) -> list[Enqueued]:
+        """See `Client.push_once`."""
+
+    def push_tick(
+        self,
+        schedule: str,
+        instant: int,
+        items: Sequence[Mapping[str, Any]],
+        *,
+        by: str,
+        ahead_s: float | None = None,
+    ) -> TickOutcome:
+        """See `Client.push_tick`."""
+
+
+class Pusher:
+    """Pushes requests and says what became of each.
+
+    Args:
+        client: pushes.
+        tick_ahead_s: seconds that a tick may lie ahead of the clock of Redis: clocks differ a little.
+    """
+
+    def __init__(self, client: Pushes, *, tick_ahead_s: float = TICK_AHEAD_S.default) -> None:
+        self._client = client
+        self._tick_ahead_s = tick_ahead_s
+
+    def push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
+        """Push the requests of one delivery; a result for each, in their order.
+
+        Args:
+            asked: in the order of delivery.
+            answering: whether one that fails lets the others pass. Of WHOLE several are one request.
+            by: who delivers, kept in the ledger of ticks for operators.
+        """
+        is_together = all(each.request.tick is None for each in asked)
+        if is_together and (answering is Answering.WHOLE or _count(asked) <= BATCH_SIZE):
+            try:
+                return self._push_together(asked)
+            except (PayloadError, RedisRefused) as error:
+                if answering is Answering.WHOLE or len(asked) == 1:
+                    return [Result(record=each.record, error=error) for each in asked]
+            except Exception as error:  # noqa: BLE001 - each record is answered for, with its error
+                return [Result(record=each.record, error=error) for each in asked]
+        return self._push_one_by_one(asked, answering, by)
+
+    def _push_together(self, asked: Sequence[Asked]) -> list[Result]:
+        if not asked:
+            return []
+        jobs = [(place, job) for place, each in enumerate(asked) for job in each.request.jobs]
+        outcomes = self._client.push_once(
+            [job.item for _, job in jobs], [job.dedupe_key for _, job in jobs]
+        )
+        by_place: list[list[Enqueued]] = [[] for _ in asked]
+        for outcome in outcomes:
+            by_place[jobs[outcome.index][0]].append(outcome)
+        return [
+            Result(record=each.record, jobs=of_record)
+            for each, of_record in zip(asked, by_place, strict=True)
+        ]
+
+    def _push_one_by_one(
+        self, asked: Sequence[Asked], answering: Answering, by: str
+    ) -> list[Result]:
+        results: list[Result] = []
+        failed: set[str | None] = set()
+        for each in asked:
+            if each.record.group in failed:
+                results.append(held_back(each.record))
+                continue
+            try:
+                results.append(self._push_one(each, by))
+            except Exception as error:  # noqa: BLE001 - as above
+                results.append(Result(record=each.record, error=error))
+                if answering is not Answering.EACH:
+                    failed.add(each.record.group)
+        return results
+
+    def _push_one(self, asked: Asked, by: str) -> Result:
+        tick = asked.request.tick
+        if tick is None:
+            return self._push_together([asked])[0]
+        items = [job.item for job in asked.request.jobs]
+        outcome = self._client.push_tick(
+            tick.schedule, tick.instant, items, by=by, ahead_s=self._tick_ahead_s
+        )
+        if outcome.kind == "future":
+            raise EventError(
+                f"tick.at: {shorten(tick.at)} is more than {self._tick_ahead_s:g} s ahead of the clock of "
+                "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
+                f"duplicate (a clock that is wrong by more: {TICK_AHEAD_S.env[0]})"
+            )
+        if outcome.kind != "stale":
+            return Result(record=asked.record, jobs=outcome.jobs)
+        if not tick.ignore_stale:
+            raise EventError(
+                f"tick.at: {shorten(tick.at)} is older than the {TICK_HORIZON_S // 86_400} days that the "
+                "ledger remembers, so nobody knows whether it was enqueued; to enqueue it, invoke the "
+                'function with the job and no tick; to let it pass, add "on_stale": "ignore" to the tick'
+            )
+        return Result(record=asked.record, stale=[_described_stale(item, tick) for item in items])
+
+
+def held_back(record: Record) -> Result:
+    """The result of a record that waits for an earlier one of its group."""
+    return Result(
+        record=record, error=HeldBack("an earlier record failed; both are delivered again")
+    )
+
+
+def _count(asked: Sequence[Asked]) -> int:
+    return sum(len(each.request.jobs) for each in asked)
+
+
+def _described_stale(item: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+    return {
+        "class": item.get("class", item.get(active_job.KEY)),
+        "queue": item.get("queue", DEFAULT_OPTIONS["queue"]),
+        "schedule": tick.schedule,
+        "at": tick.at,
+    }

@@ -1,0 +1,108 @@
+"""What the sources make of an event: records, each of which asks for jobs and is answered for.
+
+A source (`sources/`) knows the form of one service's events and nothing of jobs; what follows it
+(`requests`, `allow_list`, `enqueue`) knows nothing of services.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from kiqbridge.client.guarded_push import Enqueued
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.wire.guards import Identity
+
+
+class Answering(StrEnum):
+    """How a service is answered when a record fails."""
+
+    WHOLE = "whole"
+    """The invocation fails, nothing is enqueued, and the service delivers all of it again."""
+    EACH = "each"
+    """The others are enqueued; `batchItemFailures` names those that failed, which are delivered again."""
+    IN_ORDER = "in order"
+    """As EACH, but after a failure nothing of the same group is enqueued: it is delivered again, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One thing that a service delivered.
+
+    Attributes:
+        source: name of the service's form, such as `sqs`: in mappings, rules, log lines and metrics.
+        event: what a mapping's expressions see: the record, or the whole event, with texts that are
+            JSON parsed, as the page of the source says.
+        job: the part that may be a job by itself (`job_forms.is_job_form`): message, detail, body.
+        where: path of that part, the beginning of messages about it; "" if it is the event itself.
+        origin: who sent it, as rules name it: ARN of a queue, topic, stream or schedule, `s3:BUCKET`,
+            name of a bus' source, `POST /path`.
+        facets: by what else a mapping is found, such as `detail-type`, `bucket`, `key`.
+        identity: what makes two deliveries the same; None = each delivery is a new one.
+        item: name in `batchItemFailures`.
+        group: records of one group keep their order; see `Answering.IN_ORDER`.
+        error: why it cannot be read; then `job` is None, and only this record is refused.
+    """
+
+    source: str
+    event: Any
+    job: object = None
+    where: str = ""
+    origin: str = ""
+    facets: Mapping[str, str] = field(default_factory=dict)
+    identity: Identity | None = None
+    item: str | None = None
+    group: str | None = None
+    error: KiqbridgeError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of a record: its jobs, or the error for which nothing of it was enqueued.
+
+    Attributes:
+        record: what was delivered.
+        jobs: what became of its jobs; empty also if a mapping's filter leaves it out.
+        stale: the tick that is too old and says `"on_stale": "ignore"`, as the answer describes it.
+        error: refused or failed.
+        ignored: why nothing was to be enqueued, "" else.
+    """
+
+    record: Record
+    jobs: Sequence[Enqueued] = ()
+    stale: Sequence[Mapping[str, Any]] = ()
+    error: Exception | None = None
+    ignored: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One invocation's records.
+
+    Attributes:
+        source: name of the service's form.
+        records: in the order in which they were delivered.
+        answering: what a failure means.
+        answer: makes the service's answer of the results of all records, in their order; it must not
+            raise. None = the answer of a direct invocation, and an error is raised.
+    """
+
+    source: str
+    records: Sequence[Record]
+    answering: Answering = Answering.WHOLE
+    answer: Callable[[Sequence[Result]], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """An event that asks for nothing and is answered: a service's test event, a ping, a health check.
+
+    Attributes:
+        source: name of the service's form.
+        why: for the log line.
+        answer: what the function returns.
+    """
+
+    source: str
+    why: str
+    answer: Any
