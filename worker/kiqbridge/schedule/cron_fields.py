@@ -7,6 +7,7 @@ exactly one `?` in the two day fields; `L`, `W` and `#` in them.
 import calendar
 import operator
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,6 +36,39 @@ class CronFields:
     day_rules: tuple[DayRule, ...] = field(compare=False)
     months: tuple[int, ...]
     years: tuple[int, ...]
+    # By year and month: at most one entry for each month of the calendar.
+    _days: dict[tuple[int, int], tuple[int, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def next_minute(self, after: datetime) -> tuple[int, int, int, int, int] | None:
+        """(year, month, day, hour, minute) of the first match after the minute of `after`; None = no more.
+
+        The same as the second step of `walk`, or its first if `after` matches none, several times faster.
+        """
+        year, month, day = after.year, after.month, after.day
+        if year in self.years and month in self.months and day in self._days_of(year, month):
+            hours, minutes = self.hours, self.minutes
+            place = bisect_left(hours, after.hour)
+            if place < len(hours) and hours[place] == after.hour:
+                later = bisect_right(minutes, after.minute)
+                if later < len(minutes):
+                    return year, month, day, after.hour, minutes[later]
+                place += 1
+            if place < len(hours):
+                return year, month, day, hours[place], minutes[0]
+        found = self._next_day(year, month, day)
+        return None if found is None else (*found, self.hours[0], self.minutes[0])
+
+    def _next_day(self, year: int, month: int, day: int) -> tuple[int, int, int] | None:
+        for each_year in self.years[bisect_left(self.years, year) :]:
+            is_first = each_year == year
+            for each_month in self.months[bisect_left(self.months, month) if is_first else 0 :]:
+                days = self._days_of(each_year, each_month)
+                place = bisect_right(days, day) if is_first and each_month == month else 0
+                if place < len(days):
+                    return each_year, each_month, days[place]
+        return None
 
     def walk(self, origin: datetime, *, backwards: bool = False) -> Iterator[tuple[int, ...]]:
         """(year, month, day, hour, minute) from the minute of `origin` on, wheel by wheel."""
@@ -61,12 +95,20 @@ class CronFields:
             case (_,):
                 return self.months
             case (year, month):
-                weekdays = _weekdays_of_month(year, month)
-                return sorted({day for rule in self.day_rules for day in rule(weekdays)})
+                return self._days_of(year, month)
             case (_, _, _):
                 return self.hours
             case _:
                 return self.minutes
+
+
+    def _days_of(self, year: int, month: int) -> tuple[int, ...]:
+        days = self._days.get((year, month))
+        if days is None:
+            weekdays = _weekdays_of_month(year, month)
+            days = tuple(sorted({day for rule in self.day_rules for day in rule(weekdays)}))
+            self._days[year, month] = days
+        return days
 
 
 def parse_cron_fields(body: str) -> CronFields:
