@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "children": "runtime wire store client inflight host settle perform",
     "engine": "runtime wire config store client inflight host settle perform children",
     "dev": "wire schedule config store client",
-    "commands": "runtime wire config store client inflight host settle perform engine dev",
+    "commands": "runtime wire schedule config store client inflight host settle perform engine dev",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
 ROOT = {"errors", "clock", "redaction", "enumerators"}

@@ -53,8 +53,8 @@ def parse(
     """
     try:
         kind, body = _split_call(expression)
-        bounds = _parse_bounds(start, end)
-        zone = _find_zone(timezone)
+        bounds = bounds_of(start, end)
+        zone = check_zone(timezone)
         if kind == "cron":
             fields = parse_cron_fields(body)
             return Cron(text=expression, timezone=timezone, bounds=bounds, fields=fields)
@@ -237,7 +237,12 @@ def _split_call(expression: str) -> tuple[str, str]:
     return call[1], call[2]
 
 
-def _parse_bounds(start: datetime | None, end: datetime | None) -> Bounds:
+def bounds_of(start: datetime | None, end: datetime | None) -> Bounds:
+    """The bounds of a schedule; both are aware.
+
+    Raises:
+        ExpressionError: one has no zone, is outside of the calendar, or they are in the wrong order.
+    """
     start = start and _require_aware("start", start)
     end = end and _require_aware("end", end)
     if start and not _EARLIEST <= start <= _LATEST:
@@ -252,7 +257,12 @@ def _zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)  # its own cache costs as much as the rest of a computation
 
 
-def _find_zone(name: str) -> ZoneInfo:
+def check_zone(name: str) -> ZoneInfo:
+    """The time zone of a name of the IANA database.
+
+    Raises:
+        ExpressionError: there is none; the message names near ones.
+    """
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:  # unknown, malformed, a folder of zones

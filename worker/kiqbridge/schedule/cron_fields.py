@@ -18,6 +18,9 @@ from kiqbridge.errors import ConfigError
 FIRST_YEAR, LAST_YEAR = 1970, 2199
 _MAX_WEEKS = 5  # the n of `6#n`: a weekday comes four or five times a month
 
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+
 # Picks days that are due from a month, given as the weekdays (1-7 = SUN-SAT) of its days.
 DayRule: TypeAlias = Callable[[Sequence[int]], Sequence[int]]
 
@@ -101,7 +104,6 @@ class CronFields:
             case _:
                 return self.minutes
 
-
     def _days_of(self, year: int, month: int) -> tuple[int, ...]:
         days = self._days.get((year, month))
         if days is None:
@@ -136,20 +138,21 @@ def parse_cron_fields(body: str) -> CronFields:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Field:
-    """One of the six fields: its name as AWS writes it, and the values it may hold."""
+class FieldSpec:
+    """A field: its name as its dialect writes it, and the values it may hold."""
 
     name: str
     low: int
     high: int
     names: tuple[str, ...] = ()
     also: str = ""
+    forms: str = "ranges a-b, steps a/n and lists a,b of them, and *"
 
     def refuse(self, value: str, problem: str) -> ExpressionError:
         """The error to raise for `value`, an item of this field."""
         return ExpressionError(
             f"{self.name}: {value!r} {problem}; allowed are {self.low}-{self.high}{self.also},"
-            " ranges a-b, steps a/n and lists a,b of them, and *"
+            f" {self.forms}"
         )
 
     def number(self, text: str, item: str) -> int:
@@ -161,24 +164,22 @@ class _Field:
         return value
 
 
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _SUNDAY, _SATURDAY = 1, 7
-_MINUTES = _Field(name="minutes", low=0, high=59)
-_HOURS = _Field(name="hours", low=0, high=23)
-_DAY_OF_MONTH = _Field(name="day-of-month", low=1, high=31, also=", L, LW, 15W, ?")
-_MONTH = _Field(name="month", low=1, high=12, names=_MONTHS, also=" or JAN-DEC")
-_DAY_OF_WEEK = _Field(
-    name="day-of-week", low=1, high=7, names=_WEEKDAYS, also=" or SUN-SAT, L, 6L, 6#2, ?"
+_MINUTES = FieldSpec(name="minutes", low=0, high=59)
+_HOURS = FieldSpec(name="hours", low=0, high=23)
+_DAY_OF_MONTH = FieldSpec(name="day-of-month", low=1, high=31, also=", L, LW, 15W, ?")
+_MONTH = FieldSpec(name="month", low=1, high=12, names=MONTHS, also=" or JAN-DEC")
+_DAY_OF_WEEK = FieldSpec(
+    name="day-of-week", low=1, high=7, names=WEEKDAYS, also=" or SUN-SAT, L, 6L, 6#2, ?"
 )
-_YEAR = _Field(name="year", low=FIRST_YEAR, high=LAST_YEAR)
+_YEAR = FieldSpec(name="year", low=FIRST_YEAR, high=LAST_YEAR)
 
 
-def _parse_values(spec: _Field, text: str) -> tuple[int, ...]:
+def _parse_values(spec: FieldSpec, text: str) -> tuple[int, ...]:
     return tuple(sorted({n for item in text.split(",") for n in _parse_item(spec, item)}))
 
 
-def _parse_item(spec: _Field, item: str) -> Sequence[int]:
+def _parse_item(spec: FieldSpec, item: str) -> Sequence[int]:
     """The values of `*`, `7` or `2-5`; with a step `/n` every n-th, from `7` on up to the end."""
     base, slash, step_text = item.partition("/")
     step = whole_number(step_text) if slash else 1
@@ -229,15 +230,15 @@ def _parse_day_of_week(item: str) -> DayRule:
         item = "SAT"
     if item.endswith("L"):
         last = _DAY_OF_WEEK.number(item[:-1], item)
-        return lambda month: _days_falling_on((last,), month)[-1:]
+        return lambda month: days_falling_on((last,), month)[-1:]
     if "#" not in item:
         weekdays = _parse_item(_DAY_OF_WEEK, item)
-        return lambda month: _days_falling_on(weekdays, month)
+        return lambda month: days_falling_on(weekdays, month)
     weekday_text, _, week_text = item.partition("#")
     weekday, week = _DAY_OF_WEEK.number(weekday_text, item), whole_number(week_text)
     if not week or week > _MAX_WEEKS:
         raise _DAY_OF_WEEK.refuse(item, f"asks for a week which is not 1 to {_MAX_WEEKS}")
-    return lambda month: _days_falling_on((weekday,), month)[week - 1 : week]
+    return lambda month: days_falling_on((weekday,), month)[week - 1 : week]
 
 
 def _weekdays_of_month(year: int, month: int) -> list[int]:
@@ -245,7 +246,8 @@ def _weekdays_of_month(year: int, month: int) -> list[int]:
     return [(first + 1 + day) % 7 + 1 for day in range(length)]
 
 
-def _days_falling_on(weekdays: Sequence[int], month: Sequence[int]) -> list[int]:
+def days_falling_on(weekdays: Sequence[int], month: Sequence[int]) -> list[int]:
+    """The days of a month, given as the weekdays of its days, that fall on one of these weekdays."""
     return [day for day, weekday in enumerate(month, start=1) if weekday in weekdays]
 
 
