@@ -34,9 +34,10 @@ MAY_IMPORT = {
     "settle": "runtime wire store client inflight",
     "perform": "runtime wire logs config store client inflight settle",
     "children": "runtime wire store client inflight host settle perform",
-    "engine": "runtime wire config store client inflight host settle perform children",
+    "step_functions": "runtime wire store settle perform",
+    "engine": "runtime wire config store client inflight host settle perform children step_functions",
     "dev": "wire schedule config store client",
-    "commands": "runtime wire schedule config store client inflight host settle perform engine dev",
+    "commands": "runtime wire config store client inflight host settle perform engine dev",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
 ROOT = {"errors", "clock", "redaction", "enumerators"}

@@ -185,6 +185,36 @@ def test_one_that_succeeds_is_acknowledged_and_its_count_forgotten(redis, isolat
     assert not isolation.look()
 
 
+def reports(redis):
+    return [json.loads(text) for text in redis.zrange("kb:reports", 0, -1)]
+
+
+def test_a_suspect_that_a_state_machine_waits_for_is_reported(redis, isolate):
+    suspect(redis, "Good", task_token="AQC=")
+    isolation = isolate()
+
+    assert isolation.look()
+
+    [report] = reports(redis)
+    assert (report["task_token"], report["output"]) == ("AQC=", "null")
+    assert not redis.exists(KEYS.suspects("default"), KEYS.recovered("j1"))
+    assert in_flight(redis) == []
+    assert (isolation.processed, isolation.failed) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("Bad", "kiqbridge.errors.ProcessDied"), ("Fails", "ValueError")]
+)
+def test_a_suspect_that_dies_is_reported_as_failed(redis, isolate, name, error):
+    suspect(redis, name, task_token="AQC=", retry=0)
+
+    assert isolate().look()
+
+    [report] = reports(redis)
+    assert (report["task_token"], report["error"]) == ("AQC=", error)
+    assert redis.zcard("dead") == 1
+
+
 def calls(redis, command):
     return redis.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
 

@@ -317,6 +317,29 @@ class TestMiddleware:
         assert seen == [("Nop", "default")]
         assert queued(redis)[0]["stamp"] == 1
 
+    def test_a_state_machine_gets_a_failure_for_what_middleware_stops(self, redis, poller):
+        redis.zadd("retry", {job(task_token="AQC="): NOW, job(jid="b" * 24): NOW})
+        poller.client.middleware.add(lambda *_args: None)
+
+        assert poller.move_due("retry", NOW) == 2
+
+        assert not redis.exists("queue:default", "retry", "dead")
+        [report] = map(json.loads, redis.zrange("kb:reports", 0, -1))
+        assert report["task_token"] == "AQC="
+        assert report["error"] == "kiqbridge.errors.JobSkipped"
+
+    def test_a_state_machine_gets_a_failure_for_what_cannot_become_a_job(self, redis, poller):
+        redis.zadd("retry", {job(task_token="AQC=", queue=5): NOW})
+
+        assert poller.move_due("retry", NOW) == 1
+
+        assert redis.zcard("dead") == 1
+        [report] = map(json.loads, redis.zrange("kb:reports", 0, -1))
+        assert (report["task_token"], report["error"]) == (
+            "AQC=",
+            "kiqbridge.errors.PayloadError",
+        )
+
     def test_one_that_stops_the_job_removes_it(self, redis, poller):
         poller.client.middleware.add(lambda *_args: None)
         redis.zadd("schedule", {job(): NOW, '{"class":"Nop","args":[]}': NOW})

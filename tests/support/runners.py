@@ -54,7 +54,7 @@ def processor_needs(server=None):
 class RunnerStand:
     """A runner with its registry and middleware, and the thread that runs."""
 
-    def __init__(self, max_retries=25):
+    def __init__(self, max_retries=25, server=None):
         self.registry = Registry()
         self.middleware = Chain()
         self.thread = SimpleNamespace(performing=False, interrupted=False)
@@ -64,6 +64,7 @@ class RunnerStand:
             self.registry,
             invoker=self.invoker,
             max_retries=max_retries,
+            server=server,
             wall_now=lambda: NOW,
             gate=lambda _payload: self.diversion,
         )

@@ -9,6 +9,8 @@ from support.bad_payloads import raw_of
 from support.runners import NOW, RunnerStand, fail, kept, payload
 
 from kiqbridge.client.registry import JobDefinition
+from kiqbridge.client.server import Server
+from kiqbridge.errors import JobRefused
 from kiqbridge.perform.gate import Diversion
 from kiqbridge.settle.settlement import Verdict
 
@@ -218,3 +220,101 @@ class TestJobsWithoutAnId:
         text = b'{ "jid" : "x", "class":"Work","args":[] }'
 
         assert runner.run(text).text == text
+
+
+def report(settlement):
+    return json.loads(settlement.text)
+
+
+class TestTasks:
+    """A state machine waits for the job."""
+
+    def test_success_asks_for_its_report_in_the_place_of_the_job(self, runner):
+        runner.declare(lambda value: {"got": value})
+
+        settlement = runner.run(payload(7, task_token="t"))
+
+        assert settlement.verdict is Verdict.REPORT
+        assert (settlement.counted, settlement.failed) == (True, False)
+        assert settlement.score == 0  # due at once, whatever clocks say
+        assert report(settlement) == {
+            "task_token": "t",
+            "jid": "j1",
+            "class": "Work",
+            "at": NOW,
+            "output": '{"got":7}',
+        }
+
+    def test_what_middleware_answers_is_not_the_result_of_the_job(self, runner):
+        runner.declare(lambda: "the job's")
+        runner.middleware.add(lambda _job, _payload, _queue, call_next: call_next() and "other")
+
+        assert report(runner.run(payload(task_token="t")))["output"] == '"the job\'s"'
+
+    def test_a_token_that_the_job_takes_out_of_its_payload_is_still_reported(self, runner):
+        runner.declare(lambda: None)
+
+        def replace(_job, given, _queue, call_next):
+            given["task_token"] = "other"
+            return call_next()
+
+        runner.middleware.add(replace)
+
+        assert report(runner.run(payload(task_token="t")))["task_token"] == "t"
+
+    def test_a_retry_reports_nothing(self, runner):
+        runner.declare(fail)
+
+        settlement = runner.run(payload(task_token="t"))
+
+        assert settlement.verdict is Verdict.RETRY
+        assert settlement.report == b""
+        assert kept(settlement)["task_token"] == "t"  # for the next try
+
+    def test_death_is_reported_with_the_dead_job(self, runner):
+        runner.declare(fail)
+
+        settlement = runner.run(payload(task_token="t", retry=0))
+
+        assert settlement.verdict is Verdict.DEAD
+        assert json.loads(settlement.report)["error"] == "ValueError"
+        assert kept(settlement)["class"] == "Work"
+
+    @pytest.mark.parametrize("options", [{"retry": False}, {"retry": 0, "dead": False}])
+    def test_what_is_discarded_is_reported_and_its_handlers_are_called(self, options):
+        died = []
+        server = Server()
+        server.death_handler(lambda given, error: died.append((given["jid"], str(error))))
+        stand = RunnerStand(server=server)
+        stand.declare(fail)
+
+        settlement = stand.run(payload(task_token="t", **options))
+        settlement.notify()
+
+        assert settlement.verdict is Verdict.REPORT
+        assert settlement.failed
+        assert report(settlement)["error"] == "ValueError"
+        assert died == [("j1", "no luck")]
+
+    def test_a_job_that_is_refused_is_reported(self, runner):
+        runner.diversion = Diversion(error=JobRefused("not here"))
+
+        settlement = runner.run(payload(task_token="t"))
+
+        assert settlement.verdict is Verdict.DEAD
+        assert json.loads(settlement.report)["error"] == "kiqbridge.errors.JobRefused"
+
+    @pytest.mark.parametrize("diversion", [Diversion(at=NOW + 60), Diversion(queue="ruby")])
+    def test_a_job_that_goes_elsewhere_is_not(self, runner, diversion):
+        runner.diversion = diversion
+
+        assert runner.run(payload(task_token="t")).report == b""
+
+    @pytest.mark.parametrize("token", [None, "", 5, "t" * 2049])
+    def test_what_cannot_be_a_token_is_logged_and_the_job_is_done(self, runner, token, caplog):
+        runner.declare(lambda: None)
+
+        assert runner.run(payload(task_token=token)) is None
+
+        assert "task_token is no text of 1 to 2048 characters" in caplog.text
+        assert "ttt" not in caplog.text

@@ -10,7 +10,7 @@ from support.parsed_event import parse_event
 
 from kiqbridge import EventError, PayloadError
 from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, Tick
-from kiqbridge.wire.guards import event_identity
+from kiqbridge.wire.guards import event_identity, task_identity
 
 NOW = 1_795_000_000.25
 JOB = {"class": "Mail", "args": [1]}
@@ -58,6 +58,30 @@ def test_a_bus_event_gives_its_id_to_what_has_no_identity():
         event_identity("e").of_job(2),
     ]
     assert parsed(JOB | {"tick": TICK}) == parse_event(JOB | {"tick": TICK}, NOW)
+
+
+def test_a_job_that_a_task_waits_for_goes_by_the_digest_of_its_token():
+    waited_for = JOB | {"task_token": "AQC="}
+
+    [job] = parse_event(waited_for, NOW).jobs
+
+    assert job == JobRequest(item=waited_for, dedupe_key=task_identity("AQC="))
+    assert "AQC" not in str(job.dedupe_key)
+    assert task_identity("other") != task_identity("AQC=")
+
+
+def test_a_key_of_its_own_and_a_tick_come_before_the_token():
+    waited_for = JOB | {"task_token": "AQC="}
+
+    assert parse_event(waited_for | {"dedupe_key": "k"}, NOW).jobs[0].dedupe_key == "k"
+    assert parse_event(waited_for | {"tick": TICK}, NOW).jobs[0].dedupe_key is None
+
+
+def test_the_token_comes_before_the_identity_of_what_brought_the_job():
+    waited_for = JOB | {"task_token": "AQC="}
+    event = {"detail-type": "t", "source": "shop", "id": "e", "detail": waited_for}
+
+    assert parse_event(event, NOW).jobs[0].dedupe_key == task_identity("AQC=")
 
 
 @pytest.mark.parametrize("source", ["aws.events", "aws.scheduler"])

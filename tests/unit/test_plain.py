@@ -74,3 +74,25 @@ def test_arguments_and_foreign_members_stay_free():
     item = JOB | {"note": MARKUP, "tags": ["<b>"], "cattr": {"user": MARKUP}}
 
     assert parse_event(item, NOW).jobs[0].item == item
+
+
+@pytest.mark.parametrize("value", ["", 5, None, ["secret"], "secret" * 400, "gehe\u00edm"])
+def test_a_task_token_that_is_none_is_refused_without_being_shown(value):
+    with pytest.raises(PayloadError, match=r"^task_token: it is not the token of a task") as raised:
+        parse_event(JOB | {"task_token": value}, NOW)
+
+    assert "secret" not in str(raised.value)
+    assert "gehe" not in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["5", True, None, -1, 0.5, [5]])
+def test_an_interval_of_heartbeats_that_is_none_is_refused(value):
+    with pytest.raises(PayloadError, match=r"^task_heartbeat_s: "):
+        parse_event(JOB | {"task_token": "t", "task_heartbeat_s": value}, NOW)
+
+
+@pytest.mark.parametrize("value", [0, 1, 60, 1.5])
+def test_a_task_passes_with_the_job(value):
+    item = JOB | {"task_token": "AQC/+=", "task_heartbeat_s": value}
+
+    assert parse_event(item, NOW).jobs[0].item == item

@@ -111,6 +111,13 @@ class TestNames:
 
 
 class TestValues:
+    @pytest.mark.parametrize("keys", [[], ["pin"]])
+    def test_the_token_of_a_task_is_hidden_whatever_the_names(self, keys):
+        redactor = Redactor(keys)
+
+        assert redactor.payload({"task_token": "AQC="}) == {"task_token": "[REDACTED]"}
+        assert "AQC" not in redactor.text('{"jid": "j", "task_token": "AQC=", "a')
+
     def test_dicts_are_searched_at_any_depth(self):
         value = {"users": [{"name": "a", "auth": {"token": "t", "kind": 1}}], "secret": {"a": 1}}
 

@@ -5,7 +5,7 @@ Foreign exceptions are translated at the border only (`raise ... from`), and no 
 password or a secret.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 
 class KiqbridgeError(Exception):
@@ -67,22 +67,6 @@ class PushNotReplicated(KiqbridgeError):  # noqa: N818 - reads as what happened,
         self.jid = self.jids[0]
 
 
-class QueueTooDeep(KiqbridgeError):  # noqa: N818 - reads as what happened, beside RedisRefused
-    """A queue has as many jobs waiting as its limit allows; nothing was written, push again later.
-
-    Attributes:
-        queues: name → number of jobs that wait in it, of each queue that is at its limit.
-    """
-
-    def __init__(self, queues: Mapping[str, int]) -> None:
-        names = ", ".join(f"{name} ({length:,} jobs)" for name, length in queues.items())
-        super().__init__(
-            f"queue: {names} at its limit, so that nothing was enqueued; send it again later, add workers, "
-            "or raise the limit (KIQBRIDGE_QUEUE_LIMITS)"
-        )
-        self.queues = dict(queues)
-
-
 class EventError(KiqbridgeError):
     """An AWS event that cannot be turned into a job; the message names the missing part."""
 
@@ -130,6 +114,10 @@ class ProcessDied(KiqbridgeError):  # noqa: N818 - reads as what happened
     """
 
     is_verdict = False
+
+
+class JobSkipped(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """Middleware ended a job without performing it; what a state machine gets that waits for its result."""
 
 
 class JobRefused(KiqbridgeError):  # noqa: N818 - reads as what happened

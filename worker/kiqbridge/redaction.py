@@ -26,6 +26,9 @@ DEFAULT_KEYS: Final = (
 )
 """Names whose values are hidden when nothing else is configured."""
 
+ALWAYS: Final = ("task_token",)
+"""Names whose values are hidden whatever is configured: no one names them, and whoever reads one can use it."""
+
 HIDDEN: Final = "[REDACTED]"
 MAX_DEPTH: Final = 100
 
@@ -49,11 +52,12 @@ class Redactor:
     `token` matches `token`, `tokens`, `accessToken` and `X-Auth-Token`, but not `tokenizer`.
 
     Args:
-        keys: the names; none = only passwords in addresses are hidden.
+        keys: the names, besides `ALWAYS`; none = only those and passwords in addresses are hidden.
     """
 
     def __init__(self, keys: Iterable[str] = DEFAULT_KEYS) -> None:
-        self._words = tuple(f"_{_words(key)}" for key in keys if _words(key))
+        words = dict.fromkeys(_words(key) for key in (*keys, *ALWAYS))
+        self._words = tuple(f"_{word}" for word in words if word)
         self._known: dict[str, bool] = {}
         names = "|".join(re.escape(word[1:]).replace("_", r"[_\-. ]?") for word in self._words)
         self._pairs = (

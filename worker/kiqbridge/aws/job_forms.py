@@ -10,7 +10,8 @@ Three forms are jobs; anything else needs a mapping, or is refused:
    delivery, not from that time. Scheduler's context attributes under `"_schedule"` are a tick, too:
    `schedule-arn` and `scheduled-time` count, attempt and execution do not.
 
-What has neither tick nor `dedupe_key` goes by the identity of what brought it (`Record.identity`) and by
+A job with a `task_token` goes by that: Step Functions may deliver it twice. What has neither token, tick nor
+`dedupe_key` goes by the identity of what brought it (`Record.identity`) and by
 its place among the jobs. A `dedupe_key` of its own wins, since it also finds an event that was sent
 twice, with two ids.
 
@@ -27,11 +28,12 @@ from typing import Any, Final, TypeGuard
 from kiqbridge.aws.plain import check_plain
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import active_job
-from kiqbridge.wire.guards import Identity
+from kiqbridge.wire.guards import Identity, task_identity
 from kiqbridge.wire.payload import (
     DEFAULT_OPTIONS,
     INTERVAL_LIMIT,
     MILLISECONDS_FROM,
+    TASK_TOKEN,
     check_json,
     check_payload,
     check_queue,
@@ -219,7 +221,12 @@ def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
     )
     check_queue(job.get("queue", DEFAULT_OPTIONS["queue"]))
     check_plain(job)
-    dedupe_key = _dedupe_key(item["dedupe_key"]) if "dedupe_key" in item else None
+    dedupe_key: str | Identity | None = (
+        _dedupe_key(item["dedupe_key"]) if "dedupe_key" in item else None
+    )
+    token = job.get(TASK_TOKEN)
+    if token is not None and dedupe_key is None and tick is None:
+        dedupe_key = task_identity(token)
     at = _run_at(item, now)
     if at is not None:
         job["at"] = at

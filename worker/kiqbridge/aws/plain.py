@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire import active_job
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN, shorten
 
 _PLAIN: Final = re.compile(r"[\w.:-]+")
 _CURRENT_ATTRIBUTES: Final = re.compile(r"cattr(_\d+)?")
@@ -53,6 +53,25 @@ def _check_number(field: str, value: object) -> None:
         )
 
 
+def _check_task_token(field: str, value: object) -> None:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TASK_TOKEN or not value.isascii():
+        raise PayloadError(  # without the value, which is a secret
+            f'{field}: it is not the token of a task: write "{field}.$": "$$.Task.Token" in the Payload of a '
+            f"state whose Resource ends in .waitForTaskToken (a text of 1 to {MAX_TASK_TOKEN} ASCII characters)"
+        )
+
+
+def _check_interval(field: str, value: object) -> None:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (value == 0 or 1 <= value < float("inf"))
+    ):
+        raise PayloadError(
+            f"{field}: {shorten(value)} is not a number of seconds from 1 (0 = no heartbeats)"
+        )
+
+
 def _check_tags(field: str, value: object) -> None:
     if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
         raise PayloadError(f"{field}: {shorten(value)} is not a list of texts")
@@ -68,4 +87,6 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
         ("created_at", "enqueued_at", "failed_at", "retried_at", "retry_count"), _check_number
     ),
     "tags": _check_tags,
+    TASK_TOKEN: _check_task_token,
+    TASK_HEARTBEAT_S: _check_interval,
 }

@@ -25,6 +25,7 @@ from kiqbridge.host.process_state import Start, look_at_start
 from kiqbridge.perform.invocation import Order
 from kiqbridge.runtime import frames
 from kiqbridge.settle.error_report import Failure
+from kiqbridge.settle.task_report import NOT_PERFORMED, TaskOutput
 
 START_S = 60.0
 """How long loading the code and opening the resources may take in a child."""
@@ -112,8 +113,13 @@ class Child:
             self.kill()
             raise ProcessDied(f"the child process for the job did not start: {why}")
 
-    def perform(self, order: Order, *, while_waiting: Callable[[], object] = lambda: None) -> None:
+    def perform(
+        self, order: Order, *, while_waiting: Callable[[], object] = lambda: None
+    ) -> TaskOutput | object:
         """Run one job; returns when it has succeeded. `while_waiting` is called every half second.
+
+        Returns:
+            What it returned, if a state machine waits for that; `NOT_PERFORMED` if middleware skipped it.
 
         Raises:
             JobTimeout: it ran for too long; the child is dead.
@@ -139,6 +145,8 @@ class Child:
             raise interruption
         if "failure" in reply:
             raise Failure(**reply["failure"]).stand_in()
+        output = reply.get("output")
+        return TaskOutput(**output) if output is not None else NOT_PERFORMED
 
     def perform_alone(
         self, order: Mapping[str, Any], text: bytes, *, while_waiting: Callable[[], object]

@@ -295,7 +295,7 @@ class Isolation:
             )
             settlement = runner.condemned(text, queue, died)
         self.processed += settlement is None or settlement.counted
-        self.failed += settlement is not None and settlement.counted
+        self.failed += settlement is not None and settlement.counted and settlement.failed
         return settlement
 
     def _ask_child(self, runner: SuspectRunner, queue: str, text: bytes) -> Settlement | None:
@@ -345,6 +345,8 @@ class Isolation:
         else:
             logger.warning("a suspect was not ours any more; whoever has it decides about it")
         self._until_written(lambda: self._claimer.claim((), 0))
+        if not settlement.failed:
+            forget_orphan(self._connection, self._keys, orphan_id(text))
 
     def _give_back(self, chunk: Chunk) -> None:
         def attempt() -> None:

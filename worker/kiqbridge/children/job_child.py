@@ -5,7 +5,8 @@ runs one job after the other on its main thread, as a worker's thread does (perf
 
 1. An order comes over the socket: `{"queue":"default","tid":"6fz","capsule":"default",…}` and the job's text.
 2. It is looked up in this process' registry and performed within the middleware of its capsule.
-3. The answer goes back: `{"done":true}`, `{"interrupted":true}`, or `{"failure":{…}}` with the error's names
+3. The answer goes back: `{"done":true}`, with its return value if a state machine waits for that,
+   `{"interrupted":true}`, or `{"failure":{…}}` with the error's names
    and lines, and what the rules of its class say about it. They are asked here, where the real exception
    is; the worker logs, counts and decides.
 
@@ -58,6 +59,7 @@ from kiqbridge.runtime.threads import keep_loop_running
 from kiqbridge.settle.error_report import Answers
 from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
+from kiqbridge.settle.task_report import NOT_PERFORMED, encode_output
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 
@@ -272,6 +274,12 @@ class _Answering:
     def interrupted(self, execution: Execution) -> dict[str, Any]:  # noqa: ARG002 - see `Outcomes`
         return {"interrupted": True}
 
+    def succeeded(self, execution: Execution) -> dict[str, Any]:
+        """What it returned, as JSON: the value itself stays here."""
+        if execution.result is NOT_PERFORMED:
+            return {"done": True}
+        return {"done": True, "output": asdict(encode_output(execution.result))}
+
     def failed(self, execution: Execution, error: BaseException) -> dict[str, Any]:
         """Ask the rules of the class, which the worker cannot: it gets no exception object."""
         definition, order = execution.definition, self._order
@@ -303,14 +311,15 @@ class _Loop:
         threading.Thread(target=self._run, name="kiqbridge-loop", daemon=True).start()
         self.run(resources.__aenter__())
 
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run to the end; raises what was raised there."""
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run to the end, and return its result; raises what was raised there."""
         outcome: BaseException | None = asyncio.CancelledError("cancelled before it began")
+        result: Any = None
 
         async def run() -> None:
-            nonlocal outcome
+            nonlocal outcome, result
             try:
-                await coroutine
+                result = await coroutine
             except BaseException as error:  # noqa: BLE001 - a job's error is never ours
                 if job_forks.in_child:
                     job_forks.end(error)
@@ -324,6 +333,7 @@ class _Loop:
             asyncio.run_coroutine_threadsafe(run(), self.loop).result()
         if outcome is not None:
             raise outcome
+        return result
 
     def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
         """See `bridge.LoopOwner`: this process ends with its loop."""

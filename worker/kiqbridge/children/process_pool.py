@@ -24,6 +24,7 @@ from kiqbridge.perform.invocation import Order
 from kiqbridge.perform.rooms import Room
 from kiqbridge.runtime import frames
 from kiqbridge.runtime.threads import keep_running
+from kiqbridge.settle.task_report import TaskOutput
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +68,15 @@ class ProcessPool:
     def __repr__(self) -> str:
         return f"<ProcessPool {self._count} of {self._size} children, {len(self._idle)} idle>"
 
-    def perform(self, order: Order, owner: object) -> None:
+    def perform(self, order: Order, owner: object) -> TaskOutput | object:
         """Run a job in a child, waiting for one first.
 
         Args:
             order: the job.
             owner: who `interrupt` names it by; one job at a time each.
+
+        Returns:
+            See `Child.perform`.
 
         Raises:
             Shutdown: interrupted; the job has been given back.
@@ -81,7 +85,7 @@ class ProcessPool:
         child: Child | None = None
         try:
             child = self._take(owner)
-            child.perform(order)
+            return child.perform(order)
         except ProcessDied:
             if owner in self._interrupted:
                 raise Shutdown from None

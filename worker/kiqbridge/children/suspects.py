@@ -20,9 +20,11 @@ from kiqbridge.settle.failed_payload import error_class, error_message
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.settle.task_report import failure_report
 from kiqbridge.wire import json_text
 from kiqbridge.wire.raw_job import failed_text, outline, unreadable_job
 from kiqbridge.wire.showable import KEPT_IN, showable
+from kiqbridge.wire.task_token import task_in
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +89,8 @@ class SuspectRunner:
             text=kept,
             counted=settled["counted"],
             queue=settled["queue"],
+            failed=settled["failed"],
+            report=settled["report"].encode(),
             notify=raised and (lambda: self._notify(raised, text, kept)),
         )
 
@@ -122,7 +126,15 @@ class SuspectRunner:
             for error_handler in self._server.error_handlers:
                 _call(error_handler, died, context)
 
-        return Settlement(verdict=Verdict.DEAD, score=now, text=kept, counted=True, notify=notify)
+        task = task_in(text)
+        return Settlement(
+            verdict=Verdict.DEAD,
+            score=now,
+            text=kept,
+            counted=True,
+            notify=notify,
+            report=failure_report(task, died, now, {}) if task is not None else b"",
+        )
 
     def _notify(self, raised: Mapping[str, Any], text: bytes, kept: bytes) -> None:
         """Call the handlers as `JobRunner` would, with what stands for the error."""

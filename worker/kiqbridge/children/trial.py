@@ -148,6 +148,8 @@ def _described(settlement: Settlement | None) -> dict[str, Any] | None:
         "score": settlement.score,
         "counted": settlement.counted,
         "queue": settlement.queue,
+        "failed": settlement.failed,
+        "report": settlement.report.decode(),
     }
 
 

@@ -291,6 +291,14 @@ SETTINGS: tuple[Setting, ...] = (
         "until it ends; 0 = never",
     ),
     Setting(
+        name="task_heartbeat_s",
+        parse=seconds_or_off("task_heartbeat_s"),
+        default=30,
+        env=("KIQBRIDGE_TASK_HEARTBEAT_S",),
+        help="seconds between two heartbeats to Step Functions while a job runs that a state machine waits "
+        "for; `task_heartbeat_s` in a job counts first; 0 = none",
+    ),
+    Setting(
         name="max_iteration_runtime_s",
         parse=seconds_or_none("max_iteration_runtime"),
         default="",

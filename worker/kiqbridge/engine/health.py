@@ -193,6 +193,8 @@ class Health:
         yield "lease", parts.keeper
         yield "revoker", parts.revoker
         yield "pauses", parts.pauses
+        yield "task reports", parts.task_tokens.reporter
+        yield "task heartbeats", parts.task_tokens.heartbeats
         if parts.manager is not None:
             yield from ((f"loop {loop.name}", loop) for loop in parts.manager.loops)
             if parts.manager.loops:

@@ -14,7 +14,7 @@ Stop, within the timeout and `LAST_STEPS_S`; whatever a step raises, the others 
 
 1. Become quiet, call the listeners to `quiet` and `shutdown`.
 2. Wait for running jobs until the deadline, then give them back and interrupt them (manager.py).
-3. End the threads that move and watch, and the child processes.
+3. End the threads that move and watch, and the child processes; send reports to Step Functions.
 4. Close resources, end the lease, end the heartbeat, call the listeners to `exit`.
 5. Close all connections and remove the status file.
 """
@@ -291,6 +291,7 @@ class Launcher:
             capsule.waker.start()
         parts.poller.start()
         parts.pauses.start()
+        parts.task_tokens.start()
         run, keys = parts.pool.run, parts.keys
         warn_of_shared_queues(run, keys, queues, self._config.unknown_class)
         warn_of_odd_queues(run, keys, queues, parts.registry)
@@ -331,6 +332,7 @@ class Launcher:
             self._composing.release()
         heartbeat = self.parts.heartbeat
         self._end_jobs(deadline)
+        self._step("reporting to Step Functions", self.parts.task_tokens.stop)
         closing = BoundedCall("kiqbridge-close", self._close_resources)
         is_closed = closing.wait(CLOSE_S)
         if not is_closed:

@@ -58,6 +58,7 @@ from kiqbridge.settle.notifications import Handlers, Notifications
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
+from kiqbridge.step_functions.task_tokens import TaskTokens
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -119,7 +120,14 @@ class EngineParts:
             on_registered=on_registered,
         )
         self._handlers = Handlers(server)
-        self._settler = Settler(self.keys, self._dead_bounds)
+        self.task_tokens = TaskTokens(
+            keys=self.keys,
+            connection=self.pool.connection(),
+            running=self.running_jobs,
+            heartbeat_s=config.task_heartbeat_s,
+        )
+        on_report = self.task_tokens.reporter.wake
+        self._settler = Settler(self.keys, self._dead_bounds, on_report=on_report)
         self._notifications = Notifications()
         self.revoker = PrefetchRevoker(
             self.pool.connection(), self.keys, self._settler, self._notifications

@@ -23,11 +23,12 @@ from redis.connection import AbstractConnection
 
 from kiqbridge.client.client import Client
 from kiqbridge.engine.skew_tolerant_clock import SkewTolerantClock
-from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
+from kiqbridge.errors import JobSkipped, KiqbridgeError, PayloadError, RedisRefused
 from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
+from kiqbridge.settle.task_report import failure_report
 from kiqbridge.store.due_jobs import bury, promote, read_due
 from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.leadership import release_lead, renew_lead, take_lead
@@ -45,6 +46,7 @@ from kiqbridge.wire.raw_job import (
     too_long_to_keep,
     unreadable_job,
 )
+from kiqbridge.wire.task_token import task_in
 
 logger = logging.getLogger(__name__)
 
@@ -285,12 +287,13 @@ class Poller:
     def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
         jobs: dict[str, tuple[list[bytes], list[bytes]]] = {}
         dropped: list[bytes] = []
-        buried: list[tuple[bytes, bytes]] = []
+        buried: list[tuple[bytes, bytes, bytes]] = []
         for member, stamped in zip(due, self.client.stamp_moved(due, now), strict=True):
             try:
                 pushed = stamped or self._prepared(member, now)
             except (json_text.MalformedJSON, PayloadError) as error:
-                buried.append((member, self._with_reason(member, error, now)))
+                kept = self._with_reason(member, error, now)
+                buried.append((member, kept, _report(member, error, now)))
                 continue
             except BaseException as error:  # noqa: BLE001 - whatever it is, the other jobs must go on
                 user_code.log_error(
@@ -300,7 +303,14 @@ class Poller:
                 )
                 continue
             if pushed is None:
-                dropped.append(member)
+                stopped = JobSkipped(
+                    "client middleware stopped the push of this job when it was due"
+                )
+                report = _report(member, stopped, now)
+                if report:
+                    buried.append((member, b"", report))
+                else:
+                    dropped.append(member)
                 continue
             queue, text = pushed
             members, texts = jobs.get(queue) or jobs.setdefault(queue, ([], []))
@@ -362,3 +372,9 @@ class Poller:
             logger.warning("guards and ledgers that are over stay in Redis: %s", error)
         else:
             self._forget_at = time.monotonic() + (FORGET_S if is_all else 0.0)
+
+
+def _report(member: bytes, error: Exception, now: float) -> bytes:
+    """What Step Functions gets if a state machine waits for a job that is not pushed again, else b""."""
+    task = task_in(member)
+    return failure_report(task, error, now, {}) if task is not None else b""

@@ -181,18 +181,23 @@ def settle(
     score: float,
     text: bytes,
     trim: Sequence[float] = (),
+    report: bytes = b"",
 ) -> bool:
     """Move a claimed job into a sorted set and acknowledge it, in one step.
 
-    `trim` is for the dead set, see settle.lua. False: it was not ours any more, nothing was done.
+    `trim` is for the dead set, see settle.lua; `report` is added to those for Step Functions in the same
+    step. False: it was not ours any more, nothing was done.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
     """
     if chunk.is_popped:
-        connection.run(*_plain_settlement(target, score, text, trim))
+        more: list[Command] = [("ZADD", keys.task_reports, "0", report)] if report else []
+        connection.run(*_plain_settlement(target, score, text, trim, more))
         return True
-    return settle_all(connection, keys, chunk, [(job, score, text)], target=target, trim=trim)[0]
+    return settle_all(
+        connection, keys, chunk, [(job, score, text)], target=target, trim=trim, report=report
+    )[0]
 
 
 def settle_all(
@@ -203,6 +208,7 @@ def settle_all(
     *,
     target: str,
     trim: Sequence[float] = (),
+    report: bytes = b"",
 ) -> list[bool]:
     """Move claimed jobs of one chunk, each (job, score, text), as `settle` does, all in one script.
 
@@ -214,10 +220,12 @@ def settle_all(
     args: list[str | bytes] = [
         *_claim_of(chunk),
         *([str(bound) for bound in trim] or ["", ""]),
+        *([report] if report else []),
     ]
     for job, score, text in jobs:
         args += [job, repr(score), text]
-    answer = connection.script(_SETTLE, [*_keys_of(keys, chunk), target], args, settles=True)
+    targets = [*_keys_of(keys, chunk), target, *([keys.task_reports] if report else [])]
+    answer = connection.script(_SETTLE, targets, args, settles=True)
     if isinstance(answer, list) and len(answer) == len(jobs):
         return [_number(connection, each, _TAKEN) == 1 for each in answer]
     return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)
@@ -371,7 +379,7 @@ def take_away(
 
 
 def _plain_settlement(
-    target: str, score: float, text: bytes, trim: Sequence[float]
+    target: str, score: float, text: bytes, trim: Sequence[float], more: Sequence[Command]
 ) -> list[Command]:
     """As Sidekiq writes it: a job that was popped is in no list that names its owner."""
     commands: list[Command] = [("MULTI",), ("ZADD", target, repr(score), text)]
@@ -381,4 +389,4 @@ def _plain_settlement(
             ("ZREMRANGEBYSCORE", target, "-inf", repr(cutoff)),
             ("ZREMRANGEBYRANK", target, 0, -int(most)),
         ]
-    return [*commands, ("EXEC",)]
+    return [*commands, *more, ("EXEC",)]

@@ -419,7 +419,7 @@ class EventLoop:
             self.processed += 1
         elif settlement.counted:
             self.processed += 1
-            self.failed += 1
+            self.failed += settlement.failed
 
     def _cancel_all(self) -> None:
         self._is_cancelled = True

@@ -5,8 +5,9 @@
 2. Context and log level of the job; the line `start`.
 3. Invoke: middleware around `perform(7)` (invocation.py).
 4. The line `done` or `fail` with the seconds that it took; the metrics.
-5. What it asks for: nothing when it succeeded, else what `Outcomes` answers. For a worker that is a
-   `Settlement` (failure.py), for a child process a message to its worker (job_child.py).
+5. What it asks for: nothing when it succeeded, unless a state machine waits for it, else what `Outcomes`
+   answers. For a worker that is a `Settlement` (failure.py), for a child process a message to its worker
+   (job_child.py).
 
 Nothing here touches Redis: who fetched the job writes what it asks for.
 """
@@ -29,9 +30,10 @@ from kiqbridge.perform.gate import Diversion
 from kiqbridge.perform.job_lines import JobLines
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.settle.metrics import Metrics, measured_name
+from kiqbridge.settle.task_report import NOT_PERFORMED
 from kiqbridge.wire import json_text
 from kiqbridge.wire.active_job import WRAPPERS
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import TASK_TOKEN, shorten
 from kiqbridge.wire.raw_job import max_kept_bytes, too_long_to_keep
 
 logger = logging.getLogger(__name__)
@@ -49,6 +51,8 @@ class Execution:
         line: what `JobLines` wants back at the end.
         is_interrupted: it was given back, and its task on the event loop has been cancelled because of
             that; else a CancelledError is of the job's own making.
+        result: what the job returned, once it has been called; in a worker also what its child process
+            has made of that.
     """
 
     text: bytes
@@ -58,6 +62,7 @@ class Execution:
     started: float = 0.0
     line: str | None = None
     is_interrupted: bool = False
+    result: Any = NOT_PERFORMED
 
     @property
     def class_name(self) -> str:
@@ -113,6 +118,9 @@ class Outcomes(Protocol[O_co]):
 
     def failed(self, execution: Execution, error: BaseException) -> O_co:
         """The job, or its middleware, raised this."""
+
+    def succeeded(self, execution: Execution) -> O_co | None:
+        """It has succeeded, and its payload names a task that waits for its result."""
 
 
 class JobRunner(Generic[O_co]):
@@ -207,6 +215,8 @@ class JobRunner(Generic[O_co]):
             if job_forks.in_child:  # middleware forked
                 job_forks.end()
             self._end(execution, "done", False)
+            if TASK_TOKEN in payload:
+                return self._outcomes.succeeded(execution)
             return None
         finally:
             if level is not None:
@@ -241,7 +251,7 @@ class JobRunner(Generic[O_co]):
                     return self._failed_async(execution, error)
             else:
                 self._end(execution, "done", False)
-                return None
+                return self._outcomes.succeeded(execution) if TASK_TOKEN in payload else None
             try:
                 # Elsewhere, since client middleware may ask Redis, or be `async def` and need this loop.
                 return await asyncio.get_running_loop().run_in_executor(

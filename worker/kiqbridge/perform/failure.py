@@ -9,7 +9,8 @@
 5. Whoever fetched the job writes it (settle/settling.py), and only then calls the handlers, or has them
    called in the background (settle/notifications.py).
 
-A job that makes room, is put off, refused or cannot be read becomes a `Settlement` here as well.
+A job that makes room, is put off, refused or cannot be read becomes a `Settlement` here as well, and so does
+one that has ended, well or not, while a state machine waits for it: Step Functions gets a report.
 """
 
 import logging
@@ -23,6 +24,7 @@ from typing import Any
 from kiqbridge.client import rails
 from kiqbridge.client.current import RUNTIME
 from kiqbridge.client.registry import Handling, Registry
+from kiqbridge.errors import JobSkipped
 from kiqbridge.perform.execution import Execution
 from kiqbridge.perform.gate import Diversion
 from kiqbridge.perform.job_lines import log_failure
@@ -32,10 +34,17 @@ from kiqbridge.settle.failed_payload import error_class, error_message, failed_p
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.settle.task_report import (
+    NOT_PERFORMED,
+    encode_output,
+    failure_report,
+    success_report,
+)
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import new_jid, shorten
+from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_TOKEN, new_jid, shorten
 from kiqbridge.wire.raw_job import UNREADABLE_CLASS, unreadable_job
 from kiqbridge.wire.showable import showable
+from kiqbridge.wire.task_token import task_of
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +117,8 @@ class Failures:
         if job_forks.in_child:  # a rule of the class forked
             job_forks.end()
         is_over = decision.verdict is not Verdict.RETRY
+        task = task_of(payload) if is_over else None
+        report = failure_report(task, error, now, decision.payload) if task else b""
         outcome = {
             Verdict.RETRY: f"is tried again in {decision.at - now:.0f} s",
             Verdict.DEAD: "is dead, no tries are left",
@@ -120,13 +131,40 @@ class Failures:
             if self._handlers.listens(died=is_over)
             else None
         )
+        if report and decision.verdict is Verdict.DISCARD:
+            return _reported(report, notify=notify)
         return Settlement(
             verdict=decision.verdict,
             score=now if is_over else decision.at,
             text=text,
             counted=True,
             notify=notify,
+            report=report,
         )
+
+    def succeeded(self, execution: Execution) -> Settlement | None:
+        """A job that a state machine waits for has succeeded: its return value is reported."""
+        task = task_of(json_text.loads(execution.text))
+        if task is None:
+            logger.warning(
+                "%s is no text of 1 to %d characters: nothing is reported to Step Functions",
+                TASK_TOKEN,
+                MAX_TASK_TOKEN,
+            )
+            return None
+        now = self._wall_now()
+        if execution.result is NOT_PERFORMED:
+            error = JobSkipped("middleware ended this job without performing it")
+            logger.warning("%s; Step Functions gets a failure", error)
+            return _reported(failure_report(task, error, now, execution.payload), failed=False)
+        output = encode_output(execution.result)
+        if output.omitted:
+            logger.warning(
+                "the return value %s: Step Functions gets an object with the members jid and omitted in "
+                "its place",
+                output.omitted,
+            )
+        return _reported(success_report(task, output, now), failed=False)
 
     def interrupted(self, execution: Execution) -> Settlement:
         """An iterable job makes room: it is pushed again, to the end of its queue (§13.2).
@@ -143,6 +181,9 @@ class Failures:
         pushed = runtime.client.prepare_moved(payload, now, execution.text)
         if pushed is None:
             logger.warning("interrupted, and client middleware stopped its push: it is dropped")
+            if (task := task_of(payload)) is not None:
+                stopped = JobSkipped("client middleware stopped the push of this interrupted job")
+                return _reported(failure_report(task, stopped, now, payload))
             return Settlement(verdict=Verdict.DISCARD, score=now, text=execution.text, counted=True)
         elapsed = {"elapsed": round(execution.elapsed_s, 3)}
         logger.info("interrupted: goes on later", extra=elapsed)
@@ -176,12 +217,14 @@ class Failures:
             now=now,
             cleaner=policy.backtrace_cleaner,
         )
+        task = task_of(payload)
         return Settlement(
             verdict=Verdict.DEAD,
             score=now,
             text=json_text.dumps_moved(failed, text),
             counted=True,
             notify=partial(self._notify, error, payload, failed, "a job was refused"),
+            report=failure_report(task, error, now, failed) if task else b"",
         )
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
@@ -222,6 +265,15 @@ class Failures:
         if died is not None:
             self._handlers.died(died, error)
         self._handlers.report(error, {"context": context, "job": payload})
+
+
+def _reported(
+    report: bytes, *, failed: bool = True, notify: Callable[[], None] | None = None
+) -> Settlement:
+    """The job leaves Redis, and its report takes its place: due at once, whatever clocks say."""
+    return Settlement(
+        verdict=Verdict.REPORT, score=0, text=report, counted=True, failed=failed, notify=notify
+    )
 
 
 def _with_jid(payload: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from kiqbridge.runtime.interruption import PENDING, settle
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.error_report import was_not_made
 from kiqbridge.settle.retry import RetryPolicy
-from kiqbridge.wire.payload import shorten
+from kiqbridge.settle.task_report import TaskOutput
+from kiqbridge.wire.payload import TASK_TOKEN, shorten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class Order:
 class Processes(Protocol):
     """Runs jobs outside this process: `ProcessPool`."""
 
-    def perform(self, order: Order, owner: object) -> None:
+    def perform(self, order: Order, owner: object) -> TaskOutput | object:
         """Run one; see `ProcessPool.perform`."""
 
 
@@ -77,8 +78,8 @@ class LoopThread(Protocol):
     @property
     def executor(self) -> Executor: ...  # noqa: D102 - see above
 
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Wait for its end on another thread; raises what it raised."""
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for its end on another thread, and return its result; raises what it raised."""
 
 
 class Pool:
@@ -110,7 +111,7 @@ class Pool:
             timeout_s=definition.handling.timeout_s,
         )
         try:
-            self._processes.perform(order, thread)
+            execution.result = self._processes.perform(order, thread)
         except BaseException as error:
             if was_not_made(error):
                 execution.definition = None  # as in `Invoker`
@@ -177,6 +178,7 @@ class Invoker:
                     # Nearly all give nothing back, and each call here is made for each job.
                     if result is not None:
                         result = self._finish(result)
+                execution.result = result
             except BaseException as error:
                 if job_forks.in_child:
                     job_forks.end(error)
@@ -214,7 +216,11 @@ class Invoker:
             execution.definition = None  # as in `invoke`
             raise
         perform = definition.perform_of(instance)
-        if definition.handling.timeout_s is None and not len(self._middleware):
+        if (
+            definition.handling.timeout_s is None
+            and not len(self._middleware)
+            and TASK_TOKEN not in execution.payload
+        ):
             coroutine: Awaitable[Any] = perform(*_arguments(execution.payload))
             return coroutine
         return self._awaited(perform, instance, definition, execution, executor)
@@ -233,6 +239,10 @@ class Invoker:
         timeout_s = definition.handling.timeout_s if self._timekeeper is not None else None
 
         async def call() -> Any:
+            execution.result = await limited()
+            return execution.result
+
+        async def limited() -> Any:
             args = _arguments(payload)
             if timeout_s is None:
                 return await _ending_forks(perform(*args))

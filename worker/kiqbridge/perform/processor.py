@@ -343,7 +343,7 @@ class Processor:
             return True
         if settlement.counted:
             self.processed += 1
-            self.failed += 1
+            self.failed += settlement.failed
         return self._settle(chunk, text, settlement)
 
     def _put_back(self, chunk: Chunk, execution: Execution) -> None:

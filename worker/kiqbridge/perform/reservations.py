@@ -33,9 +33,11 @@ from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.failed_payload import failed_payload
 from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.settle.task_report import failure_report
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.task_token import task_in
 
 logger = logging.getLogger(__name__)
 
@@ -223,6 +225,7 @@ class Reservations:
             now=now,
             cleaner=policy.backtrace_cleaner,
         )
+        task = task_in(text)
         is_ours = settle(
             self._connection,
             self._keys,
@@ -232,6 +235,7 @@ class Reservations:
             score=now,
             text=json_text.dumps_moved(payload, text),
             trim=self._rules.dead_bounds(now),
+            report=failure_report(task, error, now, payload) if task is not None else b"",
         )
         if is_ours:
             self._on_dead(payload, error)

@@ -3,7 +3,7 @@
 1. `write` gets the chunk, the job's text as it was fetched, and a `Settlement`:
    `verdict=RETRY, score=1700000017.5, text=b'{"class":"Mail",…,"retry_count":0}'`.
 2. One script (settle.lua) adds the text to `retry`, `dead` or `schedule`, or to a queue, and removes the
-   fetched one from the in-flight list. A second time does nothing, so it is repeated until Redis confirms.
+   fetched one from the in-flight list. If a state machine waits for the job, the same script adds the report. A second time does nothing, so it is repeated until Redis confirms.
 3. A job that is discarded is not written: it leaves with the acknowledgement of its chunk.
 4. After that, and only then, `Settlement.notify` calls the error and death handlers.
 
@@ -33,11 +33,19 @@ class Settler:
         keys: names under the namespace.
         dead_bounds: for a time in epoch seconds, the score up to which the dead are removed, and the bound
             on their number, one fewer than which is kept (§8.5).
+        on_report: called when a report for Step Functions has been written, whatever thread it is on.
     """
 
-    def __init__(self, keys: Keys, dead_bounds: Callable[[float], tuple[float, int]]) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        dead_bounds: Callable[[float], tuple[float, int]],
+        *,
+        on_report: Callable[[], object] = lambda: None,
+    ) -> None:
         self._keys = keys
         self._dead_bounds = dead_bounds
+        self._on_report = on_report
 
     def write(
         self, connection: RedisConnection, chunk: Chunk, text: bytes, settlement: Settlement
@@ -67,7 +75,9 @@ class Settler:
             target = self._keys.schedule
         elif verdict is Verdict.DEAD:
             target, trim = self._keys.dead, self._dead_bounds(settlement.score)
-        return settle(
+        elif verdict is Verdict.REPORT:
+            target = self._keys.task_reports
+        is_ours = settle(
             connection,
             self._keys,
             chunk,
@@ -76,7 +86,11 @@ class Settler:
             score=settlement.score,
             text=settlement.text,
             trim=trim,
+            report=settlement.report,
         )
+        if is_ours and (verdict is Verdict.REPORT or settlement.report):
+            self._on_report()
+        return is_ours
 
     def may_wait(self, chunk: Chunk, settlement: Settlement) -> bool:
         """Whether it may be written with others of its chunk."""

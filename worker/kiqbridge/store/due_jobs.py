@@ -73,18 +73,19 @@ def bury(
     connection: RedisConnection,
     keys: Keys,
     source: str,
-    members: Sequence[tuple[bytes, bytes]],
+    members: Sequence[tuple[bytes, bytes, bytes]],
     *,
     now: float,
     bounds: tuple[float, int],
 ) -> int:
-    """Move members that cannot become jobs to the dead set, beside their twins; returns how many.
+    """Move members that cannot become jobs to the dead set, beside their twins; returns how many left.
 
     Args:
         connection: where to write.
         keys: the namespace.
         source: key of the set.
-        members: each as read, and as it is to be kept.
+        members: each as read; as it is to be kept, or b"" for one that is dropped; its report for Step
+            Functions, or b"".
         now: epoch seconds, their score in the dead set.
         bounds: of the dead set: remove what died up to this score; keep the last N - 1 only.
 
@@ -92,7 +93,6 @@ def bury(
         RedisUnavailable: repeat it; what was moved is not moved again.
     """
     cutoff, most = bounds
-    pairs = [text for member in members for text in member]
-    return int(
-        connection.script(_BURY, [source, keys.dead], [repr(now), repr(cutoff), most, *pairs])
-    )
+    texts = [text for member in members for text in member]
+    targets = [source, keys.dead, keys.task_reports]
+    return int(connection.script(_BURY, targets, [repr(now), repr(cutoff), most, *texts]))

@@ -28,6 +28,7 @@ TYPES = {
     "guards": "hash",
     "guards_until": "zset",
     "ledgers": "zset",
+    "task_reports": "zset",
 }
 """Attribute of `Keys` → what Redis calls the type of the value under that key."""
 
@@ -60,6 +61,7 @@ class Keys:
         self.guards = f"{prefix}kb:guards"
         self.guards_until = f"{prefix}kb:guards:until"
         self.ledgers = f"{prefix}kb:ledgers"
+        self.task_reports = f"{prefix}kb:reports"
 
     def __repr__(self) -> str:
         return f"Keys({self.prefix!r})"

@@ -25,6 +25,15 @@ INTERVAL_LIMIT = 1_000_000_000
 MILLISECONDS_FROM = 100_000_000_000
 """An integer timestamp from here on counts milliseconds (§3.3)."""
 
+TASK_TOKEN = "task_token"  # noqa: S105 - the attribute's name
+"""Attribute with the token of a task of Step Functions that waits for the job."""
+
+TASK_HEARTBEAT_S = "task_heartbeat_s"
+"""Attribute with the seconds between two heartbeats to that task."""
+
+MAX_TASK_TOKEN = 2048
+"""Characters of a token; Step Functions, API reference, `taskToken`."""
+
 MAX_DEPTH = 100
 """Ruby's JSON refuses deeper nesting (§25)."""
 

@@ -1,17 +1,29 @@
 #!lua flags=allow-oom
--- Move members that cannot become jobs from a sorted set to the dead set.
--- KEYS 1 sorted set, 2 dead set
+-- Take members off a sorted set that cannot become jobs, into the dead set, or that are dropped while a state
+-- machine waits for them; add their reports.
+-- KEYS 1 sorted set, 2 dead set, 3 reports for Step Functions (sorted set)
 -- ARGV 1 now (score), 2 remove what died up to this score, 3 keep the last N - 1 only, then for each
---      member: as read, as it is to be kept
--- Returns how many were moved.
--- Repeated: moves only what is still in the sorted set.
--- See reliability §10, reliability §4.1, protocol §8.5.
+--      member: as read, as it is to be kept or '', its report or ''
+-- Returns how many left the sorted set.
+-- Repeated: takes only what is still in the sorted set and still due.
+-- See reliability §10, reliability §4.1, reliability §14, protocol §8.5.
 -- include add_twin
 -- include trim_dead
+-- include wrong_type
+local refused = wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset')
+if refused then
+  return refused
+end
 local moved = 0
-for i = 4, #ARGV, 2 do
-  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
-    add_twin(KEYS[2], ARGV[1], ARGV[i + 1])
+for i = 4, #ARGV, 3 do
+  local score = redis.call('ZSCORE', KEYS[1], ARGV[i])
+  if score and tonumber(score) <= tonumber(ARGV[1]) then
+    if ARGV[i + 1] ~= '' then
+      add_twin(KEYS[2], ARGV[1], ARGV[i + 1])
+    end
+    if ARGV[i + 2] ~= '' then
+      redis.call('ZADD', KEYS[3], 0, ARGV[i + 2])
+    end
     redis.call('ZREM', KEYS[1], ARGV[i])
     moved = moved + 1
   end

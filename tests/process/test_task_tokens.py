@@ -1,0 +1,256 @@
+"""Jobs that a state machine waits for, in real workers against a Step Functions on loopback."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.step_functions import StepFunctionsStandIn
+from support.waiting import wait_until
+from support.workers import started_workers
+
+JOBS = Path(__file__).parent / "jobs" / "tasks.py"
+TOKEN = "AQCEAAAAKgAAAAMAAAAAAAAAAb+secret/token=="
+REPORTS = "kb:reports"
+
+
+@pytest.fixture
+def service():
+    with StepFunctionsStandIn(TOKEN) as service:
+        yield service
+
+
+@pytest.fixture
+def start(redis_url, tmp_path, service):
+    env = {"MARKS": str(tmp_path), "KIQBRIDGE_LOG_FORMAT": "plain", **service.env}
+    with started_workers("-r", str(JOBS), env=env, redis_url=redis_url) as start:
+        yield start
+
+
+@pytest.fixture
+def push(client, service):
+    def push(job_class, *args, **attributes):
+        job = {"class": job_class, "args": list(args), "task_token": TOKEN, **attributes}
+        return client.push(job)
+
+    push.service = service
+    return push
+
+
+def one(service, name):
+    """The parameters of the one call of a name, once it has come."""
+    wait_until(lambda: service.named(name), 20, lambda: f"{name}; {service.calls}")
+    [call] = service.named(name)
+    assert call.parameters["taskToken"] == TOKEN
+    return call.parameters
+
+
+def outcome(service):
+    return json.loads(one(service, "SendTaskSuccess")["output"])
+
+
+def all_sent(redis):
+    wait_until(lambda: not redis.exists(REPORTS), 10)
+
+
+def times(folder, name, count):
+    """Wait until a job has run so often."""
+    path = folder / name
+    wait_until(lambda: path.exists() and len(path.read_text()) >= count, 20)
+    assert path.read_text() == "x" * count
+
+
+class TestOutcomes:
+    @pytest.mark.parametrize(
+        "job",
+        [
+            ("Bill", 7, {"total": 7, "paid": True}),
+            ("Asynchronous", "é", ["é"]),
+            ("InChild", 2**70, {"pid": True, "value": 2**70}),
+            ("AsyncInChild", None, None),
+        ],
+        ids=lambda job: job[0],
+    )
+    def test_what_a_job_returns_is_the_output_of_its_task(self, start, push, redis, job):
+        job_class, argument, output = job
+        worker = start("-c", "1", "-v")
+        push(job_class, argument)
+
+        assert outcome(push.service) == output
+        all_sent(redis)
+        assert worker.stop() == 0
+        assert TOKEN not in worker.output  # at level debug, too
+        assert redis.get("stat:processed") == b"1"
+        assert redis.get("stat:failed") in (None, b"0")
+
+    def test_a_failed_try_reports_nothing_and_the_one_that_succeeds_does(
+        self, start, push, service, redis
+    ):
+        start("-c", "1")
+        push("Flaky")
+
+        [member] = wait_until(lambda: redis.zrange("retry", 0, -1), 20)
+        assert service.calls == []
+        redis.zadd("retry", {member: 0})
+
+        assert outcome(service) == "at last"
+        assert service.named("SendTaskFailure") == []
+
+    @pytest.mark.parametrize("retry", ["0", "false"])
+    def test_a_job_that_is_dead_or_dropped_fails_its_task(self, start, push, service, redis, retry):
+        start("-c", "1")
+        jid = push("Dying", retry=json.loads(retry))
+
+        sent = one(service, "SendTaskFailure")
+
+        assert sent["error"] == "ValueError"
+        cause = json.loads(sent["cause"])
+        assert cause == {
+            "errorType": "ValueError",
+            "errorMessage": "no such order",
+            "jid": jid,
+            "class": "Dying",
+            "retry_count": 0 if retry == "0" else None,
+        }
+        assert redis.zcard("dead") == (retry == "0")
+        all_sent(redis)
+
+    def test_a_job_that_is_taken_away_for_good_fails_its_task(self, start, push, service, redis):
+        start("-c", "1")
+        push("Endless")
+
+        assert one(service, "SendTaskFailure")["error"] == "kiqbridge.errors.JobOverran"
+        assert redis.zcard("dead") == 1
+
+    @pytest.mark.parametrize("retry", ["25", "false"])
+    def test_jobs_that_were_popped_report_too(self, start, push, service, redis, retry):
+        worker = start("-c", "1", KIQBRIDGE_FETCH="basic")
+        if retry == "false":
+            push("Dying", retry=False)
+            assert one(service, "SendTaskFailure")["error"] == "ValueError"
+        else:
+            push("Bill", 7)
+            assert outcome(service)["total"] == 7
+        assert worker.stop() == 0
+        assert redis.get("stat:processed") == b"1"
+
+    def test_a_job_that_middleware_skips_fails_its_task(self, start, push, service, tmp_path):
+        start("-c", "1")
+        push("Skipped")
+
+        assert one(service, "SendTaskFailure")["error"] == "kiqbridge.errors.JobSkipped"
+        assert not (tmp_path / "Skipped").exists()
+
+    def test_a_value_that_is_no_json_is_left_out_and_the_job_is_done(
+        self, start, push, service, redis
+    ):
+        worker = start("-c", "1")
+        jid = push("WithDate")
+
+        assert outcome(service) == {
+            "jid": jid,
+            "omitted": "the return value is no JSON (TypeError: type datetime)",
+        }
+        worker.wait_for_output("the return value is no JSON")
+        assert redis.zcard("retry") == 0
+
+    def test_an_iterable_job_that_goes_on_in_another_worker_reports_once(
+        self, start, push, service, tmp_path
+    ):
+        first = start("-c", "1")
+        push("Steps")
+        times(tmp_path, "Steps", 2)
+        first.signal(15)
+        (tmp_path / "stopping").touch()
+        assert first.wait() == 0
+        assert service.calls == []
+
+        start("-c", "1")
+
+        assert outcome(service) is None
+        assert (tmp_path / "Steps").read_text() == "xxx"
+
+    def test_a_task_that_waits_no_more_is_logged_and_dropped(self, start, push, service, redis):
+        service.waiting.clear()
+        worker = start("-c", "1")
+        push("Bill", 7)
+
+        worker.wait_for_output("no task waits for job")
+        all_sent(redis)
+        assert len(service.calls) == 1
+        assert TOKEN not in worker.output
+
+
+class TestFaults:
+    def test_an_outcome_outlives_an_outage_of_the_service_and_its_worker(
+        self, start, push, service, redis, tmp_path
+    ):
+        service.close()
+        worker = start("-c", "1")
+        push("Bill", 7)
+        worker.wait_for_output("could not be reported to Step Functions")
+        worker.kill()
+        assert redis.zcard(REPORTS) == 1
+        assert (tmp_path / "Bill").read_text() == "x"
+        redis.zadd(REPORTS, dict.fromkeys(redis.zrange(REPORTS, 0, -1), 0))  # no need to wait
+
+        with StepFunctionsStandIn(TOKEN, port=service.port) as back:
+            other = start("-c", "1")
+            assert outcome(back) == {"total": 7, "paid": True}
+            all_sent(redis)
+            assert other.stop() == 0
+
+        assert (tmp_path / "Bill").read_text() == "x"
+
+    def test_a_reply_that_is_lost_leads_to_a_second_report_and_not_to_a_second_run(
+        self, start, push, service, redis, tmp_path
+    ):
+        service.lose_replies = True
+        worker = start("-c", "1")
+        push("Bill", 7)
+        wait_until(lambda: service.calls, 20)
+        service.lose_replies = False
+
+        worker.wait_for_output("no task waits for job")
+
+        all_sent(redis)
+        assert (tmp_path / "Bill").read_text() == "x"
+
+    def test_other_jobs_go_on_while_the_service_does_not_answer(
+        self, start, push, service, tmp_path, redis
+    ):
+        service.refuse["SendTaskSuccess"] = (400, "ThrottlingException")
+        worker = start("-c", "1")
+        for number in range(30):
+            push("Bill", number)
+        push("Bill", 0, task_token=None)
+
+        times(tmp_path, "Bill", 31)
+        wait_until(lambda: redis.zcard(REPORTS) == 30, 10)
+        assert worker.stop() == 0
+        assert redis.zcard(REPORTS) == 30
+        assert redis.keys("kb:inflight*") == []
+
+
+class TestHeartbeats:
+    def test_they_come_while_the_job_runs_and_end_with_it(self, start, push, service, tmp_path):
+        start("-c", "1")
+        push("Waiting", task_heartbeat_s=1)
+
+        wait_until(lambda: len(service.named("SendTaskHeartbeat")) >= 2, 30)
+        (tmp_path / "go").touch()
+
+        assert outcome(service) == "waited"
+        names = [call.name for call in service.calls]
+        assert set(names[:-1]) == {"SendTaskHeartbeat"}
+        assert names[-1] == "SendTaskSuccess"
+
+    def test_a_job_goes_on_whose_task_waits_no_more(self, start, push, service, tmp_path):
+        worker = start("-c", "1")
+        service.waiting.clear()
+        push("Waiting", task_heartbeat_s=1)
+
+        worker.wait_for_output("any more (TaskTimedOut)", timeout_s=30)
+        (tmp_path / "go").touch()
+
+        worker.wait_for_output("the report is dropped", timeout_s=30)
+        assert len(service.named("SendTaskHeartbeat")) == 1

@@ -1,0 +1,206 @@
+"""Sending reports: what is removed, what is put off, and what others may take."""
+
+import json
+import random
+import time
+
+import pytest
+from support.engine import EngineProcess
+
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.settle.task_report import TaskOutput, success_report
+from kiqbridge.step_functions.reporter import BATCH, LONGEST_PAUSE_S, OLDEST_S, TaskReporter
+from kiqbridge.step_functions.service import CallFailed, NobodyWaits, OutputRefused
+from kiqbridge.wire.task_token import Task
+
+REPORTS = "kb:reports"
+
+
+class Service:
+    """Takes outcomes, or raises what `answers` has for the token."""
+
+    def __init__(self):
+        self.answers = {}
+        self.calls = []
+
+    def succeed(self, token, output):
+        self.calls.append((token, output))
+        if token in self.answers:
+            raise self.answers[token]
+
+    def fail(self, token, error, cause):
+        self.succeed(token, (error, cause))
+
+
+@pytest.fixture
+def service():
+    return Service()
+
+
+@pytest.fixture
+def process(redis_url):
+    with EngineProcess(redis_url) as process:
+        yield process
+
+
+@pytest.fixture
+def connection(process):
+    return process.connect()
+
+
+@pytest.fixture
+def reporter(process, connection, service):
+    return TaskReporter(
+        keys=process.keys, connection=connection, service=service, rng=random.Random(1)
+    )
+
+
+def add(redis, *tokens, age_s=0.0):
+    for token in tokens:
+        task = Task(token=token, jid=f"j-{token}", job_class="Bill")
+        redis.zadd(REPORTS, {success_report(task, TaskOutput("1"), time.time() - age_s): 0})
+
+
+def waiting(redis):
+    """Token → seconds until it is due."""
+    now = redis.time()
+    at = now[0] + now[1] / 1e6
+    members = redis.zrange(REPORTS, 0, -1, withscores=True)
+    return {json.loads(text)["task_token"]: score - at for text, score in members}
+
+
+def test_what_is_sent_is_removed(redis, reporter, service):
+    add(redis, "a", "b")
+
+    assert not reporter.look()
+
+    assert service.calls == [("a", "1"), ("b", "1")]
+    assert not redis.exists(REPORTS)
+    assert reporter.sent == 2
+
+
+def test_a_full_batch_may_not_be_all(redis, reporter):
+    add(redis, *(f"t{number}" for number in range(BATCH + 1)))
+
+    assert reporter.look()
+    assert not reporter.look()
+    assert reporter.sent == BATCH + 1
+
+
+def test_one_for_which_nobody_waits_is_dropped_without_its_token_in_the_log(
+    redis, reporter, service, caplog
+):
+    add(redis, "secret")
+    service.answers["secret"] = NobodyWaits("TaskTimedOut")
+
+    reporter.look()
+
+    assert not redis.exists(REPORTS)
+    assert "no task waits for job j-" in caplog.text
+    assert '"secret"' not in caplog.text
+
+
+def test_one_that_is_refused_is_put_off_and_the_others_are_sent(redis, reporter, service, caplog):
+    add(redis, "a", "b", "c")
+    service.answers["b"] = CallFailed("AccessDeniedException", is_service=False)
+
+    reporter.look()
+
+    assert [token for token, _ in service.calls] == ["a", "b", "c"]
+    assert list(waiting(redis)) == ["b"]
+    assert "j-b of class Bill could not be reported to Step Functions: AccessDenied" in caplog.text
+
+
+def test_when_the_service_is_away_the_others_are_left_and_due_at_once(redis, reporter, service):
+    add(redis, "a", "b", "c")
+    service.answers["a"] = CallFailed("away", is_service=True)
+
+    assert not reporter.look()
+
+    assert [token for token, _ in service.calls] == ["a"]
+    left = waiting(redis)
+    assert sorted(left) == ["a", "b", "c"]
+    assert left["a"] > left["b"]
+    assert left["b"] <= 0
+
+
+@pytest.mark.parametrize(("age_s", "pause_s"), [(0, 1), (20, 10), (10_000, LONGEST_PAUSE_S)])
+def test_it_waits_for_half_of_its_age(redis, reporter, service, age_s, pause_s):
+    add(redis, "a", age_s=age_s)
+    service.answers["a"] = CallFailed("away", is_service=True)
+
+    reporter.look()
+
+    # The jitter is a fifth; what has passed since makes it less.
+    assert pause_s * 1.25 >= waiting(redis)["a"] > pause_s * 0.8 - 5
+
+
+def test_after_a_year_nobody_can_wait(redis, reporter, service, caplog):
+    add(redis, "a", age_s=OLDEST_S + 60)
+    service.answers["a"] = CallFailed("away", is_service=True)
+
+    reporter.look()
+
+    assert not redis.exists(REPORTS)
+    assert "more than a year ago" in caplog.text
+
+
+def test_an_output_that_is_refused_gives_way_to_one_that_says_so(redis, reporter, service):
+    add(redis, "a")
+    service.answers["a"] = OutputRefused("InvalidOutput")
+    reporter.look()
+    del service.answers["a"]
+
+    reporter.look()
+
+    assert json.loads(service.calls[-1][1]) == {
+        "jid": "j-a",
+        "omitted": "the return value was refused by Step Functions as no JSON",
+    }
+    assert not redis.exists(REPORTS)
+
+
+def test_what_cannot_be_read_is_dropped_and_does_not_stop_the_others(
+    redis, reporter, service, caplog
+):
+    redis.zadd(REPORTS, {'{"task_token":"secret"}': 0, "no json secret": 0})
+    add(redis, "a")
+
+    reporter.look()
+
+    assert [token for token, _ in service.calls] == ["a"]
+    assert not redis.exists(REPORTS)
+    assert "secret" not in caplog.text
+
+
+def test_a_removal_that_is_lost_leads_to_another_call_and_to_nothing_worse(
+    redis, reporter, service, connection
+):
+    add(redis, "a")
+    original = connection.call
+    connection.call = lambda *command: lost() if command[0] == "ZREM" else original(*command)
+    with pytest.raises(RedisUnavailable):
+        reporter.look()
+    connection.call = original
+    assert waiting(redis)["a"] > 30  # others leave it alone until then
+    redis.zadd(REPORTS, dict.fromkeys(redis.zrange(REPORTS, 0, -1), 0))
+    service.answers["a"] = NobodyWaits("TaskTimedOut")
+
+    reporter.look()
+
+    assert not redis.exists(REPORTS)
+
+
+def test_two_workers_do_not_send_the_same(redis, process, reporter, service):
+    add(redis, "a", "b")
+    other = TaskReporter(keys=process.keys, connection=process.connect(), service=service)
+    original = service.succeed
+    service.succeed = lambda token, output: (other.look(), original(token, output))
+
+    reporter.look()
+
+    assert [token for token, _ in service.calls] == ["a", "b"]
+
+
+def lost():
+    raise RedisUnavailable("the reply was lost, by the test's will")

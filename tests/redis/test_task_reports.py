@@ -1,0 +1,188 @@
+"""Reports for Step Functions in Redis: written with what becomes of their job, taken, removed, put off."""
+
+import pytest
+from support.engine import EngineProcess
+
+from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.inflight.chunk import NO_LEASE, Chunk
+from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.settle.settling import Settler
+from kiqbridge.store.due_jobs import bury
+from kiqbridge.store.task_reports import (
+    has_reports,
+    put_off_report,
+    remove_report,
+    replace_report,
+    take_reports,
+)
+
+NOW = 1_700_000_000.5
+JOB = b'{"class":"Bill","args":[7],"jid":"j1","task_token":"t"}'
+DEAD = b'{"class":"Bill","args":[7],"jid":"j1","task_token":"t","retry_count":0}'
+REPORT = b'{"task_token":"t","jid":"j1"}'
+REPORTS = "kb:reports"
+
+
+@pytest.fixture
+def process(redis_url):
+    with EngineProcess(redis_url) as process:
+        yield process
+
+
+@pytest.fixture
+def woken():
+    return []
+
+
+@pytest.fixture
+def settler(process, woken):
+    bounds = lambda now: (now - 100, 10)  # noqa: E731 - as the worker gives it
+    return Settler(process.keys, bounds, on_report=lambda: woken.append(True))
+
+
+def claim(process, redis, *jobs):
+    redis.lpush("queue:default", *jobs)
+    return process.claimer().claim(["default"], len(jobs))
+
+
+def dead():
+    return Settlement(verdict=Verdict.DEAD, score=NOW, text=DEAD, counted=True, report=REPORT)
+
+
+def done():
+    return Settlement(verdict=Verdict.REPORT, score=0, text=REPORT, counted=True, failed=False)
+
+
+def in_flight(redis):
+    return [job for key in redis.keys("kb:inflight:*") for job in redis.lrange(key, 0, -1)]
+
+
+class TestWriting:
+    def test_a_report_takes_the_place_of_a_job_that_is_done(self, redis, process, settler, woken):
+        chunk = claim(process, redis, JOB)
+
+        assert settler.write(process.connect(), chunk, JOB, done())
+
+        assert redis.zrange(REPORTS, 0, -1, withscores=True) == [(REPORT, 0)]
+        assert in_flight(redis) == []
+        assert woken
+
+    def test_the_report_of_a_dead_job_is_written_with_it(self, redis, process, settler, woken):
+        chunk = claim(process, redis, JOB)
+
+        assert settler.write(process.connect(), chunk, JOB, dead())
+
+        assert redis.zrange(REPORTS, 0, -1, withscores=True) == [(REPORT, 0)]
+        assert redis.zrange("dead", 0, -1) == [DEAD]
+        assert in_flight(redis) == []
+        assert woken
+
+    @pytest.mark.parametrize("settlement", [dead, done])
+    def test_a_reply_that_is_lost_writes_no_second_one(self, redis, process, settler, settlement):
+        chunk = claim(process, redis, JOB)
+        connection = process.connect()
+        connection.lose = {1}
+
+        with pytest.raises(RedisUnavailable):
+            settler.write(connection, chunk, JOB, settlement())
+        settler.write(connection, chunk, JOB, settlement())
+
+        assert redis.zcard(REPORTS) == 1
+        assert redis.zcard("dead") <= 1
+
+    @pytest.mark.parametrize("settlement", [dead, done])
+    def test_of_a_job_that_is_not_ours_any_more_nothing_is_reported(
+        self, redis, process, settler, woken, settlement
+    ):
+        chunk = claim(process, redis, JOB)
+        redis.delete(chunk.list_key)
+
+        assert not settler.write(process.connect(), chunk, JOB, settlement())
+
+        assert not redis.exists(REPORTS, "dead")
+        assert not woken
+
+    def test_a_foreign_type_stops_it_before_anything_is_written(self, redis, process, settler):
+        redis.set(REPORTS, "text")
+        chunk = claim(process, redis, JOB)
+
+        with pytest.raises(RedisRefused):
+            settler.write(process.connect(), chunk, JOB, dead())
+
+        assert not redis.exists("dead")
+        assert in_flight(redis) == [JOB]
+
+    @pytest.mark.parametrize("settlement", [dead, done])
+    def test_a_popped_job_is_reported_too(self, redis, process, settler, settlement):
+        chunk = Chunk(
+            lease=NO_LEASE, queue="default", home="queue:default", list_key="", jobs=[JOB]
+        )
+
+        assert settler.write(process.connect(), chunk, JOB, settlement())
+
+        assert redis.zrange(REPORTS, 0, -1) == [REPORT]
+
+    def test_a_due_job_that_is_dropped_or_buried_is_reported(self, redis, process):
+        redis.zadd("retry", {"dropped": NOW, "buried": NOW, "later": NOW + 1})
+        members = [
+            (b"dropped", b"", b"r1"),
+            (b"buried", b"kept", b"r2"),
+            (b"later", b"", b"r3"),
+            (b"gone", b"", b"r4"),
+        ]
+
+        moved = bury(
+            process.connect(), process.keys, "retry", members, now=NOW, bounds=(NOW - 9, 10)
+        )
+
+        assert moved == 2
+        assert redis.zrange("retry", 0, -1) == [b"later"]
+        assert redis.zrange("dead", 0, -1) == [b"kept"]
+        assert sorted(redis.zrange(REPORTS, 0, -1)) == [b"r1", b"r2"]
+
+
+class TestTaking:
+    def test_what_is_taken_is_left_alone_for_a_while(self, redis, process):
+        redis.zadd(REPORTS, {"a": 0, "b": 0, "c": 0})
+        connection, keys = process.connect(), process.keys
+
+        first = take_reports(connection, keys, most=2, for_s=60)
+        second = take_reports(connection, keys, most=2, for_s=60)
+
+        assert (list(first.texts), list(second.texts)) == ([b"a", b"b"], [b"c"])
+        assert take_reports(connection, keys, most=2, for_s=60).texts == []
+        assert redis.zscore(REPORTS, "a") == pytest.approx(first.now + 60, abs=0.01)
+
+    def test_it_is_due_again_after_that_time(self, redis, process):
+        redis.zadd(REPORTS, {"a": 0})
+        connection, keys = process.connect(), process.keys
+
+        take_reports(connection, keys, most=1, for_s=-1)
+
+        assert list(take_reports(connection, keys, most=1, for_s=60).texts) == [b"a"]
+
+    def test_there_are_some_until_the_last_is_removed(self, redis, process):
+        connection, keys = process.connect(), process.keys
+        assert not has_reports(connection, keys)
+        redis.zadd(REPORTS, {"a": 0})
+        assert has_reports(connection, keys)
+
+        remove_report(connection, keys, b"a")
+
+        assert not has_reports(connection, keys)
+
+    def test_one_that_is_put_off_and_gone_stays_gone(self, redis, process):
+        redis.zadd(REPORTS, {"a": 0})
+        connection, keys = process.connect(), process.keys
+
+        put_off_report(connection, keys, b"a", until=NOW)
+        put_off_report(connection, keys, b"gone", until=NOW)
+
+        assert redis.zrange(REPORTS, 0, -1, withscores=True) == [(b"a", NOW)]
+
+    def test_another_one_in_its_place_is_due_at_once(self, redis, process):
+        redis.zadd(REPORTS, {"a": NOW})
+
+        replace_report(process.connect(), process.keys, b"a", b"b")
+
+        assert redis.zrange(REPORTS, 0, -1, withscores=True) == [(b"b", 0)]

@@ -1,0 +1,166 @@
+"""Reports for Step Functions: what is sent of a return value and of an error."""
+
+import datetime as dt
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kiqbridge.settle.task_report import (
+    MAX_CAUSE,
+    MAX_ERROR,
+    MAX_OUTPUT_BYTES,
+    TaskOutput,
+    TaskReport,
+    encode_output,
+    failure_report,
+    success_report,
+)
+from kiqbridge.wire.task_token import Task
+
+NOW = 1_700_000_000.5
+TASK = Task(token="AQC=", jid="j1", job_class="Bill")
+
+
+class Unprintable:
+    def __repr__(self):
+        raise SystemExit
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(st.characters(exclude_categories=["Cs"])),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+        ),
+        max_leaves=20,
+    )
+)
+def test_a_value_that_is_json_comes_out_as_it_is(value):
+    output = encode_output(value)
+
+    assert not output.omitted
+    assert json.loads(output.text) == value
+
+
+def test_a_tuple_is_a_list_and_a_long_integer_stays_exact():
+    assert encode_output((1, 2**70)).text == f"[1,{2**70}]"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("-inf"),
+        b"bytes",
+        {1, 2},
+        dt.datetime.now(dt.UTC),
+        Unprintable(),
+        {("a",): 1},
+        nested(100_000),
+        "\ud800",
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_that_is_no_json_is_left_out_with_its_type(value):
+    output = encode_output(value)
+
+    assert output.text == ""
+    assert output.omitted.startswith("is no JSON (")
+    assert output.omitted.endswith(f": type {type(value).__name__})")
+
+
+def test_a_value_that_holds_itself_is_left_out():
+    value = []
+    value.append(value)
+
+    assert encode_output(value).omitted.startswith("is no JSON (")
+
+
+def test_a_value_may_have_256_kib_of_utf8_and_no_byte_more():
+    fits, longer = "é" * (MAX_OUTPUT_BYTES // 2 - 1), "é" * (MAX_OUTPUT_BYTES // 2)
+
+    assert len(encode_output(fits).text.encode()) == MAX_OUTPUT_BYTES
+    assert encode_output(longer) == TaskOutput(
+        "", "is longer than the 262144 bytes that Step Functions takes"
+    )
+
+
+def test_a_long_value_is_given_up_early():
+    class Endless(list):
+        def __iter__(self):
+            while True:
+                yield "x" * 1000
+
+    assert "longer" in encode_output(Endless([1])).omitted
+
+
+def test_what_a_child_has_encoded_stays_as_it_is():
+    output = TaskOutput("[1]")
+
+    assert encode_output(output) is output
+
+
+def test_a_success_is_read_back():
+    text = success_report(TASK, TaskOutput("[1]"), NOW)
+
+    assert TaskReport.from_text(text) == TaskReport(
+        token="AQC=", jid="j1", job_class="Bill", at=NOW, output="[1]"
+    )
+
+
+def test_in_the_place_of_what_is_left_out_stands_why():
+    text = success_report(TASK, TaskOutput("", "is no JSON"), NOW)
+
+    output = json.loads(TaskReport.from_text(text).output)
+    assert output == {"jid": "j1", "omitted": "the return value is no JSON"}
+
+
+def test_a_failure_names_class_and_message_of_the_error():
+    text = failure_report(TASK, OSError("no route"), NOW, {"retry_count": 4})
+
+    report = TaskReport.from_text(text)
+    assert (report.output, report.error) == (None, "OSError")
+    assert json.loads(report.cause) == {
+        "errorType": "OSError",
+        "errorMessage": "no route",
+        "jid": "j1",
+        "class": "Bill",
+        "retry_count": 4,
+    }
+
+
+@pytest.mark.parametrize("letter", ["x", '"', "\n", "é", "😀", "\x01"])
+def test_error_and_cause_stay_within_the_limits_and_the_cause_stays_json(letter):
+    error = type("E" * 1000, (Exception,), {})(letter * 100_000)
+
+    report = TaskReport.from_text(failure_report(TASK, error, NOW, {}))
+
+    assert len(report.error) == MAX_ERROR
+    assert len(report.cause) <= MAX_CAUSE
+    assert json.loads(report.cause)["errorMessage"].startswith(letter * 100)
+
+
+def test_the_token_is_not_in_its_repr():
+    assert "AQC=" not in repr(TaskReport.from_text(success_report(TASK, TaskOutput("1"), NOW)))
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"5", b"{}", b'{"task_token":"t","jid":"j"}', b"\xff"]
+)
+def test_what_is_no_report_is_refused(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - of whatever kind
+        TaskReport.from_text(text)

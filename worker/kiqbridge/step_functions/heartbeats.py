@@ -1,0 +1,175 @@
+"""Heartbeats for tasks whose jobs run here: a state machine with HeartbeatSeconds waits no longer without them.
+
+1. The reporter looks each 5 s whether a running job may name a task (`look`); if so, the thread here begins.
+2. Each second it looks at the running jobs. One that has run for a second gets its first heartbeat, which also
+   makes up for the time in the queue; then one comes every `task_heartbeat_s` seconds.
+3. When no such job runs, it waits to be woken again.
+
+A job that ends, is given back or taken away is not among the running ones any more. Between two tries of a job
+that has failed, none are sent.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.runtime import threads
+from kiqbridge.runtime.threads import keep_running
+from kiqbridge.step_functions.service import CallFailed, NobodyWaits, StepFunctions
+from kiqbridge.wire.task_token import Task, may_have_task, task_in
+
+logger = logging.getLogger(__name__)
+
+TICK_S: Final = 1.0
+RETRY_S: Final = 5.0
+"""Seconds after which a heartbeat that failed is tried again, or its interval if that is less."""
+
+WARN_S: Final = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class _Watched:
+    """A running job; `due` on the clock, None = no heartbeats (any more)."""
+
+    job: RunningJob
+    task: Task | None
+    every_s: float
+    due: float | None
+
+
+class TaskHeartbeats:
+    """The thread that sends heartbeats; started by the first job that may name a task.
+
+    Args:
+        running: the running jobs, by the id of their thread or task.
+        service: Step Functions.
+        every_s: seconds between two heartbeats of a job that does not choose; 0 = none.
+        tick_s: seconds between two looks while such a job runs.
+        clock: seconds that never jump.
+
+    Attributes:
+        sent: how many heartbeats Step Functions has taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        running: Callable[[], Mapping[str, RunningJob]],
+        service: StepFunctions,
+        every_s: float,
+        tick_s: float = TICK_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.sent = 0
+        self._running = running
+        self._service = service
+        self._every_s = every_s
+        self._tick_s = tick_s
+        self._clock = clock
+        self._watched: dict[int, _Watched] = {}
+        self._warn_at = 0.0
+        self._some = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs, or has nothing to do so far."""
+        return self._thread is None or self._thread.is_alive()
+
+    def look(self) -> None:
+        """Begin if a running job may name a task; called by another thread now and then."""
+        if self._stopping.is_set() or self._some.is_set():
+            return
+        if any(may_have_task(job.text) for job in self._running().values()):
+            self._some.set()
+            if self._thread is None:
+                self.restart()
+
+    def restart(self) -> None:
+        """Start its thread, also after that has ended though it should run."""
+        self._thread = threading.Thread(
+            target=self._run, name="kiqbridge-task-heartbeats", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Send no more."""
+        self._stopping.set()
+        self._some.set()
+
+    def beat(self) -> bool:
+        """Send what is due now; whether any running job may name a task."""
+        now = self._clock()
+        before, self._watched = self._watched, {}
+        for job in self._running().values():
+            if may_have_task(job.text):
+                known = before.get(id(job))
+                if known is None or known.job is not job:
+                    known = self._watch(job, now)
+                self._watched[id(job)] = known
+        for each in self._watched.values():
+            if self._stopping.is_set():
+                break
+            if each.task is not None and each.due is not None and each.due <= now:
+                self._send(each, each.task)
+        return bool(self._watched)
+
+    def _watch(self, job: RunningJob, now: float) -> _Watched:
+        task = task_in(job.text)
+        every_s = self._every_s
+        if task is not None and task.heartbeat_s is not None:
+            every_s = task.heartbeat_s
+        return _Watched(job, task, every_s, now + self._tick_s if every_s else None)
+
+    def _send(self, each: _Watched, task: Task) -> None:
+        threads.beat()
+        try:
+            self._service.heartbeat(task.token)
+        except NobodyWaits as error:
+            each.due = None
+            logger.warning(
+                "no task waits for job %s of class %s any more (%s); the job goes on, and its outcome will "
+                "not be taken",
+                task.jid,
+                task.job_class,
+                error,
+            )
+            return
+        except CallFailed as error:
+            each.due = self._clock() + min(each.every_s, RETRY_S)
+            if self._clock() >= self._warn_at:
+                self._warn_at = self._clock() + WARN_S
+                logger.warning(
+                    "a heartbeat of job %s of class %s could not be sent to Step Functions: %s; it is tried "
+                    "again",
+                    task.jid,
+                    task.job_class,
+                    error,
+                )
+            return
+        self.sent += 1
+        each.due = self._clock() + each.every_s
+
+    def _run(self) -> None:
+        keep_running(
+            "task heartbeats",
+            self._beat_on,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _beat_on(self) -> None:
+        while not self._stopping.is_set():
+            threads.rest()
+            self._some.wait()
+            threads.beat()
+            if not self.beat():
+                self._some.clear()
+                continue
+            threads.rest()
+            self._stopping.wait(self._tick_s)

@@ -1,0 +1,238 @@
+"""Sending reports of jobs to Step Functions (reliability §14).
+
+1. The script that settles a job adds its report to `kb:reports`; its worker then calls `wake`.
+2. The thread here takes reports that are due, for `TAKE_S` seconds: no other worker takes them meanwhile.
+3. SendTaskSuccess or SendTaskFailure; then the report is removed.
+4. Nobody waits any more (timed out, stopped, has its outcome already): a line in the log, and it is removed.
+5. The call failed: it is put off, for as long as half of its age, between 1 s and a minute.
+
+Every worker looks each 5 s, so what a worker leaves behind that was killed is sent by another one. At least
+once: a report whose removal was lost is sent again, and Step Functions answers that nobody waits.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from kiqbridge.clock import wall_now
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.runtime import threads
+from kiqbridge.runtime.threads import keep_running
+from kiqbridge.settle.task_report import TaskReport, omitted_output
+from kiqbridge.step_functions.service import CallFailed, NobodyWaits, OutputRefused, StepFunctions
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.task_reports import (
+    has_reports,
+    put_off_report,
+    remove_report,
+    replace_report,
+    take_reports,
+)
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.task_token import Task
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 5.0
+"""Seconds between two looks for reports that others have left: one command each."""
+
+BATCH: Final = 20
+TAKE_S: Final = 60.0
+"""For so long others leave alone what was taken; should it lapse, a report is sent twice."""
+
+LONGEST_PAUSE_S: Final = 60.0
+OLDEST_S: Final = 366 * 86_400.0
+"""An execution ends after a year (Step Functions, quotas), so nobody waits for an older report."""
+
+WARN_S: Final = 60.0
+"""Seconds between two warnings that reports wait."""
+
+
+class TaskReporter:
+    """The thread that sends reports.
+
+    Args:
+        keys: the namespace.
+        connection: its own.
+        service: Step Functions.
+        on_look: called at each look, on this thread.
+        look_s: seconds between two looks.
+        rng: spreads what several workers try again.
+
+    Attributes:
+        sent: how many reports Step Functions has taken.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Keys,
+        connection: RedisConnection,
+        service: StepFunctions,
+        on_look: Callable[[], object] = lambda: None,
+        look_s: float = LOOK_S,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.sent = 0
+        self._keys = keys
+        self._connection = connection
+        self._service = service
+        self._on_look = on_look
+        self._look_s = look_s
+        self._rng = rng or random.Random()  # noqa: S311 - jitter
+        self._warn_at = 0.0
+        self._some = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = self._new_thread()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """A report has been written: look now. From any thread, at once."""
+        self._some.set()
+
+    def stop(self, timeout_s: float) -> None:
+        """Send what is due, for so many seconds at most; what is left stays in Redis for other workers."""
+        self._stopping.set()
+        self._some.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def look(self) -> bool:
+        """Take and send what is due, up to `BATCH`; whether there may be more that can be sent now.
+
+        Raises:
+            KiqbridgeError: Redis is away; nothing is lost.
+        """
+        if not has_reports(self._connection, self._keys):
+            return False
+        taken = take_reports(self._connection, self._keys, most=BATCH, for_s=TAKE_S)
+        began = time.monotonic()
+        for index, text in enumerate(taken.texts):
+            threads.beat()
+            if not self._send(text, lambda: taken.now + time.monotonic() - began):
+                for other in taken.texts[index + 1 :]:
+                    put_off_report(self._connection, self._keys, other, until=taken.now)
+                return False
+        return len(taken.texts) == BATCH
+
+    def _send(self, text: bytes, now: Callable[[], float]) -> bool:
+        """Send one report and remove it, or put it off; False: others could not be sent now, either."""
+        try:
+            report = TaskReport.from_text(text)
+        except ValueError:  # its message would quote the token
+            logger.warning("a report in %s cannot be read: dropped", self._keys.task_reports)
+            remove_report(self._connection, self._keys, text)
+            return True
+        try:
+            self._call(report)
+        except NobodyWaits as error:
+            logger.warning(
+                "no task waits for %s (%s): it has timed out, was stopped, or has its outcome already; the "
+                "report is dropped",
+                _named(report),
+                error,
+            )
+        except OutputRefused:
+            self._replace(report, text)
+            return True
+        except CallFailed as error:
+            return self._put_off(report, text, error, now())
+        else:
+            self.sent += 1
+            what = "failure" if report.output is None else "success"
+            logger.info("reported the %s of %s to Step Functions", what, _named(report))
+        remove_report(self._connection, self._keys, text)
+        return True
+
+    def _call(self, report: TaskReport) -> None:
+        if report.output is None:
+            self._service.fail(report.token, report.error, report.cause)
+        else:
+            self._service.succeed(report.token, report.output)
+
+    def _replace(self, report: TaskReport, text: bytes) -> None:
+        """The state machine must not wait for ever: it gets an output that names what is left out."""
+        task = Task(token=report.token, jid=report.jid, job_class=report.job_class)
+        logger.warning(
+            "Step Functions does not take the return value of %s as JSON: an object with the members jid "
+            "and omitted is sent in its place",
+            _named(report),
+        )
+        other = TaskReport(
+            token=report.token,
+            jid=report.jid,
+            job_class=report.job_class,
+            at=report.at,
+            output=omitted_output(task, "was refused by Step Functions as no JSON"),
+        )
+        replace_report(self._connection, self._keys, text, other.to_text())
+        self._some.set()
+
+    def _put_off(self, report: TaskReport, text: bytes, error: CallFailed, now: float) -> bool:
+        age_s = wall_now() - report.at
+        if age_s > OLDEST_S:
+            logger.error("%s ended more than a year ago: its report is dropped", _named(report))
+            remove_report(self._connection, self._keys, text)
+            return True
+        if time.monotonic() >= self._warn_at:
+            self._warn_at = time.monotonic() + WARN_S
+            logger.warning(
+                "the outcome of %s could not be reported to Step Functions: %s; it stays in Redis (%s) and is "
+                "sent later",
+                _named(report),
+                error,
+                self._keys.task_reports,
+            )
+        pause_s = min(max(age_s / 2, 1.0), LONGEST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
+        put_off_report(self._connection, self._keys, text, until=now + pause_s)
+        return not error.is_service
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-task-reports", daemon=True)
+
+    def _run(self) -> None:
+        keep_running(
+            "task reports",
+            self._look_on,
+            is_ending=self._stopping.is_set,
+            wait=self._stopping.wait,
+        )
+
+    def _look_on(self) -> None:
+        pause_s = self._look_s
+        while True:
+            is_last = self._stopping.is_set()
+            self._some.clear()
+            threads.beat()
+            try:
+                self._on_look()
+                while self.look():
+                    pass
+                pause_s = self._look_s
+            except KiqbridgeError as error:
+                logger.debug("reports for Step Functions wait for Redis: %s", error)
+            if is_last:
+                return
+            threads.rest()
+            if not self._stopping.is_set():
+                self._some.wait(pause_s)
+
+
+def _named(report: TaskReport) -> str:
+    return f"job {report.jid} of class {report.job_class}"
