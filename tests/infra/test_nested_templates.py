@@ -33,6 +33,13 @@ def properties(template, name):
     return template["Resources"][name]["Properties"]
 
 
+def conditional_policy(stack, name):
+    """Condition, policy and what stands in its place, of a policy of the task role."""
+    policies = properties(stack, "WorkerTaskRole")["Policies"]
+    [found] = [each["Fn::If"] for each in policies if each["Fn::If"][1]["PolicyName"] == name]
+    return found
+
+
 @pytest.mark.parametrize("path", NESTED, ids=lambda path: path.name)
 class TestEachNestedTemplate:
     def test_it_lints_clean_on_its_own(self, path):
@@ -165,8 +172,7 @@ class TestWorkerServiceStack:
         self, worker_stack, container
     ):
         environment = {entry["Name"]: entry["Value"] for entry in container["Environment"]}
-        [only] = properties(worker_stack, "WorkerTaskRole")["Policies"]
-        condition, policy, otherwise = only["Fn::If"]
+        condition, policy, otherwise = conditional_policy(worker_stack, "ProtectTask")
         [statement] = policy["PolicyDocument"]["Statement"]
 
         assert environment["KIQBRIDGE_ECS_PROTECT_AFTER_S"] == {"Ref": "ProtectAfterSeconds"}
@@ -177,6 +183,24 @@ class TestWorkerServiceStack:
         assert otherwise == {"Ref": "AWS::NoValue"}
         assert statement["Action"] == ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"]
         assert statement["Resource"]["Fn::Sub"].endswith(":task/${WorkerCluster}/*")
+
+    def test_it_may_report_to_state_machines_only_if_that_is_wanted(self, worker_stack):
+        condition, policy, otherwise = conditional_policy(worker_stack, "ReportToStepFunctions")
+        [statement] = policy["PolicyDocument"]["Statement"]
+
+        assert worker_stack["Parameters"]["StepFunctions"]["Default"] == "DISABLED"
+        assert worker_stack["Conditions"][condition] == {
+            "Fn::Equals": [{"Ref": "StepFunctions"}, "ENABLED"]
+        }
+        assert otherwise == {"Ref": "AWS::NoValue"}
+        assert statement["Action"] == [
+            "states:SendTaskSuccess",
+            "states:SendTaskFailure",
+            "states:SendTaskHeartbeat",
+        ]
+        assert statement["Resource"] == {
+            "Fn::Sub": "arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:*"
+        }
 
     def test_a_sick_container_is_noticed(self, container):
         assert container["HealthCheck"]["Command"] == ["CMD", "kiqbridge", "health", "--live"]
