@@ -40,10 +40,10 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test test-pythons prove check fmt docs redis build deploy bench bench-quick
+.PHONY: help up test test-pythons prove e2e check fmt docs redis build deploy bench bench-quick
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: $(VENV)/.up ## Run everything on this machine: server, cron rules, worker (ARGS='--fire NAME')
 	@$(FOREGROUND) $(VENV)/bin/kiqbridge dev $(ARGS)
@@ -64,6 +64,9 @@ test-pythons: ## Run the tests on each supported Python that is found (PYTHONS='
 prove: $(VENV)/.dev ## Prove at full size, in more than 20 minutes, that no job is lost (ARGS='-k clock' for one)
 	@KIQBRIDGE_PROVE=full PYTHONDONTWRITEBYTECODE=1 $(PY) -m pytest -q -p no:cacheprovider -p no:xdist \
 		$(ARGS) tests/prove
+
+e2e: $(VENV)/.dev .venv-sam/.sam .venv-e2e/.e2e ## Deploy the template to LocalStack and let each source deliver (ARGS='SQS S3' for some)
+	@$(FOREGROUND) $(PY) tests/e2e/run.py $(ARGS)
 
 check: $(VENV)/.dev .venv-sam/.sam ## Check style, types, template and scripts; changes nothing
 	$(PY) -m ruff check
@@ -124,6 +127,15 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@echo "Setting up .venv-sam (first time, or versions changed) …"
 	@sh .make/venv.sh .venv-sam
 	@.venv-sam/bin/python $(PIP_INSTALL) -c constraints-sam.txt aws-sam-cli
+	@touch $@
+
+# LocalStack without Docker. Its Python also runs the function, so it is of the function's version.
+.venv-e2e/.e2e: constraints-e2e.txt
+	@echo "Setting up .venv-e2e (first time, or versions changed) …"
+	@python=$$(.make/python.sh find $(LAMBDA_PYTHON)) || { \
+		echo "make e2e needs Python $(LAMBDA_PYTHON), the function's Runtime: pyenv install $(LAMBDA_PYTHON)" >&2; exit 1; }; \
+		PYTHON=$$python sh .make/venv.sh .venv-e2e
+	@.venv-e2e/bin/python $(PIP_INSTALL) -c constraints-e2e.txt 'localstack-core[runtime]' service-identity awslambdaric
 	@touch $@
 
 # `sam build` calls these with ARTIFACTS_DIR, one for each logical id of the template.

@@ -37,6 +37,7 @@ BLOCKS = blocks()
 ONLY_READ = {
     "make test": "it would run these tests within themselves",
     "make deploy": "needs an AWS account",
+    "make e2e": "it needs LocalStack, and minutes",
     "make check": "it runs beside these tests",
     "make docs": "its scripts are run with --check here",
     "aws": "needs an AWS account",

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +28,8 @@ FUNCTION_ARN = "arn:aws:lambda:eu-west-1:123456789012:function:shop-enqueue"
 TIMEOUT_S = 20  # of an invocation, as in template.yaml
 # The runtime client and what it needs. Lambda's Python brings them.
 RUNTIME_CLIENT = ("awslambdaric", "simplejson", "snapshot_restore_py")
+AWS_SDK = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
+"""What Lambda's Python brings besides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +50,16 @@ class _Invocation:
 
 
 class RuntimeApi:
-    """A Runtime API on a free port of 127.0.0.1, for one process of a function."""
+    """A Runtime API on a free port of 127.0.0.1, for one process of a function.
 
-    def __init__(self) -> None:
+    Args:
+        function_arn: as the function finds it in its context.
+        timeout_s: of an invocation, from which the function's remaining time counts.
+    """
+
+    def __init__(self, function_arn: str = FUNCTION_ARN, timeout_s: float = TIMEOUT_S) -> None:
+        self.function_arn = function_arn
+        self.timeout_s = timeout_s
         self.init_error: dict[str, Any] | None = None
         self.ready_at: float | None = None
         """When the process first asked for an event: its initialisation was over."""
@@ -73,10 +82,12 @@ class RuntimeApi:
         self._thread.join()
         self._server.server_close()
 
-    def invoke(self, event: object) -> "queue.Queue[Answer]":
+    def invoke(self, event: object, request_id: str | None = None) -> "queue.Queue[Answer]":
         """Hand an event over; its answer will be in the queue returned."""
         invocation = _Invocation(
-            request_id=str(uuid.uuid4()), event=json.dumps(event).encode(), answers=queue.Queue()
+            request_id=request_id or str(uuid.uuid4()),
+            event=json.dumps(event).encode(),
+            answers=queue.Queue(),
         )
         self._invocations.put(invocation)
         return invocation.answers
@@ -115,8 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
             invocation.event,
             {
                 "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
-                "Lambda-Runtime-Deadline-Ms": str(int((time.time() + TIMEOUT_S) * 1000)),
-                "Lambda-Runtime-Invoked-Function-Arn": FUNCTION_ARN,
+                "Lambda-Runtime-Deadline-Ms": str(int((time.time() + self.api.timeout_s) * 1000)),
+                "Lambda-Runtime-Invoked-Function-Arn": self.api.function_arn,
                 "Lambda-Runtime-Trace-Id": "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0",
             },
         )
@@ -153,6 +164,7 @@ class LambdaProcess:
         layer: what the layer's `python` folder became.
         runtime_client: a folder made by `install_runtime_client`.
         env: the function's variables.
+        api: the Runtime API it talks to, its own otherwise.
     """
 
     def __init__(
@@ -163,6 +175,7 @@ class LambdaProcess:
         runtime_client: Path,
         env: Mapping[str, str],
         handler: str = "app.lambda_handler",
+        api: RuntimeApi | None = None,
     ) -> None:
         self._command = [sys.executable, "-S", "-s", "-m", "awslambdaric", handler]
         self._task = task
@@ -183,7 +196,7 @@ class LambdaProcess:
             "_HANDLER": handler,
             **env,
         }
-        self.api = RuntimeApi()
+        self.api = api or RuntimeApi()
         self._began = 0.0
         self.child: ChildProcess
 
@@ -225,9 +238,9 @@ class LambdaProcess:
         return answers.get_nowait()
 
 
-def install_runtime_client(folder: Path) -> Path:
+def install_runtime_client(folder: Path, packages: Sequence[str] = RUNTIME_CLIENT) -> Path:
     """Copy the installed runtime client, and nothing else of this environment, to `folder`."""
-    for name in RUNTIME_CLIENT:
+    for name in packages:
         for file in importlib.metadata.files(name):
             if ".." not in file.parts and "__pycache__" not in file.parts:
                 target = folder / file

@@ -1,0 +1,40 @@
+"""Starts LocalStack with what this run needs changed in it; runs in the environment `.venv-e2e`."""
+
+from types import SimpleNamespace
+
+from e2e.process_executor import ProcessExecutor
+from localstack.runtime.main import main
+from localstack.services.cloudformation.engine.v2.change_set_model import (
+    ChangeSetModel,
+    ChangeType,
+)
+from localstack.services.lambda_.invocation.plugins import DockerRuntimeExecutorPlugin
+
+visit_resource = ChangeSetModel._visit_resource
+
+
+def visit_once(model, scope, resource_name, before_resource, after_resource):
+    """Visit a resource, unless that is under way.
+
+    LocalStack compares the templates of an update also before SAM's transform. There a function's
+    events name the role of the schedules, and that role names the function: a circle that does not
+    exist in what CloudFormation sees, and in which LocalStack goes round for ever.
+    """
+    under_way = model.__dict__.setdefault("_under_way", set())
+    if resource_name in under_way:
+        return SimpleNamespace(
+            change_type=ChangeType.UNCHANGED, properties=SimpleNamespace(properties=[])
+        )
+    under_way.add(resource_name)
+    try:
+        return visit_resource(model, scope, resource_name, before_resource, after_resource)
+    finally:
+        under_way.discard(resource_name)
+
+
+ChangeSetModel._visit_resource = visit_once
+# The plug-in that LocalStack takes by default; asked each time that it needs the executor.
+DockerRuntimeExecutorPlugin.load = lambda *_args, **_options: ProcessExecutor
+
+if __name__ == "__main__":
+    main()
