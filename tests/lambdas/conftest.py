@@ -1,7 +1,5 @@
 """The enqueue function in a warm environment of its own for each test."""
 
-import logging
-
 import pytest
 from support.enqueue_function import ENVIRONMENT, Context, load_app
 
@@ -15,21 +13,8 @@ def environment(monkeypatch, redis_url):
 
 @pytest.fixture
 def load(environment):
-    """Start a new warm environment, with the variables and the standard output of the moment."""
-    loaded = []
-
-    def load():
-        forget(loaded)
-        loaded.append(load_app())
-        return loaded[0]
-
-    yield load
-    forget(loaded)
-
-
-def forget(loaded):
-    while loaded:  # its logger keeps the standard output under which it was made
-        logging.Logger.manager.loggerDict.pop(loaded.pop().SERVICE)
+    """Start a new warm environment, with the variables of the moment."""
+    return load_app
 
 
 @pytest.fixture

@@ -814,18 +814,22 @@ def test_each_invocation_logs_its_jobs_and_emits_metrics(capsys, load):
     logs, metrics = lines_of(capsys)
 
     assert [log["message"] for log in logs] == ["done", "done"]
-    assert [log["enqueued"] for log in logs] == [first["enqueued"], []]
-    assert [log["duplicates"] for log in logs] == [[], second["duplicates"]]
+    assert [log["outcome"] for log in logs] == ["enqueued", "duplicate"]
+    [job] = first["enqueued"]
+    assert second["duplicates"] == [job]
+    assert [{name: log[name] for name in job} for log in logs] == [job, job]
     assert {log["function_request_id"] for log in logs} == {Context().aws_request_id}
     names = ("ColdStart", "Enqueued", "Duplicates", "Stale", "Refused")
     assert [[line.get(name) for name in names] for line in metrics] == [
         [[1.0], [1.0], [0.0], [0.0], None],
         [None, [0.0], [1.0], [0.0], None],
     ]
-    [described] = metrics[0]["_aws"]["CloudWatchMetrics"]
-    assert described["Namespace"] == "Kiqbridge"
-    assert described["Dimensions"] == [["service"]]
-    assert metrics[0]["service"] == "kiqbridge-enqueue"
+    whole, by_source = metrics[0]["_aws"]["CloudWatchMetrics"]
+    assert whole["Namespace"] == by_source["Namespace"] == "Kiqbridge"
+    assert whole["Dimensions"] == [["service"]]
+    assert by_source["Dimensions"] == [["service", "source"]]
+    assert [each["Name"] for each in by_source["Metrics"]] == ["ColdStart", "Enqueued", "PushMs"]
+    assert (metrics[0]["service"], metrics[0]["source"]) == ("kiqbridge-enqueue", "direct")
 
 
 def test_a_refusal_and_a_failure_are_logged_and_counted(capsys, load, environment):

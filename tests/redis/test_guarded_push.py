@@ -11,13 +11,21 @@ from support.jobs import own_declarations
 from support.servers import embedded_server
 
 from kiqbridge import Client, RedisUnavailable
-from kiqbridge.client.client import GUARD_TTL_S, TICK_HORIZON_S
+from kiqbridge.client.client import TICK_HORIZON_S
 from kiqbridge.client.job import job
-from kiqbridge.errors import PayloadError, PushOutcomeUnknown, RedisRefused
+from kiqbridge.errors import PayloadError, PushOutcomeUnknown, QueueTooDeep, RedisRefused
 from kiqbridge.store.forgetting import FORGET_AT_ONCE, FORGET_ROUNDS, forget_what_is_over
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.bulk import BATCH_SIZE
-from kiqbridge.wire.guards import LONGEST_FIELD, event_identity, guard_field
+from kiqbridge.wire.guards import (
+    DAY_S,
+    KEEP_S,
+    LONGEST_FIELD,
+    Identity,
+    Source,
+    event_identity,
+    guard_field,
+)
 from kiqbridge.wire.json_text import loads
 from kiqbridge.wire.keys import Keys
 
@@ -62,6 +70,11 @@ def guard(redis, name):
     return int(until), jid.decode()
 
 
+def ends_of(redis):
+    """Guard → until when it is remembered (epoch seconds)."""
+    return {name: int(value.split()[0]) for name, value in redis.hgetall("kb:guards").items()}
+
+
 def end_guards(redis, *names):
     """Let their time be over: no test waits for it."""
     for name in names:
@@ -95,7 +108,7 @@ class TestOnce:
         assert outcome.duplicate is False
         until, jid = guard(redis, "key:7:EchoJob:event#0")
         assert jid == outcome.jid
-        assert until == pytest.approx(time.time() + GUARD_TTL_S, abs=5)
+        assert until == pytest.approx(time.time() + 17 * DAY_S, abs=5)
         assert redis.smembers("queues") == {b"default"}
 
     def test_a_second_one_is_a_duplicate_with_the_jid_of_the_first(self, client, redis):
@@ -194,6 +207,113 @@ class TestOnce:
 
         assert len(client.push_once(many[1:], [f"k{n}" for n in range(BATCH_SIZE)])) == BATCH_SIZE
         assert redis.llen("queue:default") == BATCH_SIZE
+
+
+class TestHowLong:
+    """A guard is kept for as long as its source may deliver again, and not much longer."""
+
+    def test_every_source_says_how_long(self):
+        assert set(KEEP_S) == set(Source)
+
+    @pytest.mark.parametrize("source", Source)
+    def test_none_is_over_before_a_dead_letter_queue_is(self, source):
+        kept = KEEP_S.get(source, 0)
+
+        assert 14 * DAY_S < kept < 45 * DAY_S
+        if "fifo" in source:  # the 14 days begin anew in the dead-letter queue
+            assert kept > 28 * DAY_S
+
+    def test_jobs_of_several_sources_in_one_call_have_each_its_own_end(self, client, redis):
+        identities = [Identity(source, ("same",)) for source in KEEP_S]
+
+        client.push_once([item(1)] * len(identities), identities)
+
+        ends = {name.split(b":")[0].decode(): until for name, until in ends_of(redis).items()}
+        for source, seconds in KEEP_S.items():
+            assert ends[source] == pytest.approx(time.time() + seconds, abs=60)
+
+    def test_a_caller_may_say_how_long(self, client, redis):
+        client.push_once([item(1)], [Identity(Source.SQS, ("same",))], ttl_s=60)
+
+        [until] = ends_of(redis).values()
+        assert until == pytest.approx(time.time() + 60, abs=30)
+
+    def test_what_has_no_guard_leaves_none(self, client, redis):
+        client.push_once([item(1), item(2)], [None, "k"])
+
+        assert list(ends_of(redis)) == [b"key:7:EchoJob:k"]
+
+
+class TestDrawnJids:
+    """A caller that repeats a call knows its own jobs."""
+
+    def test_a_jid_that_was_drawn_meets_itself_as_the_first(self, client, redis):
+        for _ in range(2):
+            [outcome] = client.push_once([item(1)], ["k"], jids=["drawn"])
+            assert (outcome.jid, outcome.duplicate) == ("drawn", False)
+
+        assert [payload["jid"] for payload in queued(redis)] == ["drawn"]
+
+    def test_another_one_is_a_duplicate(self, client):
+        client.push_once([item(1)], ["k"], jids=["drawn"])
+
+        [outcome] = client.push_once([item(1)], ["k"], jids=["another"])
+
+        assert (outcome.jid, outcome.duplicate) == ("drawn", True)
+
+
+class TestLimits:
+    """A queue at its limit takes nothing more; one call is refused as a whole."""
+
+    @pytest.fixture(autouse=True)
+    def full(self, redis):
+        redis.rpush("queue:full", *range(3))
+
+    def test_a_queue_below_its_limit_takes_more(self, client, redis):
+        client.push_once([item(1, queue="full")], [None], limits={"full": 4})
+
+        assert redis.llen("queue:full") == 4
+
+    def test_at_its_limit_it_refuses_and_nothing_is_written(self, client, redis):
+        redis.rpush("queue:other", "x")
+        before = keys(redis)
+
+        with pytest.raises(QueueTooDeep, match=r"full \(3 jobs\), other \(1 jobs\)") as caught:
+            client.push_once(
+                [item(1), item(2, queue="full"), item(3, queue="full"), item(4, queue="other")],
+                ["a", "b", "c", "d"],
+                limits={"full": 3, "other": 1},
+            )
+
+        assert caught.value.queues == {"full": 3, "other": 1}
+        assert keys(redis) == before
+        assert redis.llen("queue:full") == 3
+
+    def test_what_is_known_already_or_runs_later_passes(self, client, redis):
+        client.push_once([item(1, queue="full")], ["a"])
+
+        first, second = client.push_once(
+            [item(1, queue="full"), item(2, queue="full", at=SOON)],
+            ["a", "b"],
+            limits={"full": 1},
+        )
+
+        assert (first.duplicate, second.duplicate) == (True, False)
+        assert redis.zcard("schedule") == 1
+
+    def test_a_tick_is_refused_as_a_whole_and_enqueued_later(self, client, redis):
+        items = [item(1), item(2, queue="full")]
+
+        with pytest.raises(QueueTooDeep, match="full"):
+            client.push_tick("s", MINUTE, items, by="test", limits={"full": 3})
+        assert not redis.exists("queue:default", "kb:ticks:s")
+
+        assert (
+            client.push_tick("s", MINUTE, items, by="test", limits={"full": 4}).kind == "enqueued"
+        )
+        assert (
+            client.push_tick("s", MINUTE, items, by="test", limits={"full": 4}).kind == "duplicate"
+        )
 
 
 class TestScope:

@@ -432,16 +432,20 @@ class TestErrors:
                 async def each_iteration(self, item):
                     trace.items.append(item)
                     if item == "b":
+                        limits[0].reschedule(0)
                         await asyncio.sleep(60)
 
                 def on_stop(self):
                     trace.said.append("on_stop")
 
+            limits = []
+
             async def limited():
                 RUNTIME.set(worker.runtime)
                 CONTEXT.set(({"jid": JID}, "default"))
                 definition = definition_of(Slow)
-                async with asyncio.timeout(0.05):
+                async with asyncio.timeout(None) as limit:
+                    limits.append(limit)
                     await definition.perform_of(definition.instantiate(JID))()
 
             with pytest.raises(TimeoutError):

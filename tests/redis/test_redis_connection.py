@@ -188,7 +188,7 @@ class TestLostReply:
         assert doubt.value.jid.encode() in redis.lindex("queue:default", 1)
 
     def test_a_silent_server_counts_as_lost_after_the_timeout(self, server, redis):
-        pool = RedisPool(server.url, read_timeout_s=0.2)
+        pool = RedisPool(server.url, read_timeout_s=1)
         pool.call("PING")
         server.pause()
         try:
@@ -200,7 +200,7 @@ class TestLostReply:
         pool.close()
 
     def test_a_late_reply_is_never_taken_for_the_next_one(self, server, redis):
-        pool = RedisPool(server.url, read_timeout_s=0.2, size=1)
+        pool = RedisPool(server.url, read_timeout_s=1, size=1)
         redis.set("a", "1")
         redis.set("b", "2")
         pool.call("PING")

@@ -75,7 +75,7 @@ class TestWithAReplica:
         assert all(any(jid.encode() in text for text in texts) for jid in raised.value.jids)
         assert raised.value.jid == raised.value.jids[0]
         assert "0 of 1 replicas confirmed within 60 ms" in str(raised.value)
-        assert 0.05 < waited < 1.5
+        assert 0.05 < waited < 30
         client.close()
 
     def test_a_guarded_push_can_be_repeated_until_it_is_safe(self, primary, pair):

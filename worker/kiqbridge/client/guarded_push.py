@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple, cast
 
 from kiqbridge.client.job_writer import JobWriter, not_replicated, outcome_unknown, score
 from kiqbridge.client.prepare import PreparedJob
-from kiqbridge.errors import PayloadError
+from kiqbridge.errors import PayloadError, QueueTooDeep
 from kiqbridge.store import scripts
 from kiqbridge.store.replies import ReplyLost
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.bulk import BATCH_SIZE
-from kiqbridge.wire.guards import Identity, guard_field
+from kiqbridge.wire.guards import Identity, guard_field, keep_s
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import check_json
 
@@ -27,11 +27,12 @@ TickKind = Literal["enqueued", "duplicate", "stale", "future"]
 
 
 class Guarded(NamedTuple):
-    """A job to push: its place among the items of the call, and its guard, empty for none."""
+    """A job to push: place among the items of the call, guard (empty: none), seconds to remember that."""
 
     place: int
     job: PreparedJob
     guard: str
+    keep_s: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,31 +65,33 @@ class TickOutcome:
 
 
 def push_once(
-    jobs: Sequence[Guarded], writer: JobWriter, *, now: float, ttl_s: int
+    jobs: Sequence[Guarded], writer: JobWriter, *, now: float, limits: Mapping[str, int]
 ) -> list[Enqueued]:
-    """Enqueue jobs, each at most once under its guard (`guard_of`); see `Client.push_once`."""
+    """Enqueue jobs, each at most once under its guard (`guarded`); see `Client.push_once`."""
     if not jobs:
         return []
     own = writer.keys
     keys: list[str] = [own.queues, own.guards, own.guards_until]
     # More than are added, so that they grow fewer; an unpack takes no more than a script's jobs.
-    args: list[str | bytes] = [str(ttl_s), str(min(2 * len(jobs) + 10, BATCH_SIZE))]
-    for _, job, guard in jobs:
+    args: list[str | bytes] = [str(min(2 * len(jobs) + 10, BATCH_SIZE))]
+    for _, job, guard, seconds in jobs:
         keys.append(_target(job, writer))
-        args += [guard, job.jid, *_script_args(job, writer, now)]
+        kept = str(seconds) if guard else ""
+        args += [guard, kept, job.jid, *_script_args(job, writer, now), _limit(job, limits)]
     repeatable = all(each.guard for each in jobs)
     try:
         answers, doubt = writer.run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
     except ReplyLost as error:
         first = jobs[0].job
         raise outcome_unknown(first.jid, first.payload["class"], error) from error
+    _check_depth(answers)
     outcomes = [
         _outcome(
             index,
             job,
             None if not known or (job.own_jid and known == job.jid.encode()) else text_of(known),
         )
-        for (index, job, _), known in zip(jobs, answers, strict=True)
+        for (index, job, _, _), known in zip(jobs, answers, strict=True)
     ]
     if doubt:
         raise not_replicated([job.jid for job in outcomes], doubt) from doubt
@@ -112,6 +115,7 @@ def push_tick(
     writer: JobWriter,
     *,
     now: float,
+    limits: Mapping[str, int],
 ) -> TickOutcome:
     """Enqueue the jobs of one occurrence of a schedule, once; see `Client.push_tick`."""
     jobs = [job for _, job in indexed]
@@ -131,12 +135,27 @@ def push_tick(
         "" if occurrence.ahead_s is None else str(occurrence.ahead_s),
     ]
     for job in jobs:
-        args += _script_args(job, writer, now)
+        args += [*_script_args(job, writer, now), _limit(job, limits)]
     answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
+    _check_depth(answer)
     outcome = _tick_outcome(indexed, answer, entry)
     if doubt and outcome.jobs:
         raise not_replicated([job.jid for job in outcome.jobs], doubt) from doubt
     return outcome
+
+
+def guarded(
+    place: int, job: PreparedJob, dedupe_key: str | Identity | None, ttl_s: int | None
+) -> Guarded:
+    """A job with its guard, kept for `ttl_s` seconds, None = as long as its source may deliver again.
+
+    Raises:
+        PayloadError: as `guard_of`.
+    """
+    guard = guard_of(job, dedupe_key)
+    if ttl_s is None:
+        ttl_s = keep_s(dedupe_key) if dedupe_key else 0
+    return Guarded(place, job, guard, ttl_s)
 
 
 def guard_of(job: PreparedJob, dedupe_key: str | Identity | None) -> str:
@@ -162,6 +181,19 @@ def check_count(count: int) -> None:
         raise PayloadError(
             f"jobs: {count} jobs in one call, but all or nothing holds for {BATCH_SIZE:,}; split them"
         )
+
+
+def _check_depth(answer: Sequence[Any]) -> None:
+    """Refuse an answer that names queues at their limit, each with its length, instead of outcomes."""
+    if not isinstance(answer[0], list):
+        return
+    raise QueueTooDeep({text_of(queue): int(length) for queue, length in answer})
+
+
+def _limit(job: PreparedJob, limits: Mapping[str, int]) -> str:
+    """The length at which the job's queue takes no more, empty for none and for a job that runs later."""
+    limit = limits.get(job.queue) if job.at is None else None
+    return "" if limit is None else str(limit)
 
 
 def _target(job: PreparedJob, writer: JobWriter) -> str:

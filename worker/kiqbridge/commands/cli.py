@@ -82,6 +82,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_pauses(commands, named)
     _add_recover(commands, named)
     _add_doctor(commands, named)
+    _add_schedule(commands, named)
     return parser
 
 
@@ -187,6 +188,18 @@ def _add_doctor(commands: "_Commands", named: str) -> None:
 
         add_arguments(doctor)
         doctor.set_defaults(command=run)
+
+
+def _add_schedule(commands: "_Commands", named: str) -> None:
+    schedule = commands.add_parser(
+        "schedule",
+        help="see when schedules are due",
+        description="See when EventBridge's schedule expressions and crontab lines are due.",
+    )
+    if named == "schedule":
+        from kiqbridge.commands.schedule_command import add_arguments  # noqa: PLC0415
+
+        add_arguments(schedule)
 
 
 def _fail(error: Exception, code: int) -> int:

@@ -13,6 +13,7 @@ refuse, and reports which field is wrong and what it may contain. It follows the
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import re
 from dataclasses import dataclass, field
@@ -52,8 +53,8 @@ def parse(
     """
     try:
         kind, body = _split_call(expression)
-        bounds = _parse_bounds(start, end)
-        zone = _find_zone(timezone)
+        bounds = bounds_of(start, end)
+        zone = check_zone(timezone)
         if kind == "cron":
             fields = parse_cron_fields(body)
             return Cron(text=expression, timezone=timezone, bounds=bounds, fields=fields)
@@ -98,12 +99,30 @@ class Cron:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
-        return next(self._after(instant), None)
+        return self._next_without_turn(instant) or next(self._after(instant), None)
+
+    def _next_without_turn(self, instant: datetime) -> datetime | None:
+        """The next occurrence if the clocks do not turn around it; None leaves it to the walk."""
+        after = _require_instant(instant)
+        start = self.bounds.start
+        if start is not None and start >= after:
+            return None  # the start itself may be due
+        zone = _zone(self.timezone)
+        wall = after.astimezone(zone)
+        found = None if wall.fold else self.fields.next_minute(wall)
+        if found is None:
+            return None
+        due = datetime(*found, tzinfo=zone)
+        offset = due.utcoffset()
+        if offset is None or offset != due.replace(fold=1).utcoffset():
+            return None  # this wall-clock time comes twice, or not at all
+        tick = (due.replace(tzinfo=UTC)) - offset
+        return tick if tick <= self.bounds.last else None
 
     def latest_at_or_before(self, instant: datetime) -> datetime | None:
         """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
         until = min(_require_instant(instant), self.bounds.last)
-        wall = until.astimezone(ZoneInfo(self.timezone))
+        wall = until.astimezone(_zone(self.timezone))
         # In the second pass of a repeated hour, wall-clock times ahead of us have come already.
         repeated = (wall.replace(fold=0).utcoffset() or _ZERO) - (wall.utcoffset() or _ZERO)
         for tick in self._occurrences(wall + repeated, backwards=True):
@@ -120,12 +139,12 @@ class Cron:
         begin = self.bounds.lower(after)
         if begin > self.bounds.last:
             return iter(())
-        ticks = self._occurrences(begin.astimezone(ZoneInfo(self.timezone)))
+        ticks = self._occurrences(begin.astimezone(_zone(self.timezone)))
         # The walk begins in the middle of a minute, perhaps of a repeated hour: drop what is past.
         return _until(self.bounds.last, (tick for tick in ticks if tick > after and tick >= begin))
 
     def _occurrences(self, wall: datetime, *, backwards: bool = False) -> Iterator[datetime]:
-        zone = ZoneInfo(self.timezone)
+        zone = _zone(self.timezone)
         for year, month, day, hour, minute in self.fields.walk(wall, backwards=backwards):
             tick = _first_coming(datetime(year, month, day, hour, minute, tzinfo=zone))
             if tick is not None:
@@ -218,7 +237,12 @@ def _split_call(expression: str) -> tuple[str, str]:
     return call[1], call[2]
 
 
-def _parse_bounds(start: datetime | None, end: datetime | None) -> Bounds:
+def bounds_of(start: datetime | None, end: datetime | None) -> Bounds:
+    """The bounds of a schedule; both are aware.
+
+    Raises:
+        ExpressionError: one has no zone, is outside of the calendar, or they are in the wrong order.
+    """
     start = start and _require_aware("start", start)
     end = end and _require_aware("end", end)
     if start and not _EARLIEST <= start <= _LATEST:
@@ -228,7 +252,17 @@ def _parse_bounds(start: datetime | None, end: datetime | None) -> Bounds:
     return Bounds(start=start, end=end)
 
 
-def _find_zone(name: str) -> ZoneInfo:
+@functools.cache
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)  # its own cache costs as much as the rest of a computation
+
+
+def check_zone(name: str) -> ZoneInfo:
+    """The time zone of a name of the IANA database.
+
+    Raises:
+        ExpressionError: there is none; the message names near ones.
+    """
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:  # unknown, malformed, a folder of zones

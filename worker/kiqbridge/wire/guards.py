@@ -5,6 +5,7 @@ the job, and by that name: `order-5` of a mail says nothing about `order-5` of a
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -24,8 +25,36 @@ class Source(StrEnum):
     """The same of an event that is replayed from an archive, with the replay's name."""
     SQS = "sqs"
     """The message's id in its queue."""
+    SQS_FIFO = "sqs_fifo"
+    """The message's id in its queue, which is FIFO."""
+    SPILL = "spill"
+    """The id under which a job that nothing else identifies was sent to the spill queue."""
     TASK = "task"
     """The digest of the token of a task of Step Functions that waits for the job."""
+
+
+DAY_S: Final = 86_400
+
+KEEP_S: Final[Mapping[Source, int]] = {
+    # Nobody says how late a caller may repeat: as long as an event, whose detail may carry a key, too.
+    Source.KEY: 17 * DAY_S,
+    # A day of attempts of EventBridge, 6 hours in Lambda's own queue, 14 days in a dead-letter queue.
+    Source.EVENT: 17 * DAY_S,
+    Source.REPLAY: 17 * DAY_S,
+    # 14 days at most from its arrival, those in a dead-letter queue included; 12 hours of being in flight.
+    Source.SQS: 15 * DAY_S,
+    # The 14 days begin anew when it comes into the dead-letter queue.
+    Source.SQS_FIFO: 29 * DAY_S,
+    # The spill queue may be FIFO.
+    Source.SPILL: 29 * DAY_S,
+    # The token may come through a queue of any kind.
+    Source.TASK: 29 * DAY_S,
+}
+"""Seconds for which a guard is kept after its job was enqueued, by where its name comes from.
+
+Longer than the source may deliver again, dead-letter queues at their longest retention included; each
+further day costs memory (docs/events.md). A source without a line here is refused by the tests.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +91,11 @@ def guard_field(dedupe_key: str | Identity, job_class: str) -> str:
 def task_identity(token: str) -> Identity:
     """That of a job that a task waits for; the token, a secret, cannot be read out of it."""
     return Identity(Source.TASK, (hashlib.sha256(token.encode()).hexdigest(),))
+
+
+def keep_s(dedupe_key: str | Identity) -> int:
+    """Seconds for which a guard of this name is kept."""
+    return KEEP_S[dedupe_key.source if isinstance(dedupe_key, Identity) else Source.KEY]
 
 
 def own_key(dedupe_key: str) -> Identity:

@@ -44,7 +44,9 @@ def _record(message: Mapping[str, Any], index: int) -> Record:
         job=body,
         where=f"Records[{index}].body",
         origin=arn,
-        identity=Identity(Source.SQS, (arn, identifier)),
+        identity=Identity(
+            Source.SQS_FIFO if arn.endswith(".fifo") else Source.SQS, (arn, identifier)
+        ),
         item=identifier,
         group=message.get("attributes", {}).get("MessageGroupId"),
         error=error,

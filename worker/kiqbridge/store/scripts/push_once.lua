@@ -5,18 +5,24 @@
 -- ones are over; each push forgets some of them.
 -- KEYS 1 names of queues (set), 2 guards (hash: guard → 'UNTIL JID'), 3 when they are over (sorted set),
 --      then for each job its queue list or sorted set
--- ARGV 1 seconds to remember a guard, 2 how many that are over to forget at most, then for each job:
---      guard ('' = not guarded), jid, queue name, score ('' = at once), text
--- Returns for each job '' when pushed, else the jid under which it was enqueued before.
+-- ARGV 1 how many guards that are over to forget at most, then for each job:
+--      guard ('' = not guarded), seconds to remember it, jid, queue name, score ('' = at once), text,
+--      length at which its queue takes no more ('' = any)
+-- Returns for each job '' when pushed, else the jid under which it was enqueued before; or, if jobs that
+-- are not known are for queues at their limit, the {name, length} of each of these, and nothing is pushed.
 -- Repeated: guarded jobs are known; those without a guard are pushed again.
 -- See reliability §11, protocol §5.5.
 -- include wrong_type
 -- include push
 -- include forget_over
+-- include too_deep
 local jobs = #KEYS - 3
+local function field(i, number)
+  return ARGV[7 * i - 6 + number]
+end
 local guarded = 0
 for i = 1, jobs do
-  if ARGV[5 * i - 2] ~= '' then
+  if field(i, 1) ~= '' then
     guarded = guarded + 1
   end
 end
@@ -25,7 +31,7 @@ if guarded > 0 then
   refused = refused or wrong_type(KEYS[2], 'hash') or wrong_type(KEYS[3], 'zset')
 end
 for i = 1, jobs do
-  refused = refused or wrong_type(KEYS[i + 3], type_for(ARGV[5 * i + 1]))
+  refused = refused or wrong_type(KEYS[i + 3], type_for(field(i, 5)))
 end
 if refused then
   return refused
@@ -38,25 +44,34 @@ local function jid_under(guard)
     return jid
   end
 end
-local till = string.format('%d', now + ARGV[1])
+local deep = {}
+for i = 1, jobs do
+  if field(i, 7) ~= '' and not jid_under(field(i, 1)) then
+    too_deep(deep, KEYS[i + 3], field(i, 4), field(i, 7))
+  end
+end
+if deep[1] then
+  return deep
+end
 local answers = {}
 for i = 1, jobs do
-  local guard, jid, score = ARGV[5 * i - 2], ARGV[5 * i - 1], ARGV[5 * i + 1]
+  local guard, jid = field(i, 1), field(i, 3)
   local known = jid_under(guard)
   if known then
     answers[i] = known
   else
-    if guard ~= '' then
+    local till = guard ~= '' and string.format('%d', now + field(i, 2))
+    if till then
       redis.call('ZADD', KEYS[3], till, guard)
     end
-    push(KEYS[1], ARGV[5 * i], KEYS[i + 3], score, ARGV[5 * i + 2])
-    if guard ~= '' then
+    push(KEYS[1], field(i, 4), KEYS[i + 3], field(i, 5), field(i, 6))
+    if till then
       redis.call('HSET', KEYS[2], guard, till .. ' ' .. jid)
     end
     answers[i] = ''
   end
 end
 if guarded > 0 then
-  forget_over(KEYS[2], KEYS[3], now, ARGV[2])
+  forget_over(KEYS[2], KEYS[3], now, ARGV[1])
 end
 return answers

@@ -9,13 +9,16 @@
 --      (sorted set: when its last entry is over), then for each job its queue list or sorted set
 -- ARGV 1 instant (epoch seconds), 2 seconds that the ledger remembers, 3 entry for the ledger,
 --      4 name of the schedule, 5 seconds that the instant may lie ahead of the server's clock, '' = any,
---      then for each job: queue name, score ('' = at once), text
+--      then for each job: queue name, score ('' = at once), text, length at which its queue takes no more
+--      ('' = any)
 -- Returns {'enqueued'}, {'duplicate', entry of the first time}, {'stale'}, or {'future'}: an
--- instant that is not due yet would make its true delivery a duplicate.
+-- instant that is not due yet would make its true delivery a duplicate. Or {name, length} of each queue that
+-- is at its limit, and nothing is pushed.
 -- Repeated: {'duplicate', the same entry}, and nothing is pushed.
 -- See reliability §11, protocol §5.5.
 -- include wrong_type
 -- include push
+-- include too_deep
 -- An hour: a failover to a server whose clock lags must not forget what it still asks for.
 local MARGIN = 3600
 local instant, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -32,14 +35,23 @@ if known[1] then
 end
 local refused = wrong_type(KEYS[1], 'set') or wrong_type(KEYS[3], 'zset')
 for i = 1, #KEYS - 3 do
-  refused = refused or wrong_type(KEYS[i + 3], type_for(ARGV[3 * i + 4]))
+  refused = refused or wrong_type(KEYS[i + 3], type_for(ARGV[4 * i + 3]))
 end
 if refused then
   return refused
 end
+local deep = {}
+for i = 1, #KEYS - 3 do
+  if ARGV[4 * i + 5] ~= '' then
+    too_deep(deep, KEYS[i + 3], ARGV[4 * i + 2], ARGV[4 * i + 5])
+  end
+end
+if deep[1] then
+  return deep
+end
 redis.call('ZADD', KEYS[3], 'GT', instant + horizon + MARGIN, ARGV[4])
 for i = 1, #KEYS - 3 do
-  push(KEYS[1], ARGV[3 * i + 3], KEYS[i + 3], ARGV[3 * i + 4], ARGV[3 * i + 5])
+  push(KEYS[1], ARGV[4 * i + 2], KEYS[i + 3], ARGV[4 * i + 3], ARGV[4 * i + 4])
 end
 redis.call('ZADD', KEYS[2], ARGV[1], ARGV[3])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - horizon - MARGIN)

@@ -1,0 +1,93 @@
+"""`kiqbridge schedule next` on the command line."""
+
+import json
+
+import pytest
+
+from kiqbridge.commands import cli
+
+PARIS = ("--timezone", "Europe/Paris", "--from", "2026-03-28T00:00:00Z")
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words):
+        status = cli.main(["schedule", "next", *words])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "what", [("--expression", "cron(0 3 * * ? *)"), ("--crontab", "0 3 * * *")]
+)
+def test_the_next_runs_as_json(run, what):
+    status, out, _ = run(*what, *PARIS, "--count", "3", "--json")
+
+    assert status == 0
+    assert json.loads(out) == [
+        "2026-03-28T02:00:00Z",
+        "2026-03-29T01:00:00Z",
+        "2026-03-30T01:00:00Z",
+    ]
+
+
+def test_the_next_runs_for_people(run):
+    status, out, _ = run("--expression", "cron(30 2 * * ? *)", *PARIS, "--count", "2")
+
+    assert status == 0
+    assert out.splitlines() == [
+        "Sat 2026-03-28 02:30 CET = 2026-03-28T01:30:00Z",
+        "Mon 2026-03-30 02:30 CEST = 2026-03-30T00:30:00Z",
+    ]
+
+
+def test_five_unless_asked_otherwise_and_strictly_after(run):
+    _, out, _ = run("--crontab", "* * * * *", "--from", "2026-03-28T00:00:00Z", "--json")
+
+    assert json.loads(out) == [f"2026-03-28T00:0{minute}:00Z" for minute in range(1, 6)]
+
+
+def test_a_rate_counts_from_its_start(run):
+    words = ("--expression", "rate(90 minutes)", "--from", "2026-03-28T00:00:00Z", "--count", "2")
+
+    assert json.loads(run(*words, "--json")[1]) == ["2026-03-28T01:30:00Z", "2026-03-28T03:00:00Z"]
+    started = run(*words, "--start", "2026-03-27T23:30:00Z", "--json")[1]
+    assert json.loads(started) == ["2026-03-28T01:00:00Z", "2026-03-28T02:30:00Z"]
+
+
+def test_what_never_fires_again_is_an_empty_array(run):
+    words = ("--expression", "at(2020-01-01T00:00:00)")
+
+    assert run(*words, "--json") == (0, "[]\n", "")
+    assert run(*words) == (0, "never again\n", "")
+    assert run(*words, "--end", "2026-01-01T00:00:00Z", "--json")[1] == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--expression", "cron(61 * * * ? *)"), "minutes: '61' is out of range"),
+        (("--expression", "every day"), "is none of cron"),
+        (("--crontab", "0 3 * *"), "has 4 fields"),
+        (("--crontab", "0 3 * * *", "--timezone", "Paris"), "time zone 'Paris' is unknown"),
+        (
+            ("--crontab", "0 3 * * *", "--from", "tomorrow"),
+            "--from: 'tomorrow' is no ISO 8601 time",
+        ),
+        (("--crontab", "0 3 * * *", "--from", "2026-01-01T00:00"), "has no time zone"),
+    ],
+)
+def test_what_is_invalid_exits_with_2_and_the_reason(run, words, reason):
+    status, out, err = run(*words, "--json")
+
+    assert (status, out) == (2, "")
+    assert reason in err
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "x", "1000001"])
+def test_a_count_is_a_number(count):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["schedule", "next", "--crontab", "@daily", "--count", count])
+
+    assert ended.value.code == 2

@@ -1,0 +1,38 @@
+"""What the function answers, and logs, about jobs: their ids, classes and queues, and no arguments."""
+
+from collections.abc import Sequence
+from typing import Any, TypedDict
+
+from kiqbridge.aws.record import Result
+from kiqbridge.client.guarded_push import Enqueued
+
+
+class Answer(TypedDict):
+    """What became of each job of an event; one that middleware stopped is in no list."""
+
+    enqueued: list[dict[str, Any]]
+    """`jid`, `class`, `queue`, and `at` (epoch seconds) if it runs later."""
+    duplicates: list[dict[str, Any]]
+    """`jid` of the job that was enqueued before, `class`, `queue`."""
+    stale: list[dict[str, Any]]
+    """`class`, `queue`, and `schedule` and `at` of a tick so old that nobody knows whether it ran; only
+    one that says `"on_stale": "ignore"`, others are an error."""
+
+
+def answer_of(results: Sequence[Result]) -> Answer:
+    """The answer of a direct invocation, and of an HTTP request that is accepted."""
+    jobs = [job for result in results for job in result.jobs]
+    return Answer(
+        enqueued=[
+            described(job) | ({} if job.at is None else {"at": job.at})
+            for job in jobs
+            if not job.duplicate
+        ],
+        duplicates=[described(job) for job in jobs if job.duplicate],
+        stale=[dict(each) for result in results for each in result.stale],
+    )
+
+
+def described(job: Enqueued) -> dict[str, Any]:
+    """A job as answers and log lines show it: no arguments."""
+    return {"jid": job.jid, "class": job.job_class, "queue": job.queue}
