@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "client": "runtime wire config store",
     "inflight": "runtime wire store",
     "host": "runtime logs config client",
-    "aws": "wire config client",
+    "aws": "wire schedule config client",
     "settle": "runtime wire store client inflight",
     "perform": "runtime wire logs config store client inflight settle",
     "children": "runtime wire store client inflight host settle perform",

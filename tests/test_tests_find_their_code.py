@@ -14,6 +14,7 @@ TESTED_ELSEWHERE = {
     "errors": "redis/test_errors_of_any_kind.py",
     "aws/record": "lambdas/test_sqs.py",
     "aws/push": "lambdas/test_sqs.py",
+    "aws/requests": "unit/test_mapper.py",
     "aws/sources/bus": "lambdas/test_enqueue.py",
     "children/child": "process/test_process_pool.py",
     "children/job_child": "process/test_process_pool.py",

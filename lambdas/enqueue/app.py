@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from kiqbridge.aws.enqueue import Enqueuer
@@ -26,7 +27,7 @@ started: list[bool] = []
 @functools.cache
 def enqueuer() -> Enqueuer:
     """The one of this warm environment; `enqueuer.cache_clear()` makes the next call read it anew."""
-    return Enqueuer.from_environment(os.environ)
+    return Enqueuer.from_environment(os.environ, Path(__file__).parent)
 
 
 def lambda_handler(event: Any, context: Any) -> Any:

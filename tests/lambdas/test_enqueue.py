@@ -539,12 +539,12 @@ REFUSED = {
     "foreign bus event": (
         read_event("s3_object_created"),
         EventError,
-        "of an event of 'aws.s3' holds no job; publish",
+        "no mapping takes it (source: 'bus', origin: 'aws.s3', detail-type: ",
     ),
     "bus event of text": (
         read_event("bus_event", detail="{}"),
         EventError,
-        "detail: '{}' of an event of 'shop.orders' holds no job; publish",
+        "detail: '{}' holds no job, and no mapping takes it (source: 'bus', origin: 'shop.orders'",
     ),
     "bus event with an odd replay": (
         read_event("bus_event") | {"replay-name": 7},

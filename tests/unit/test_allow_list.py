@@ -1,9 +1,11 @@
 """The allow-list: what is not listed is refused, and the refusal says how to allow it."""
 
+from dataclasses import replace
+
 import pytest
 
 from kiqbridge import NotAllowed
-from kiqbridge.aws.allow_list import CLASSES, QUEUES, AllowList
+from kiqbridge.aws.allow_list import CLASSES, QUEUES, AllowList, SourceRule
 
 WRAPPERS = [
     "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
@@ -118,3 +120,109 @@ def test_a_class_that_is_no_wrapper_cannot_borrow_another_name():
         allow(classes="Mail").check(job("Kernel", wrapped="Mail", args=[{"job_class": "Mail"}]))
     with pytest.raises(NotAllowed, match="wrapped: 'Kernel'"):
         allow(classes="Mail").check(job("Mail", wrapped="Kernel"))
+
+
+class TestRules:
+    """What each source may enqueue, within what all may."""
+
+    ORDERS = SourceRule(
+        place="mappings.yml:7 allow[0]",
+        sources=("sqs",),
+        origins=("arn:*:orders",),
+        classes=("Mail", "Bill*"),
+        queues=("default", "mailers"),
+    )
+    BUS = SourceRule(
+        place="mappings.yml:9 allow[1]", sources=("bus", "direct"), classes=("*",), queues=("low",)
+    )
+
+    def allowed(self, *rules):
+        return AllowList(classes=("*",), queues=("*",), rules=rules)
+
+    @pytest.mark.parametrize(
+        ("item", "source", "origin"),
+        [
+            (job(), "sqs", "arn:1:orders"),
+            (job("Billing", queue="mailers"), "sqs", "arn:1:orders"),
+            (job("Any", queue="low"), "bus", "shop"),
+            (job("Any", queue="low"), "direct", ""),
+        ],
+    )
+    def test_what_a_rule_lists_passes(self, item, source, origin):
+        self.allowed(self.ORDERS, self.BUS).check(item, source, origin)
+
+    @pytest.mark.parametrize(
+        ("item", "source", "origin", "message"),
+        [
+            (
+                job("Kernel"),
+                "sqs",
+                "arn:1:orders",
+                (
+                    "class: 'Kernel' is not among the classes of mappings.yml:7 allow[0] for source 'sqs' "
+                    "and origin 'arn:1:orders'; to allow it add it there"
+                ),
+            ),
+            (
+                job(queue="low"),
+                "sqs",
+                "arn:1:orders",
+                (
+                    "queue: 'low' is not among the queues of mappings.yml:7 allow[0] for source 'sqs' and "
+                    "origin 'arn:1:orders'; to allow it add it there"
+                ),
+            ),
+            (
+                job(WRAPPERS[0], args=[{"job_class": "Kernel"}]),
+                "sqs",
+                "arn:1:orders",
+                (
+                    "args[0].job_class: 'Kernel' is not among the classes of mappings.yml:7 allow[0] for "
+                    "source 'sqs' and origin 'arn:1:orders'; to allow it add it there"
+                ),
+            ),
+            (
+                job(),
+                "sqs",
+                "arn:1:others",
+                (
+                    "source 'sqs' and origin 'arn:1:others' may enqueue nothing: allow in the file of "
+                    "mappings lists other sources only; to allow it add an entry with its source, classes "
+                    "and queues"
+                ),
+            ),
+            (
+                job(),
+                "direct",
+                "",
+                (
+                    "queue: 'default' is not among the queues of mappings.yml:9 allow[1] for source "
+                    "'direct'; to allow it add it there"
+                ),
+            ),
+        ],
+    )
+    def test_anything_else_of_any_source_is_refused(self, item, source, origin, message):
+        with pytest.raises(NotAllowed) as raised:
+            self.allowed(self.ORDERS, self.BUS).check(item, source, origin)
+
+        assert str(raised.value) == message
+
+    def test_one_rule_must_allow_class_and_queue(self):
+        mails = replace(self.ORDERS, classes=("Mail",), queues=("mailers",))
+        bills = replace(self.ORDERS, classes=("Bill",), queues=("low",))
+        allowed = self.allowed(mails, bills)
+
+        allowed.check(job("Bill", queue="low"), "sqs", "arn:1:orders")
+        with pytest.raises(NotAllowed):
+            allowed.check(job("Mail", queue="low"), "sqs", "arn:1:orders")
+
+    def test_an_empty_list_of_rules_allows_nothing(self):
+        with pytest.raises(NotAllowed, match="source 'direct' may enqueue nothing"):
+            self.allowed().check(job())
+
+    def test_no_rule_allows_more_than_the_lists_for_all(self):
+        allowed = AllowList(classes=("Mail",), queues=("*",), rules=(self.BUS,))
+
+        with pytest.raises(NotAllowed, match="KIQBRIDGE_ALLOWED_CLASSES"):
+            allowed.check(job("Any", queue="low"), "bus")

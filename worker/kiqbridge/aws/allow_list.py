@@ -3,6 +3,9 @@
 Whoever may invoke the function chooses class, queue and arguments; a `tick` grants nothing, since a
 caller can write one. A job's class is matched where it runs: Active Job's adapter is only a wrapper,
 and a job that fails may move to another queue.
+
+The lists of the environment are for all sources. Rules per source (`allow` in mappings.yml) restrict them
+further: as soon as there is one, a source that no rule names may enqueue nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,28 +25,90 @@ from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
 _PARAMETERS: Final = {CLASSES: "AllowedClasses", QUEUES: "AllowedQueues"}
 
 
+Globs = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRule:
+    """What records of one source may enqueue; all are globs.
+
+    Attributes:
+        place: file, line and key, for messages.
+        sources: names of sources (`Record.source`).
+        origins: senders (`Record.origin`).
+        classes: job classes.
+        queues: queues.
+    """
+
+    place: str
+    sources: Globs
+    origins: Globs = ("*",)
+    classes: Globs = ()
+    queues: Globs = ()
+
+    def takes(self, source: str, origin: str) -> bool:
+        """Whether the rule is about records of this source and sender."""
+        return _is_any(source, self.sources) and _is_any(origin, self.origins)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowList:
-    """Globs such as `Billing::*`; an empty tuple allows nothing."""
+    """Globs such as `Billing::*`; an empty tuple allows nothing.
 
-    classes: tuple[str, ...] = ()
-    queues: tuple[str, ...] = ()
+    `rules` restrict that for each source; None = they do not.
+    """
+
+    classes: Globs = ()
+    queues: Globs = ()
+    rules: tuple[SourceRule, ...] | None = None
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
         """Read both lists, comma-separated; a missing one is empty."""
         return cls(classes=read(ALLOWED_CLASSES, environ), queues=read(ALLOWED_QUEUES, environ))
 
-    def check(self, item: Mapping[str, Any]) -> None:
-        """Refuse a validated item whose class or queue is not listed.
+    def check(self, item: Mapping[str, Any], source: str = "direct", origin: str = "") -> None:
+        """Refuse a validated item whose class or queue is not listed, for all or for its source.
+
+        Args:
+            item: a job as `Client.push` takes it.
+            source: name of the source that brought it (`Record.source`).
+            origin: its sender (`Record.origin`).
 
         Raises:
-            NotAllowed: names the value, and the variable in which to allow it.
+            NotAllowed: names the value, and where to allow it.
         """
         for field, name in _classes_of(item):
             _require(field, name, self.classes, CLASSES)
         for field, name in _queues_of(item):
             _require(field, name, self.queues, QUEUES)
+        if self.rules is not None:
+            self._check_rules(item, source, origin)
+
+    def _check_rules(self, item: Mapping[str, Any], source: str, origin: str) -> None:
+        """One rule must allow all classes and queues of the item."""
+        sender = f"source {source!r}" + (f" and origin {shorten(origin)}" if origin else "")
+        rules = [rule for rule in self.rules or () if rule.takes(source, origin)]
+        refusals = [refusal for rule in rules if (refusal := _refusal(item, rule)) is not None]
+        if rules and len(refusals) < len(rules):
+            return
+        if refusals:
+            raise NotAllowed(f"{refusals[-1]} for {sender}; to allow it add it there")
+        raise NotAllowed(
+            f"{sender} may enqueue nothing: allow in the file of mappings lists other sources only; to "
+            "allow it add an entry with its source, classes and queues"
+        )
+
+
+def _refusal(item: Mapping[str, Any], rule: SourceRule) -> str | None:
+    for kind, found, globs in (
+        ("classes", _classes_of(item), rule.classes),
+        ("queues", _queues_of(item), rule.queues),
+    ):
+        for field, name in found:
+            if not _is_any(name, globs):
+                return f"{field}: {shorten(name)} is not among the {kind} of {rule.place}"
+    return None
 
 
 def _classes_of(item: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -71,7 +136,7 @@ def _queues_of(item: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _require(field: str, name: object, globs: tuple[str, ...], variable: str) -> None:
-    if isinstance(name, str) and any(fnmatchcase(name, glob) for glob in globs):
+    if _is_any(name, globs):
         return
     kind = "classes" if variable == CLASSES else "queues"
     why = (
@@ -83,3 +148,7 @@ def _require(field: str, name: object, globs: tuple[str, ...], variable: str) ->
         f"{field}: {shorten(name)} {why}; to allow it add its name, or a glob such as Billing::*, to "
         f"that comma-separated list (parameter {_PARAMETERS[variable]} of template.yaml)"
     )
+
+
+def _is_any(name: object, globs: Globs) -> bool:
+    return isinstance(name, str) and any(fnmatchcase(name, glob) for glob in globs)

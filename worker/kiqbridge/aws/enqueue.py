@@ -9,12 +9,14 @@ twice.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.answers import answer_of
+from kiqbridge.aws.mapping import document
 from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
 from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result
 from kiqbridge.aws.requests import Ignored, request_of
@@ -26,9 +28,13 @@ from kiqbridge.config.client_settings import (
     REDIS_URL,
     WAIT_REPLICAS,
 )
-from kiqbridge.config.function_settings import TICK_AHEAD_S
+from kiqbridge.config.function_settings import MAPPINGS, TICK_AHEAD_S
 from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, PayloadError
+
+if TYPE_CHECKING:
+    from kiqbridge.aws.mapping.mapper import Mapper
+    from kiqbridge.aws.mapping.schemas import JobSchemas
 
 UNKNOWN = "unknown"
 """The source of an event that could not be read."""
@@ -61,21 +67,35 @@ class Enqueuer:
     Args:
         pusher: pushes.
         allowed: what may be enqueued.
+        mapper: makes jobs of events that are none; None = such events are refused.
+        schemas: what the arguments of a class must be; None = anything.
     """
 
-    def __init__(self, pusher: Pusher, allowed: AllowList) -> None:
+    def __init__(
+        self,
+        pusher: Pusher,
+        allowed: AllowList,
+        mapper: "Mapper | None" = None,
+        schemas: "JobSchemas | None" = None,
+    ) -> None:
         self._pusher = pusher
         self._allowed = allowed
+        self._mapper = mapper
+        self._schemas = schemas
 
     def __repr__(self) -> str:
         return f"Enqueuer({self._pusher!r}, {self._allowed!r})"
 
     @classmethod
-    def from_environment(cls, environ: Mapping[str, str]) -> Self:
-        """Compose one from REDIS_URL and KIQBRIDGE_…; connects at the first push.
+    def from_environment(cls, environ: Mapping[str, str], folder: Path | None = None) -> Self:
+        """Compose one from REDIS_URL, KIQBRIDGE_… and the mappings; connects at the first push.
+
+        Args:
+            environ: the environment.
+            folder: the function's own, where its mappings lie; None = it has none.
 
         Raises:
-            ConfigError: the address or a setting is wrong.
+            ConfigError: the address, a setting or the file of mappings is wrong.
         """
         client = Client(
             read(REDIS_URL, environ),
@@ -85,7 +105,33 @@ class Enqueuer:
             max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),
         )
         pusher = Pusher(client, tick_ahead_s=read(TICK_AHEAD_S, environ))
-        return cls(pusher, AllowList.from_environment(environ))
+        return cls.with_mappings(pusher, environ, folder)
+
+    @classmethod
+    def with_mappings(cls, pusher: Pusher, environ: Mapping[str, str], folder: Path | None) -> Self:
+        """As `from_environment`, with a pusher that is there.
+
+        Raises:
+            ConfigError: a setting or the file of mappings is wrong.
+        """
+        allowed = AllowList.from_environment(environ)
+        name = read(MAPPINGS, environ)
+        path = document.find(folder, name) if folder is not None else None
+        found = document.load(path) if path is not None else None
+        if found is None:
+            return cls(pusher, allowed)
+        # Loaded only where there are mappings: a cold start waits for each module.
+        from kiqbridge.aws.mapping import declared  # noqa: PLC0415
+        from kiqbridge.aws.mapping.mapper import Mapper  # noqa: PLC0415
+        from kiqbridge.aws.mapping.schemas import JobSchemas  # noqa: PLC0415
+
+        content = declared.read(found)
+        return cls(
+            pusher,
+            replace(allowed, rules=content.rules),
+            Mapper(found, content),
+            JobSchemas(found, content.schemas) if content.schemas else None,
+        )
 
     def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Any:
         """Enqueue what an event asks for, and answer as its service expects it.
@@ -158,11 +204,13 @@ class Enqueuer:
 
     def _checked(self, record: Record, now: float) -> Asked | Result:
         try:
-            request = request_of(record, now)
+            request = request_of(record, now, self._mapper)
             if isinstance(request, Ignored):
                 return Result(record=record, ignored=request.why)
             for job in request.jobs:
-                self._allowed.check(job.item)
+                self._allowed.check(job.item, record.source, record.origin)
+                if self._schemas is not None:
+                    self._schemas.check(job.item)
         except (EventError, PayloadError) as error:
             return Result(record=record, error=error)
         return Asked(record, request)

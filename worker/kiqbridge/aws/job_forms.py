@@ -125,12 +125,29 @@ def parse_jobs(
         jobs = _several(value, now, tick)
     else:
         jobs = [_job({key: each for key, each in value.items() if key != "tick"}, now, tick)]
-    if identity is not None and tick is None:
-        jobs = [
-            job if job.dedupe_key else replace(job, dedupe_key=identity.of_job(index))
-            for index, job in enumerate(jobs)
-        ]
-    return EnqueueRequest(jobs=jobs, tick=tick)
+    return EnqueueRequest(jobs=jobs if tick else _identified(jobs, identity), tick=tick)
+
+
+def parse_mapped(
+    items: Sequence[Mapping[str, Any]], now: float, identity: Identity | None
+) -> EnqueueRequest:
+    """The jobs that a mapping made of an event, as `parse_jobs` reads them; their values are data.
+
+    Raises:
+        PayloadError: one of them cannot be a job; among several the message begins with jobs[N].
+    """
+    jobs = [_job(items[0], now, None)] if len(items) == 1 else _all(items, now, None)
+    return EnqueueRequest(jobs=_identified(jobs, identity))
+
+
+def _identified(jobs: Sequence[JobRequest], identity: Identity | None) -> list[JobRequest]:
+    """The same; a job without a key of its own goes by the identity of what brought it."""
+    if identity is None:
+        return list(jobs)
+    return [
+        job if job.dedupe_key else replace(job, dedupe_key=identity.of_job(index))
+        for index, job in enumerate(jobs)
+    ]
 
 
 def _refuse_unfilled(event: Mapping[str, Any]) -> None:
@@ -198,6 +215,10 @@ def _several(event: Mapping[str, Any], now: float, tick: Tick | None) -> list[Jo
         raise EventError(
             f"{others[0]}: cannot stand beside jobs, where only tick may; move it into each job"
         )
+    return _all(items, now, tick)
+
+
+def _all(items: Sequence[object], now: float, tick: Tick | None) -> list[JobRequest]:
     jobs = []
     for index, item in enumerate(items):
         try:

@@ -1,6 +1,7 @@
 """From a record to the jobs that it asks for: it is a job by itself, or a mapping makes one of it."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from kiqbridge.aws.job_forms import EnqueueRequest, is_job_form, parse_jobs
 from kiqbridge.aws.record import Record
@@ -19,12 +20,20 @@ class Ignored:
     why: str
 
 
-def request_of(record: Record, now: float) -> EnqueueRequest | Ignored:
+class Maps(Protocol):
+    """The call of a `mapping.mapper.Mapper` that is used here."""
+
+    def request(self, record: Record, now: float) -> EnqueueRequest | Ignored | None:
+        """See `Mapper.request`."""
+
+
+def request_of(record: Record, now: float, mapper: Maps | None = None) -> EnqueueRequest | Ignored:
     """The jobs of a record, checked so far as Redis is not needed for it.
 
     Args:
         record: as a source made it.
         now: epoch seconds from which `in` counts.
+        mapper: makes jobs of what is none.
 
     Raises:
         EventError, PayloadError: it asks for no job, or for one that cannot be one.
@@ -32,7 +41,10 @@ def request_of(record: Record, now: float) -> EnqueueRequest | Ignored:
     if record.error is not None:
         raise record.error
     if not is_job_form(record.job):
-        raise EventError(_no_job(record))
+        mapped = mapper.request(record, now) if mapper is not None else None
+        if mapped is None:
+            raise EventError(_no_job(record))
+        return mapped
     try:
         return parse_jobs(record.job, now, record.identity)
     except (PayloadError, EventError) as error:
@@ -42,10 +54,12 @@ def request_of(record: Record, now: float) -> EnqueueRequest | Ignored:
 
 
 def _no_job(record: Record) -> str:
-    where = record.where or "event"
-    sender = f" of an event of {shorten(record.origin)}" if record.origin else ""
+    """What was seen, and the mapping that would take it."""
+    seen = {"source": record.source, "origin": record.origin, **record.facets}
+    match = {key: shorten(value) for key, value in seen.items() if value}
+    listed = ", ".join(f"{key}: {value}" for key, value in match.items())
     return (
-        f"{where}: {shorten(record.job)}{sender} holds no job; "
-        'publish {"class": …, "args": […]} or {"jobs": […]} as the detail, or let the rule build '
-        "a job with an InputTransformer"
+        f"{record.where or 'event'}: {shorten(record.job)} holds no job, and no mapping takes it "
+        f'({listed}); send {{"class": …, "args": […]}} or {{"jobs": […]}} in its place, or write into '
+        f"mappings.yml: mappings: [{{match: {{{listed}}}, class: NAME, args: [EXPRESSION]}}]"
     )

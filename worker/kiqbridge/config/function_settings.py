@@ -38,6 +38,16 @@ ALLOWED_QUEUES: Final = Setting(
     read_by=("function",),
 )
 
+MAPPINGS: Final = Setting(
+    name="mappings",
+    parse=text("mappings"),
+    default="",
+    env=("KIQBRIDGE_MAPPINGS",),
+    help="file beside the function that maps events to jobs",
+    read_by=("function",),
+    default_text="mappings.yml",
+)
+
 TICK_AHEAD_S: Final = Setting(
     name="tick_ahead_s",
     parse=_seconds_ahead,
@@ -77,6 +87,7 @@ METRICS_NAMESPACE: Final = Setting(
 FUNCTION_SETTINGS: Final = (
     ALLOWED_CLASSES,
     ALLOWED_QUEUES,
+    MAPPINGS,
     TICK_AHEAD_S,
     SERVICE,
     FUNCTION_LOG_LEVEL,

@@ -1,0 +1,411 @@
+"""Mappings: which one takes a record, and which jobs it makes of it."""
+
+import base64
+import contextlib
+import gzip
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.mappings import mapper_of, record_of
+
+from kiqbridge.aws.requests import Ignored, request_of
+from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.wire.guards import Identity, Source
+
+NOW = 1_700_000_000.0
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    """The jobs that the mappings make of a record."""
+
+    def mapped(text, record=None):
+        return mapper_of(tmp_path, text).request(record or record_of(), NOW)
+
+    return mapped
+
+
+@pytest.fixture
+def jobs(mapped):
+    def jobs(text, record=None):
+        return [job.item for job in mapped(text, record).jobs]
+
+    return jobs
+
+
+@pytest.fixture
+def one(jobs):
+    """The job of one mapping of S3 records, given the lines of its job."""
+
+    def one(lines, event=None, **attributes):
+        [job] = jobs(job_lines(lines), record_of(event, **attributes))
+        return job
+
+    return one
+
+
+def job_lines(lines):
+    return f"""
+        mappings:
+          - match: {{source: s3}}
+            class: Thumbnail
+            {lines}
+        """
+
+
+def classes(found):
+    return [job["class"] for job in found]
+
+
+class TestMatch:
+    @pytest.mark.parametrize(
+        "match",
+        [
+            "source: s3",
+            'source: "s*"',
+            "source: [sqs, s3]",
+            "bucket: uploads",
+            "bucket: 'up*'",
+            "prefix: images/",
+            "prefix: [videos/, images/]",
+            "suffix: .jpg",
+            "key: 'images/*.jp?g'",
+            "key: 'images/*'",
+            "origin: s3:uploads",
+            "arn: 's3:*'",
+            "source: s3, bucket: uploads, suffix: .jpg",
+        ],
+    )
+    def test_a_record_is_taken_if_everything_matches(self, mapped, match):
+        expected = None if "jp?g" in match else ["Thumbnail"]
+        found = mapped(f"mappings: [{{match: {{{match}}}, class: Thumbnail}}]")
+        assert (found and classes([job.item for job in found.jobs])) == expected
+
+    @pytest.mark.parametrize(
+        "match",
+        [
+            "source: sqs",
+            "source: S3",
+            "source: s",
+            "bucket: upload",
+            "prefix: mages/",
+            "prefix: 'images/*'",
+            "suffix: .png",
+            "detail-type: '*'",
+            "queue: arn",
+            "source: s3, suffix: .png",
+            "source: []",
+        ],
+    )
+    def test_it_is_not_if_anything_does_not(self, mapped, match):
+        assert mapped(f"mappings: [{{match: {{{match}}}, class: Thumbnail}}]") is None
+
+    def test_the_source_of_a_bus_event_is_matched_by_source(self, jobs):
+        record = record_of({}, source="bus", origin="shop.orders", facets={"detail-type": "Placed"})
+
+        for match in (
+            "source: shop.*",
+            "source: bus",
+            "detail-type: Placed",
+            "origin: shop.orders",
+        ):
+            assert classes(jobs(f"mappings: [{{match: {{{match}}}, class: A}}]", record)) == ["A"]
+
+    def test_a_key_that_the_source_knows_is_that_facet(self, mapped):
+        record = record_of({}, origin="arn:1", facets={"queue": "orders"})
+
+        assert mapped("mappings: [{match: {queue: orders}, class: A}]", record)
+        assert mapped("mappings: [{match: {queue: 'arn:*'}, class: A}]", record) is None
+
+    def test_the_first_that_takes_it_wins(self, jobs):
+        text = """
+            mappings:
+              - {match: {source: sqs}, class: A}
+              - {match: {source: s3}, class: B}
+              - {match: {bucket: uploads}, class: C}
+            """
+
+        assert classes(jobs(text)) == ["B"]
+
+
+class TestFilter:
+    @pytest.mark.parametrize("passes", ["size > `3`", "size", "`0`", "'x'", "contains(key, 'a')"])
+    def test_what_is_true_for_jmespath_passes(self, one, passes):
+        assert one(f'filter: "{passes}"')["class"] == "Thumbnail"
+
+    @pytest.mark.parametrize("filtered", ["size > `9`", "nothing", "`false`", "''", "`[]`", "`{}`"])
+    def test_what_is_false_leaves_the_record_out(self, mapped, filtered):
+        found = mapped(job_lines(f'filter: "{filtered}"'))
+
+        assert found == Ignored("the filter of mappings.yml:3 mappings[0] leaves it out")
+
+    def test_a_later_mapping_may_take_what_a_filter_left_out(self, jobs):
+        text = """
+            mappings:
+              - {match: {source: s3}, filter: size > `9`, class: Large}
+              - {match: {source: s3}, class: Small}
+            """
+
+        assert classes(jobs(text)) == ["Small"]
+
+
+class TestJob:
+    def test_a_text_is_an_expression_and_anything_else_is_itself(self, one):
+        args = "args: [key, 5, 1.5, true, null, \"'key'\", {name: key, 'n': [size]}]"
+
+        assert one(args)["args"] == [
+            *("images/a.jpg", 5, 1.5, True, None, "key"),
+            {"name": "images/a.jpg", "n": [5]},
+        ]
+
+    def test_one_expression_finds_all_arguments(self, one):
+        assert one('args: "[bucket, size]"')["args"] == ["uploads", 5]
+
+    def test_without_args_there_are_none(self, one):
+        assert one("")["args"] == []
+
+    def test_queue_and_options_are_written_as_they_are(self, one):
+        job = one("queue: low\n            options: {retry: 3, tags: [image], custom: {a: 1}}")
+
+        assert job == {
+            "class": "Thumbnail",
+            "queue": "low",
+            "retry": 3,
+            "tags": ["image"],
+            "custom": {"a": 1},
+            "args": [],
+        }
+
+    def test_rails_jobs_are_named_by_active_job(self, jobs):
+        [job] = jobs("mappings: [{match: {source: s3}, active_job: NightlyJob, args: [size]}]")
+
+        assert job == {"active_job": "NightlyJob", "args": [5]}
+
+    @pytest.mark.parametrize(
+        ("lines", "at"),
+        [
+            ("in: 60", NOW + 60),
+            ("in: size", NOW + 5),
+            ("at: when", NOW + 3600),
+            ('in: "`60`"', NOW + 60),
+            ("in: 0", None),
+        ],
+    )
+    def test_it_runs_later(self, one, lines, at):
+        event = {"size": 5, "when": "2023-11-14T23:13:20Z"}
+
+        assert one(lines, event).get("at") == at
+
+    def test_a_dedupe_key_comes_before_the_identity_of_the_event(self, mapped):
+        identity = Identity(Source.SQS, ("arn", "m1"))
+        text = "mappings: [{match: {source: s3}, class: A, dedupe_key: KEY}]"
+
+        for key, expected in (("key", "images/a.jpg"), ("size", "5"), ("'x'", "x")):
+            [job] = mapped(text.replace("KEY", f'"{key}"'), record_of(identity=identity)).jobs
+            assert job.dedupe_key == expected
+        [job] = mapped(text.replace(", dedupe_key: KEY", ""), record_of(identity=identity)).jobs
+        assert job.dedupe_key == identity.of_job(0)
+
+    def test_several_jobs_of_an_event_have_their_own_places(self, mapped):
+        identity = Identity(Source.SQS, ("arn", "m1"))
+        text = """
+            mappings:
+              - match: {source: s3}
+                jobs:
+                  - {class: A, args: [size]}
+                  - {class: B, queue: low, dedupe_key: key}
+            """
+        found = mapped(text, record_of(identity=identity)).jobs
+
+        assert [job.item for job in found] == [
+            {"class": "A", "args": [5]},
+            {"class": "B", "queue": "low", "args": []},
+        ]
+        assert [job.dedupe_key for job in found] == [identity.of_job(0), "images/a.jpg"]
+
+    def test_each_element_gets_the_jobs(self, jobs):
+        text = """
+            mappings:
+              - match: {source: s3}
+                each: items
+                jobs:
+                  - {class: A, args: [item.id, index, event.shop]}
+                  - {class: B}
+            """
+        found = jobs(text, record_of({"items": [{"id": 7}, {"id": 8}], "shop": "x"}))
+
+        assert [(job["class"], *job["args"]) for job in found] == [
+            ("A", 7, 0, "x"),
+            ("B",),
+            ("A", 8, 1, "x"),
+            ("B",),
+        ]
+
+    def test_an_empty_list_asks_for_nothing(self, mapped):
+        found = mapped(job_lines("each: items"), record_of({"items": []}))
+
+        assert found == Ignored("mappings.yml:3 mappings[0]: each finds an empty list")
+
+    def test_texts_in_the_event_are_data_and_no_placeholders(self, one):
+        assert one("args: [text]", {"text": "<aws.scheduler.scheduled-time>"})["args"] == [
+            "<aws.scheduler.scheduled-time>"
+        ]
+
+    def test_powertools_functions_read_encoded_texts(self, one):
+        packed = base64.b64encode(gzip.compress(b'{"a": 1}')).decode()
+        event = {"json": '{"a": 1}', "base64": base64.b64encode(b"hi").decode(), "gzip": packed}
+        args = (
+            "args: [powertools_json(json).a, powertools_base64(base64),"
+            " powertools_json(powertools_base64_gzip(gzip)).a]"
+        )
+
+        assert one(args, event)["args"] == [1, "hi", 1]
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("lines", "message"),
+        [
+            (
+                "args: [size, nothing]",
+                "mappings.yml:5 mappings[0].args[1]: nothing finds nothing in",
+            ),
+            ("args: [{a: nothing}]", "mappings.yml:5 mappings[0].args[0].a: nothing finds nothing"),
+            (
+                "args: size",
+                "mappings.yml:5 mappings[0].args: size finds a value of type int in the",
+            ),
+            ("args: [\"starts_with(size, 'a')\"]", "starts_with() got number instead of string"),
+            (
+                "filter: starts_with(size, 'a')",
+                "mappings.yml:5 mappings[0].filter: starts_with(size",
+            ),
+            ("args: ['&size']", "of type _Expression would not arrive as it is"),
+            ("each: size", "mappings.yml:5 mappings[0].each: size finds a value of type int in"),
+            (
+                "each: nothing",
+                "mappings[0].each: nothing finds nothing in the event instead of a list",
+            ),
+            (
+                "dedupe_key: nothing",
+                "dedupe_key: nothing finds nothing in the event instead of a text",
+            ),
+            ("dedupe_key: '`true`'", "finds a value of type bool in the event instead of a text"),
+            ("in: nothing", "mappings.yml:5 mappings[0].in: nothing finds nothing"),
+            ("in: bucket", "in: 'uploads' is not a number of seconds from now"),
+            ("at: bucket", "mappings.yml:3 mappings[0]: at: 'uploads' is no ISO 8601 time"),
+            (
+                "args: [powertools_json(key)]",
+                "cannot be evaluated over this event: Expecting value",
+            ),
+            ("args: [powertools_base64(key)]", "cannot be evaluated over this event: "),
+        ],
+    )
+    def test_the_message_names_file_line_and_key(self, one, lines, message):
+        with pytest.raises((EventError, PayloadError)) as raised:
+            one(lines)
+
+        assert message in str(raised.value)
+
+    def test_a_missing_argument_may_be_allowed_to_be_null(self, one):
+        job = one("args: [nothing]\n            in: nothing\n            allow_null: true")
+
+        assert job == {"class": "Thumbnail", "args": [None]}
+
+    def test_no_value_of_the_event_is_in_the_message_of_a_function(self, one):
+        with pytest.raises(EventError) as raised:
+            one("args: [\"starts_with(secret, 'a')\"]", {"secret": ["hunter2"]})
+
+        assert "hunter2" not in str(raised.value)
+
+    def test_a_zipped_text_has_a_limit(self, one):
+        bomb = base64.b64encode(gzip.compress(b" " * 10_000_001)).decode()
+
+        with pytest.raises(EventError, match="the unzipped text has more than 10,000,000 bytes"):
+            one("args: [powertools_base64_gzip(bomb)]", {"bomb": bomb})
+
+    def test_an_event_makes_no_more_jobs_than_a_script_takes(self, one):
+        with pytest.raises(EventError, match="1,001 jobs of one event are more than 1,000"):
+            one("each: items", {"items": [1] * 1001})
+
+    def test_what_no_mapping_takes_is_shown_with_a_mapping_to_write(self, tmp_path):
+        mapper = mapper_of(tmp_path, "mappings: [{match: {source: sqs}, class: A}]")
+        record = record_of(job={"a": 1}, where="Records[0].body")
+
+        with pytest.raises(EventError) as raised:
+            request_of(record, NOW, mapper)
+
+        assert str(raised.value) == (
+            "Records[0].body: {'a': 1} holds no job, and no mapping takes it (source: 's3', origin: "
+            "'s3:uploads', bucket: 'uploads', key: 'images/a.jpg'); send {\"class\": …, \"args\": […]} or "
+            '{"jobs": […]} in its place, or write into mappings.yml: mappings: [{match: {source: '
+            "'s3', origin: 's3:uploads', bucket: 'uploads', key: 'images/a.jpg'}, class: NAME, args: "
+            "[EXPRESSION]}]"
+        )
+
+    def test_a_job_needs_no_mapping_and_is_not_mapped(self, tmp_path):
+        mapper = mapper_of(tmp_path, "mappings: [{match: {source: '*'}, class: A}]")
+        record = record_of(job={"class": "B", "args": [1]})
+
+        assert [job.item["class"] for job in request_of(record, NOW, mapper).jobs] == ["B"]
+
+
+TEXT = """
+    mappings:
+      - match: {source: s3}
+        filter: "!a || a"
+        each: "[@, a, b[0], b[].c, keys(@)] | [?@ != `9`]"
+        class: A
+        args:
+          - item
+          - "[to_string(item), length(to_string(item)), sort([to_string(index)])]"
+          - "event.a.b.c || item.b[?a > `1`].c | [0]"
+          - "max_by([{n: `1`}], &n).n"
+        dedupe_key: to_string(event)
+        in: event.a
+        allow_null: true
+    """
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(["a", "b", "c"]) | st.text(), inner)
+    ),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(event=JSON)
+def test_any_event_is_mapped_or_refused(tmp_path_factory, event):
+    mapper = shared_mapper(tmp_path_factory)
+    with contextlib.suppress(EventError, PayloadError):
+        mapper.request(record_of(event), NOW)
+
+
+@pytest.mark.parametrize("opening", ['{"a":', "["])
+@pytest.mark.parametrize("depth", [90, 900, 100_000])
+def test_deep_events_are_mapped_or_refused(tmp_path_factory, opening, depth):
+    event = value = {} if opening == "{" else []
+    for _ in range(depth):
+        inner = type(event)()
+        value.update(a=inner) if isinstance(value, dict) else value.append(inner)
+        value = inner
+
+    with pytest.raises((EventError, PayloadError)):
+        shared_mapper(tmp_path_factory).request(record_of(event), NOW)
+
+
+_made = []
+
+
+def shared_mapper(tmp_path_factory):
+    if not _made:
+        _made.append(mapper_of(tmp_path_factory.mktemp("mappings"), TEXT))
+    return _made[0]
+
+
+def test_a_mapping_of_a_large_event_costs_each_element_once(one):
+    """No expression can reach the whole event from an element, so time grows with the event's size."""
+    event = {"items": [{"id": number, "tags": ["x"] * 10} for number in range(20_000)]}
+
+    assert one("args: [\"length(items[?contains(tags, 'x')].id)\"]", event)["args"] == [20_000]

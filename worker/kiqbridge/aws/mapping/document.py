@@ -1,0 +1,170 @@
+"""The file of mappings with the line of each key: YAML where people write it, JSON where Lambda reads it.
+
+`make build` translates `mappings.yml` into `mappings.json`, so that no function needs PyYAML.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kiqbridge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
+DEFAULT_NAME: Final = "mappings.yml"
+_SCHEMAS: Final = "schemas"
+_LAST_PART: Final = re.compile(r"(\[\d+\]|\.[^.\[]*|^[^.\[]+)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What a file holds.
+
+    Attributes:
+        file: its name, as messages show it.
+        content: plain data; files that `schemas` name stand there with their content.
+        lines: path of a value, such as `mappings[0].args[1]` → line, counted from 1.
+    """
+
+    file: str
+    content: Any
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def line(self, path: str) -> int:
+        """The line of a path, or of what it lies in."""
+        while path and path not in self.lines:
+            shorter = _LAST_PART.sub("", path)
+            path = "" if shorter == path else shorter
+        return self.lines.get(path, 1)
+
+    def place(self, path: str) -> str:
+        """File, line and key, for messages."""
+        return f"{self.file}:{self.line(path)} {path}".rstrip()
+
+    def as_json(self) -> str:
+        """Its text for the function; the same document has the same text."""
+        parts = {"file": self.file, "content": self.content, "lines": dict(self.lines)}
+        return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str, path: Path) -> Self:
+        """Read what `as_json` wrote.
+
+        Raises:
+            ConfigError: it was not written by it.
+        """
+        try:
+            parts = json.loads(text)
+            return cls(file=parts["file"], content=parts["content"], lines=parts["lines"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise ConfigError(
+                f"{path}: this is not what `make build` writes of mappings ({error}); build again"
+            ) from error
+
+
+def find(folder: Path, name: str = "") -> Path | None:
+    """The file of a function's mappings; None = it has none.
+
+    Args:
+        folder: the function's; a name counts from there.
+        name: KIQBRIDGE_MAPPINGS; "" = mappings.yml, if it is there. What `make build` made of a file
+            goes before it.
+
+    Raises:
+        ConfigError: the named one does not exist.
+    """
+    path = folder / (name or DEFAULT_NAME)
+    for candidate in (path.with_suffix(".json"), path):
+        if candidate.is_file():
+            return candidate
+    if name:
+        raise ConfigError(
+            f"KIQBRIDGE_MAPPINGS names {path}, which does not exist; put the file there, or unset it to "
+            f"use {DEFAULT_NAME} beside the function"
+        )
+    return None
+
+
+def load(path: Path) -> Document | None:
+    """Read a file of mappings; None = it holds nothing but comments.
+
+    Raises:
+        ConfigError: it cannot be read; names file and line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: the mappings cannot be read: {error}") from error
+    if path.suffix == ".json":
+        return Document.from_json(text, path)
+    if all(line.lstrip().startswith("#") for line in text.splitlines() if line.strip()):
+        return None
+    return _from_yaml(text, path)
+
+
+def _from_yaml(text: str, path: Path) -> Document:
+    try:
+        from kiqbridge.schedule import yaml_nodes  # noqa: PLC0415 - loads PyYAML
+    except ImportError as error:
+        raise ConfigError(
+            f"{path}: PyYAML is needed to read it; deploy with `make deploy`, which translates it to JSON, "
+            "or install kiqbridge[worker]"
+        ) from error
+    lines: dict[str, int] = {}
+    try:
+        node = yaml_nodes.compose(text)
+        content = None if node is None else _plain(node, "", lines)
+        return Document(file=path.name, content=_with_schemas(content, path, lines), lines=lines)
+    except yaml_nodes.TemplateFault as fault:
+        raise ConfigError(f"{path.name}:{fault.line}: {fault.text}") from fault
+    except RecursionError as error:
+        raise ConfigError(f"{path.name}:1: an anchor contains itself; remove its alias") from error
+
+
+def _plain(node: "Node", path: str, lines: dict[str, int]) -> Any:
+    """A node's value; enters the line of each value by its path."""
+    from yaml.nodes import ScalarNode, SequenceNode  # noqa: PLC0415 - as above
+
+    from kiqbridge.schedule import yaml_nodes  # noqa: PLC0415 - as above
+
+    lines.setdefault(path, yaml_nodes.line_of(node))
+    if node.tag.startswith("!"):
+        raise yaml_nodes.TemplateFault(
+            yaml_nodes.line_of(node),
+            f"{path or 'the file'}: {node.tag} has no meaning here; write the value itself",
+        )
+    if isinstance(node, ScalarNode):
+        return yaml_nodes.scalar(node)
+    if isinstance(node, SequenceNode):
+        return [_plain(child, f"{path}[{index}]", lines) for index, child in enumerate(node.value)]
+    found = {}
+    for key, entry in yaml_nodes.entries(node, path or "the file").items():
+        inner = f"{path}.{key}" if path else key
+        lines[inner] = entry.line
+        found[key] = _plain(entry.node, inner, lines)
+    return found
+
+
+def _with_schemas(content: Any, path: Path, lines: Mapping[str, int]) -> Any:
+    """The same with the content of each file that is named instead of a schema."""
+    schemas = content.get(_SCHEMAS) if isinstance(content, dict) else None
+    if not isinstance(schemas, dict):
+        return content
+    return {**content, _SCHEMAS: {k: _schema(k, v, path, lines) for k, v in schemas.items()}}
+
+
+def _schema(name: str, value: Any, path: Path, lines: Mapping[str, int]) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads((path.parent / value).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        where = f"{_SCHEMAS}.{name}"
+        raise ConfigError(
+            f"{path.name}:{lines[where]} {where}: {value!r} is not a file with JSON: {error}; write the "
+            "path from the file of mappings, or the schema itself"
+        ) from error
