@@ -97,7 +97,10 @@ build: BUILD_PYTHON := $(abspath .venv-sam/bin/python)
 build: .venv-sam/.sam ## Build layer and function for Lambda (LAMBDA_ARCHITECTURE=x86_64 instead of arm64)
 	@$(SAM) build --build-dir $(BUILD_DIR) --parameter-overrides Architecture=$(LAMBDA_ARCHITECTURE)
 
-deploy: build ## Build and deploy; asks the first time (ARGS=--guided asks again)
+deploy: check build ## Check, build and deploy; asks the first time (ARGS=--guided asks again)
+	@$(PY) -m kiqbridge.schedule.check template.yaml --answers samconfig.local.toml >/dev/null || { \
+		$(PY) -m kiqbridge.schedule.check template.yaml --answers samconfig.local.toml; \
+		echo "make deploy: nothing was deployed" >&2; exit 1; }
 	@.make/deploy.sh $(ARGS)
 
 bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and write docs/benchmarks.md (ARGS='noop retry' runs a part)

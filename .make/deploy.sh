@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Deploys what `make build` has built. The first time SAM asks for everything; the answers stay in
 # samconfig.local.toml, which git ignores, and are used from then on. An address given as RedisUrl is
-# not among them: CloudFormation keeps it. Arguments go to `sam deploy`; --guided asks again.
+# not among them: CloudFormation keeps it, and Enter leaves it as it is (guided.py). Arguments go to
+# `sam deploy`; --guided asks again.
 set -euo pipefail
 
 sam=${SAM_COMMAND:-.venv-sam/bin/sam}
@@ -18,4 +19,8 @@ elif ! grep -Eq "[\" ]Architecture=.{0,2}$architecture" "$answers"; then
     exit 2
 fi
 export SAM_CLI_TELEMETRY=0
+python=$(dirname "$sam")/python
+if [ -x "$python" ]; then
+    exec "$python" "$(dirname "$0")/guided.py" deploy --config-file "$answers" "${guided[@]}" "$@"
+fi
 exec "$sam" deploy --config-file "$answers" "${guided[@]}" "$@"

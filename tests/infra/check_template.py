@@ -23,6 +23,9 @@ from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from infra.check_sources import source_findings
+
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 REGION = "eu-west-1"
 # Translation asks AWS for code that was uploaded and for these ARNs; both are only copied.
@@ -34,8 +37,9 @@ LOCAL_CODE = {
 }
 UPLOADED_TEMPLATE = "https://bucket.s3.amazonaws.com/key"
 NESTED = "AWS::CloudFormation::Stack"
-# Actions on things that have no ARN: an interface that does not exist yet, the registry as a whole.
-WITHOUT_ARN = ("ec2:", "ecr:GetAuthorizationToken")
+# Actions on things that have no ARN: an interface that does not exist yet, the registry as a whole, traces, the
+# channels of ECS Exec.
+WITHOUT_ARN = ("ec2:", "ecr:GetAuthorizationToken", "xray:Put", "ssmmessages:")
 MANAGED_POLICIES = {
     name: f"arn:aws:iam::aws:policy/service-role/{name}"
     for name in (
@@ -48,8 +52,12 @@ MANAGED_POLICIES = {
 
 
 def translate(source: str) -> dict:
+    return translate_parsed(yaml_parse(source))
+
+
+def translate_parsed(template: dict) -> dict:
+    """What AWS makes of a template whose intrinsic functions are in their long form; it is changed."""
     os.environ.setdefault("AWS_DEFAULT_REGION", REGION)
-    template = yaml_parse(source)
     for resource in template["Resources"].values():
         code = LOCAL_CODE.get(resource["Type"])
         if code in resource.get("Properties", {}):
@@ -81,10 +89,11 @@ def dead_letter_findings(translated: dict) -> list[str]:
                 findings.append(f"{name}: its role may not send to its dead-letter queue")
         elif resource["Type"] == "AWS::Events::Rule":
             findings += [
-                f"{name}: SAM writes no AWS::SQS::QueuePolicy for a queue given by ARN: write it"
+                f"{name}: SAM writes no AWS::SQS::QueuePolicy for a queue given by ARN: write a statement "
+                f"for events.amazonaws.com with ArnEquals aws:SourceArn: !GetAtt {name}.Arn"
                 for target in properties["Targets"]
                 if "DeadLetterConfig" in target
-                and not accepts_events(resources, target["DeadLetterConfig"]["Arn"])
+                and not accepts_events(resources, target["DeadLetterConfig"]["Arn"], name)
             ]
     return findings
 
@@ -122,11 +131,13 @@ def resources_of(action: str, policies: list) -> list:
     ]
 
 
-def accepts_events(resources: dict, queue: dict) -> bool:
-    """Whether some queue policy lets EventBridge rules send to this queue."""
+def accepts_events(resources: dict, queue: dict, rule: str) -> bool:
+    """Whether some queue policy lets this rule of EventBridge send to this queue."""
     return any(
         queue in as_list(statement["Resource"])
         and statement["Principal"] == {"Service": "events.amazonaws.com"}
+        and {"Fn::GetAtt": [rule, "Arn"]}
+        in as_list(statement["Condition"]["ArnEquals"]["aws:SourceArn"])
         for resource in resources.values()
         if resource["Type"] == "AWS::SQS::QueuePolicy"
         for statement in resource["Properties"]["PolicyDocument"]["Statement"]
@@ -213,8 +224,12 @@ def attributes_of(node: object) -> Iterator[tuple[str, str]]:
 
 def sam_findings(source: str) -> list[str]:
     """Findings of a SAM template, but for the templates that it nests."""
+    return parsed_findings(yaml_parse(source))
+
+
+def parsed_findings(template: dict) -> list[str]:
     try:
-        translated = translate(source)
+        translated = translate_parsed(template)
     except InvalidDocumentException as error:
         causes = [cause.message for cause in error.causes] or [error.message]
         return [f"SAM cannot translate it: {cause}" for cause in causes]
@@ -222,6 +237,7 @@ def sam_findings(source: str) -> list[str]:
         *lint(translated),
         *dead_letter_findings(translated),
         *permission_findings(translated),
+        *source_findings(translated),
     ]
 
 

@@ -1,11 +1,17 @@
 """`make deploy`: asks the first time, remembers the answers outside of git, and asks no more."""
 
+import ast
+import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from support.project import lay_out
+
+from kiqbridge.schedule.check import main as schedule_check
 
 ROOT = Path(__file__).parents[2]
 ANSWERED = (
@@ -15,7 +21,7 @@ ANSWERED = (
 
 @pytest.fixture
 def folder(tmp_path):
-    """A checkout with a `sam` that tells how it was called."""
+    """A checkout with a `sam` that prints how it was called."""
     (tmp_path / ".make").mkdir()
     shutil.copy(ROOT / ".make/deploy.sh", tmp_path / ".make")
     shutil.copy(ROOT / "samconfig.toml", tmp_path)
@@ -77,7 +83,7 @@ def test_git_ignores_the_answers():
     assert "/samconfig.local.toml" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
 
 
-def test_make_deploy_builds_first():
+def test_make_deploy_checks_and_builds_first():
     run = subprocess.run(
         ["make", "-n", "deploy", "ARGS=--guided"],
         cwd=ROOT,
@@ -87,4 +93,117 @@ def test_make_deploy_builds_first():
         check=True,
     )
 
-    assert run.stdout.index(" build ") < run.stdout.index(".make/deploy.sh --guided")
+    commands = run.stdout
+    checked, built = commands.index("check_template.py"), commands.index(" build ")
+    compared = commands.index("--answers samconfig.local.toml")
+    assert checked < built < compared < commands.index(".make/deploy.sh --guided")
+
+
+class TestAnswersOlderThanTheRules:
+    """What is remembered was complete when it was given; rules that came later are compared with it."""
+
+    @pytest.fixture
+    def project(self, tmp_path):
+        """A template whose lists are parameters, as users may write it, and a rule of a class that is new."""
+        template = lay_out(tmp_path)
+        lists = re.sub(
+            r"!Join\n +- \",\"\n +- \[.*, !Ref (Allowed\w+)\]", r"!Ref \1", template.read_text()
+        )
+        assert lists.count("ALLOWED_CLASSES: !Ref AllowedClasses") == 1
+        template.write_text(lists, encoding="utf-8")
+        return tmp_path
+
+    def check(self, project, parameter_overrides, capsys):
+        (project / "samconfig.local.toml").write_text(
+            f"[default.deploy.parameters]\nparameter_overrides = {json.dumps(parameter_overrides)}\n",
+            encoding="utf-8",
+        )
+        arguments = [str(project / "template.yaml")]
+        code = schedule_check([*arguments, "--answers", str(project / "samconfig.local.toml")])
+        return code, capsys.readouterr().out
+
+    @pytest.mark.parametrize("form", [" ".join, list], ids=["text", "list"])
+    def test_a_class_that_they_lack_is_refused_by_name(self, project, capsys, form):
+        answers = ['AllowedClasses="NightlyReport,Billing::*"', 'AllowedQueues="*"']
+        answers = answers if form is not list else [answer.replace('"', "") for answer in answers]
+
+        code, out = self.check(project, form(answers), capsys)
+
+        assert code == 1
+        assert "'HealthPulse' is not allowed by KIQBRIDGE_ALLOWED_CLASSES" in out
+        assert "or to the parameter AllowedClasses" in out
+        assert "NightlyReport'" not in out
+
+    def test_complete_ones_are_taken_also_beside_parameters_that_are_gone(self, project, capsys):
+        answers = 'AllowedClasses="*" AllowedQueues="*" Gone="1"'
+
+        code, out = self.check(project, answers, capsys)
+
+        assert code == 0, out
+
+    def test_a_broken_file_is_reported(self, project, capsys):
+        (project / "samconfig.local.toml").write_text("= broken", encoding="utf-8")
+
+        code = schedule_check(
+            [str(project / "template.yaml"), "--answers", str(project / "samconfig.local.toml")]
+        )
+
+        assert code == 1
+        assert "run make deploy ARGS=--guided" in capsys.readouterr().out
+
+    def test_before_the_first_answers_the_defaults_count(self, tmp_path, capsys):
+        template = lay_out(tmp_path)
+
+        assert schedule_check([str(template), "--answers", str(tmp_path / "none.toml")]) == 0
+
+    def test_the_template_s_own_lists_follow_its_rules_whatever_is_remembered(
+        self, tmp_path, capsys
+    ):
+        shutil.copy(ROOT / "template.yaml", tmp_path)
+
+        code, out = self.check(tmp_path, 'AllowedClasses="Old" AllowedQueues="old"', capsys)
+
+        assert code == 0, out
+
+
+class TestGuided:
+    """SAM's own questions, with a terminal that only presses Enter or types."""
+
+    SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import click, guided
+from samcli.commands.deploy import guided_context
+from samcli.commands.deploy.guided_context import GuidedContext
+
+typed = sys.argv[2]
+click.termui.hidden_prompt_func = lambda text: print(text) or typed
+click.termui.visible_prompt_func = lambda text: print(text) or ""
+guided_context.prompt = guided.prompt
+ask = guided.without_empty_secrets(GuidedContext.prompt_parameters)
+context = GuidedContext.__new__(GuidedContext)
+parameters = {"RedisUrl": {"NoEcho": True, "Default": "none"}, "LogLevel": {"Default": "INFO"}}
+print(ask(context, parameters, {}, "", ""))
+"""
+
+    @pytest.mark.parametrize(
+        ("typed", "answer"),
+        [("", None), ("rediss://host", {"Value": "rediss://host", "Hidden": True})],
+        ids=["enter", "an address"],
+    )
+    def test_enter_leaves_a_hidden_parameter_as_it_is(self, tmp_path, typed, answer):
+        python = ROOT / ".venv-sam/bin/python"
+        if not python.exists():
+            pytest.skip("there is no .venv-sam: make check makes it")
+        run = subprocess.run(
+            [python, "-c", self.SCRIPT, ROOT / ".make", typed],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+        *asked, answers = run.stdout.splitlines()
+        answers = ast.literal_eval(answers)
+        assert "Enter: as deployed, or the template's default" in asked[0]
+        assert answers.get("RedisUrl") == answer
+        assert answers["LogLevel"] == {"Value": "INFO", "Hidden": False}

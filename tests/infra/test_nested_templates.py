@@ -6,12 +6,14 @@ import shutil
 
 import pytest
 from infra import check_template
+from infra.decided import decide
 from samtranslator.yaml_helper import yaml_parse
 
 from kiqbridge.config.table import SETTINGS
 
 TEMPLATE = check_template.TEMPLATE
 INFRA = TEMPLATE.parent / "infra"
+NO_VALUE = {"Ref": "AWS::NoValue"}
 NESTED = sorted(INFRA.glob("*.yaml"))
 
 
@@ -62,9 +64,11 @@ class TestEachNestedTemplate:
             if resource.get("Properties", {}).get("TemplateURL") == f"infra/{path.name}"
         ]
 
-        [switch, on] = root["Conditions"][stack["Condition"]]["Fn::Equals"]
-        assert on == "true"
-        assert root["Parameters"][switch["Ref"]]["Default"] == "false"
+        defaults = {
+            name: parameter.get("Default") for name, parameter in root["Parameters"].items()
+        }
+        condition = {"Condition": stack["Condition"]}
+        assert decide(condition, defaults, root["Conditions"]) is False
 
 
 class TestRedisStack:
@@ -220,7 +224,8 @@ class TestWorkerServiceStack:
         assert task["RuntimePlatform"]["CpuArchitecture"] == {
             "Fn::If": ["IsArm", "ARM64", "X86_64"]
         }
-        assert service["LaunchType"] == "FARGATE"
+        assert service["LaunchType"] == {"Fn::If": ["UsesSpot", NO_VALUE, "FARGATE"]}
+        assert worker_stack["Parameters"]["SpotWeight"]["Default"] == 0
         assert network["Subnets"] == {"Ref": "SubnetIds"}
 
     def test_a_deployment_that_does_not_live_is_taken_back(self, worker_stack):
@@ -243,11 +248,101 @@ class TestWorkerServiceStack:
         for name in ("Command", "Queues"):
             assert worker_stack["Parameters"][name]["Default"] == root[f"Worker{name}"]["Default"]
 
+    def test_a_read_only_task_can_still_write_its_status(self, container):
+        condition, [mount], otherwise = container["LinuxParameters"]["Tmpfs"]["Fn::If"]
+
+        assert container["ReadonlyRootFilesystem"] == {"Fn::If": [condition, True, False]}
+        assert (mount["ContainerPath"], mount["Size"]) == ("/tmp", 64)
+        assert {"rw", "mode=1777"} <= set(mount["MountOptions"])  # its user is not root
+        assert otherwise == NO_VALUE
+
+    def test_the_first_task_is_never_taken_away(self, worker_stack):
+        _, [first, spot], _ = properties(worker_stack, "WorkerService")["CapacityProviderStrategy"][
+            "Fn::If"
+        ]
+
+        assert (first["CapacityProvider"], first["Base"]) == ("FARGATE", 1)
+        assert (spot["CapacityProvider"], "Base" in spot) == ("FARGATE_SPOT", False)
+        assert properties(worker_stack, "WorkerCluster")["CapacityProviders"] == [
+            "FARGATE",
+            "FARGATE_SPOT",
+        ]
+
+    def test_a_deployment_does_not_undo_what_scaling_chose(self, worker_stack):
+        desired = properties(worker_stack, "WorkerService")["DesiredCount"]
+        scaling = properties(worker_stack, "WorkerScaling")
+
+        assert desired == {"Fn::If": ["Scales", NO_VALUE, {"Ref": "DesiredCount"}]}
+        assert scaling["MinCapacity"] == {"Ref": "DesiredCount"}
+        assert scaling["ResourceId"]["Fn::Sub"] == "service/${WorkerCluster}/${WorkerService.Name}"
+        assert worker_stack["Parameters"]["MaxCount"]["Default"] == 0
+
+    def test_shells_are_only_opened_if_wanted_and_never_beside_a_read_only_root(self, worker_stack):
+        service = properties(worker_stack, "WorkerService")
+        [assertion] = worker_stack["Rules"]["ExecOrReadOnly"]["Assertions"]
+
+        assert service["EnableExecuteCommand"] == {"Fn::If": ["OpensShells", True, False]}
+        assert worker_stack["Parameters"]["ExecuteCommand"]["Default"] == "false"
+        assert decide(assertion["Assert"], {"ReadOnlyRoot": "false"})
+        assert not decide(assertion["Assert"], {"ReadOnlyRoot": "true"})
+
     def test_that_is_the_command_of_the_image(self, worker_stack):
         dockerfile = (TEMPLATE.parent / "worker/Dockerfile").read_text(encoding="utf-8")
         [command] = re.findall(r"^CMD (\[.*\])", dockerfile, flags=re.MULTILINE)
 
         assert worker_stack["Parameters"]["Command"]["Default"].split(",") == json.loads(command)
+
+
+class TestNetworkStacks:
+    def test_nothing_of_it_reaches_the_internet(self):
+        network = read(INFRA / "network.yaml")
+        types = {resource["Type"] for resource in network["Resources"].values()}
+
+        assert types.isdisjoint(
+            {"AWS::EC2::InternetGateway", "AWS::EC2::NatGateway", "AWS::EC2::Route"}
+        )
+        assert properties(network, "S3Endpoint")["VpcEndpointType"] == "Gateway"
+
+    def test_its_subnets_are_in_two_zones_and_do_not_overlap(self):
+        network = read(INFRA / "network.yaml")
+        one, other = (properties(network, f"PrivateSubnet{zone}") for zone in "AB")
+
+        assert one["AvailabilityZone"] != other["AvailabilityZone"]
+        assert one["CidrBlock"] != other["CidrBlock"]
+
+    def test_endpoints_have_private_names_and_let_in_function_and_workers_only(self):
+        endpoints = read(INFRA / "endpoints.yaml")
+        made = {
+            resource["Properties"]["ServiceName"]["Fn::Sub"].split(".", 3)[3]: resource
+            for resource in endpoints["Resources"].values()
+            if resource["Type"] == "AWS::EC2::VPCEndpoint"
+        }
+        [ingress] = properties(endpoints, "EndpointSecurityGroup")["SecurityGroupIngress"]
+
+        assert set(made) == {
+            *("secretsmanager", "sqs", "ssm"),
+            *("logs", "ecr.api", "ecr.dkr", "states"),
+        }
+        assert all(endpoint["Properties"]["PrivateDnsEnabled"] for endpoint in made.values())
+        assert ["Condition" in made[name] for name in ("secretsmanager", "sqs", "logs")] == [
+            False,
+            False,
+            True,
+        ]
+        assert ingress["SourceSecurityGroupId"] == {"Ref": "ClientSecurityGroupId"}
+        assert (ingress["FromPort"], ingress["ToPort"]) == (443, 443)
+
+    def test_function_and_workers_are_members_of_the_group_that_they_let_in(self):
+        root = read(TEMPLATE)
+        given = properties(root, "EndpointsStack")["Parameters"]["ClientSecurityGroupId"]
+        function = properties(root, "EnqueueFunction")["VpcConfig"]["Fn::If"][1]
+        workers = properties(root, "WorkerServiceStack")["Parameters"]["SecurityGroupIds"]
+
+        assert given == {"Fn::GetAtt": ["AwsClientSecurityGroup", "GroupId"]}
+        for groups in (function["SecurityGroupIds"], workers):
+            _, with_redis, otherwise = groups["Fn::If"]
+            assert "AwsClientSecurityGroup" in json.dumps(with_redis)
+            assert "AwsClientSecurityGroup" in json.dumps(otherwise)
 
 
 class TestFaultsTheCheckFinds:
@@ -319,12 +414,24 @@ class TestDocuments:
     TEXT = (INFRA / "README.md").read_text(encoding="utf-8")
 
     def test_every_parameter_of_the_stack_is_named_and_every_name_exists(self):
-        root, worker = read(TEMPLATE), read(INFRA / "worker_service.yaml")
-        names = {*root["Parameters"], *worker["Parameters"], *root["Outputs"], *worker["Resources"]}
+        root, *nested = map(read, (TEMPLATE, *NESTED))
+        names = {*root["Resources"]}.union(
+            *(
+                template.get(section, {})
+                for template in (root, *nested)
+                for section in ("Parameters", "Outputs", "Resources")
+            )
+        )
         named = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)(?:=\w+)?`", self.TEXT))
 
-        assert set(root["Parameters"]) <= {*named, "RedisUrl", "Architecture", "Namespace"}
-        assert named - names - {"TimeoutStopSec"} == set()
+        assert set(root["Parameters"]) <= {
+            *named,
+            "RedisUrl",
+            "Architecture",
+            "Namespace",
+            "Tracing",
+        }
+        assert named - names - {"TimeoutStopSec", "AuthToken"} == set()
 
     def test_the_numbers_are_those_of_the_files(self):
         worker = read(INFRA / "worker_service.yaml")

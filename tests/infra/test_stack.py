@@ -102,7 +102,7 @@ def allowed(aws, role):
     for document in policies_of(aws, role):
         for statement in document["Statement"]:
             for action in check_template.as_list(statement["Action"]):
-                found[action] = check_template.as_list(statement["Resource"])
+                found.setdefault(action, []).extend(check_template.as_list(statement["Resource"]))
     return found
 
 
@@ -110,7 +110,7 @@ def allowed(aws, role):
 def root(aws):
     """The stack with its defaults: the function, its queue, roles and log."""
     translated = check_template.translate(check_template.TEMPLATE.read_text(encoding="utf-8"))
-    template, left_out = creatable(translated)
+    template, left_out = creatable(translated, holding=frozenset({"CreatesSpillQueue"}))
     ids, outputs = create(aws, STACK, template, {"RedisUrl": URL})
     assert left_out >= {"ScheduleGroup", "EnqueueDeadLetterQueuePolicy", "RedisUrlSecret"}
     return ids, outputs
@@ -170,13 +170,42 @@ class TestRootStack:
     def test_by_default_it_makes_no_server_and_no_worker(self, root):
         ids, outputs = root
 
-        assert {"RedisStack", "WorkerServiceStack"}.isdisjoint(ids)
+        assert not [name for name in ids if name.endswith("Stack")]
         assert set(outputs) == {
             "EnqueueFunctionArn",
             "KiqbridgeLayerArn",
             "EnqueueDeadLetterQueueUrl",
+            "SpillQueueUrl",
+            "SpillDeadLetterQueueUrl",
             "ScheduleGroupName",
         }
+
+    def test_the_function_drains_its_spill_queue_and_gives_up_after_many_attempts(self, aws, root):
+        ids, outputs = root
+        sqs = aws.client("sqs")
+        spill, given_up = (
+            sqs.get_queue_attributes(QueueUrl=outputs[name], AttributeNames=["All"])["Attributes"]
+            for name in ("SpillQueueUrl", "SpillDeadLetterQueueUrl")
+        )
+        [mapping] = aws.client("lambda").list_event_source_mappings(
+            EventSourceArn=spill["QueueArn"]
+        )["EventSourceMappings"]
+        function = aws.client("lambda").get_function_configuration(
+            FunctionName=ids["EnqueueFunction"]
+        )
+
+        variables = function["Environment"]["Variables"]
+        assert variables["KIQBRIDGE_SPILL_QUEUE_URL"] == outputs["SpillQueueUrl"]
+        assert "KIQBRIDGE_SPILL_FIFO_QUEUE_URL" not in variables
+        assert int(spill["VisibilityTimeout"]) >= 6 * function["Timeout"]
+        assert spill["MessageRetentionPeriod"] == given_up["MessageRetentionPeriod"] == "1209600"
+        assert json.loads(spill["RedrivePolicy"]) == {
+            "deadLetterTargetArn": given_up["QueueArn"],
+            "maxReceiveCount": 500,
+        }
+        assert mapping["FunctionArn"] == function["FunctionArn"]
+        assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert spill["QueueArn"] in allowed(aws, ids["EnqueueRole"])["sqs:ReceiveMessage"]
 
     def test_the_function_has_its_settings_and_its_log(self, aws, root):
         ids, _ = root
@@ -214,7 +243,12 @@ class TestRootStack:
             "sqs:SendMessage": [queue],
         }
         enqueue = allowed(aws, ids["EnqueueRole"])
-        assert set(enqueue) == {"logs:CreateLogStream", "logs:PutLogEvents", "sqs:SendMessage"}
+        spill = {"ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "ReceiveMessage"}
+        assert set(enqueue) == {
+            *("logs:CreateLogStream", "logs:PutLogEvents", "sqs:SendMessage"),
+            *(f"sqs:{action}" for action in spill),
+        }
+        assert not [action for action, resources in enqueue.items() if "*" in resources]
         assert enqueue["logs:PutLogEvents"][0].startswith(log)
 
     def test_only_scheduler_and_only_for_this_group_takes_the_schedule_role(self, aws, root):

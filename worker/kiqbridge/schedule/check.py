@@ -1,18 +1,22 @@
 """The check of a template's schedules: `python -m kiqbridge.schedule.check template.yaml`.
 
 It prints the schedules with their next firing, or every problem, and compares the jobs of the Inputs with
-the allow-lists of the enqueue function.
+the allow-lists of the enqueue function. With `--answers` it does so with the parameters that `make deploy`
+remembers, which may be older than the rules.
 """
 
 import argparse
+import shlex
 import sys
+import tomllib
 import zoneinfo
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from kiqbridge.schedule.cloudformation import Template
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.template import (
     DEFAULT_STACK_NAME,
@@ -31,9 +35,14 @@ def main(arguments: Sequence[str] | None = None, *, now: datetime | None = None)
     parser.add_argument("template", type=Path, nargs="?", default=Path("template.yaml"))
     parser.add_argument("--stack-name", default=DEFAULT_STACK_NAME)
     parser.add_argument("--parameter", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--answers", type=Path, metavar="SAMCONFIG", help="parameters of `make deploy`"
+    )
     options = parser.parse_args(arguments)
     parameters = dict(item.partition("=")[::2] for item in options.parameter)
     try:
+        if options.answers is not None:
+            parameters = read_answers(options.answers, options.template) | parameters
         schedules = read_schedules(options.template, parameters, options.stack_name)
         problems: Sequence[Problem] = allow_list_problems(schedules)
     except TemplateError as error:
@@ -43,6 +52,30 @@ def main(arguments: Sequence[str] | None = None, *, now: datetime | None = None)
         return 1
     sys.stdout.writelines(_line(schedule, now or datetime.now(UTC)) for schedule in schedules)
     return 0
+
+
+def read_answers(path: Path, template: Path) -> dict[str, str]:
+    """The template's parameters in a configuration file of SAM, as `sam deploy` takes them.
+
+    None if there is no such file yet. Answers to parameters that the template has no longer are left out,
+    as SAM does.
+
+    Raises:
+        TemplateError: the file cannot be read.
+    """
+    if not path.exists():
+        return {}
+    try:
+        written = tomllib.loads(path.read_text(encoding="utf-8"))
+        deploy = written.get("default", {}).get("deploy", {}).get("parameters", {})
+        given = deploy.get("parameter_overrides", [])
+        words = shlex.split(given) if isinstance(given, str) else list(given)
+    except (ValueError, OSError) as error:
+        fault = Problem(path, 1, "", f"it cannot be read: {error}; run make deploy ARGS=--guided")
+        raise TemplateError([fault]) from error
+    answers = dict(word.partition("=")[::2] for word in words)
+    declared = Template.read(template, stack_name=DEFAULT_STACK_NAME).section("Parameters")
+    return {name: value for name, value in answers.items() if name in declared}
 
 
 def _line(schedule: TemplateSchedule, now: datetime) -> str:
@@ -61,6 +94,12 @@ def _following(schedule: TemplateSchedule, now: datetime) -> str:
     return f"next {local:%a %Y-%m-%d %H:%M %Z} = {firing:%Y-%m-%d %H:%M} UTC"
 
 
+_PARAMETERS: Final = {
+    "KIQBRIDGE_ALLOWED_CLASSES": "AllowedClasses",
+    "KIQBRIDGE_ALLOWED_QUEUES": "AllowedQueues",
+}
+
+
 def allow_list_problems(schedules: Sequence[TemplateSchedule]) -> list[Problem]:
     """The jobs that the enqueue function would refuse with the allow-lists of the template."""
     problems = []
@@ -73,7 +112,10 @@ def allow_list_problems(schedules: Sequence[TemplateSchedule]) -> list[Problem]:
                 globs = schedule.environment.get(variable)
                 if globs is None or _allowed(value, globs):
                     continue
-                text = f"{value!r} is not allowed by {variable}={globs!r}: add it there"
+                text = (
+                    f"{value!r} is not allowed by {variable}={globs!r}, so every tick would be refused: add it "
+                    f"to that list in the function's Environment, or to the parameter {_PARAMETERS[variable]}"
+                )
                 problems.append(Problem(schedule.path, schedule.line, schedule.where, text))
     return problems
 

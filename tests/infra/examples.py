@@ -1,0 +1,35 @@
+"""The example sources of infra/examples, copied into the template as their first lines say."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from samtranslator.yaml_helper import yaml_parse
+
+EXAMPLES = Path(__file__).parents[2] / "infra" / "examples"
+# Lists that a copied piece is added to; every other list is of the piece alone.
+ADDED_TO = ("Policies", "Statement")
+
+
+def example_files() -> list[Path]:
+    return sorted(EXAMPLES.glob("*.yaml"))
+
+
+def with_examples(source: str, files: list[Path]) -> dict:
+    """The template, its intrinsic functions in their long form, with these examples in it."""
+    merged = yaml_parse(source)
+    for file in files:
+        merged = _merge(merged, yaml_parse(file.read_text(encoding="utf-8")), "")
+    return merged
+
+
+def _merge(into: Any, piece: Any, name: str) -> Any:
+    if isinstance(into, dict) and isinstance(piece, dict):
+        merged = dict(into)
+        for key, value in piece.items():
+            merged[key] = _merge(into[key], value, key) if key in into else copy.deepcopy(value)
+        return merged
+    if isinstance(into, list) and name in ADDED_TO:
+        # Whoever has copied an example already has it once.
+        return [*into, *(item for item in piece if item not in into)]
+    return copy.deepcopy(piece)

@@ -1,0 +1,184 @@
+"""The example sources of infra/examples, copied into the template; and faults in them that no linter sees."""
+
+import pytest
+from infra import check_sources, check_template
+from infra.examples import example_files, with_examples
+from support.project import template_text
+
+SOURCE = template_text()
+QUEUE, FIFO, TABLE, STREAM = "queue", "fifo_queue", "table_stream", "data_stream"
+
+
+def merged(*names):
+    return with_examples(SOURCE, [file for file in example_files() if file.stem in names])
+
+
+def event(template, name):
+    return template["Resources"]["EnqueueFunction"]["Properties"]["Events"][name]["Properties"]
+
+
+def properties(template, name):
+    return template["Resources"][name]["Properties"]
+
+
+def test_there_is_one_for_each_kind_of_source():
+    assert [file.stem for file in example_files()] == [
+        *("bucket", "data_stream", "event_bus", "fifo_queue", "function_url"),
+        *("http_api", "queue", "table_stream", "topic"),
+    ]
+
+
+def test_all_of_them_together_are_clean():
+    template = with_examples(SOURCE, example_files())
+
+    assert set(template["Resources"]["EnqueueFunction"]["Properties"]["Events"]) >= {
+        *("Orders", "Ledger", "Notices", "Uploads", "Customers", "Clicks", "PostJobs"),
+        *("OrderPlaced", "HealthPulse"),
+    }
+    assert check_template.parsed_findings(template) == []
+
+
+def test_whoever_has_copied_one_can_copy_the_others():
+    copied = with_examples(SOURCE, [file for file in example_files() if file.stem == QUEUE])
+
+    again = merged(QUEUE, QUEUE)
+
+    assert properties(again, "EnqueueRole") == properties(copied, "EnqueueRole")
+
+
+def no_partial_response(template):
+    del event(template, "Orders")["FunctionResponseTypes"]
+
+
+def short_visibility(template):
+    properties(template, "OrdersQueue")["VisibilityTimeout"] = 60
+
+
+def default_visibility(template):
+    del properties(template, "OrdersQueue")["VisibilityTimeout"]
+
+
+def longer_function(template):
+    properties(template, "EnqueueFunction")["Timeout"] = 21
+
+
+def no_redrive(template):
+    del properties(template, "OrdersQueue")["RedrivePolicy"]
+
+
+def batch_without_window(template):
+    event(template, "Orders").update(BatchSize=100, MaximumBatchingWindowInSeconds=0)
+
+
+def window_of_fifo(template):
+    event(template, "Ledger")["MaximumBatchingWindowInSeconds"] = 1
+
+
+def policy_left_out(template):
+    properties(template, "EnqueueRole")["Policies"].pop()
+
+
+def no_delete(template):
+    policy = properties(template, "EnqueueRole")["Policies"][-1]
+    policy["PolicyDocument"]["Statement"][0]["Action"].remove("sqs:DeleteMessage")
+
+
+def unbounded_retries(template):
+    del event(template, "Customers")["MaximumRetryAttempts"]
+
+
+def no_bisect(template):
+    del event(template, "Clicks")["BisectBatchOnFunctionError"]
+
+
+def nowhere_to_give_up(template):
+    del event(template, "Clicks")["DestinationConfig"]
+
+
+def may_not_give_up(template):
+    [statement] = [
+        statement
+        for policy in properties(template, "EnqueueRole")["Policies"]
+        for statement in policy.get("PolicyDocument", {}).get("Statement", [])
+        if statement["Action"] == "sqs:SendMessage"
+    ]
+    statement["Resource"] = "arn:aws:sqs:eu-west-1:123456789012:another"
+
+
+def open_api(template):
+    del properties(template, "JobsApi")["Auth"]
+
+
+def open_route(template):
+    event(template, "PostJobs")["Auth"] = {"Authorizer": "NONE"}
+
+
+def open_url(template):
+    properties(template, "EnqueueFunction")["FunctionUrlConfig"]["AuthType"] = "NONE"
+
+
+def dead_letter_statement_left_out(template):
+    properties(template, "EnqueueDeadLetterQueuePolicy")["PolicyDocument"]["Statement"].pop()
+
+
+def any_rule_of_the_name(template):
+    statement = properties(template, "EnqueueDeadLetterQueuePolicy")["PolicyDocument"]["Statement"]
+    name = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:rule/${AWS::StackName}-*"
+    statement[-1]["Condition"] = {"ArnEquals": {"aws:SourceArn": {"Fn::Sub": name}}}
+
+
+def any_topic(template):
+    statement = properties(template, "EnqueueDeadLetterQueuePolicy")["PolicyDocument"]["Statement"]
+    del statement[-1]["Condition"]
+
+
+FAULTS = [
+    (QUEUE, no_partial_response, "ReportBatchItemFailures"),
+    (QUEUE, short_visibility, "VisibilityTimeout 60 of its queue is less than six times"),
+    (QUEUE, default_visibility, "VisibilityTimeout 30"),
+    (QUEUE, longer_function, "write 126 or more"),
+    (QUEUE, no_redrive, "RedrivePolicy"),
+    (QUEUE, batch_without_window, "BatchSize 100 needs a MaximumBatchingWindowInSeconds"),
+    (FIFO, window_of_fifo, "a FIFO queue has no batching window"),
+    (QUEUE, policy_left_out, "sqs:DeleteMessage, sqs:GetQueueAttributes, sqs:ReceiveMessage"),
+    (QUEUE, no_delete, "may not sqs:DeleteMessage:"),
+    (TABLE, policy_left_out, "dynamodb:GetRecords"),
+    (STREAM, policy_left_out, "kinesis:GetRecords"),
+    (TABLE, unbounded_retries, "write MaximumRetryAttempts"),
+    (STREAM, no_bisect, "write BisectBatchOnFunctionError"),
+    (STREAM, nowhere_to_give_up, "write DestinationConfig"),
+    (STREAM, may_not_give_up, "allow sqs:SendMessage"),
+    ("http_api", open_api, "anybody on the internet may POST /jobs"),
+    ("http_api", open_route, "anybody on the internet may POST /jobs"),
+    ("function_url", open_url, "write AuthType: AWS_IAM"),
+    ("event_bus", dead_letter_statement_left_out, "!GetAtt EnqueueFunctionOrderPlaced.Arn"),
+    ("event_bus", any_rule_of_the_name, "wider than the stack"),
+    ("topic", any_topic, "write a Condition with aws:SourceArn"),
+]
+
+
+class TestFaultsTheCheckFinds:
+    """One fault each, injected into an example; the check must name it and the linters alone must not."""
+
+    @pytest.mark.parametrize(
+        ("example", "fault", "found"),
+        FAULTS,
+        ids=[f"{example}-{fault.__name__}" for example, fault, _ in FAULTS],
+    )
+    def test_a_fault_in_a_source_is_found(self, example, fault, found):
+        template = merged(example)
+        fault(template)
+
+        translated = check_template.translate_parsed(template)
+        findings = [
+            *check_sources.source_findings(translated),
+            *check_template.dead_letter_findings(translated),
+        ]
+
+        assert any(found in finding for finding in findings), findings
+
+    def test_the_examples_have_none(self):
+        translated = check_template.translate_parsed(with_examples(SOURCE, example_files()))
+
+        assert check_sources.source_findings(translated) == []
+        assert check_template.dead_letter_findings(translated) == []
