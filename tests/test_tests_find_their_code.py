@@ -15,6 +15,8 @@ TESTED_ELSEWHERE = {
     "aws/record": "lambdas/test_sqs.py",
     "aws/push": "lambdas/test_sqs.py",
     "aws/requests": "unit/test_mapper.py",
+    "aws/sources/http_answer": "lambdas/test_http.py",
+    "aws/sources/http_problem": "lambdas/test_http.py",
     "aws/sources/bus": "lambdas/test_enqueue.py",
     "children/child": "process/test_process_pool.py",
     "children/job_child": "process/test_process_pool.py",

@@ -12,6 +12,7 @@ from typing import Any
 
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.report import Reporting
+from kiqbridge.aws.sources import failure_answer, is_http
 from kiqbridge.config import function_settings as settings
 from kiqbridge.config.setting import read
 
@@ -33,6 +34,8 @@ def enqueuer() -> Enqueuer:
 def lambda_handler(event: Any, context: Any) -> Any:
     """Enqueue what the event asks for; an error is raised so that the service delivers again.
 
+    An HTTP request is always answered.
+
     Returns:
         `Answer` of a direct invocation; of others what their service expects.
     """
@@ -41,14 +44,15 @@ def lambda_handler(event: Any, context: Any) -> Any:
     if not started:
         started.append(True)
         report.count(ColdStart=1)
+    by = f"lambda:{request_id}" if request_id else "lambda"
     try:
-        try:
-            handled = enqueuer().handle(
-                event, now=time.time(), by=f"lambda:{request_id}" if request_id else "lambda"
-            )
-        except Exception as error:
-            report.failed(error)
-            raise
+        handled = enqueuer().handle(event, now=time.time(), by=by)
+    except Exception as error:
+        report.failed(error, is_raised=not is_http(event))
+        if is_http(event):
+            return failure_answer(event, error)
+        raise
+    else:
         report.handled(handled)
         if handled.error is not None:
             raise handled.error

@@ -576,7 +576,6 @@ REFUSED = {
         EventError,
         "is filled in by a rule's InputTransformer alone",
     ),
-    "http": (read_event("http_api"), EventError, "requestContext: HTTP requests are not supported"),
     "other class": (
         JOB | {"class": "Kernel"},
         NotAllowed,

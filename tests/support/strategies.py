@@ -1,5 +1,7 @@
 """What hypothesis draws from: JSON values, payloads, queues, settings. The only such file."""
 
+import copy
+
 from hypothesis import strategies as st
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -78,3 +80,26 @@ CSV_ROWS = st.lists(
 
 A row of one empty field is written as an empty line, which is no row.
 """
+
+
+@st.composite
+def mutated(draw, value, *, changes=3):
+    """A JSON value in which some members, at any depth, are others, gone, or of another type."""
+    value = copy.deepcopy(value)
+    for _ in range(draw(st.integers(1, changes))):
+        places = list(_places(value))
+        if not places:
+            return draw(JSON_VALUES)
+        container, key = draw(st.sampled_from(places))
+        if draw(st.booleans()):
+            container[key] = draw(JSON_VALUES)
+        else:
+            del container[key]
+    return value
+
+
+def _places(value):
+    if isinstance(value, dict | list):
+        for key, child in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            yield value, key
+            yield from _places(child)

@@ -20,6 +20,8 @@ from kiqbridge.aws.mapping import document
 from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
 from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result
 from kiqbridge.aws.requests import Ignored, request_of
+from kiqbridge.aws.sources.http_rules import HttpRules
+from kiqbridge.aws.stamp import stamped
 from kiqbridge.client.client import Client
 from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
@@ -28,7 +30,12 @@ from kiqbridge.config.client_settings import (
     REDIS_URL,
     WAIT_REPLICAS,
 )
-from kiqbridge.config.function_settings import MAPPINGS, TICK_AHEAD_S
+from kiqbridge.config.function_settings import (
+    HTTP_AUTH,
+    MAPPINGS,
+    MAX_EVENT_BYTES,
+    TICK_AHEAD_S,
+)
 from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, PayloadError
 
@@ -69,6 +76,7 @@ class Enqueuer:
         allowed: what may be enqueued.
         mapper: makes jobs of events that are none; None = such events are refused.
         schemas: what the arguments of a class must be; None = anything.
+        http: which HTTP requests may ask for jobs.
     """
 
     def __init__(
@@ -77,11 +85,13 @@ class Enqueuer:
         allowed: AllowList,
         mapper: "Mapper | None" = None,
         schemas: "JobSchemas | None" = None,
+        http: HttpRules = sources.DEFAULT_HTTP,
     ) -> None:
         self._pusher = pusher
         self._allowed = allowed
         self._mapper = mapper
         self._schemas = schemas
+        self._http = http
 
     def __repr__(self) -> str:
         return f"Enqueuer({self._pusher!r}, {self._allowed!r})"
@@ -115,11 +125,14 @@ class Enqueuer:
             ConfigError: a setting or the file of mappings is wrong.
         """
         allowed = AllowList.from_environment(environ)
+        http = HttpRules(
+            auth=read(HTTP_AUTH, environ), max_event_bytes=read(MAX_EVENT_BYTES, environ)
+        )
         name = read(MAPPINGS, environ)
         path = document.find(folder, name) if folder is not None else None
         found = document.load(path) if path is not None else None
         if found is None:
-            return cls(pusher, allowed)
+            return cls(pusher, allowed, http=http)
         # Loaded only where there are mappings: a cold start waits for each module.
         from kiqbridge.aws.mapping import declared  # noqa: PLC0415
         from kiqbridge.aws.mapping.mapper import Mapper  # noqa: PLC0415
@@ -131,6 +144,7 @@ class Enqueuer:
             replace(allowed, rules=content.rules),
             Mapper(found, content),
             JobSchemas(found, content.schemas) if content.schemas else None,
+            http,
         )
 
     def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Any:
@@ -158,7 +172,7 @@ class Enqueuer:
     def handle(self, event: object, *, now: float, by: str = "lambda") -> Handled:
         """As `enqueue`, with what became of each record; an error is part of it, not raised."""
         try:
-            delivery = sources.read(event)
+            delivery = sources.read(event, self._http)
         except (EventError, PayloadError) as error:
             return Handled(source=UNKNOWN, error=error)
         if isinstance(delivery, Done):
@@ -207,6 +221,7 @@ class Enqueuer:
             request = request_of(record, now, self._mapper)
             if isinstance(request, Ignored):
                 return Result(record=record, ignored=request.why)
+            request = stamped(request, record)
             for job in request.jobs:
                 self._allowed.check(job.item, record.source, record.origin)
                 if self._schemas is not None:

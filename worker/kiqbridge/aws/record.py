@@ -42,6 +42,9 @@ class Record:
         item: name in `batchItemFailures`.
         group: records of one group keep their order; see `Answering.IN_ORDER`.
         error: why it cannot be read; then `job` is None, and only this record is refused.
+        fingerprint: how the jids of its jobs begin, so that a duplicate's jid shows whether the earlier
+            record had the same content; "" = jids are as random as ever.
+        trace: attributes that its jobs carry, see `trace.attributes`.
     """
 
     source: str
@@ -54,6 +57,8 @@ class Record:
     item: str | None = None
     group: str | None = None
     error: KiqbridgeError | None = None
+    fingerprint: str = ""
+    trace: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

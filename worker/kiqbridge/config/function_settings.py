@@ -2,9 +2,11 @@
 
 from typing import Any, Final
 
-from kiqbridge.config.parsers import text, words
+from kiqbridge.config.parsers import text, whole_number, words
 from kiqbridge.config.setting import Setting
 from kiqbridge.errors import ConfigError
+
+_HTTP_AUTH: Final = ("iam", "jwt", "authorizer", "alb", "none")
 
 
 def _seconds_ahead(value: Any, source: str) -> float:
@@ -18,6 +20,17 @@ def _seconds_ahead(value: Any, source: str) -> float:
             "the clock of Redis, such as 60"
         )
     return seconds
+
+
+def _ways_of_authentication(value: Any, source: str) -> tuple[str, ...]:
+    chosen: tuple[str, ...] = words("http_auth")(value, source)
+    unknown = [each for each in chosen if each not in _HTTP_AUTH]
+    if unknown or not chosen:
+        raise ConfigError(
+            f"http_auth: {(unknown or [value])[0]!r} is no way of authentication (from {source}); write some "
+            f"of {', '.join(_HTTP_AUTH)}, with commas between them"
+        )
+    return chosen
 
 
 ALLOWED_CLASSES: Final = Setting(
@@ -57,6 +70,25 @@ TICK_AHEAD_S: Final = Setting(
     read_by=("function",),
 )
 
+HTTP_AUTH: Final = Setting(
+    name="http_auth",
+    parse=_ways_of_authentication,
+    default="iam,jwt,authorizer",
+    env=("KIQBRIDGE_HTTP_AUTH",),
+    help="how callers of HTTP must have been authenticated: any of iam, jwt, authorizer, alb (the load "
+    "balancer's rules do it) and none (anybody may enqueue), with commas between them",
+    read_by=("function",),
+)
+
+MAX_EVENT_BYTES: Final = Setting(
+    name="max_event_bytes",
+    parse=whole_number("max_event_bytes", 1),
+    default=1_048_576,
+    env=("KIQBRIDGE_MAX_EVENT_BYTES",),
+    help="largest body of an HTTP request in bytes; a larger one is refused before it is parsed",
+    read_by=("function",),
+)
+
 SERVICE: Final = Setting(
     name="service",
     parse=text("service"),
@@ -89,6 +121,8 @@ FUNCTION_SETTINGS: Final = (
     ALLOWED_QUEUES,
     MAPPINGS,
     TICK_AHEAD_S,
+    HTTP_AUTH,
+    MAX_EVENT_BYTES,
     SERVICE,
     FUNCTION_LOG_LEVEL,
     METRICS_NAMESPACE,

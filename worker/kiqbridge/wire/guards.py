@@ -31,6 +31,8 @@ class Source(StrEnum):
     """The id under which a job that nothing else identifies was sent to the spill queue."""
     TASK = "task"
     """The digest of the token of a task of Step Functions that waits for the job."""
+    HTTP = "http"
+    """A request's `Idempotency-Key`, its address and its caller; whatever class its job has."""
 
 
 DAY_S: Final = 86_400
@@ -49,12 +51,17 @@ KEEP_S: Final[Mapping[Source, int]] = {
     Source.SPILL: 29 * DAY_S,
     # The token may come through a queue of any kind.
     Source.TASK: 29 * DAY_S,
+    # As of the caller's own key.
+    Source.HTTP: 17 * DAY_S,
 }
 """Seconds for which a guard is kept after its job was enqueued, by where its name comes from.
 
 Longer than the source may deliver again, dead-letter queues at their longest retention included; each
 further day costs memory (docs/events.md). A source without a line here is refused by the tests.
 """
+
+_OF_ANY_CLASS: Final = (Source.HTTP,)
+"""A key is used up by a request, also for another one that asks for a job of another class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,8 @@ def guard_field(dedupe_key: str | Identity, job_class: str) -> str:
     Each part but the last has its length in front: a separator could be part of a name.
     """
     identity = dedupe_key if isinstance(dedupe_key, Identity) else own_key(dedupe_key)
-    *first, last = (job_class, *identity.parts)
+    scope = "" if identity.source in _OF_ANY_CLASS else job_class
+    *first, last = (scope, *identity.parts)
     text = ":".join([identity.source, *(f"{len(part)}:{part}" for part in first), last])
     encoded = text.encode()
     if len(encoded) <= LONGEST_FIELD:

@@ -1,0 +1,186 @@
+"""HTTP requests: the body is a job, or is mapped; the `Idempotency-Key` header is the request's identity.
+
+A request is checked from the cheap to the costly: who sent it, its method, size and type, and only then is
+its body parsed. It is always answered, also when it is refused.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from kiqbridge.aws.record import Delivery, Done, Record
+from kiqbridge.aws.sources.http_answer import answered, refused, respond
+from kiqbridge.aws.sources.http_caller import Caller, require_caller
+from kiqbridge.aws.sources.http_problem import HttpProblem, problem_of
+from kiqbridge.aws.sources.http_request import HttpRequest, read_request
+from kiqbridge.aws.sources.http_rules import HttpRules
+from kiqbridge.aws.trace import attributes
+from kiqbridge.wire import json_text
+from kiqbridge.wire.guards import Identity, Source
+
+_HEALTH: Final = ("GET", "HEAD")
+_LONGEST_KEY: Final = 255
+_FINGERPRINT: Final = 8
+"""Hex digits of a jid that show the body: 32 bits; another body with the same ones is a matter of luck."""
+
+
+def read(event: Mapping[str, Any], rules: HttpRules) -> Delivery | Done:
+    """One record; what is wrong with the request is its error, and so the answer."""
+    request = read_request(event)
+    if request.method in _HEALTH:
+        answer = respond(request, 200, {"status": "ok"})
+        return Done(source="http", why="a health check", answer=answer)
+    return Delivery(
+        source="http", records=[_record(request, rules)], answer=partial(answered, request)
+    )
+
+
+def failed(event: Mapping[str, Any], error: Exception) -> dict[str, Any]:
+    """The answer when the function itself fails, for instance because a setting is wrong."""
+    return refused(read_request(event), problem_of(error))
+
+
+def _record(request: HttpRequest, rules: HttpRules) -> Record:
+    about: dict[str, Any] = {
+        "source": "http",
+        "where": "body",
+        "origin": request.route,
+        "facets": {
+            "method": request.method,
+            "path": request.path,
+            "stage": request.stage,
+            "integration": request.integration.value,
+        },
+    }
+    try:
+        caller = require_caller(request, rules)
+        _check_method(request.method)
+        content = _content(request, rules.max_event_bytes)
+        body = _parsed(content)
+        identity = _identity(request, caller)
+    except HttpProblem as problem:
+        return Record(**about, event={}, error=problem)
+    return Record(
+        **about,
+        event=_shown(request, caller, body),
+        job=body,
+        identity=identity,
+        fingerprint="" if identity is None else _fingerprint(identity, content),
+        trace=attributes(
+            parent=request.headers.get("traceparent"),
+            state=request.headers.get("tracestate"),
+            xray=request.headers.get("x-amzn-trace-id"),
+        ),
+    )
+
+
+def _check_method(method: str) -> None:
+    if method != "POST":
+        raise HttpProblem(
+            405,
+            f"method: {method[:20]!r} asks for nothing; send jobs by POST",
+            headers={"Allow": "POST, GET, HEAD"},
+        )
+
+
+def _shown(request: HttpRequest, caller: Caller, body: object) -> dict[str, Any]:
+    """What a mapping's expressions see."""
+    return {
+        "method": request.method,
+        "path": request.path,
+        "route": request.route,
+        "stage": request.stage,
+        "headers": dict(request.headers),
+        "query": dict(request.query),
+        "path_parameters": dict(request.path_parameters),
+        "body": body,
+        "caller": {"by": caller.by, "name": caller.name, "claims": dict(caller.claims)},
+    }
+
+
+def _content(request: HttpRequest, most: int) -> bytes:
+    """The bytes of the body.
+
+    Raises:
+        HttpProblem: there is none, it is too large, or of another type than JSON.
+    """
+    _check_type(request.headers)
+    body = request.body
+    if not isinstance(body, str) or not body:
+        raise HttpProblem(
+            400, 'body: is missing; send a job such as {"class": "Report", "args": []}'
+        )
+    size = len(body) * 3 // 4 if request.is_base64 else len(body)
+    if size - 2 <= most:  # without two characters that only fill up Base64
+        try:
+            content = _decoded(body, is_base64=request.is_base64)
+        except (ValueError, binascii.Error) as error:
+            raise HttpProblem(400, "body: is not the text that it is declared to be") from error
+        size = len(content)
+    if size > most:
+        raise HttpProblem(
+            413,
+            f"body: {size} bytes are more than the {most} of KIQBRIDGE_MAX_EVENT_BYTES; put the data into S3 "
+            "and send its key",
+        )
+    return content
+
+
+def _decoded(body: str, *, is_base64: bool) -> bytes:
+    return base64.b64decode(body, validate=True) if is_base64 else body.encode()
+
+
+def _check_type(headers: Mapping[str, str]) -> None:
+    kind, *parameters = [
+        part.strip().lower() for part in headers.get("content-type", "").split(";")
+    ]
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise HttpProblem(
+            415,
+            f"content-type: {kind[:80]!r} is not JSON; send application/json",
+            headers={"Accept-Post": "application/json"},
+        )
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
+            raise HttpProblem(415, f"content-type: charset {value[:40]!r} is not UTF-8; send UTF-8")
+    if headers.get("content-encoding", "identity").lower() not in ("identity", ""):
+        raise HttpProblem(
+            415,
+            "content-encoding: the body is compressed; send it as it is",
+            headers={"Accept-Encoding": "identity"},
+        )
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return json_text.loads(content)
+    except ValueError as error:
+        raise HttpProblem(400, f"body: is not JSON that Sidekiq would read: {error}") from error
+
+
+def _identity(request: HttpRequest, caller: Caller) -> Identity | None:
+    """By its key, within the caller and the address: nobody can find out another's keys."""
+    key = request.headers.get("idempotency-key", "").strip()
+    if key.startswith('"') and key.endswith('"') and len(key) > 1:
+        key = key[1:-1]  # a string of RFC 8941, as the draft has it
+    if not key:
+        return None
+    if len(key) > _LONGEST_KEY or not key.isascii() or not key.isprintable():
+        raise HttpProblem(
+            400,
+            f"Idempotency-Key: is not a printable ASCII text of at most {_LONGEST_KEY} characters",
+        )
+    return Identity(
+        Source.HTTP, (f"{request.method} {request.path}", f"{caller.by} {caller.name}", key)
+    )
+
+
+def _fingerprint(identity: Identity, content: bytes) -> str:
+    """The begin of the jids of this request; with the key, so that it shows nothing of a short body."""
+    digest = hashlib.sha256("\0".join(identity.parts).encode())
+    digest.update(content)
+    return digest.hexdigest()[:_FINGERPRINT]
