@@ -34,7 +34,10 @@ LAMBDA_ARCHITECTURE ?= arm64
 LAMBDA_PYTHON ?= 3.13
 BUILD_PYTHON ?= python3
 BUILD_DIR ?= .aws-sam/build
-export LAMBDA_ARCHITECTURE LAMBDA_PYTHON BUILD_PYTHON
+# Files that map events to jobs; the build translates them with the package itself.
+MAPPINGS := $(wildcard lambdas/enqueue/mappings*.yml)
+MAPPINGS_PYTHON ?= $(abspath $(PY))
+export LAMBDA_ARCHITECTURE LAMBDA_PYTHON BUILD_PYTHON MAPPINGS_PYTHON
 
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
@@ -73,6 +76,9 @@ check: $(VENV)/.dev .venv-sam/.sam ## Check style, types, template and scripts; 
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(PY) -m kiqbridge.schedule.check template.yaml
+	@for file in $(MAPPINGS); do \
+		echo $(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml; \
+		$(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml || exit 1; done
 	$(PY) tests/infra/check_template.py
 	$(SAM) validate --lint --template template.yaml
 	@for script in $(SHELL_SCRIPTS); do bash -n "$$script" || exit 1; done
@@ -94,7 +100,7 @@ redis: $(VENV)/.up ## Start a throw-away server and print its REDIS_URL
 	@$(FOREGROUND) $(PY) .make/redis.py
 
 build: BUILD_PYTHON := $(abspath .venv-sam/bin/python)
-build: .venv-sam/.sam ## Build layer and function for Lambda (LAMBDA_ARCHITECTURE=x86_64 instead of arm64)
+build: .venv-sam/.sam $(VENV)/.up ## Build layer and function for Lambda (LAMBDA_ARCHITECTURE=x86_64 instead of arm64)
 	@$(SAM) build --build-dir $(BUILD_DIR) --parameter-overrides Architecture=$(LAMBDA_ARCHITECTURE)
 
 deploy: check build ## Check, build and deploy; asks the first time (ARGS=--guided asks again)

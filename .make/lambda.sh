@@ -8,6 +8,7 @@
 #   LAMBDA_ARCHITECTURE  arm64 or x86_64
 #   LAMBDA_PYTHON        version of Lambda's Python, e.g. 3.13
 #   BUILD_PYTHON         a Python with pip; any version, since nothing that is built here runs here
+#   MAPPINGS_PYTHON      a Python with this package; needed only if there are mappings
 #
 # Everything is compiled to bytecode: Lambda's folders are read-only, so without it every cold start
 # compiles again. `unchecked-hash`, because Lambda's files get new times when they are unpacked.
@@ -50,7 +51,23 @@ build_layer() {
 
 build_function() {
     cp -R "$1/." "$ARTIFACTS_DIR"
+    translate_mappings "$1"
     finish /var/task
+}
+
+# The function reads JSON, so that no cold start waits for PyYAML; a file with a fault is not deployed.
+translate_mappings() {
+    for file in "$1"/mappings*.yml; do
+        [ -e "$file" ] || continue
+        rm "$ARTIFACTS_DIR/${file##*/}"
+        # Comments alone need no Python that has the package.
+        grep -qvE '^[[:space:]]*(#|$)' "$file" || continue
+        output=$ARTIFACTS_DIR/$(basename "$file" .yml).json
+        if ! "${MAPPINGS_PYTHON:?}" -m kiqbridge.aws.mapping.check "$file" --json "$output"; then
+            echo "$file: was not translated for Lambda; correct it, or run make up if kiqbridge is not installed" >&2
+            exit 1
+        fi
+    done
 }
 
 # Compile what is in ARTIFACTS_DIR; tracebacks then name the files as they lie in Lambda, under $1.

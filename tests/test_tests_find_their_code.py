@@ -14,6 +14,7 @@ TESTED_ELSEWHERE = {
     "errors": "redis/test_errors_of_any_kind.py",
     "aws/record": "lambdas/test_sqs.py",
     "aws/push": "lambdas/test_sqs.py",
+    "aws/mapping/check": "unit/test_mapping_check.py",
     "aws/requests": "unit/test_mapper.py",
     "aws/sources/http_answer": "lambdas/test_http.py",
     "aws/sources/http_problem": "lambdas/test_http.py",

@@ -3,6 +3,7 @@
 import json
 import shutil
 import struct
+import sys
 import sysconfig
 import time
 import venv
@@ -14,6 +15,8 @@ from support.lambda_build import MACHINE, THIS_PYTHON, Build, build_once, make
 from support.lambda_runtime_api import LambdaProcess, install_runtime_client
 from support.servers import find_free_port
 
+from kiqbridge.aws.mapping.check import main as check_mappings
+
 MB = 1_000_000
 # Unpacked, with bytecode. Lambda takes 250 MB; a large package makes cold starts slow long before.
 SIZE_CEILING = 20 * MB
@@ -22,6 +25,13 @@ INIT_CEILING_MS = 10_000
 UNCHECKED_HASH = 0b01
 ELF_MACHINES = {"arm64": 0xB7, "x86_64": 0x3E}
 RELEASE_PYTHON = "3.13"
+MAPPINGS = """\
+mappings:
+  - match: {detail-type: "*"}
+    args: [detail.order]
+    class: HealthPulse
+schemas: {HealthPulse: {items: [{type: integer}]}}
+"""
 # Asks the running function which parser reads Redis' replies, and what it imported from where.
 PROBE = """
 import gc
@@ -178,6 +188,20 @@ class TestStarted:
         assert ours.keys().isdisjoint({"boto3", "botocore", "kiqbridge.engine.launcher"})
         assert ours["awslambdaric"].startswith(str(runtime_client))
 
+    def test_events_are_mapped_by_what_the_build_makes_of_the_mappings(self, start, copy, redis):
+        mappings = copy.folder / "mappings.yml"
+        mappings.write_text(MAPPINGS, encoding="utf-8")
+        assert check_mappings([str(mappings), "--json", str(copy.function / "mappings.json")]) == 0
+        event = read_event("bus_event", detail={"order": 5})
+
+        with start(copy) as function:
+            mapped = function.invoke(event)
+            refused = function.invoke(event | {"detail": {"order": "five"}})
+
+        assert [job["class"] for job in mapped.body["enqueued"]] == ["HealthPulse"]
+        assert json.loads(redis.lindex("queue:default", 0))["args"] == [5]
+        assert refused.body["errorMessage"].startswith("args[0]: must be integer (JSON schema of H")
+
     def test_bytecode_shortens_the_start(self, start, copy, tell):
         def best_of_three():
             took = []
@@ -314,6 +338,20 @@ class TestBuild:
         assert {path.name for path in tmp_path.iterdir()} == {"app.py"}
         assert "NO BYTECODE in function: there is no Python 3.99 here" in said
 
+    def test_mappings_are_translated_to_json_and_a_fault_ends_the_build(self, tmp_path):
+        checkout = copy_sources(tmp_path / "checkout")
+        variables = {"ARTIFACTS_DIR": str(tmp_path / "built"), "LAMBDA_PYTHON": "3.99"}
+        variables["MAPPINGS_PYTHON"] = sys.executable
+        mappings = checkout / "lambdas/enqueue/mappings.yml"
+        mappings.write_text(MAPPINGS, encoding="utf-8")
+
+        make("build-EnqueueFunction", folder=checkout, **variables)
+
+        assert {path.name for path in (tmp_path / "built").iterdir()} == {"app.py", "mappings.json"}
+        mappings.write_text(MAPPINGS.replace("args: [", "args: [a-b, "), encoding="utf-8")
+        with pytest.raises(AssertionError, match=r"mappings.yml:3 mappings\[0\].args\[0\]: 'a-b'"):
+            make("build-EnqueueFunction", folder=checkout, **variables)
+
     def test_an_unknown_architecture_is_refused(self, tmp_path):
         with pytest.raises(AssertionError, match="LAMBDA_ARCHITECTURE=arm: write arm64 or x86_64"):
             make("build-KiqbridgeLayer", ARTIFACTS_DIR=str(tmp_path), LAMBDA_ARCHITECTURE="arm")
@@ -337,13 +375,14 @@ class TestBuild:
 
 
 def copy_sources(folder: Path) -> Path:
-    """What the build of the layer reads, in another folder."""
+    """What the builds read, in another folder."""
     root = Path(__file__).parents[2]
     folder.mkdir()
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
         shutil.copy(root / name, folder)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(root / ".make", folder / ".make", ignore=ignored)
+    shutil.copytree(root / "lambdas", folder / "lambdas", ignore=ignored)
     shutil.copytree(root / "worker/kiqbridge", folder / "worker/kiqbridge", ignore=ignored)
     return folder
 
