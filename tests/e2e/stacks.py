@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import yaml
 from botocore.exceptions import ClientError
 from e2e.localstack import ROOT, LocalStack
 from support.lambda_build import MACHINE
+from support.processes import ChildProcess
 from support.waiting import wait_until
 
 SAM = ROOT / ".venv-sam/bin/sam"
@@ -94,26 +94,11 @@ class Stack:
         return stack["StackStatus"] == "DELETE_COMPLETE"
 
 
-def run(command: list[str], *, env: dict[str, str], timeout_s: float) -> str:
+def run(command: list[str], *, env: dict[str, str], timeout_s: float) -> None:
     """Run it in the checkout; AssertionError with its output if it fails or takes too long."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired as error:
-        said = (error.stdout or b"").decode(errors="replace")
-        raise AssertionError(f"{' '.join(command)}: not within {timeout_s} s:\n{said}") from error
-    assert done.returncode == 0, f"{' '.join(command)}: {done.returncode}\n{done.stdout[-6000:]}"
-    return done.stdout
+    with ChildProcess(command, env=env, cwd=ROOT, inherit=False) as child:
+        code = child.wait(timeout_s)
+        assert code == 0, f"{' '.join(command)}: exit code {code}"
 
 
 class _Loader(yaml.SafeLoader):
