@@ -1,7 +1,7 @@
 """The two that perform the jobs, the real worker and Ruby Sidekiq, and the record of what they performed."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,13 +49,20 @@ def job_for(performer: str, marker: str, **attributes: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def started_performers(redis_url: str) -> Iterator[Performers]:
-    """Start the worker, and Ruby's where it is installed."""
+def started_performers(redis_url: str, aws: Mapping[str, str]) -> Iterator[Performers]:
+    """Start the worker, and Ruby's where it is installed.
+
+    Args:
+        redis_url: of the server with the queues.
+        aws: the variables by which the worker reaches AWS.
+    """
     with ExitStack() as stack:
         flags = ["-r", str(JOBS / "witness.py"), "-r", str(ROOT / "worker/jobs"), "-c", "5"]
         flags += [part for queue in PYTHON_QUEUES for part in ("-q", queue)]
         processes = {
-            "Python": stack.enter_context(WorkerProcess(*flags, redis_url=redis_url, cwd=ROOT))
+            "Python": stack.enter_context(
+                WorkerProcess(*flags, redis_url=redis_url, env=aws, cwd=ROOT)
+            )
         }
         if has_ruby_sidekiq():
             jobs = (JOBS / "witness.rb").read_text(encoding="utf-8")

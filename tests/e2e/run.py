@@ -36,7 +36,7 @@ from support.servers import embedded_server
 LIMIT_S = 600
 LOGS = ROOT / ".kiqbridge/e2e"
 STACK_NAME = "kiqbridge-e2e"
-ALLOWED_CLASSES = "NightlyReport,HealthPulse,WeekdayDigest,Billing::*,Witness"
+ALLOWED_CLASSES = "NightlyReport,HealthPulse,WeekdayDigest,Billing::*,Failing,Witness"
 ALLOWED_QUEUES = ",".join((*PYTHON_QUEUES, QUEUES["Ruby"], UNSERVED))
 
 
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> Iterator[Line]:
         say("starting the server, the worker, Ruby Sidekiq and LocalStack")
         server = stack.enter_context(embedded_server())
         cloud = stack.enter_context(start_localstack(folder / "localstack"))
-        performers = stack.enter_context(started_performers(server.url))
+        performers = stack.enter_context(started_performers(server.url, cloud.variables))
         stack.callback(save_logs, {"LocalStack": cloud, **performers.processes})
         cloud.wait_ready()
         say(f"sam deploy: template.yaml as {STACK_NAME}, and the stack of sources")

@@ -180,19 +180,41 @@ def call_api(stage: Stage, job: Job, marker: str) -> None:
 
 
 def run_machine(stage: Stage, job: Job, marker: str) -> None:
+    ended = execute(stage, "Machine", job)
+    assert ended["status"] == "SUCCEEDED", f"{ended['status']}: {ended.get('cause')}"
+
+
+def run_waiting_machine(machine: str):
+    """A state machine that waits for the job, whose return value is its output."""
+
+    def send(stage: Stage, job: Job, marker: str) -> None:
+        ended = execute(stage, machine, job)
+        assert ended["status"] == "SUCCEEDED", f"{ended['status']}: {ended.get('cause')}"
+        assert json.loads(ended["output"]) == marker, ended["output"]
+
+    return send
+
+
+def check_failed_task(stage: Stage, markers: Sequence[str]) -> str:
+    """A job that is dead fails the task with its error."""
+    ended = execute(stage, "WaitingMachine", {"class": "Failing", "queue": "default", "args": []})
+    assert (ended["status"], ended.get("error")) == ("FAILED", "ValueError"), ended
+    assert json.loads(ended["cause"])["errorMessage"] == "as intended", ended
+    return "a dead job fails the task with its error"
+
+
+def execute(stage: Stage, machine: str, given: object) -> dict[str, Any]:
+    """Run a state machine to its end, and describe it."""
     states = stage.client("stepfunctions")
     started = states.start_execution(
-        stateMachineArn=stage.sources["Machine"], input=json.dumps(job)
+        stateMachineArn=stage.sources[machine], input=json.dumps(given)
     )
-    wait_until(
-        lambda: (
-            states.describe_execution(executionArn=started["executionArn"])["status"] != "RUNNING"
-        ),
-        30,
-        "the end of the execution",
-    )
-    ended = states.describe_execution(executionArn=started["executionArn"])
-    assert ended["status"] == "SUCCEEDED", f"{ended['status']}: {ended.get('cause')}"
+
+    def ended() -> dict[str, Any] | None:
+        now = states.describe_execution(executionArn=started["executionArn"])
+        return None if now["status"] == "RUNNING" else now
+
+    return wait_until(ended, 60, f"the end of an execution of {machine}")
 
 
 def check_dead_letter(stage: Stage, markers: Sequence[str]) -> str:
@@ -219,6 +241,17 @@ SOURCES = (
     Source(name="EventBridge, default bus", send=publish_event("shop.payments", None)),
     Source(name="EventBridge, custom bus", send=publish_event("shop.orders", "Bus")),
     Source(name="Step Functions, lambda:invoke", send=run_machine),
+    Source(
+        name="Step Functions, waiting",
+        send=run_waiting_machine("WaitingMachine"),
+        check=check_failed_task,
+        performers=("Python",),
+    ),
+    Source(
+        name="Step Functions, waiting, by SQS",
+        send=run_waiting_machine("WaitingQueueMachine"),
+        performers=("Python",),
+    ),
     Source(name="SQS standard", send=send_message, check=check_partial_failure),
     Source(name="SQS FIFO", send=send_fifo_message, check=check_fifo_order),
     Source(name="SNS", send=publish_to("Topic")),

@@ -80,19 +80,23 @@ class Source:
         send: makes it deliver a job.
         check: what is checked after that; a remark for the table.
         timeout_s: until a job is performed.
+        performers: who performs a job of it.
     """
 
     name: str
     send: Send
     check: Callable[[Stage, Sequence[str]], str | None] | None = None
     timeout_s: float = 30
+    performers: tuple[str, ...] = ("Python", "Ruby")
 
 
 def play(stage: Stage, source: Source) -> Line:
     """Deliver one job to each performer and wait until both have performed theirs."""
     run = uuid.uuid4().hex[:8]
     markers = {
-        name: f"{source.name.replace(' ', '-')}/{name}/{run}" for name in stage.performers.names
+        name: f"{source.name.replace(' ', '-')}/{name}/{run}"
+        for name in stage.performers.names
+        if name in source.performers
     }
     performed: dict[str, str] = {}
     started = time.time()

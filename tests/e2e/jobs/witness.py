@@ -31,5 +31,12 @@ server.middleware.add(record)
 
 
 @job(name="Witness")
-def witness(marker: str) -> None:
-    """The record is what counts."""
+def witness(marker: str) -> str:
+    """The record is what counts; a state machine gets the marker."""
+    return marker
+
+
+@job(name="Failing")
+def failing() -> None:
+    """Its error goes to the state machine that waits for it."""
+    raise ValueError("as intended")
