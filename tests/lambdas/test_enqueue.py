@@ -434,7 +434,7 @@ JOB = {"class": "HealthPulse", "args": []}
 TICK = {"schedule": "shop/NightlyReport", "at": "2026-11-20T02:00:00Z"}
 
 REFUSED = {
-    "no object": ([JOB], EventError, "event: [{'class': 'HealthPulse', 'args': []}] is not an obj"),
+    "no object": ([5], EventError, "event: [5] is not an object, nor the text or the list of jobs"),
     "nothing": (None, EventError, "event: None is not an object"),
     "empty": ({}, EventError, "event: {} holds no job; it needs the keys class and args"),
     "no class": ({"args": [1]}, PayloadError, "job: {'args': [1]} is not an object with the keys"),

@@ -182,7 +182,7 @@ class Enqueuer:
         return Handled(
             source=delivery.source,
             results=results,
-            answer=delivery.answer(results) if delivery.answer else answer_of(results),
+            answer=delivery.answer(results) if delivery.answer else _success(delivery, results),
             error=None if is_answered else _reason(results),
             push_ms=push_ms,
         )
@@ -229,6 +229,10 @@ class Enqueuer:
         except (EventError, PayloadError) as error:
             return Result(record=record, error=error)
         return Asked(record, request)
+
+
+def _success(delivery: Delivery, results: Sequence[Result]) -> Any:
+    return answer_of(results) if delivery.success is None else delivery.success
 
 
 def _reason(results: Sequence[Result]) -> Exception | None:

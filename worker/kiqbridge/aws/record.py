@@ -29,15 +29,21 @@ class Answering(StrEnum):
 class Record:
     """One thing that a service delivered.
 
+    `source` and `origin` are those of the service that called, which IAM has checked. Whatever that
+    service carries from another one (a message of a queue can look like a notification of S3) is in
+    `event`, `job` and `facets` only, so that a forged message gets no rights but the queue's.
+
     Attributes:
         source: name of the service's form, such as `sqs`: in mappings, rules, log lines and metrics.
         event: what a mapping's expressions see: the record, or the whole event, with texts that are
-            JSON parsed, as the page of the source says.
+            JSON parsed, as the page of the source says. If it carries an event of another service,
+            that one, as it looks when it comes directly.
         job: the part that may be a job by itself (`job_forms.is_job_form`): message, detail, body.
         where: path of that part, the beginning of messages about it; "" if it is the event itself.
         origin: who sent it, as rules name it: ARN of a queue, topic, stream or schedule, `s3:BUCKET`,
             name of a bus' source, `POST /path`.
-        facets: by what else a mapping is found, such as `detail-type`, `bucket`, `key`.
+        facets: by what else a mapping is found, such as `detail-type`, `bucket`, `key`; `inner` is the
+            form that is carried (`sns`, `bus`, `s3`, …).
         identity: what makes two deliveries the same; None = each delivery is a new one.
         item: name in `batchItemFailures`.
         group: records of one group keep their order; see `Answering.IN_ORDER`.
@@ -45,6 +51,10 @@ class Record:
         fingerprint: how the jids of its jobs begin, so that a duplicate's jid shows whether the earlier
             record had the same content; "" = jids are as random as ever.
         trace: attributes that its jobs carry, see `trace.attributes`.
+        ignored: why nothing is to be enqueued (a service's test event); "" else.
+        no_job: the message of its refusal, if `job` is none and no mapping takes it; "" = a general one.
+        parts: several records that one message carries: all of them or none are enqueued. Then `job`
+            is None, and each part has an identity of its own.
     """
 
     source: str
@@ -59,6 +69,9 @@ class Record:
     error: KiqbridgeError | None = None
     fingerprint: str = ""
     trace: Mapping[str, str] = field(default_factory=dict)
+    ignored: str = ""
+    no_job: str = ""
+    parts: "Sequence[Record]" = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +102,15 @@ class Delivery:
         records: in the order in which they were delivered.
         answering: what a failure means.
         answer: makes the service's answer of the results of all records, in their order; it must not
-            raise. None = the answer of a direct invocation, and an error is raised.
+            raise. None = `success`, and an error is raised.
+        success: what is answered if there is no `answer` and no error; None = `Answer`.
     """
 
     source: str
     records: Sequence[Record]
     answering: Answering = Answering.WHOLE
     answer: Callable[[Sequence[Result]], Any] | None = None
+    success: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
 """From a record to the jobs that it asks for: it is a job by itself, or a mapping makes one of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kiqbridge.aws.job_forms import EnqueueRequest, is_job_form, parse_jobs
+from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, is_job_form, parse_jobs
 from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.payload import shorten
@@ -40,6 +41,10 @@ def request_of(record: Record, now: float, mapper: Maps | None = None) -> Enqueu
     """
     if record.error is not None:
         raise record.error
+    if record.ignored:
+        return Ignored(record.ignored)
+    if record.parts:
+        return _of_parts(record.parts, now, mapper)
     if not is_job_form(record.job):
         mapped = mapper.request(record, now) if mapper is not None else None
         if mapped is None:
@@ -53,13 +58,35 @@ def request_of(record: Record, now: float, mapper: Maps | None = None) -> Enqueu
         raise type(error)(f"{record.where}: {error}") from error
 
 
+def _of_parts(parts: Sequence[Record], now: float, mapper: Maps | None) -> EnqueueRequest | Ignored:
+    """The jobs of all of them, which are one request: all or none."""
+    jobs: list[JobRequest] = []
+    ignored = ""
+    for part in parts:
+        request = request_of(part, now, mapper)
+        if isinstance(request, Ignored):
+            ignored = request.why
+        elif request.tick is not None:
+            raise EventError(f"{part.where}: tick: a tick is claimed by itself; send it alone")
+        else:
+            jobs += request.jobs
+    return EnqueueRequest(jobs=jobs) if jobs else Ignored(ignored)
+
+
 def _no_job(record: Record) -> str:
     """What was seen, and the mapping that would take it."""
+    if record.no_job:
+        return record.no_job
     seen = {"source": record.source, "origin": record.origin, **record.facets}
     match = {key: shorten(value) for key, value in seen.items() if value}
     listed = ", ".join(f"{key}: {value}" for key, value in match.items())
+    where = record.where or "event"
+    what, instead = f"{where}: {shorten(record.job)} holds no job", ""
+    if record.job is None:
+        what = f"{where}: an event of {record.source} holds no job by itself"
+    else:
+        instead = 'send {"class": …, "args": […]} or {"jobs": […]} in its place, or '
     return (
-        f"{record.where or 'event'}: {shorten(record.job)} holds no job, and no mapping takes it "
-        f'({listed}); send {{"class": …, "args": […]}} or {{"jobs": […]}} in its place, or write into '
-        f"mappings.yml: mappings: [{{match: {{{listed}}}, class: NAME, args: [EXPRESSION]}}]"
+        f"{what}, and no mapping takes it ({listed}); {instead}write into mappings.yml: mappings: "
+        f"[{{match: {{{listed}}}, class: NAME, args: [EXPRESSION]}}]"
     )

@@ -23,6 +23,8 @@ class Source(StrEnum):
     """The id of an event of a bus, and the job's place in it."""
     REPLAY = "replay"
     """The same of an event that is replayed from an archive, with the replay's name."""
+    SCHEDULE = "schedule"
+    """A rule's or schedule's ARN, the time for which it was due, the replay's name or nothing."""
     SQS = "sqs"
     """The message's id in its queue."""
     SQS_FIFO = "sqs_fifo"
@@ -33,6 +35,18 @@ class Source(StrEnum):
     """The digest of the token of a task of Step Functions that waits for the job."""
     HTTP = "http"
     """A request's `Idempotency-Key`, its address and its caller; whatever class its job has."""
+    SNS = "sns"
+    """The topic's ARN and the message's id."""
+    S3 = "s3"
+    """Bucket, key, what happened, and the sequencer: the same by whatever way it comes."""
+    DYNAMODB = "dynamodb"
+    """The stream's ARN and the id of the change."""
+    KINESIS = "kinesis"
+    """The stream's ARN, shard and sequence number."""
+    DESTINATION = "destination"
+    """The function's ARN, the request's id, and how the invocation ended."""
+    SERVICE = "service"
+    """Of any other service: its name, and what identifies its event, as a JSON list of texts."""
 
 
 DAY_S: Final = 86_400
@@ -53,6 +67,19 @@ KEEP_S: Final[Mapping[Source, int]] = {
     Source.TASK: 29 * DAY_S,
     # As of the caller's own key.
     Source.HTTP: 17 * DAY_S,
+    # As a tick: a day of attempts, 14 days in a dead-letter queue.
+    Source.SCHEDULE: 17 * DAY_S,
+    # 23 days of attempts of SNS, then 14 days in a queue or a dead-letter queue.
+    Source.SNS: 38 * DAY_S,
+    # It may come through SNS.
+    Source.S3: 38 * DAY_S,
+    Source.DESTINATION: 38 * DAY_S,
+    # A stream keeps its records for 24 hours; nothing repeats them later.
+    Source.DYNAMODB: 2 * DAY_S,
+    # Lambda tries for as long as the stream keeps a record: a day by default, 7 without a higher price.
+    Source.KINESIS: 8 * DAY_S,
+    # Asynchronous invocations: 6 hours in Lambda's own queue, 14 days in a dead-letter queue.
+    Source.SERVICE: 15 * DAY_S,
 }
 """Seconds for which a guard is kept after its job was enqueued, by where its name comes from.
 

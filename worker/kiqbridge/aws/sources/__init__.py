@@ -6,7 +6,7 @@ the first event that needs it.
 """
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeGuard, cast
 
 from kiqbridge.aws.job_forms import is_job_form
@@ -15,8 +15,33 @@ from kiqbridge.aws.sources.http_rules import HttpRules
 from kiqbridge.errors import EventError
 from kiqbridge.wire.payload import shorten
 
-_OF_RECORDS: Final[Mapping[str, str]] = {"aws:sqs": "sqs"}
-"""`eventSource` (or `EventSource`) of the records → module."""
+OF_RECORDS: Final[dict[str, str]] = {
+    "aws:sqs": "sqs",
+    "aws:sns": "sns",
+    "aws:s3": "s3",
+    "aws:dynamodb": "dynamodb",
+    "aws:kinesis": "kinesis",
+}
+"""`eventSource` (or `EventSource`) of the records → module; records of others are `services`."""
+
+WARM_UPS: Final = ("keep-warm", "keep_warm", "warmer", "warmup", "serverless-plugin-warmup")
+"""What tools that keep functions warm send: as a key, or as the `source`."""
+
+BY_KEYS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "direct": is_job_form,
+    "schedule": lambda event: (
+        "detail-type" in event and event.get("source") in ("aws.events", "aws.scheduler")
+    ),
+    "bus": lambda event: "detail-type" in event,
+    "http": lambda event: is_http(event),
+    "destination": lambda event: "requestContext" in event and "requestPayload" in event,
+    "logs": lambda event: "awslogs" in event,
+    "s3_batch": lambda event: "invocationSchemaVersion" in event and "tasks" in event,
+    "warm_up": lambda event: (
+        event.get("source") in WARM_UPS or any(key in event for key in WARM_UPS)
+    ),
+}
+"""Module → whether an event is one of its own; the first that says so reads it."""
 
 DEFAULT_HTTP: Final = HttpRules()
 
@@ -58,37 +83,27 @@ def is_http(event: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _module_of(event: object) -> str:
+    if isinstance(event, list) and event and _service_of(event[0]) in OF_RECORDS:
+        return "pipe"
     if not isinstance(event, Mapping):
-        raise EventError(
-            f"event: {shorten(event)} is not an object; send a job such as "
-            '{"class": "NightlyReport", "args": []}, or several as {"jobs": […]}'
-        )
-    if is_job_form(event):
         return "direct"
-    if "detail-type" in event:
-        return "bus"
-    if is_http(event):
-        return "http"
-    if "Records" in event:
-        return _of_records(event["Records"])
-    raise EventError(_why_no_job(event))
+    for module, is_its_own in BY_KEYS.items():
+        if is_its_own(event):
+            return module
+    return _of_records(event["Records"]) if "Records" in event else "services"
 
 
 def _of_records(records: object) -> str:
-    first = records[0] if isinstance(records, Sequence) and records else None
-    service: object = None
-    if isinstance(first, Mapping):
-        service = first.get("eventSource") or first.get("EventSource")
-    if (module := _OF_RECORDS.get(str(service))) is None:
+    if not isinstance(records, list) or not records:
         raise EventError(
-            f"Records: records of {shorten(service)} are not supported by this function yet; "
-            "invoke it with the job itself"
+            f"Records: {shorten(records)} is not a list with at least one record; an invocation "
+            "without records (a tumbling window's last one, for example) asks for no job: turn the "
+            "window off in the event source mapping"
         )
-    return module
+    return OF_RECORDS.get(_service_of(records[0]), "services")
 
 
-def _why_no_job(event: Mapping[str, Any]) -> str:
-    return (
-        f"event: {shorten(event)} holds no job; it needs the keys class and args, or jobs with a list "
-        "of such objects"
-    )
+def _service_of(record: object) -> str:
+    if not isinstance(record, Mapping):
+        return ""
+    return str(record.get("eventSource") or record.get("EventSource") or "")

@@ -1,48 +1,79 @@
 """Events of an event bus: `detail` is a job or is mapped; the event's `id` is its identity.
 
-EventBridge repeats the `id` when it delivers an event again. One that is replayed from an archive keeps
-its id, but is meant to run once more: it goes by the replay's name as well.
+Custom buses, partners' buses and AWS services send the same envelope. EventBridge repeats the `id` when it
+delivers an event again. One that is replayed from an archive keeps its id, but is meant to run once more:
+it goes by the replay's name as well.
+
+`Object Created` and `Object Deleted` of S3 go by S3's own identity (`s3`), so that a bucket which
+notifies the bus and a queue enqueues once. A replay of them goes by the event's id again.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
 from kiqbridge.aws.record import Delivery, Record
+from kiqbridge.aws.sources.carried import carry
+from kiqbridge.aws.sources.reading import facets_of
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.guards import Identity, event_identity
 from kiqbridge.wire.payload import check_json, shorten
-
-_SCHEDULERS: Final = ("aws.events", "aws.scheduler")
-"""Sources that AWS reserves; their events carry no job, only the fact that it is time."""
-
-_INPUT_FORM: Final = (
-    'give its target an Input such as {"class": "NightlyReport", "args": [], "tick": {"schedule": '
-    '"STACK/NightlyReport", "at": "<aws.scheduler.scheduled-time>"}}; a rule that is not of '
-    "EventBridge Scheduler needs an InputTransformer that fills in its ARN and $.time instead"
-)
 
 
 def read(event: Mapping[str, Any]) -> Delivery:
     """One record, whose detail may be a job.
 
     Raises:
-        EventError: a schedule without an Input, or an event without an id.
+        EventError: an event without an id.
+    """
+    return Delivery(source="bus", records=[part(event, "")])
+
+
+def is_event(value: Mapping[str, Any]) -> bool:
+    """Whether the object that a message carries is an event of a bus."""
+    return all(name in value for name in ("id", "detail-type", "source", "detail"))
+
+
+def part(event: Mapping[str, Any], where: str) -> Record:
+    """The record of an event, wherever it comes from.
+
+    Raises:
+        EventError: an event without an id.
     """
     source = event.get("source")
-    if source in _SCHEDULERS:
-        raise EventError(
-            f"source: {shorten(source)} delivered a schedule that names no job; {_INPUT_FORM}"
-        )
+    detail = event.get("detail")
     record = Record(
         source="bus",
         event=event,
-        job=event.get("detail"),
-        where="detail",
+        job=detail,
+        where=f"{where}.detail" if where else "detail",
         origin=source if isinstance(source, str) else "",
-        facets={"detail-type": str(event["detail-type"])},
+        facets=facets_of(
+            detail_type=event["detail-type"],
+            event_source=source,
+            account=event.get("account"),
+            region=event.get("region"),
+        ),
         identity=_identity(event),
     )
-    return Delivery(source="bus", records=[record])
+    if source == "aws.s3" and isinstance(detail, Mapping):
+        return _of_s3(record, event, detail)
+    if source == "lambda" and isinstance(detail, Mapping) and "requestPayload" in detail:
+        from kiqbridge.aws.sources import destination  # noqa: PLC0415 - few events need it
+
+        return replace(carry(record, destination.part(detail, record.where)), event=event)
+    return record
+
+
+def _of_s3(record: Record, event: Mapping[str, Any], detail: Mapping[str, Any]) -> Record:
+    from kiqbridge.aws.sources import s3  # noqa: PLC0415 - few events need it
+
+    identity = None if event.get("replay-name") else s3.identity_of_event(event)
+    return replace(
+        record,
+        identity=identity or record.identity,
+        facets={**record.facets, **s3.facets_of_detail(detail)},
+    )
 
 
 def _identity(event: Mapping[str, Any]) -> Identity:

@@ -1,11 +1,43 @@
-"""Direct invocation: the event is the job, or several, or a tick of EventBridge Scheduler."""
+"""Direct invocation: the event is the job, or several, or a tick of EventBridge Scheduler.
+
+Whatever Lambda is invoked with arrives here if no service is recognized: the Input of a schedule, the
+payload of a state machine's task, the message that a rule of AWS IoT selected. A text that is the JSON
+of a job, or an array of jobs, asks for them, too; anything else needs a mapping. There is no identity:
+these callers send none. A tick or a `dedupe_key` is one.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
+from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.record import Delivery, Record
+from kiqbridge.aws.sources.reading import parsed
+from kiqbridge.wire.payload import shorten
 
 
-def read(event: Mapping[str, Any]) -> Delivery:
+def read(event: object) -> Delivery:
     """The event itself asks for jobs."""
-    return Delivery(source="direct", records=[Record(source="direct", event=event, job=event)])
+    value = parsed(event) if isinstance(event, str) else event
+    job: Any = value
+    if isinstance(value, list) and value and all(is_job_form(item) for item in value):
+        job = {"jobs": value}
+    is_job = is_job_form(job)
+    record = Record(
+        source="direct",
+        event=value,
+        job=job if is_job else None,
+        no_job="" if is_job else _why_no_job(event),
+    )
+    return Delivery(source="direct", records=[record])
+
+
+def _why_no_job(event: object) -> str:
+    if not isinstance(event, Mapping):
+        return (
+            f"event: {shorten(event)} is not an object, nor the text or the list of jobs; send a job "
+            'such as {"class": "NightlyReport", "args": []}, or several as {"jobs": […]}'
+        )
+    return (
+        f"event: {shorten(event)} holds no job; it needs the keys class and args, or jobs with a list "
+        "of such objects"
+    )

@@ -1,33 +1,49 @@
 """Messages of SQS queues: each is a record; a queue that is FIFO keeps the order of its groups.
 
-The identity is the message's id, which SQS keeps at each delivery, also in a dead-letter queue to which
-it moved the message.
+The identity is the queue and the message's id, which SQS keeps at each delivery and when it moves the
+message into a dead-letter queue (`DeadLetterQueueSourceArn` names the queue from which it came). A
+message that is *redriven* out of that queue is a new one for SQS, with an id of its own; nothing of
+the first one is left. A FIFO queue's deduplication id is no identity either: SQS forgets it after five
+minutes, so the next message with the same content (the same job next week) has the same one, and in a
+dead-letter queue it is replaced. What must not run twice even then carries a `dedupe_key`.
+
+A body that carries an event of SNS, S3 or EventBridge goes by that event's identity, which survives
+also a redrive (`carried`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
-from kiqbridge.errors import EventError, PayloadError
-from kiqbridge.wire import json_text
+from kiqbridge.aws.sources.carried import unwrap
+from kiqbridge.aws.sources.reading import facets_of, parsed, records_of, text_at
+from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
 from kiqbridge.wire.payload import shorten
+
+_SERVICE: Final = "aws:sqs"
 
 
 def read(event: Mapping[str, Any]) -> Delivery:
     """A record for each message; what cannot be read fails alone."""
-    messages = event["Records"]
-    is_fifo = str(messages[0].get("eventSourceARN", "")).endswith(".fifo")
+    messages = list(records_of(event, _SERVICE))
+    is_fifo = str(messages[0][0].get("eventSourceARN", "")).endswith(".fifo")
     return Delivery(
         source="sqs",
-        records=[_record(message, index) for index, message in enumerate(messages)],
+        records=[
+            _record(message, f"Records[{index}]", error)
+            for index, (message, error) in enumerate(messages)
+        ],
         answering=Answering.IN_ORDER if is_fifo else Answering.EACH,
         answer=batch_answer,
     )
 
 
 def batch_answer(results: Sequence[Result]) -> dict[str, list[dict[str, str]]]:
-    """The partial batch response: the records that are to be delivered again."""
+    """The partial batch response: the records that are to be delivered again.
+
+    One without an id is named by the empty text, at which Lambda takes the whole batch for failed.
+    """
     return {
         "batchItemFailures": [
             {"itemIdentifier": result.record.item or ""} for result in results if result.error
@@ -35,28 +51,59 @@ def batch_answer(results: Sequence[Result]) -> dict[str, list[dict[str, str]]]:
     }
 
 
-def _record(message: Mapping[str, Any], index: int) -> Record:
-    identifier, arn = str(message.get("messageId", "")), str(message.get("eventSourceARN", ""))
-    body, error = _parsed(message.get("body"), f"Records[{index}].body")
-    return Record(
+def _record(message: Mapping[str, Any], where: str, error: EventError | None) -> Record:
+    item, group = message.get("messageId"), None
+    attributes = message.get("attributes")
+    if isinstance(attributes, Mapping) and isinstance(attributes.get("MessageGroupId"), str):
+        group = attributes["MessageGroupId"]
+    item = item if isinstance(item, str) else None
+    if error is None:
+        try:
+            return _message(message, where, group)
+        except EventError as unreadable:
+            error = unreadable
+    return Record(source="sqs", event=message, where=where, item=item, group=group, error=error)
+
+
+def _message(message: Mapping[str, Any], where: str, group: str | None) -> Record:
+    arn, identifier = (
+        text_at(message, "eventSourceARN", where),
+        text_at(message, "messageId", where),
+    )
+    text = message.get("body")
+    if not isinstance(text, str):
+        raise EventError(f"{where}.body: {shorten(text)} is not the text of a message")
+    body = parsed(text)
+    attributes = message.get("attributes")
+    moved_from = (
+        attributes.get("DeadLetterQueueSourceArn") if isinstance(attributes, Mapping) else 0
+    )
+    queue = moved_from if isinstance(moved_from, str) and moved_from else arn
+    record = Record(
         source="sqs",
         event={**message, "body": body},
         job=body,
-        where=f"Records[{index}].body",
+        where=f"{where}.body",
         origin=arn,
+        facets={
+            **_attributes(message.get("messageAttributes")),
+            **facets_of(queue=arn, group=group),
+        },
         identity=Identity(
-            Source.SQS_FIFO if arn.endswith(".fifo") else Source.SQS, (arn, identifier)
+            Source.SQS_FIFO if arn.endswith(".fifo") else Source.SQS, (queue, identifier)
         ),
         item=identifier,
-        group=message.get("attributes", {}).get("MessageGroupId"),
-        error=error,
+        group=group,
     )
+    return unwrap(record, body)
 
 
-def _parsed(body: object, where: str) -> tuple[Any, EventError | None]:
-    if not isinstance(body, str):
-        return None, EventError(f"{where}: {shorten(body)} is not the text of a message")
-    try:
-        return json_text.loads(body.encode()), None
-    except (PayloadError, ValueError):
-        return body, None  # a mapping may take the text
+def _attributes(attributes: object) -> dict[str, str]:
+    """Message attributes that are texts or numbers, as `attribute.NAME`."""
+    if not isinstance(attributes, Mapping):
+        return {}
+    return {
+        f"attribute.{name}": value["stringValue"]
+        for name, value in attributes.items()
+        if isinstance(value, Mapping) and isinstance(value.get("stringValue"), str)
+    }

@@ -1,0 +1,86 @@
+"""Reading values of events that may be of any type: what is missing becomes an EventError, no other one.
+
+Nothing here recurses, so that an event nested to any depth is read.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.wire import json_text
+from kiqbridge.wire.payload import check_json, shorten
+
+
+def records_of(event: Mapping[str, Any], service: str) -> Iterator[tuple[Any, EventError | None]]:
+    """The records of a batch, each with the reason why it is none of this service, if it is none.
+
+    Args:
+        event: whose `Records` is a list, as `sources` checked.
+        service: the `eventSource` that all of them have.
+    """
+    for index, record in enumerate(event["Records"]):
+        where = f"Records[{index}]"
+        if not isinstance(record, Mapping):
+            yield {}, EventError(f"{where}: {shorten(record)} is not a record of {service}")
+            continue
+        found = record.get("eventSource") or record.get("EventSource")
+        if found != service:
+            yield (
+                record,
+                EventError(
+                    f"{where}.eventSource: {shorten(found)} stands among records of {service}; send "
+                    "the records of one service in one event"
+                ),
+            )
+            continue
+        yield record, None
+
+
+def mapping_at(value: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    """The object under a name.
+
+    Raises:
+        EventError: there is none.
+    """
+    found = value.get(name)
+    if not isinstance(found, Mapping):
+        raise EventError(f"{_path(where, name)}: {shorten(found)} is not an object")
+    return found
+
+
+def text_at(value: Mapping[str, Any], name: str, where: str) -> str:
+    """The text under a name, which is part of an identity: not empty, and Redis takes it.
+
+    Raises:
+        EventError: there is none.
+    """
+    found = value.get(name)
+    path = _path(where, name)
+    if not isinstance(found, str) or not found:
+        raise EventError(f"{path}: {shorten(found)} is not a text with at least one character")
+    try:
+        check_json(found, path)
+    except PayloadError as error:
+        raise EventError(str(error)) from error
+    return found
+
+
+def parsed(text: str) -> Any:
+    """The value of a JSON text, or the text itself if it is none: a mapping may take that."""
+    try:
+        return json_text.loads(text.encode())
+    except (PayloadError, ValueError):
+        return text
+
+
+def facets_of(**values: object) -> dict[str, str]:
+    """Those that are texts and not empty; `_` in a name stands for `-`."""
+    return {
+        name.replace("_", "-"): value
+        for name, value in values.items()
+        if isinstance(value, str) and value
+    }
+
+
+def _path(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name

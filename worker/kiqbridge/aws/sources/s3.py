@@ -1,0 +1,128 @@
+"""Notifications of S3: each record is an object that was created, deleted, restored or tagged.
+
+Keys are unquoted: in a notification they are form-encoded (a space is `+`), in an event of EventBridge
+they are not.
+
+The identity is bucket, key, what happened (`created`, `deleted`) and the sequencer: AWS documents that
+duplicate notifications of one change have the same sequencer, and that each change of a key has a later
+one. The version's id says no more: each version has a sequencer. Two ways by which one change arrives
+(directly, SNS, SQS, EventBridge) so are one event. This never takes two changes for one: equal
+sequencers of one key are one change. Should a way give another sequencer, the event would be enqueued
+once by each way. What has no sequencer (restored, replicated, expired) goes by the request's id.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import unquote_plus
+
+from kiqbridge.aws.record import Delivery, Record
+from kiqbridge.aws.sources.reading import facets_of, mapping_at, records_of, text_at
+from kiqbridge.errors import EventError
+from kiqbridge.wire.guards import Identity, Source
+
+_SERVICE: Final = "aws:s3"
+_CHANGES: Final = {
+    "ObjectCreated": "created",
+    "Object Created": "created",
+    "ObjectRemoved": "deleted",
+    "Object Deleted": "deleted",
+}
+"""Name of a notification up to its colon, or an event's `detail-type` → what happened to the key."""
+
+
+def read(event: Mapping[str, Any]) -> Delivery:
+    """A record for each change; all of them or none are enqueued."""
+    return Delivery(source="s3", records=list(_parts(event, "")))
+
+
+def is_notification(value: Mapping[str, Any]) -> bool:
+    """Whether the object that a message carries is a notification of S3."""
+    records = value["Records"]
+    return (
+        isinstance(records, list)
+        and bool(records)
+        and isinstance(records[0], Mapping)
+        and records[0].get("eventSource") == _SERVICE
+    )
+
+
+def carried(value: Mapping[str, Any], where: str) -> Record:
+    """The one record of a message that carries a notification.
+
+    Raises:
+        EventError: one of its changes cannot be read, so that none of the message is enqueued.
+    """
+    parts = _parts(value, where)
+    for part in parts:
+        if part.error is not None:
+            raise part.error
+    if len(parts) == 1:
+        return parts[0]
+    return Record(source="s3", event=value, where=where, parts=parts)
+
+
+def facets_of_detail(detail: Mapping[str, Any]) -> dict[str, str]:
+    """Bucket and key of an event of EventBridge."""
+    bucket, thing = detail.get("bucket"), detail.get("object")
+    return facets_of(
+        bucket=bucket.get("name") if isinstance(bucket, Mapping) else None,
+        key=thing.get("key") if isinstance(thing, Mapping) else None,
+    )
+
+
+def identity_of_event(event: Mapping[str, Any]) -> Identity | None:
+    """That of an event of EventBridge, None if it has no sequencer or is of another kind."""
+    change = _CHANGES.get(str(event["detail-type"]))
+    try:
+        detail = mapping_at(event, "detail", "")
+        thing = mapping_at(detail, "object", "detail")
+        bucket = text_at(mapping_at(detail, "bucket", "detail"), "name", "")
+        return _identity(bucket, text_at(thing, "key", ""), change, thing) if change else None
+    except EventError:
+        return None  # then its id is its identity
+
+
+def _parts(event: Mapping[str, Any], where: str) -> list[Record]:
+    return [
+        _part(record, f"{where}.Records[{index}]" if where else f"Records[{index}]", error)
+        for index, (record, error) in enumerate(records_of(event, _SERVICE))
+    ]
+
+
+def _part(record: Mapping[str, Any], where: str, error: EventError | None) -> Record:
+    if error is not None:
+        return Record(source="s3", event=record, where=where, error=error)
+    try:
+        return _change(record, where)
+    except EventError as unreadable:
+        return Record(source="s3", event=record, where=where, error=unreadable)
+
+
+def _change(record: Mapping[str, Any], where: str) -> Record:
+    s3 = mapping_at(record, "s3", where)
+    name = text_at(record, "eventName", where)
+    bucket = text_at(mapping_at(s3, "bucket", f"{where}.s3"), "name", f"{where}.s3.bucket")
+    thing = mapping_at(s3, "object", f"{where}.s3")
+    key = unquote_plus(text_at(thing, "key", f"{where}.s3.object"))
+    kind = name.partition(":")[0]
+    identity = _identity(bucket, key, _CHANGES.get(kind, name), thing)
+    if identity is None:
+        response = mapping_at(record, "responseElements", where)
+        request = text_at(response, "x-amz-request-id", f"{where}.responseElements")
+        identity = Identity(Source.S3, (bucket, key, name, f"request {request}"))
+    return Record(
+        source="s3",
+        event={**record, "s3": {**s3, "object": {**thing, "key": key}}},
+        where=where,
+        origin=f"s3:{bucket}",
+        facets=facets_of(bucket=bucket, key=key, event=name, region=record.get("awsRegion")),
+        identity=identity,
+    )
+
+
+def _identity(bucket: str, key: str, change: str, thing: Mapping[str, Any]) -> Identity | None:
+    sequencer = thing.get("sequencer")
+    if not isinstance(sequencer, str) or not sequencer:
+        return None
+    parts = (bucket, key, change, text_at(thing, "sequencer", "object"))
+    return Identity(Source.S3, parts)

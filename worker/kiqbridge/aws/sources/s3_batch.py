@@ -1,0 +1,92 @@
+"""S3 Batch Operations: each task is an object of the manifest, and is answered by a result code.
+
+The identity is the operation's job and the task. A task that failed because Redis could not be reached is
+answered `TemporaryFailure`, so that S3 repeats it; one that is refused, `PermanentFailure`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote_plus
+
+from kiqbridge.aws.record import Answering, Delivery, Record, Result
+from kiqbridge.aws.sources.reading import facets_of, mapping_at, text_at
+from kiqbridge.aws.sources.service_identity import of_service
+from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.wire.payload import shorten
+
+_LONGEST_RESULT: Final = 1_000
+"""Characters of a result's text; the completion report of S3 cuts longer ones."""
+
+
+def read(event: Mapping[str, Any]) -> Delivery:
+    """A record for each task.
+
+    Raises:
+        EventError: it has no tasks, or no ids by which to answer.
+    """
+    tasks = event["tasks"]
+    if not isinstance(tasks, list) or not tasks:
+        raise EventError(f"tasks: {shorten(tasks)} is not a list with at least one task")
+    operation = text_at(mapping_at(event, "job", ""), "id", "job")
+    return Delivery(
+        source="s3-batch",
+        records=[
+            _record(event, task, operation, f"tasks[{index}]") for index, task in enumerate(tasks)
+        ],
+        answering=Answering.EACH,
+        answer=_answer(event),
+    )
+
+
+def _answer(event: Mapping[str, Any]) -> Callable[[Sequence[Result]], dict[str, Any]]:
+    def answer(results: Sequence[Result]) -> dict[str, Any]:
+        return {
+            "invocationSchemaVersion": event["invocationSchemaVersion"],
+            "treatMissingKeysAs": "PermanentFailure",
+            "invocationId": event.get("invocationId"),
+            "results": [_result(each) for each in results],
+        }
+
+    return answer
+
+
+def _result(result: Result) -> dict[str, str]:
+    code, text = "Succeeded", ", ".join(job.jid for job in result.jobs)
+    if result.error is not None:
+        is_refused = isinstance(result.error, EventError | PayloadError)
+        code = "PermanentFailure" if is_refused else "TemporaryFailure"
+        text = str(result.error)
+    return {
+        "taskId": result.record.item or "",
+        "resultCode": code,
+        "resultString": text[:_LONGEST_RESULT],
+    }
+
+
+def _record(event: Mapping[str, Any], task: object, operation: str, where: str) -> Record:
+    if not isinstance(task, Mapping):
+        error = EventError(f"{where}: {shorten(task)} is not a task")
+        return Record(source="s3-batch", event=event, where=where, error=error)
+    item = task.get("taskId")
+    try:
+        identifier = text_at(task, "taskId", where)
+        key = unquote_plus(text_at(task, "s3Key", where))
+    except EventError as error:
+        return Record(
+            source="s3-batch",
+            event=event,
+            where=where,
+            item=item if isinstance(item, str) else None,
+            error=error,
+        )
+    # Version 1.0 of the schema has an ARN, 2.0 the name.
+    bucket = str(task.get("s3Bucket") or task.get("s3BucketArn") or "").rpartition(":")[2]
+    return Record(
+        source="s3-batch",
+        event={**event, "tasks": [{**task, "s3Key": key}]},
+        where=where,
+        origin=f"s3:{bucket}" if bucket else "",
+        facets=facets_of(bucket=bucket, key=key, operation=operation),
+        identity=of_service("s3-batch", operation, identifier),
+        item=identifier,
+    )
