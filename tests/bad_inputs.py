@@ -92,7 +92,8 @@ EVENTS = (
     '{"class": "Greet", "args": [], "cattr": 5}',
     '{"class": "Greet", "args": [], "tick": {"schedule": "shop/Greet"}}',
     '{"class": "Greet", "args": [], "tick": {"schedule": "shop/Greet", "at": "<aws.scheduler.scheduled-time>"}}',
-    '{"version": "0", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}',
+    '{"source": "aws.events", "detail-type": "Scheduled Event", "time": "2026-11-20T02:00:00Z", '
+    '"resources": ["arn:aws:events:eu-west-1:123456789012:rule/nightly"], "detail": {}}',
     '{"requestContext": {"http": {"method": "POST"}}, "body": "{}"}',
 )
 FLAGS = (

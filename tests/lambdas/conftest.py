@@ -25,3 +25,17 @@ def app(load):
 @pytest.fixture
 def invoke(app):
     return lambda event, context=None: app.lambda_handler(event, context or Context())
+
+
+@pytest.fixture
+def mapped(environment, load, tmp_path):
+    """The function with mappings: `mapped(text)` makes an `invoke`."""
+
+    def mapped(text):
+        path = tmp_path / "mappings.yml"
+        path.write_text(text, encoding="utf-8")
+        environment.setenv("KIQBRIDGE_MAPPINGS", str(path))
+        app = load()
+        return lambda event: app.lambda_handler(event, Context())
+
+    return mapped

@@ -152,7 +152,7 @@ OUTCOMES = {
     "sqs_bus_s3": "sqs: no job in bus by s3",
     "sqs_dead_letter": "sqs: job by sqs",
     "sqs_destination": "sqs: job in destination by destination",
-    "sqs_fifo": "sqs: job by sqs, job by sqs",
+    "sqs_fifo": "sqs: job by sqs_fifo, job by sqs_fifo",
     "sqs_records": "sqs: job by sqs",
     "sqs_s3": "sqs: 3 parts in s3",
     "sqs_s3_one": "sqs: no job in s3 by s3",
@@ -311,7 +311,7 @@ def changed(draw):
 
 
 @given(event=changed())
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_a_changed_event_is_read_or_refused_and_nothing_else(event):
     """Any other exception would end the invocation with a message for nobody."""
     try:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from support.enqueue_function import read_event
+from support.sources import records_of
 
 from kiqbridge import RedisUnavailable
 
@@ -130,3 +131,95 @@ def test_a_direct_invocation_without_redis_is_an_error(load, environment):
 
     with pytest.raises(RedisUnavailable):
         load().lambda_handler(job(1), None)
+
+
+# Identity and facets
+
+
+def test_a_message_in_the_dead_letter_queue_is_the_one_that_was_in_the_queue(invoke, redis):
+    """SQS keeps its id when it moves it; a function may read both queues."""
+    message = read_event("sqs_records")
+    moved = read_event("sqs_dead_letter")
+    assert moved["Records"][0]["messageId"] == message["Records"][0]["messageId"]
+
+    invoke(message)
+    invoke(moved)
+
+    assert redis.llen("queue:default") == 1
+
+
+def test_a_message_that_was_redriven_is_a_new_one_without_a_dedupe_key(invoke, redis):
+    """SQS documents that redriven messages get a new id and a new time of arrival."""
+    for name, number in (("before", 1), ("after", 1)):
+        event = batch(job(number), job(2, dedupe_key="order-2"))
+        for message in event["Records"]:
+            message["messageId"] += name
+        invoke(event)
+
+    assert numbers(redis) == [1, 2, 1]
+
+
+def test_a_deduplication_id_is_no_identity(invoke, redis):
+    """SQS forgets it after five minutes: the same content next week is a message of its own."""
+    event = read_event("sqs_fifo")
+    first, second = event["Records"]
+    attributes = second["attributes"] | {
+        "MessageDeduplicationId": first["attributes"]["MessageDeduplicationId"]
+    }
+
+    invoke({"Records": [first, second | {"attributes": attributes}]})
+
+    assert numbers(redis) == [1, 2]
+
+
+def test_queue_group_and_attributes_of_a_message_find_a_mapping():
+    [raw] = records_of(read_event("sqs_sns_raw"))
+    first, _ = records_of(read_event("sqs_fifo"))
+
+    assert raw.facets == {"queue": ARN, "attribute.tenant": "acme"}
+    assert first.facets == {"queue": FIFO, "group": "customer-7"}
+    assert first.group == "customer-7"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"messageId": None}, "Records[0].messageId: None is not a text"),
+        ({"messageId": "\ud800"}, "Records[0].messageId: '\\ud800' holds a lone surrogate"),
+        ({"eventSourceARN": 5}, "Records[0].eventSourceARN: 5 is not a text"),
+        ({"body": None}, "Records[0].body: None is not the text of a message"),
+        ({"body": {}}, "Records[0].body: {} is not the text of a message"),
+        (
+            {"eventSource": "aws:s3"},
+            "Records[0].eventSource: 'aws:s3' stands among records of aws:",
+        ),
+    ],
+    ids=str,
+)
+def test_a_message_that_lacks_something_is_refused_alone(changes, reason):
+    event = batch(job(1), job(2))
+    event["Records"].insert(0, event["Records"].pop() | changes)
+    if "eventSource" in changes:
+        event["Records"].reverse()
+        reason = reason.replace("[0]", "[1]")
+
+    broken = [record for record in records_of(event) if record.error]
+
+    assert [reason in str(record.error) for record in broken] == [True]
+
+
+def test_at_a_message_without_an_id_the_whole_batch_is_delivered_again(invoke, redis):
+    event = batch(job(1), job(2))
+    del event["Records"][1]["messageId"]
+
+    assert failures(invoke(event)) == [""]
+
+
+@pytest.mark.parametrize("attributes", [None, 5, {}, {"MessageGroupId": 5}])
+def test_odd_attributes_of_a_message_are_as_none(attributes):
+    event = batch(job(1), arn=FIFO)
+    event["Records"][0] |= {"attributes": attributes, "messageAttributes": {"a": 5}}
+
+    [record] = records_of(event)
+
+    assert (record.error, record.group) == (None, None)

@@ -1,13 +1,16 @@
 """From a record to the jobs that it asks for: it is a job by itself, or a mapping makes one of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, is_job_form, parse_jobs
 from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.payload import shorten
+
+_LONGEST_LIST: Final = 160
+"""Characters of what was seen of a record, in a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,8 @@ def _no_job(record: Record) -> str:
     """What was seen, and the mapping that would take it."""
     if record.no_job:
         return record.no_job
-    seen = {"source": record.source, "origin": record.origin, **record.facets}
-    match = {key: shorten(value) for key, value in seen.items() if value}
-    listed = ", ".join(f"{key}: {value}" for key, value in match.items())
+    match = {"source": record.source, "origin": record.origin}
+    seen = _listed({**match, **record.facets})
     where = record.where or "event"
     what, instead = f"{where}: {shorten(record.job)} holds no job", ""
     if record.job is None:
@@ -87,6 +89,10 @@ def _no_job(record: Record) -> str:
     else:
         instead = 'send {"class": …, "args": […]} or {"jobs": […]} in its place, or '
     return (
-        f"{what}, and no mapping takes it ({listed}); {instead}write into mappings.yml: mappings: "
-        f"[{{match: {{{listed}}}, class: NAME, args: [EXPRESSION]}}]"
+        f"{what}, and no mapping takes it ({seen[:_LONGEST_LIST]}); {instead}write into mappings.yml: "
+        f"mappings: [{{match: {{{_listed(match)}}}, class: NAME, args: [EXPRESSION]}}]"
     )
+
+
+def _listed(match: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}: {shorten(value)}" for key, value in match.items() if value)

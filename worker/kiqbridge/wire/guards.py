@@ -74,10 +74,11 @@ KEEP_S: Final[Mapping[Source, int]] = {
     # It may come through SNS.
     Source.S3: 38 * DAY_S,
     Source.DESTINATION: 38 * DAY_S,
-    # A stream keeps its records for 24 hours; nothing repeats them later.
-    Source.DYNAMODB: 2 * DAY_S,
-    # Lambda tries for as long as the stream keeps a record: a day by default, 7 without a higher price.
-    Source.KINESIS: 8 * DAY_S,
+    # A stream keeps its records for a day.
+    Source.DYNAMODB: 15 * DAY_S,
+    # Lambda tries for as long as the stream keeps a record: a day by default. Longer than 15 days is
+    # possible, but what was enqueued is repeated only if somebody lets the stream be read anew.
+    Source.KINESIS: 15 * DAY_S,
     # Asynchronous invocations: 6 hours in Lambda's own queue, 14 days in a dead-letter queue.
     Source.SERVICE: 15 * DAY_S,
 }

@@ -27,13 +27,27 @@ OF_RECORDS: Final[dict[str, str]] = {
 WARM_UPS: Final = ("keep-warm", "keep_warm", "warmer", "warmup", "serverless-plugin-warmup")
 """What tools that keep functions warm send: as a key, or as the `source`."""
 
+
+def is_http(event: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether an event is an HTTP request, which is answered whatever happens.
+
+    An event to API Gateway's authorizers (with `methodArn` or `routeArn`) or of a WebSocket is none.
+    """
+    if not isinstance(event, Mapping) or "methodArn" in event or "routeArn" in event:
+        return False
+    context = event.get("requestContext")
+    return isinstance(context, Mapping) and (
+        "http" in context or "elb" in context or "httpMethod" in event
+    )
+
+
 BY_KEYS: Final[dict[str, Callable[[Mapping[str, Any]], bool]]] = {
     "direct": is_job_form,
     "schedule": lambda event: (
         "detail-type" in event and event.get("source") in ("aws.events", "aws.scheduler")
     ),
     "bus": lambda event: "detail-type" in event,
-    "http": lambda event: is_http(event),
+    "http": is_http,
     "destination": lambda event: "requestContext" in event and "requestPayload" in event,
     "logs": lambda event: "awslogs" in event,
     "s3_batch": lambda event: "invocationSchemaVersion" in event and "tasks" in event,
@@ -67,19 +81,6 @@ def failure_answer(event: Mapping[str, Any], error: Exception) -> Any:
     """The answer to an HTTP request when the function itself fails; see `is_http`."""
     module = importlib.import_module(f"{__name__}.http")
     return module.failed(event, error)
-
-
-def is_http(event: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether an event is an HTTP request, which is answered whatever happens.
-
-    An event to API Gateway's authorizers (with `methodArn` or `routeArn`) or of a WebSocket is none.
-    """
-    if not isinstance(event, Mapping) or "methodArn" in event or "routeArn" in event:
-        return False
-    context = event.get("requestContext")
-    return isinstance(context, Mapping) and (
-        "http" in context or "elb" in context or "httpMethod" in event
-    )
 
 
 def _module_of(event: object) -> str:
