@@ -92,9 +92,9 @@ EVENTS = (
     '{"class": "Greet", "args": [], "cattr": 5}',
     '{"class": "Greet", "args": [], "tick": {"schedule": "shop/Greet"}}',
     '{"class": "Greet", "args": [], "tick": {"schedule": "shop/Greet", "at": "<aws.scheduler.scheduled-time>"}}',
-    '{"source": "aws.events", "detail-type": "Scheduled Event", "time": "2026-11-20T02:00:00Z", '
-    '"resources": ["arn:aws:events:eu-west-1:123456789012:rule/nightly"], "detail": {}}',
-    '{"requestContext": {"http": {"method": "POST"}}, "body": "{}"}',
+    '{"source": "aws.events", "detail-type": "Scheduled Event", "id": "1", "time": "2026-11-20T02:00:00Z", "resources": ["arn:aws:events:eu-west-1:123456789012:rule/r"]}',
+    '{"methodArn": "arn:aws:execute-api:eu-west-1:123456789012:api/test/POST/jobs", "type": "TOKEN"}',
+    '{"Records": [{"eventSource": "aws:new"}]}',
 )
 FLAGS = (
     "worker -q mail,x",
