@@ -1,6 +1,7 @@
 """Jobs that a state machine waits for, in real workers against a Step Functions on loopback."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,8 @@ class TestOutcomes:
             ("Bill", 7, {"total": 7, "paid": True}),
             ("Asynchronous", "é", ["é"]),
             ("InChild", 2**70, {"pid": True, "value": 2**70}),
-            ("AsyncInChild", None, None),
+            ("AsyncInChild", "a", "a"),
+            ("CoroutineInChild", "c", "c"),
         ],
         ids=lambda job: job[0],
     )
@@ -159,7 +161,7 @@ class TestOutcomes:
         first = start("-c", "1")
         push("Steps")
         times(tmp_path, "Steps", 2)
-        first.signal(15)
+        first.signal(signal.SIGTERM)
         (tmp_path / "stopping").touch()
         assert first.wait() == 0
         assert service.calls == []
@@ -214,6 +216,21 @@ class TestFaults:
 
         all_sent(redis)
         assert (tmp_path / "Bill").read_text() == "x"
+
+    def test_a_worker_that_stops_sends_what_its_last_job_owes(
+        self, start, push, service, tmp_path, redis
+    ):
+        service.delay_s = 0.3
+        worker = start("-c", "1")
+        push("Waiting")
+        times(tmp_path, "Waiting", 1)
+
+        worker.signal(signal.SIGTERM)
+        (tmp_path / "go").touch()
+
+        assert worker.wait() == 0
+        assert outcome(service) == "waited"
+        assert not redis.exists(REPORTS)
 
     def test_other_jobs_go_on_while_the_service_does_not_answer(
         self, start, push, service, tmp_path, redis

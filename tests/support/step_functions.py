@@ -3,6 +3,7 @@
 import http.server
 import json
 import threading
+import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +27,7 @@ class StepFunctionsStandIn:
         waiting: tokens of the tasks that wait.
         calls: all calls, those that were refused included.
         refuse: name of a call → (status, error code), instead of the proper answer.
+        delay_s: seconds that each answer takes.
         lose_replies: while set, a call is carried out, and its connection is cut.
     """
 
@@ -33,6 +35,7 @@ class StepFunctionsStandIn:
         self.waiting = set(tokens)
         self.calls: list[Call] = []
         self.refuse: dict[str, tuple[int, str]] = {}
+        self.delay_s = 0.0
         self.lose_replies = False
         stand_in = self
 
@@ -93,6 +96,7 @@ class StepFunctionsStandIn:
         body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
         name = request.headers["X-Amz-Target"].removeprefix("AWSStepFunctions.")
         self.calls.append(Call(name, body))
+        time.sleep(self.delay_s)
         status, code = self.refuse.get(name) or self._carry_out(name, body)
         if self.lose_replies:
             request.close_connection = True

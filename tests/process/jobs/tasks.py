@@ -70,6 +70,11 @@ async def async_in_child(value):
     return value
 
 
+@job(name="CoroutineInChild", pool="process")
+def coroutine_in_child(value):
+    return async_in_child(value)
+
+
 @job(name="Endless", max_run_s=1, on_max_run="dead")
 def endless():
     while True:
