@@ -1,8 +1,10 @@
 """From a job that did not simply succeed to what is written of it."""
 
+import asyncio
 import inspect
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.bad_payloads import raw_of
@@ -244,6 +246,24 @@ class TestTasks:
             "at": NOW,
             "output": '{"got":7}',
         }
+
+    @pytest.mark.parametrize("has_middleware", [False, True])
+    def test_so_it_is_on_an_event_loop(self, runner, has_middleware):
+        async def work(value):
+            await asyncio.sleep(0)
+            return [value]
+
+        runner.declare(work)
+        if has_middleware:
+            runner.middleware.add(lambda _job, _payload, _queue, call_next: call_next())
+        text = json.dumps(payload(7, task_token="t")).encode()
+
+        with ThreadPoolExecutor() as executor:
+            execution = runner.runner.read(text, "default")
+            settlement = asyncio.run(runner.runner.perform_async(execution, executor))
+
+        assert settlement.verdict is Verdict.REPORT
+        assert report(settlement)["output"] == "[7]"
 
     def test_what_middleware_answers_is_not_the_result_of_the_job(self, runner):
         runner.declare(lambda: "the job's")
