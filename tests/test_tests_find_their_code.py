@@ -51,6 +51,7 @@ TESTED_ELSEWHERE = {
     "config/function_settings": "unit/test_table.py",
     "config/setting": "unit/test_table.py",
     "config/worker_parsers": "unit/test_parsers.py",
+    "credentials/aws_request": "redis/test_redis_source.py",
     "dev/child_process": "process/test_dev.py",
     "dev/command": "process/test_dev.py",
     "dev/embedded_server": "process/test_dev.py",

@@ -13,8 +13,10 @@ from typing import Any
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.report import Reporting
 from kiqbridge.aws.sources import failure_answer, is_http
+from kiqbridge.aws.time_left import seconds_for_redis
 from kiqbridge.config import function_settings as settings
 from kiqbridge.config.setting import read
+from kiqbridge.store import deadline
 
 reporting = Reporting(
     service=read(settings.SERVICE, os.environ),
@@ -46,7 +48,8 @@ def lambda_handler(event: Any, context: Any) -> Any:
         report.count(ColdStart=1)
     by = f"lambda:{request_id}" if request_id else "lambda"
     try:
-        handled = enqueuer().handle(event, now=time.time(), by=by)
+        with deadline.within(seconds_for_redis(context)):
+            handled = enqueuer().handle(event, now=time.time(), by=by)
     except Exception as error:
         report.failed(error, is_raised=not is_http(event))
         if is_http(event):

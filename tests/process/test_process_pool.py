@@ -16,6 +16,7 @@ from support.workers import WorkerProcess, started_workers
 
 from kiqbridge.children.child_messages import ChildSettings
 from kiqbridge.children.process_pool import ProcessPool
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import JobTimeout, ProcessDied
 from kiqbridge.perform.invocation import Order
 
@@ -278,7 +279,7 @@ def pool(redis_url, tmp_path, monkeypatch):
             require=(str(JOBS),),
             log_level="warning",
             log_format="plain",
-            redis_url=redis_url,
+            redis=RedisAccess(url=redis_url),
             namespace="",
             profile="7",
             timeout_s=25.0,

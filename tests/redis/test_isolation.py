@@ -18,6 +18,7 @@ from kiqbridge.children.suspects import SuspectRunner
 from kiqbridge.client.job import job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import ProcessDied
 from kiqbridge.inflight.outage import Outage
 from kiqbridge.settle.retry import RetryPolicy
@@ -102,7 +103,7 @@ def isolate(redis_url, folder):
             require=(str(folder / require),),
             log_level="warning",
             log_format="plain",
-            redis_url=redis_url,
+            redis=RedisAccess(url=redis_url),
             namespace="",
             profile="7",
             timeout_s=25.0,

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from kiqbridge.children.child_messages import Channel, ChildSettings
+from kiqbridge.config.redis_access import RedisAccess
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ class TestChannel:
             require=("jobs.py",),
             log_level="info",
             log_format="json",
-            redis_url="redis://:hunter2@host/0",
+            redis=RedisAccess(url="redis://:hunter2@host/0"),
             namespace="",
             profile="7",
             timeout_s=25.0,

@@ -27,7 +27,6 @@ from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
     NAMESPACE,
     PROFILE,
-    REDIS_URL,
     WAIT_REPLICAS,
 )
 from kiqbridge.config.function_settings import (
@@ -36,6 +35,7 @@ from kiqbridge.config.function_settings import (
     MAX_EVENT_BYTES,
     TICK_AHEAD_S,
 )
+from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, PayloadError
 
@@ -98,7 +98,7 @@ class Enqueuer:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], folder: Path | None = None) -> Self:
-        """Compose one from REDIS_URL, KIQBRIDGE_… and the mappings; connects at the first push.
+        """Compose one from REDIS_…, KIQBRIDGE_… and the mappings; connects at the first push.
 
         Args:
             environ: the environment.
@@ -108,7 +108,7 @@ class Enqueuer:
             ConfigError: the address, a setting or the file of mappings is wrong.
         """
         client = Client(
-            read(REDIS_URL, environ),
+            read_access(environ),
             namespace=read(NAMESPACE, environ),
             profile=read(PROFILE, environ),
             wait_replicas=read(WAIT_REPLICAS, environ),

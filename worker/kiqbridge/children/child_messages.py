@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.redaction import DEFAULT_KEYS
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.settle.error_report import Answers, Failure
@@ -37,7 +38,7 @@ class ChildSettings:
     require: tuple[str, ...]
     log_level: str
     log_format: str
-    redis_url: str = field(repr=False)
+    redis: RedisAccess = field(repr=False)
     namespace: str
     profile: ProfileSetting
     timeout_s: float
@@ -57,7 +58,7 @@ class ChildSettings:
     def from_message(cls, message: Mapping[str, Any]) -> Self:
         """The counterpart of `to_message`."""
         lists = {name: tuple(value) for name, value in message.items() if isinstance(value, list)}
-        return cls(**{**message, **lists})
+        return cls(**{**message, **lists, "redis": RedisAccess(**message["redis"])})
 
 
 class Channel:

@@ -144,7 +144,7 @@ class JobChild:
             Exception: whatever a resource raised.
         """
         settings = self._settings
-        pool = RedisPool(settings.redis_url)
+        pool = RedisPool(settings.redis)
         client = Client(
             namespace=settings.namespace,
             profile=settings.profile,

@@ -22,9 +22,9 @@ from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
     NAMESPACE,
     PROFILE,
-    REDIS_URL,
     WAIT_REPLICAS,
 )
+from kiqbridge.config.redis_access import RedisAccess, read_access
 from kiqbridge.config.setting import choose, read
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, parse_replicas
@@ -55,7 +55,7 @@ class Client:
     """Enqueues jobs; one client may be shared by all threads.
 
     Args:
-        url: address of Redis; default from REDIS_PROVIDER or REDIS_URL.
+        url: address of Redis; default from REDIS_PROVIDER or REDIS_URL, REDIS_SECRET_ARN and their like.
         redis: an existing redis-py client whose address and credentials are used instead.
         namespace: key prefix, `myapp` or `myapp:`; default from KIQBRIDGE_NAMESPACE.
         profile: `7`, `8` or `auto`, see `wire_profile`; default from KIQBRIDGE_WIRE_PROFILE.
@@ -76,7 +76,7 @@ class Client:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | RedisAccess | None = None,
         *,
         redis: "redis.Redis | None" = None,
         namespace: str | None = None,
@@ -88,7 +88,7 @@ class Client:
     ) -> None:
         environ = os.environ
         if pool is None:
-            address = url if url or redis is not None else read(REDIS_URL, environ)
+            address = url if url or redis is not None else read_access(environ)
             pool = RedisPool(address, client=redis)
         self._redis = pool
         self.keys = Keys(read(NAMESPACE, environ) if namespace is None else namespace)

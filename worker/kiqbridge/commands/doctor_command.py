@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Examine the server: 0 all is well, 1 something is wrong, 3 it cannot be reached."""
     config = merge(environ=os.environ, flags={})
-    pool = RedisPool(config.redis_url)
+    pool = RedisPool(config.redis)
     code = 0
     try:
         findings = examine(pool, Keys(config.namespace))

@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kiqbridge.client.client import Client
-from kiqbridge.config.client_settings import NAMESPACE, REDIS_URL
+from kiqbridge.config.client_settings import NAMESPACE
+from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.store.pauses import Kind, Pause
 from kiqbridge.store.redis_pool import RedisPool
@@ -156,7 +157,7 @@ def _known_queues(pool: RedisPool, keys: Keys) -> set[str]:
 
 def _redis() -> tuple[RedisPool, Keys]:
     environ = os.environ
-    return RedisPool(read(REDIS_URL, environ)), Keys(read(NAMESPACE, environ))
+    return RedisPool(read_access(environ)), Keys(read(NAMESPACE, environ))
 
 
 def _fields(pause: Pause | None) -> dict[str, Any]:

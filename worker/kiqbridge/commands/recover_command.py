@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     """
     config = merge(environ=os.environ, flags={})
     keys = Keys(config.namespace)
-    connection = RedisPool(config.redis_url).connection()
+    connection = RedisPool(config.redis).connection()
     found = list_incarnations(connection, keys)
     if options.now and options.now not in (each.name for each in found):
         names = ", ".join(each.name for each in found) or "none"

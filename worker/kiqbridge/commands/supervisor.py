@@ -105,7 +105,7 @@ class Supervisor:
         self._patience_s = config.timeout_s + LAST_STEPS_S + KILL_MARGIN_S
         self._keys = Keys(config.namespace)
         self._times = LeaseTimes(config.recover_after_s)
-        self._connection = RedisPool(config.redis_url).connection(timeout_s=ANSWER_WITHIN_S)
+        self._connection = RedisPool(config.redis).connection(timeout_s=ANSWER_WITHIN_S)
         self._fleet = Fleet(process_count(config.processes), self._patience_s)
         self._signalled: set[int] = set()  # pids of children that surely are not collected yet
         self._noted: deque[str] = deque()

@@ -20,6 +20,52 @@ REDIS_URL: Final = Setting(
     read_by=_ALL,
 )
 
+REDIS_SECRET_ARN: Final = Setting(
+    name="redis_secret_arn",
+    parse=text("redis_secret_arn"),
+    default="",
+    env=("REDIS_SECRET_ARN",),
+    help="ARN or name of a secret of Secrets Manager that holds the address of Redis, or what REDIS_URL lacks of it "
+    "(docs/connections.md); read at run time, and again when the server refuses the password",
+    read_by=_ALL,
+)
+
+REDIS_SSM_PARAMETER: Final = Setting(
+    name="redis_ssm_parameter",
+    parse=text("redis_ssm_parameter"),
+    default="",
+    env=("REDIS_SSM_PARAMETER",),
+    help="name or ARN of an SSM parameter (SecureString), in place of REDIS_SECRET_ARN",
+    read_by=_ALL,
+)
+
+REDIS_IAM_USER: Final = Setting(
+    name="redis_iam_user",
+    parse=text("redis_iam_user"),
+    default="",
+    env=("REDIS_IAM_USER",),
+    help="user of ElastiCache that logs in with IAM; the address is REDIS_URL, rediss:// and without a password",
+    read_by=_ALL,
+)
+
+REDIS_IAM_CACHE: Final = Setting(
+    name="redis_iam_cache",
+    parse=text("redis_iam_cache"),
+    default="",
+    env=("REDIS_IAM_CACHE",),
+    help="id of the replication group for which REDIS_IAM_USER logs in",
+    read_by=_ALL,
+)
+
+REDIS_SETTINGS: Final = (
+    REDIS_URL,
+    REDIS_SECRET_ARN,
+    REDIS_SSM_PARAMETER,
+    REDIS_IAM_USER,
+    REDIS_IAM_CACHE,
+)
+"""Where Redis is, and what a connection logs in with."""
+
 NAMESPACE: Final = Setting(
     name="namespace",
     parse=text("namespace"),
@@ -76,4 +122,11 @@ WAIT_REPLICAS: Final = Setting(
     read_by=("client", "function"),
 )
 
-CLIENT_SETTINGS: Final = (REDIS_URL, NAMESPACE, PROFILE, MAX_PAYLOAD_BYTES, REDACT, WAIT_REPLICAS)
+CLIENT_SETTINGS: Final = (
+    *REDIS_SETTINGS,
+    NAMESPACE,
+    PROFILE,
+    MAX_PAYLOAD_BYTES,
+    REDACT,
+    WAIT_REPLICAS,
+)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.wire.payload import ProfileSetting
 
 ForeignJobs = Literal["refuse", "run", "requeue"]
@@ -46,6 +47,10 @@ class Config:
     skip_default_job_logging: bool
     redact: tuple[str, ...]
     redis_url: str = field(repr=False)
+    redis_secret_arn: str = ""
+    redis_ssm_parameter: str = ""
+    redis_iam_user: str = ""
+    redis_iam_cache: str = ""
     namespace: str
     profile: ProfileSetting
     fetch: str
@@ -69,6 +74,25 @@ class Config:
     dead_timeout_s: int
     max_payload_bytes: int
     sources: Mapping[str, str] = field(repr=False)
+    aws: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The variables of the environment that are AWS's: region, endpoints, keys."""
+
+    @property
+    def redis(self) -> RedisAccess:
+        """Where Redis is, and what a connection logs in with.
+
+        Raises:
+            ConfigError: settings exclude each other.
+        """
+        return RedisAccess(
+            url=self.redis_url,
+            url_is_default=self.sources.get("redis_url") == "default",
+            secret_arn=self.redis_secret_arn,
+            ssm_parameter=self.redis_ssm_parameter,
+            iam_user=self.redis_iam_user,
+            iam_cache=self.redis_iam_cache,
+            aws=self.aws,
+        )
 
 
 def routed_queue(unknown_class: str) -> str | None:

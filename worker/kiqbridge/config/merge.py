@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kiqbridge.config.config import Config
+from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import pick
 from kiqbridge.config.table import SETTINGS
 from kiqbridge.errors import ConfigError
@@ -49,7 +50,7 @@ def merge(
         raw, source = pick(setting, environ, known_file, file_name, flags)
         values[setting.name] = setting.parse(raw, source)
         sources[setting.name] = source
-    return Config(**values, sources=MappingProxyType(sources))
+    return Config(**values, sources=MappingProxyType(sources), aws=aws_variables(environ))
 
 
 def file_layer(

@@ -12,7 +12,7 @@ from kiqbridge.config.client_settings import (
     NAMESPACE,
     PROFILE,
     REDACT,
-    REDIS_URL,
+    REDIS_SETTINGS,
 )
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.parsers import (
@@ -180,7 +180,7 @@ SETTINGS: tuple[Setting, ...] = (
         help="true = no `start`, `done` and `fail` for each job",
     ),
     REDACT,
-    REDIS_URL,
+    *REDIS_SETTINGS,
     NAMESPACE,
     PROFILE,
     Setting(

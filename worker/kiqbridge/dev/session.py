@@ -17,7 +17,7 @@ from typing import Final
 
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
-from kiqbridge.config.client_settings import NAMESPACE, REDIS_URL
+from kiqbridge.config.client_settings import NAMESPACE, REDIS_SETTINGS, REDIS_URL
 from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.embedded_server import EmbeddedServer
@@ -182,12 +182,18 @@ class Dev:
     def _environ(self) -> dict[str, str]:
         """What all children get; the address and the key prefix are those of this run."""
         environ = {key: value for key, value in os.environ.items() if key != "REDIS_PROVIDER"}
-        environ["REDIS_URL"] = self._url
+        environ |= self._address
         if "KIQBRIDGE_NAMESPACE" not in environ:
             # The worker looks where the functions write.
             of_rules = [rule.environment.get("KIQBRIDGE_NAMESPACE", "") for rule in self._rules]
             environ["KIQBRIDGE_NAMESPACE"] = next(filter(None, of_rules), "")
         return environ
+
+    @property
+    def _address(self) -> dict[str, str]:
+        """The address alone; an empty variable counts as not set, also where a rule's template sets one."""
+        nothing = {name: "" for each in REDIS_SETTINGS for name in each.env}
+        return {**nothing, REDIS_URL.env[0]: self._url}
 
     def _functions(self, environ: Mapping[str, str]) -> dict[str, LocalFunction]:
         folder = self._options.template.parent
@@ -199,7 +205,8 @@ class Dev:
                     "AWS_LAMBDA_FUNCTION_NAME": rule.function,
                     **environ,
                     **rule.environment,
-                    **{key: environ[key] for key in ("REDIS_URL", "KIQBRIDGE_NAMESPACE")},
+                    **self._address,
+                    "KIQBRIDGE_NAMESPACE": environ["KIQBRIDGE_NAMESPACE"],
                     # The rules' clock of a simulation runs ahead of that of Redis.
                     **({"KIQBRIDGE_TICK_AHEAD_S": "inf"} if self._options.speed != 1 else {}),
                 },

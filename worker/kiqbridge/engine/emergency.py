@@ -4,6 +4,7 @@ import logging
 import os
 from typing import NoReturn
 
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.engine.liveness import EX_STUCK
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.inflight.reaping import ALIVE, Outcome, Reaping
@@ -20,12 +21,12 @@ _TRIES = 3
 
 
 def end_without_descriptors(
-    redis_url: str, keys: Keys, *, identity: str, incarnation: str
+    access: RedisAccess, keys: Keys, *, identity: str, incarnation: str
 ) -> NoReturn:
     """Give back what the process holds, over a new connection, and end it; see descriptors.py.
 
     Args:
-        redis_url: where.
+        access: where, and how to log in.
         keys: the namespace.
         identity: of the process.
         incarnation: its lease.
@@ -37,7 +38,7 @@ def end_without_descriptors(
             "only what you have opened, or declare the job with pool='process'",
             EX_STUCK,
         )
-        connection = RedisPool(redis_url).connection()
+        connection = RedisPool(access).connection()
         outcome = _reap(connection, keys, incarnation)
         sign_off(connection, keys, identity, with_hash=True)
         logger.info("%d jobs went back to their queues", outcome.returned + outcome.suspected)

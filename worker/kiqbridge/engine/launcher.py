@@ -240,7 +240,7 @@ class Launcher:
     def end_without_descriptors(self) -> NoReturn:
         """Give everything back over a new connection and end: a job closed what was not its own."""
         end_without_descriptors(
-            self._config.redis_url,
+            self._config.redis,
             self.parts.keys,
             identity=self.identity,
             incarnation=self.parts.keeper.current.incarnation,

@@ -106,7 +106,7 @@ class EngineParts:
         self.resources = ProcessResources(server.resources)
         self.keys = Keys(config.namespace)
         self.pool = RedisPool(
-            config.redis_url,
+            config.redis,
             size=connections_of(capsules_of(config, server.capsules, server.middleware)),
             settle_replicas=config.settle_replicas,
         )

@@ -11,8 +11,9 @@ repeated unless the caller says that it may be. Three things can happen to a cal
 
 import contextlib
 import logging
+import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import redis
@@ -20,17 +21,27 @@ from redis.connection import AbstractConnection
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks
+from kiqbridge.store.redis_source import RedisSource
 from kiqbridge.store.replicas import NotReplicated, Replicas, check_confirmed
-from kiqbridge.store.replies import ReplyLost, is_failover, translate, unavailable
+from kiqbridge.store.replies import (
+    ReplyLost,
+    is_failover,
+    is_login_refused,
+    translate,
+    unavailable,
+)
 from kiqbridge.store.round_trip import PIECE_BYTES, Command, pack, round_trip
 from kiqbridge.store.scripts import Script
+from kiqbridge.store.times import Times
 from kiqbridge.wire.batches import BATCH_BYTES
 
 logger = logging.getLogger(__name__)
 
 PROBE_AFTER_IDLE_S: Final = 5.0
-"""A connection unused for longer is probed before a call that must not be repeated: a frozen
-Lambda or a NAT gateway may have dropped it without notice."""
+"""A connection unused for longer is probed before it is used: a frozen Lambda or a NAT gateway may have
+dropped it without notice."""
+PROBE_WITHIN_S: Final = 1.0
+"""Until a silent server fails the probe; a new connection then gets the whole of its time."""
 _LEAST_BATCH_BYTES = 16_384
 
 
@@ -46,10 +57,15 @@ class RedisConnection:
         settle_replicas: how many replicas must confirm a script that settles jobs; None: none.
     """
 
-    def __init__(self, connection: AbstractConnection, address: str) -> None:
-        self._connection = connection
-        self._address = address
+    def __init__(self, source: RedisSource, make: Callable[[], AbstractConnection]) -> None:
+        self._source = source
+        self._make = make
+        self._connection: AbstractConnection | None = None
+        self._version = source.version
+        self._times = Times()
+        self._renew_at = float("inf")
         self._used_at = time.monotonic()
+        self._used_at_time = time.time()
         self._forks = job_forks.count
         self._descriptor: descriptors.Descriptor | None = None
         self.batch_bytes = BATCH_BYTES
@@ -57,7 +73,7 @@ class RedisConnection:
         self._is_in_doubt = False
 
     def __repr__(self) -> str:
-        return f"RedisConnection({self._address})"
+        return f"RedisConnection({self._source.address})"
 
     def run(
         self, *commands: Command, repeatable: bool = True, replicas: Replicas | None = None
@@ -127,6 +143,8 @@ class RedisConnection:
         """Drop the connection; the next call opens a new one."""
         if self._descriptor is not None:
             self._descriptor.check()  # else another connection could be shut down
+        if self._connection is None:
+            return
         with contextlib.suppress(Exception):  # it is being thrown away, whatever it raises
             self._connection.disconnect()  # type: ignore[no-untyped-call]
 
@@ -135,7 +153,7 @@ class RedisConnection:
         answers = replies[:-1] if replicas else replies
         for reply in answers:
             if isinstance(reply, Exception):
-                raise translate(reply, self._address) from reply
+                raise translate(reply, self._source.address) from reply
         if replicas is None:
             return answers
         check_confirmed(replies[-1], replicas, answers)
@@ -151,8 +169,7 @@ class RedisConnection:
         count = len(commands)
         if replicas is not None:
             commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
-        if not repeatable:
-            self._probe()
+        self._check_if_usable(repeatable=repeatable)
         replies: list[Any] = [None] * len(commands)
         sent: Sequence[int] = range(len(commands))
         for last in (False, True):
@@ -163,7 +180,7 @@ class RedisConnection:
             for index, reply in zip(sent, fresh, strict=True):
                 replies[index] = reply
             # Not WAIT's own reply: UNBLOCKED there follows a write that was carried out.
-            refused = [index for index in range(count) if is_failover(replies[index])]
+            refused = [index for index in range(count) if self._is_worth_repeating(replies[index])]
             if not refused:
                 return replies
             self.close()
@@ -171,14 +188,24 @@ class RedisConnection:
                 sent = [*refused, *range(count, len(commands))]
         return replies
 
+    def _is_worth_repeating(self, reply: object) -> bool:
+        """Whether a server refused a command that another connection may get carried out."""
+        if is_failover(reply):
+            return True
+        return (
+            isinstance(reply, Exception)
+            and is_login_refused(reply)
+            and self._source.renew(self._version, reply)
+        )
+
     def _exchange(
         self, commands: Sequence[Command], *, repeatable: bool, last: bool
     ) -> list[Any] | None:
         """The replies; None when they were lost and may be asked for again."""
         packed = pack(commands)
-        self._connect(last=last)
+        connection = self._connect(last=last)
         try:
-            replies = round_trip(self._connection, packed, len(commands))
+            replies = round_trip(connection, packed, len(commands))
         except (redis.exceptions.RedisError, OSError) as error:  # also an answer that is none
             self.close()
             is_timeout = isinstance(error, redis.exceptions.TimeoutError | TimeoutError)
@@ -186,7 +213,7 @@ class RedisConnection:
             if is_stuck:
                 self._send_less(len(packed[0]))
             if not repeatable:
-                raise ReplyLost(f"no reply from {self._address}: {error}") from error
+                raise ReplyLost(f"no reply from {self._source.address}: {error}") from error
             # What is long and got stuck is not sent again as it is: the caller may divide it.
             if last or is_stuck:
                 raise self._unavailable(error) from error
@@ -194,7 +221,7 @@ class RedisConnection:
         except BaseException:
             self.close()  # a half-read reply must never be taken for the next one
             raise
-        self._used_at = time.monotonic()
+        self._note_use()
         if self.batch_bytes < BATCH_BYTES and len(packed[0]) > self.batch_bytes // 2:
             self.batch_bytes = min(self.batch_bytes + self.batch_bytes // 8, BATCH_BYTES)
         return replies
@@ -206,44 +233,86 @@ class RedisConnection:
             "jobs have %s bytes at most now, and what cannot be divided is tried again. Check the network to "
             "Redis, and its slow log",
             f"{size:,}",
-            self._address,
+            self._source.address,
             f"{self.batch_bytes:,}",
         )
 
-    def _connect(self, *, last: bool) -> None:
-        for final in (last, True):
+    def _connect(self, *, last: bool) -> AbstractConnection:
+        """The open connection; a new one if its address has changed, or changes after a refusal."""
+        attempts = 1 if last else 2
+        is_renewed = False
+        while True:
             try:
-                self._connection.connect()  # type: ignore[no-untyped-call]
+                return self._opened()
             except (redis.exceptions.RedisError, OSError) as error:
                 self.close()
-                if final:
+                attempts -= 1
+                if not is_renewed and self._source.renew(self._version, error):
+                    is_renewed = True
+                elif attempts < 1:
                     raise self._unavailable(error) from error
-            else:
-                if descriptors.is_watching:
-                    self._note_descriptor()
-                return
+            except BaseException:
+                self.close()  # what is open and not logged in must not be used
+                raise
 
-    def _note_descriptor(self) -> None:
-        opened = getattr(self._connection, "_sock", None)
+    def _opened(self) -> AbstractConnection:
+        connection = self._connection
+        if connection is not None and connection.is_connected:
+            self._times.bound(connection)
+            return connection
+        if connection is None or self._version != self._source.version:
+            connection = self._make()
+            self._connection, self._version = connection, self._source.version
+            self._times = Times.of(connection)
+        self._times.bound(connection)
+        connection.connect()  # type: ignore[no-untyped-call]
+        self._times.bound(connection)
+        if self._source.max_age_s is not None:
+            # Not all at once: those that were opened together, at the start, would be closed together.
+            age = self._source.max_age_s * random.uniform(0.8, 1.0)  # noqa: S311 - spreads load
+            self._renew_at = time.monotonic() + age
+        if descriptors.is_watching:
+            self._note_descriptor(connection)
+        return connection
+
+    def _note_descriptor(self, connection: AbstractConnection) -> None:
+        opened = getattr(connection, "_sock", None)
         if opened is not None and (
             self._descriptor is None or self._descriptor.opened is not opened
         ):
             self._descriptor = descriptors.Descriptor(opened)
 
-    def _probe(self) -> None:
-        if time.monotonic() - self._used_at < PROBE_AFTER_IDLE_S:
+    def _note_use(self) -> None:
+        self._used_at = time.monotonic()
+        self._used_at_time = time.time()
+
+    def _check_if_usable(self, *, repeatable: bool) -> None:
+        """Before a call: let go of a connection that is too old, or that the other end has left."""
+        now = time.monotonic()
+        if now >= self._renew_at:
+            self._renew_at = float("inf")
+            self.close()
+        # The clock of a frozen environment may stand still, the time of day does not.
+        idle_s = max(now - self._used_at, time.time() - self._used_at_time)
+        if idle_s >= PROBE_AFTER_IDLE_S:
+            self._probe()
+        elif not repeatable:
             self._drop_if_ended()
+
+    def _probe(self) -> None:
+        connection = self._connection
+        if connection is None or not connection.is_connected:
             return
         try:
-            self._connect(last=True)
-            round_trip(self._connection, pack([("PING",)]), 1)
-            self._used_at = time.monotonic()
-        except (redis.exceptions.RedisError, OSError, RedisUnavailable):
+            self._times.bound(connection, PROBE_WITHIN_S)
+            round_trip(connection, pack([("PING",)]), 1)
+            self._note_use()
+        except (redis.exceptions.RedisError, OSError):
             self.close()
 
     def _drop_if_ended(self) -> None:
         """Let go of a connection that the server has ended meanwhile, without a round trip."""
-        if not self._connection.is_connected:
+        if self._connection is None or not self._connection.is_connected:
             return
         try:
             ended = self._connection.can_read(0)  # nothing was asked, so nothing may come
@@ -254,4 +323,4 @@ class RedisConnection:
 
     def _unavailable(self, error: Exception) -> RedisUnavailable:
         uses_tls = isinstance(self._connection, redis.SSLConnection)
-        return unavailable(error, self._address, uses_tls=uses_tls)
+        return unavailable(error, self._source.address, uses_tls=uses_tls)

@@ -6,16 +6,19 @@ import queue
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import redis
 from redis.connection import AbstractConnection
 
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import job_forks
 from kiqbridge.store.connection_faults import Fault, probe
-from kiqbridge.store.redis_address import READ_TIMEOUT_S, connection_factory, shown_address
+from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_source import open_source
 from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, Replicas, parse_replicas
 from kiqbridge.store.replies import ANSWERS
 from kiqbridge.store.round_trip import Command
@@ -32,7 +35,8 @@ class RedisPool:
     Safe to carry over a fork: the child starts with no connection.
 
     Args:
-        url: redis://, rediss:// (TLS) or unix:// address, or one of sentinels (`sentinel`).
+        url: redis://, rediss:// (TLS) or unix:// address, or one of sentinels (`sentinel`); or what the
+            settings say about it, with a secret or IAM.
         client: an existing redis-py client whose address and credentials are used instead.
         size: how many connections may be out at once; further callers wait. As large as what may use
             it at once: connections are only made when they are needed.
@@ -46,7 +50,7 @@ class RedisPool:
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | RedisAccess | None = None,
         *,
         client: redis.Redis | None = None,
         size: int = POOL_SIZE,
@@ -54,11 +58,10 @@ class RedisPool:
         wait_s: float = POOL_WAIT_S,
         settle_replicas: int = 0,
     ) -> None:
-        self._factory = connection_factory(url, client, read_timeout_s)
+        self._source = open_source(url, client, read_timeout_s)
         self._given = (
             client  # which finds the primary for its connections, if it is one of sentinels
         )
-        self.address = shown_address(url, self._factory)
         self.size = size
         self._wait_s = wait_s
         self._settle_replicas = parse_replicas(
@@ -75,28 +78,52 @@ class RedisPool:
 
         `timeout_s` is for both connecting and reading; default: the pool's.
         """
-        raw = self.raw_connection(protocol=protocol, timeout_s=timeout_s)
-        made = RedisConnection(raw, self.address)
+        made = RedisConnection(
+            self._source, partial(self._make, protocol=protocol, timeout_s=timeout_s)
+        )
         made.settle_replicas = self._settle_replicas
         return made
 
     def raw_connection(
         self, *, protocol: int = 2, timeout_s: float | None = None
     ) -> AbstractConnection:
-        """A redis-py connection without any retries, for readers of pushed messages."""
-        kwargs = {**self._factory.connection_kwargs, "protocol": protocol}
-        if timeout_s is not None:
-            kwargs |= {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
-        made: AbstractConnection = self._factory.connection_class(**kwargs)
+        """A redis-py connection without any retries, for readers of pushed messages.
+
+        It is open already if its address is one that may change: so a new password is noticed here.
+
+        Raises:
+            RedisError: such an address cannot be read, or its server cannot be reached.
+        """
+        made = self._make(protocol=protocol, timeout_s=timeout_s)
+        if self._source.is_fixed:
+            return made
+        version = self._source.version
+        try:
+            made.connect()  # type: ignore[no-untyped-call]
+        except (redis.exceptions.RedisError, OSError) as error:
+            made.disconnect()  # type: ignore[no-untyped-call]
+            if not self._source.renew(version, error):
+                raise
+            made = self._make(protocol=protocol, timeout_s=timeout_s)
+        return made
+
+    def _make(self, *, protocol: int, timeout_s: float | None) -> AbstractConnection:
+        made = self._source.make(protocol=protocol, timeout_s=timeout_s)
         self._made.add(made)
         return made
 
+    @property
+    def address(self) -> str:
+        """Where connections go, as it may be shown."""
+        return self._source.address
+
     def probe(self, after: RedisUnavailable) -> Fault | None:
         """After a failed call: whether the server uses TLS and the address does not, or the reverse."""
-        if isinstance(after.__cause__, ANSWERS):  # it understood the call
+        factory = self._source.known
+        if factory is None or isinstance(after.__cause__, ANSWERS):  # it understood the call
             return None
-        uses_tls = issubclass(self._factory.connection_class, redis.SSLConnection)
-        return probe(self._factory.connection_kwargs, uses_tls=uses_tls)
+        uses_tls = issubclass(factory.connection_class, redis.SSLConnection)
+        return probe(factory.connection_kwargs, uses_tls=uses_tls)
 
     def run(
         self, *commands: Command, repeatable: bool = True, replicas: Replicas | None = None
@@ -169,6 +196,7 @@ class RedisPool:
 
     def _reset(self) -> None:
         self._pid = os.getpid()
+        self._source.after_fork()
         self._idle: deque[RedisConnection] = deque()
         self._made: weakref.WeakSet[AbstractConnection] = weakref.WeakSet()
         # A queue of tokens is a semaphore written in C.

@@ -38,6 +38,12 @@ HINT: Final = (
 """What to do about Redis' answer WRONGTYPE, which does not name the key."""
 
 
+_LOGIN: Final = (
+    redis.exceptions.AuthenticationError,
+    redis.exceptions.AuthenticationWrongNumberOfArgsError,
+)
+
+
 class ReplyLost(KiqbridgeError):  # noqa: N818 - named by what happened; callers translate it
     """The call was sent, and no reply came: it may or may not have been carried out."""
 
@@ -45,6 +51,17 @@ class ReplyLost(KiqbridgeError):  # noqa: N818 - named by what happened; callers
 def is_failover(reply: object) -> bool:
     """Whether a server refused the call because it is a replica, or is failing over (protocol §1)."""
     return isinstance(reply, Exception) and any(word in error_text(reply) for word in _FAILOVER)
+
+
+def is_login_refused(error: object) -> bool:
+    """Whether a server refused the password, or wants one that was not given."""
+    return isinstance(error, _LOGIN) or (
+        isinstance(error, Exception)
+        and (
+            error_text(error).startswith(("NOAUTH", "WRONGPASS"))
+            or "without any password configured" in str(error)
+        )
+    )
 
 
 def error_text(error: Exception) -> str:
@@ -56,6 +73,9 @@ def error_text(error: Exception) -> str:
 
 def unavailable(error: Exception, address: str, *, uses_tls: bool) -> RedisUnavailable:
     """The error to raise for a call that no server carried out; `address` is shown."""
+    cause = error.__cause__
+    if isinstance(cause, RedisUnavailable):  # of what the connection logs in with
+        return type(cause)(str(cause))
     fault = fault_of(error, uses_tls=uses_tls)
     if fault is not None:
         return RedisMisconfigured(f"Redis at {address} cannot be reached: {fault}")

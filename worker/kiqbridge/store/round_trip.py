@@ -15,6 +15,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.runtime import threads
+from kiqbridge.store import deadline
 from kiqbridge.store.replies import ANSWERS
 from kiqbridge.wire.names import bytes_of
 
@@ -61,7 +62,8 @@ def round_trip(connection: AbstractConnection, packed: list[bytes], count: int) 
             replies.append(connection.read_response(disconnect_on_error=False))
         except redis.exceptions.TimeoutError:
             before, unsent = unsent, unsent_bytes(connection)
-            if unsent >= before:  # nothing of the call left this host all the while
+            # Nothing of the call left this host all the while, or there is no more time for it.
+            if unsent >= before or deadline.is_over():
                 raise
             threads.beat()
         except ANSWERS as error:
@@ -84,11 +86,13 @@ def _send_in_pieces(connection: AbstractConnection, packed: bytes) -> int:
             sent = sock.send(rest[:_SENT_BYTES])
         except TimeoutError:
             before, unsent = unsent, unsent_bytes(connection)
-            if unsent >= before:
+            if unsent >= before or deadline.is_over():
                 raise
         else:
             rest = rest[sent:]
             unsent = len(packed)
+            if rest and deadline.is_over():
+                raise TimeoutError
         threads.beat()  # the call makes progress, however long it takes
     return unsent_bytes(connection)
 

@@ -16,6 +16,8 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection, parse_url
 from redis.retry import Retry
 
+from kiqbridge.store import deadline
+
 PORT: Final = 26379
 ANSWER_WITHIN_S: Final = 1.0
 """For each sentinel; those that are gone must not use up the time in which a connection is to be made."""
@@ -121,11 +123,12 @@ class Sentinels:
         )
 
     def _ask(self, host: tuple[str, int]) -> list[bytes] | None:
+        within_s = deadline.bounded(ANSWER_WITHIN_S)
         made = (SSLConnection if self._address.tls else Connection)(
             host=host[0],
             port=host[1],
-            socket_timeout=ANSWER_WITHIN_S,
-            socket_connect_timeout=ANSWER_WITHIN_S,
+            socket_timeout=within_s,
+            socket_connect_timeout=within_s,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
             **self._address.sentinel_options,

@@ -1,0 +1,88 @@
+"""Where Redis is and what a connection logs in with, as the settings have it. Nothing is read or opened here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kiqbridge.config.client_settings import (
+    REDIS_IAM_CACHE,
+    REDIS_IAM_USER,
+    REDIS_SECRET_ARN,
+    REDIS_SSM_PARAMETER,
+    REDIS_URL,
+)
+from kiqbridge.config.setting import pick, read
+from kiqbridge.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisAccess:
+    """The settings of `REDIS_SETTINGS` together.
+
+    Attributes:
+        url: the address; with a secret or parameter, what that lacks.
+        url_is_default: nobody has set the address.
+        secret_arn: a secret of Secrets Manager that holds it.
+        ssm_parameter: a parameter of SSM that does.
+        iam_user, iam_cache: user and replication group of ElastiCache for tokens of IAM.
+        aws: the variables of the environment that are AWS's.
+
+    Raises:
+        ConfigError: settings exclude each other.
+    """
+
+    url: str = field(repr=False)
+    url_is_default: bool = False
+    secret_arn: str = ""
+    ssm_parameter: str = ""
+    iam_user: str = ""
+    iam_cache: str = ""
+    aws: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        given = [
+            name
+            for name, value in (
+                ("REDIS_SECRET_ARN", self.secret_arn),
+                ("REDIS_SSM_PARAMETER", self.ssm_parameter),
+                ("REDIS_IAM_USER", self.iam_user),
+            )
+            if value
+        ]
+        if len(given) > 1:
+            raise ConfigError(
+                f"{' and '.join(given)} are set, and each of them says how to log in; keep one"
+            )
+        if bool(self.iam_user) != bool(self.iam_cache):
+            there, missing = ("REDIS_IAM_USER", "REDIS_IAM_CACHE")[:: 1 if self.iam_user else -1]
+            raise ConfigError(
+                f"{there} is set and {missing} is not; a token of IAM is made for a user and a replication "
+                "group: set both"
+            )
+
+    @property
+    def region(self) -> str:
+        """The region of the environment; empty when none is set."""
+        return self.aws.get("AWS_REGION") or self.aws.get("AWS_DEFAULT_REGION") or ""
+
+
+def read_access(environ: Mapping[str, str]) -> RedisAccess:
+    """What the environment says.
+
+    Raises:
+        ConfigError: a wrong value, or settings that exclude each other.
+    """
+    url, source = pick(REDIS_URL, environ)
+    return RedisAccess(
+        url=REDIS_URL.parse(url, source),
+        url_is_default=source == "default",
+        secret_arn=read(REDIS_SECRET_ARN, environ),
+        ssm_parameter=read(REDIS_SSM_PARAMETER, environ),
+        iam_user=read(REDIS_IAM_USER, environ),
+        iam_cache=read(REDIS_IAM_CACHE, environ),
+        aws=aws_variables(environ),
+    )
+
+
+def aws_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Those whose names begin with AWS_."""
+    return {name: value for name, value in environ.items() if name.startswith("AWS_")}

@@ -1,0 +1,58 @@
+"""The time until which calls to Redis must have ended, such as the end of a Lambda invocation.
+
+Within `deadline.within(seconds)` no connect and no wait for a reply takes longer than what is left, in
+this thread. Without one the times of the pool hold.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from kiqbridge.errors import RedisUnavailable
+
+_until: ContextVar[float | None] = ContextVar("kiqbridge_redis_deadline", default=None)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Within, calls to Redis end this many seconds from now; the earlier one holds of two.
+
+    A call that has not been sent by then raises `RedisUnavailable`; one whose reply did not come by then
+    fails as after any lost reply.
+    """
+    until = time.monotonic() + seconds
+    former = _until.get()
+    token = _until.set(until if former is None else min(until, former))
+    try:
+        yield
+    finally:
+        _until.reset(token)
+
+
+def left() -> float | None:
+    """Seconds until the deadline, 0 when it is over; None without one."""
+    until = _until.get()
+    return None if until is None else max(until - time.monotonic(), 0.0)
+
+
+def is_over() -> bool:
+    """Whether there is a deadline and it is over."""
+    return left() == 0.0
+
+
+def bounded(seconds: float) -> float:
+    """This many seconds, or what is left.
+
+    Raises:
+        RedisUnavailable: nothing is.
+    """
+    rest = left()
+    if rest is None:
+        return seconds
+    if not rest:
+        raise RedisUnavailable(
+            "nothing was sent to Redis: no time is left before the deadline; the calls before took all of it, so "
+            "look at what they waited for, or give the function a longer time-out"
+        )
+    return min(seconds, rest)

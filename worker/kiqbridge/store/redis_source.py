@@ -1,0 +1,228 @@
+"""What the connections of a pool are made from: an address that stays, or one that is read at run time.
+
+A stored address (Secrets Manager, SSM) is read when the first connection is made, and kept. It is read
+again when the server refuses the password, since a password is rotated while this process runs, and
+when the server cannot be reached, since it may have moved; neither more often than the times below.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import redis
+from redis.connection import AbstractConnection
+
+from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.errors import ConfigError, KiqbridgeError, RedisMisconfigured, RedisUnavailable
+from kiqbridge.store import deadline
+from kiqbridge.store.redis_address import connection_factory, shown_address, without_password
+from kiqbridge.store.replies import is_login_refused
+
+if TYPE_CHECKING:
+    from kiqbridge.credentials.iam_token import IamTokens
+
+logger = logging.getLogger(__name__)
+
+READ_WITHIN_S: Final = 3.0
+"""Until a silent Secrets Manager counts as away."""
+AFTER_REFUSAL_S: Final = 5.0
+"""Between two reads because a password was refused."""
+AFTER_OUTAGE_S: Final = 60.0
+"""Between two reads because the server could not be reached; most outages are not a move."""
+AFTER_FAILURE_S: Final = 1.0
+"""After a read that failed; until then its error is raised again, for all threads."""
+
+
+class RedisSource:
+    """An address that stays the same.
+
+    Args:
+        factory: makes connections.
+        address: as it may be shown.
+        max_age_s: seconds after which a connection is replaced; None = it may stay open for ever.
+
+    Attributes:
+        version: grows when the address changes; a connection that was made before is outdated.
+        is_fixed: it never does.
+    """
+
+    is_fixed = True
+    version = 0
+
+    def __init__(
+        self, factory: redis.ConnectionPool, address: str, *, max_age_s: float | None = None
+    ) -> None:
+        self._factory: redis.ConnectionPool | None = factory
+        self.address = address
+        self.max_age_s = max_age_s
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.address})"
+
+    @property
+    def known(self) -> redis.ConnectionPool | None:
+        """What makes connections; None while the address was not read yet."""
+        return self._factory
+
+    def factory(self) -> redis.ConnectionPool:
+        """What makes connections.
+
+        Raises:
+            redis.exceptions.ConnectionError: the address cannot be read; its cause has the reason.
+        """
+        assert self._factory is not None  # noqa: S101 - for the type checker
+        return self._factory
+
+    def make(self, *, protocol: int, timeout_s: float | None) -> AbstractConnection:
+        """A connection that is not open yet; raises as `factory`."""
+        factory = self.factory()
+        kwargs: dict[str, Any] = {**factory.connection_kwargs, "protocol": protocol}
+        if timeout_s is not None:
+            kwargs |= {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+        made: AbstractConnection = factory.connection_class(**kwargs)
+        return made
+
+    def renew(self, version: int, error: Exception) -> bool:  # noqa: ARG002 - for those that can
+        """After a connection of this version failed: whether there is a newer version now."""
+        return False
+
+    def after_fork(self) -> None:
+        """In a child: let go of what threads of the parent held."""
+
+
+class Stored(Protocol):
+    """Where an address is read, as `StoredAddress`."""
+
+    name: str
+
+    def read(self, timeout_s: float, /) -> str:
+        """The address; raises RedisUnavailable."""
+
+
+class StoredSource(RedisSource):
+    """An address that is read at run time; safe for several threads.
+
+    Args:
+        stored: reads it.
+        build: makes of an address what makes connections.
+        clock: monotonic seconds.
+    """
+
+    is_fixed = False
+
+    def __init__(
+        self,
+        stored: Stored,
+        build: Callable[[str], redis.ConnectionPool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stored = stored
+        self._build = build
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._url = ""
+        self._read_again_at: float | None = None
+        self._failed: tuple[float, type[RedisUnavailable], str] | None = None
+        self._factory = None
+        self.address = f"the address in {stored.name}"
+        self.max_age_s = None
+
+    def factory(self) -> redis.ConnectionPool:
+        """As of `RedisSource`; reads the address if that was not done yet."""
+        try:
+            with self._lock:
+                if self._factory is None:
+                    self._read()
+                assert self._factory is not None  # noqa: S101 - for the type checker
+                return self._factory
+        except RedisUnavailable as error:
+            raise redis.exceptions.ConnectionError(str(error)) from error
+
+    def renew(self, version: int, error: Exception) -> bool:
+        """As of `RedisSource`; reads the address again, if that is due."""
+        with self._lock:
+            if version != self.version:
+                return True  # another thread has read it meanwhile
+            pause = AFTER_REFUSAL_S if is_login_refused(error) else AFTER_OUTAGE_S
+            now = self._clock()
+            if self._read_again_at is not None and now - self._read_again_at < pause:
+                return False
+            self._read_again_at = now
+            try:
+                self._read()
+            except KiqbridgeError as failure:
+                logger.warning("the address of Redis is kept as it is: %s", failure)
+                return False
+            if version == self.version:
+                return False
+            logger.info("%s has changed: connections now go to %s", self._stored.name, self.address)
+            return True
+
+    def after_fork(self) -> None:
+        """As of `RedisSource`."""
+        self._lock = threading.Lock()
+
+    def _read(self) -> None:
+        if self._failed is not None and self._clock() - self._failed[0] < AFTER_FAILURE_S:
+            kind, text = self._failed[1:]
+            raise kind(text)  # a new one: the other is part of another chain of causes
+        try:
+            url = self._stored.read(deadline.bounded(READ_WITHIN_S))
+            if url == self._url:
+                return
+            try:
+                self._factory = self._build(url)
+            except ConfigError:  # its text may quote parts of what should have been an address
+                raise RedisMisconfigured(
+                    f"{self._stored.name} cannot be used: it holds no address that can be read; write "
+                    "rediss://USER:PASSWORD@HOST:6379/0, with special characters of the password quoted, or a "
+                    "JSON object (docs/connections.md)"
+                ) from None
+        except RedisUnavailable as error:
+            self._failed = (self._clock(), type(error), str(error))
+            raise
+        self._url = url
+        self._failed = None
+        self.version += 1
+        self.address = without_password(url)
+
+
+def open_source(
+    access: str | RedisAccess | None, client: redis.Redis | None, read_timeout_s: float
+) -> RedisSource:
+    """The source of a pool; nothing is opened or read.
+
+    Args:
+        access: an address, or all that the settings say.
+        client: a client of redis-py whose address and credentials are used instead.
+        read_timeout_s: seconds until a silent server counts as lost.
+
+    Raises:
+        ConfigError: something of it cannot be used.
+    """
+    if not isinstance(access, RedisAccess) or client is not None:
+        url = access.url if isinstance(access, RedisAccess) else access
+        factory = connection_factory(url, client, read_timeout_s)
+        return RedisSource(factory, shown_address(url, factory))
+    if access.secret_arn or access.ssm_parameter:
+        from kiqbridge.credentials.stored_address import StoredAddress  # noqa: PLC0415 - few have one
+
+        return StoredSource(
+            StoredAddress(access), lambda url: connection_factory(url, None, read_timeout_s)
+        )
+    if access.iam_user:
+        from kiqbridge.credentials import iam_token  # noqa: PLC0415 - as above
+
+        return iam_source(access, iam_token.IamTokens(access), read_timeout_s, iam_token.MAX_AGE_S)
+    return open_source(access.url, None, read_timeout_s)
+
+
+def iam_source(
+    access: RedisAccess, tokens: "IamTokens", read_timeout_s: float, max_age_s: float
+) -> RedisSource:
+    """A source whose connections log in with a new token each, and are replaced at that age."""
+    factory = connection_factory(access.url, None, read_timeout_s)
+    factory.connection_kwargs["credential_provider"] = tokens
+    return RedisSource(factory, shown_address(access.url, factory), max_age_s=max_age_s)
