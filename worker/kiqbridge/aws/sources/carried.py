@@ -34,6 +34,7 @@ def carry(carrier: Record, inner: Record) -> Record:
         item=carrier.item,
         group=carrier.group,
         parts=[carry(carrier, part) for part in inner.parts],
+        trace=carrier.trace or inner.trace,
     )
 
 

@@ -82,5 +82,15 @@ def facets_of(**values: object) -> dict[str, str]:
     }
 
 
+def trace_of(facets: Mapping[str, str], xray: object = None) -> dict[str, str]:
+    """The trace that a message's attributes (`attribute.traceparent`) or its X-Ray header carry."""
+    parent = facets.get("attribute.traceparent")
+    if parent is None and xray is None:
+        return {}
+    from kiqbridge.aws.trace import attributes  # noqa: PLC0415 - few messages carry one
+
+    return attributes(parent=parent, state=facets.get("attribute.tracestate"), xray=xray)
+
+
 def _path(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name

@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from kiqbridge.aws.record import Delivery, Record
 from kiqbridge.aws.sources.carried import unwrap
-from kiqbridge.aws.sources.reading import facets_of, mapping_at, parsed, records_of, text_at
+from kiqbridge.aws.sources.reading import (
+    facets_of,
+    mapping_at,
+    parsed,
+    records_of,
+    text_at,
+    trace_of,
+)
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
 
@@ -38,17 +45,19 @@ def part(notification: Mapping[str, Any], where: str) -> Record:
     topic = text_at(notification, "TopicArn", where)
     identifier = text_at(notification, "MessageId", where)
     value = parsed(_message(notification, where))
+    facets = {
+        **_attributes(notification.get("MessageAttributes")),
+        **facets_of(topic=topic, subject=notification.get("Subject")),
+    }
     record = Record(
         source="sns",
         event={**notification, "Message": value},
         job=value,
         where=f"{where}.Message",
         origin=topic,
-        facets={
-            **_attributes(notification.get("MessageAttributes")),
-            **facets_of(topic=topic, subject=notification.get("Subject")),
-        },
+        facets=facets,
         identity=Identity(Source.SNS, (topic, identifier)),
+        trace=trace_of(facets),
     )
     if isinstance(value, Mapping) and value.get("Type") == "Notification" and "TopicArn" in value:
         return record  # an envelope in an envelope is nobody's form; a mapping may take it

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
 from kiqbridge.aws.sources.carried import unwrap
-from kiqbridge.aws.sources.reading import facets_of, parsed, records_of, text_at
+from kiqbridge.aws.sources.reading import facets_of, parsed, records_of, text_at, trace_of
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
 from kiqbridge.wire.payload import shorten
@@ -75,25 +75,26 @@ def _message(message: Mapping[str, Any], where: str, group: str | None) -> Recor
         raise EventError(f"{where}.body: {shorten(text)} is not the text of a message")
     body = parsed(text)
     attributes = message.get("attributes")
-    moved_from = (
-        attributes.get("DeadLetterQueueSourceArn") if isinstance(attributes, Mapping) else 0
-    )
+    attributes = attributes if isinstance(attributes, Mapping) else {}
+    moved_from = attributes.get("DeadLetterQueueSourceArn")
     queue = moved_from if isinstance(moved_from, str) and moved_from else arn
+    facets = {
+        **_attributes(message.get("messageAttributes")),
+        **facets_of(queue=arn, group=group),
+    }
     record = Record(
         source="sqs",
         event={**message, "body": body},
         job=body,
         where=f"{where}.body",
         origin=arn,
-        facets={
-            **_attributes(message.get("messageAttributes")),
-            **facets_of(queue=arn, group=group),
-        },
+        facets=facets,
         identity=Identity(
             Source.SQS_FIFO if arn.endswith(".fifo") else Source.SQS, (queue, identifier)
         ),
         item=identifier,
         group=group,
+        trace=trace_of(facets, attributes.get("AWSTraceHeader")),
     )
     return unwrap(record, body)
 
