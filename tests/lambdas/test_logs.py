@@ -82,8 +82,14 @@ def test_a_control_message_is_answered(invoke, redis):
         ({"awslogs": {}}, "awslogs.data: None is not a text"),
         ({"awslogs": {"data": "%"}}, "awslogs.data: '%' is not Base64"),
         (packed(b"plain"), "awslogs.data: is not gzip"),
-        (packed(gzip.compress(b"no json", mtime=0)), "awslogs.data: is not the gzip of a JSON text"),
-        (packed(gzip.compress(b"[" * 5000, mtime=0)), "awslogs.data: is not the gzip of a JSON text"),
+        (
+            packed(gzip.compress(b"no json", mtime=0)),
+            "awslogs.data: is not the gzip of a JSON text",
+        ),
+        (
+            packed(gzip.compress(b"[" * 5000, mtime=0)),
+            "awslogs.data: is not the gzip of a JSON text",
+        ),
         (packed([1]), "awslogs.data: [1] is not a batch of CloudWatch Logs"),
         (packed(BATCH | {"logGroup": None}), "awslogs.data.logGroup: None is not a text"),
         (packed(BATCH | {"logEvents": []}), "awslogs.data.logEvents: [] is not a list with events"),
