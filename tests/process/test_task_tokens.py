@@ -162,6 +162,7 @@ class TestOutcomes:
         push("Steps")
         times(tmp_path, "Steps", 2)
         first.signal(signal.SIGTERM)
+        first.wait_for_output("quiet: no new jobs")
         (tmp_path / "stopping").touch()
         assert first.wait() == 0
         assert service.calls == []
@@ -170,6 +171,18 @@ class TestOutcomes:
 
         assert outcome(service) is None
         assert (tmp_path / "Steps").read_text() == "xxx"
+
+    @pytest.mark.parametrize("job_class", ["Steps", "AsyncSteps", "StepsInChild"])
+    def test_an_iterable_job_that_is_cancelled_fails_its_task(
+        self, start, push, service, client, job_class
+    ):
+        client.cancel(jid := push(job_class))
+        start("-c", "1")
+
+        sent = one(service, "SendTaskFailure")
+
+        assert sent["error"] == "kiqbridge.errors.JobCancelled"
+        assert json.loads(sent["cause"])["jid"] == jid
 
     def test_a_task_that_waits_no_more_is_logged_and_dropped(self, start, push, service, redis):
         service.waiting.clear()

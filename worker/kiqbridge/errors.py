@@ -136,5 +136,9 @@ class JobSkipped(KiqbridgeError):  # noqa: N818 - reads as what happened
     """Middleware ended a job without performing it; what a state machine gets that waits for its result."""
 
 
+class JobCancelled(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """An iterable job was cancelled; what a state machine gets that waits for its result."""
+
+
 class JobRefused(KiqbridgeError):  # noqa: N818 - reads as what happened
     """A job uses a feature of Sidekiq Pro or Enterprise that cannot be honoured here; it is dead."""

@@ -96,6 +96,15 @@ class Steps(IterableJob):
             wait_for("stopping")
 
 
+class AsyncSteps(Steps):
+    async def each_iteration(self, item):
+        mark(f"AsyncSteps{item}")
+
+
+class StepsInChild(Steps):
+    pool = "process"
+
+
 @server.middleware.add
 def skip(_instance, payload, _queue, call_next):
     if payload["class"] == "Skipped":

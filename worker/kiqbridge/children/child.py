@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kiqbridge.children.child_messages import Channel, ChildSettings
+from kiqbridge.client.iteration import Cancelled
 from kiqbridge.errors import JobInterrupted, JobTimeout, ProcessDied
 from kiqbridge.host.process_state import Start, look_at_start
 from kiqbridge.perform.invocation import Order
@@ -119,7 +120,8 @@ class Child:
         """Run one job; returns when it has succeeded. `while_waiting` is called every half second.
 
         Returns:
-            What it returned, if a state machine waits for that; `NOT_PERFORMED` if middleware skipped it.
+            What it returned, if a state machine waits for that; `NOT_PERFORMED` if middleware skipped it,
+            `CANCELLED` if it was cancelled.
 
         Raises:
             JobTimeout: it ran for too long; the child is dead.
@@ -145,6 +147,8 @@ class Child:
             raise interruption
         if "failure" in reply:
             raise Failure(**reply["failure"]).stand_in()
+        if "cancelled" in reply:
+            return Cancelled.CANCELLED
         output = reply.get("output")
         return TaskOutput(**output) if output is not None else NOT_PERFORMED
 

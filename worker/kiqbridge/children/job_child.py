@@ -40,6 +40,7 @@ from kiqbridge.client import rails
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import RUNTIME, Runtime
+from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.resources import LoopResources, ProcessResources
@@ -278,6 +279,8 @@ class _Answering:
         """What it returned, as JSON: the value itself stays here."""
         if execution.result is NOT_PERFORMED:
             return {"done": True}
+        if execution.result is Cancelled.CANCELLED:
+            return {"done": True, "cancelled": True}
         return {"done": True, "output": asdict(encode_output(execution.result))}
 
     def failed(self, execution: Execution, error: BaseException) -> dict[str, Any]:

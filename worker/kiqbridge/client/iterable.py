@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NoReturn
 
-from kiqbridge.client.iteration import Abort, Iteration, OnLoop, OnThread, finish
+from kiqbridge.client.iteration import Abort, Cancelled, Iteration, OnLoop, OnThread, finish
 from kiqbridge.client.job import Job
 from kiqbridge.client.registry import MARK
 from kiqbridge.errors import ConfigError
@@ -140,14 +140,16 @@ def _perform_of(cls: type[IterableJob]) -> Callable[..., Any]:
     has_around = cls.around_iteration is not IterableJob.around_iteration
     if inspect.iscoroutinefunction(cls.each_iteration):
 
-        async def perform(self: IterableJob, *args: Any) -> None:
+        async def perform(self: IterableJob, *args: Any) -> Cancelled | None:
             self._kiqbridge_run = Iteration(self, args, OnLoop(), has_around=has_around)
             await self._kiqbridge_run.run()
+            return Cancelled.CANCELLED if self._kiqbridge_run.cancelled else None
     else:
 
-        def perform(self: IterableJob, *args: Any) -> None:  # type: ignore[misc] # the other variant
+        def perform(self: IterableJob, *args: Any) -> Cancelled | None:  # type: ignore[misc] # the other variant
             self._kiqbridge_run = Iteration(self, args, OnThread(), has_around=has_around)
             finish(self._kiqbridge_run.run())
+            return Cancelled.CANCELLED if self._kiqbridge_run.cancelled else None
 
     setattr(perform, _OURS, True)
     setattr(perform, "__signature__", _signature(cls))  # noqa: B010 - mypy: functions declare none

@@ -11,6 +11,7 @@ A cursor is saved only when all before it is done, so nothing is ever left out: 
 when a process is killed is processed again, with all since the last flush.
 """
 
+import enum
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -37,6 +38,12 @@ RETRY_S = 1.0
 T = TypeVar("T")
 
 _END: Any = object()
+
+
+class Cancelled(enum.Enum):
+    """What `perform` of an iterable job returns that was cancelled; one that is complete returns None."""
+
+    CANCELLED = "cancelled"
 
 
 class Abort(BaseException):

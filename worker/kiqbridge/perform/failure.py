@@ -23,8 +23,9 @@ from typing import Any
 
 from kiqbridge.client import rails
 from kiqbridge.client.current import RUNTIME
+from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Handling, Registry
-from kiqbridge.errors import JobSkipped
+from kiqbridge.errors import JobCancelled, JobSkipped
 from kiqbridge.perform.execution import Execution
 from kiqbridge.perform.gate import Diversion
 from kiqbridge.perform.job_lines import log_failure
@@ -157,6 +158,9 @@ class Failures:
             error = JobSkipped("middleware ended this job without performing it")
             logger.warning("%s; Step Functions gets a failure", error)
             return _reported(failure_report(task, error, now, execution.payload), failed=False)
+        if execution.result is Cancelled.CANCELLED:
+            cancelled = JobCancelled("this job was cancelled before it was complete")
+            return _reported(failure_report(task, cancelled, now, execution.payload), failed=False)
         output = encode_output(execution.result)
         if output.omitted:
             logger.warning(
