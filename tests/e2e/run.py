@@ -138,8 +138,11 @@ def start_localstack(folder: Path) -> LocalStack:
 
 def deploy(cloud: LocalStack, template: Path, redis_url: str) -> tuple[Stack, Stack]:
     ours = Stack(cloud=cloud, name=STACK_NAME, template=template)
+    secret = cloud.client("secretsmanager").create_secret(
+        Name=f"{STACK_NAME}-redis", SecretString=redis_url
+    )
     ours.deploy(
-        RedisUrl=redis_url,
+        RedisUrlSecretArn=secret["ARN"],
         Architecture=MACHINE,
         AllowedClasses=ALLOWED_CLASSES,
         AllowedQueues=ALLOWED_QUEUES,

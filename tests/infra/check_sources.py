@@ -45,12 +45,13 @@ def source_findings(translated: dict) -> list[str]:
         "AWS::Lambda::Permission": permission_faults,
         **dict.fromkeys(WITH_POLICY, policy_faults),
     }
-    return [
+    findings = [
         f"{name}: {fault}"
         for name, resource in resources.items()
         if resource["Type"] in checks
         for fault in checks[resource["Type"]](resource["Properties"], resources)
     ]
+    return [*findings, *secret_findings(translated)]
 
 
 def mapping_faults(mapping: dict, resources: dict) -> Iterator[str]:

@@ -35,6 +35,12 @@ def properties(template, name):
     return template["Resources"][name]["Properties"]
 
 
+def environment_of(container):
+    """Names and values of a container's variables, those behind an Fn::If included."""
+    entries = [entry.get("Fn::If", [None, entry])[1] for entry in container["Environment"]]
+    return {entry["Name"]: entry["Value"] for entry in entries}
+
+
 def conditional_policy(stack, name):
     """Condition, policy and what stands in its place, of a policy of the task role."""
     policies = properties(stack, "WorkerTaskRole")["Policies"]
@@ -145,7 +151,7 @@ class TestWorkerServiceStack:
 
     def test_ecs_waits_longer_than_the_worker_does(self, worker_stack, container):
         longest = worker_stack["Parameters"]["TimeoutSeconds"]["MaxValue"]
-        environment = {entry["Name"]: entry["Value"] for entry in container["Environment"]}
+        environment = environment_of(container)
 
         assert environment["KIQBRIDGE_TIMEOUT_S"] == {"Ref": "TimeoutSeconds"}
         assert longest + 10 <= container["StopTimeout"] <= 120
@@ -162,20 +168,67 @@ class TestWorkerServiceStack:
             assert any("#" in line and other in line for line in comment), comment
 
     def test_the_address_comes_from_a_secret_only(self, worker_stack, container):
-        assert container["Secrets"] == [
-            {"Name": "REDIS_URL", "ValueFrom": {"Ref": "RedisUrlSecretArn"}}
+        environment = environment_of(container)
+        addresses = {name: value for name, value in environment.items() if "REDIS" in name}
+
+        assert addresses == {
+            "REDIS_SECRET_ARN": {"Ref": "RedisUrlSecretArn"},
+            "REDIS_SSM_PARAMETER": {"Ref": "RedisSsmParameter"},
+            "REDIS_URL": {"Ref": "RedisIamUrl"},
+            "REDIS_IAM_USER": {"Ref": "RedisIamUser"},
+            "REDIS_IAM_CACHE": {"Ref": "RedisIamCache"},
+        }
+        for template in (worker_stack, read(TEMPLATE)):
+            pattern = template["Parameters"]["RedisIamUrl"]["AllowedPattern"]
+            assert re.match(pattern, "rediss://host:6379/0")
+            assert not re.match(pattern, "rediss://:password@host:6379/0")
+
+    def test_its_role_may_read_just_what_it_is_given(self, worker_stack):
+        allowed = {
+            name: [
+                (statement["Action"], statement["Resource"])
+                for statement in conditional_policy(worker_stack, name)[1]["PolicyDocument"][
+                    "Statement"
+                ]
+            ]
+            for name in ("ReadRedisUrl", "ReadRedisParameter", "ConnectToRedis")
+        }
+        execution = json.dumps(properties(worker_stack, "WorkerExecutionRole"))
+
+        assert allowed["ReadRedisUrl"] == [
+            ("secretsmanager:GetSecretValue", {"Ref": "RedisUrlSecretArn"})
         ]
-        assert "REDIS_URL" not in {entry["Name"] for entry in container["Environment"]}
+        [(action, parameter)] = allowed["ReadRedisParameter"]
+        assert action == "ssm:GetParameter"
+        assert parameter["Fn::Sub"].endswith(":parameter${RedisSsmParameter}")
+        [(action, (cache, user))] = allowed["ConnectToRedis"]
+        assert action == "elasticache:Connect"
+        assert cache["Fn::Sub"].endswith(":replicationgroup:${RedisIamCache}")
+        assert user["Fn::Sub"].endswith(":user:${RedisIamUser}")
+        assert "secretsmanager" not in execution
+
+    def test_a_changed_address_changes_function_and_tasks_in_one_deployment(
+        self, worker_stack, container
+    ):
+        root = read(TEMPLATE)
+        variables = properties(root, "EnqueueFunction")["Environment"]["Variables"]
+        given = properties(root, "WorkerServiceStack")["Parameters"]["RedisUrlVersion"]
+        version = {"Fn::GetAtt": ["RedisUrlStack", "Outputs.VersionId"]}
+
+        assert given == variables["REDIS_URL_VERSION"]
+        assert given == {"Fn::If": ["HasRedisUrl", version, {"Ref": "RedisUrlVersionId"}]}
+        _, labels, _ = container["DockerLabels"]["Fn::If"]
+        assert {"Ref": "RedisUrlVersion"} in labels.values()
 
     def test_its_variables_are_those_that_the_worker_reads(self, container):
         known = {variable for setting in SETTINGS for variable in setting.env}
 
-        assert {entry["Name"] for entry in container["Environment"]} <= known
+        assert set(environment_of(container)) <= known
 
     def test_a_task_may_protect_itself_and_its_neighbours_only_if_that_is_wanted(
         self, worker_stack, container
     ):
-        environment = {entry["Name"]: entry["Value"] for entry in container["Environment"]}
+        environment = environment_of(container)
         condition, policy, otherwise = conditional_policy(worker_stack, "ProtectTask")
         [statement] = policy["PolicyDocument"]["Statement"]
 
@@ -210,7 +263,7 @@ class TestWorkerServiceStack:
         assert container["HealthCheck"]["Command"] == ["CMD", "kiqbridge", "health", "--live"]
 
     def test_a_task_that_has_not_reached_redis_is_not_healthy(self, container):
-        environment = {entry["Name"]: entry["Value"] for entry in container["Environment"]}
+        environment = environment_of(container)
 
         assert environment["KIQBRIDGE_START_PERIOD_S"] == "0"  # one success would make it healthy
         assert container["HealthCheck"]["StartPeriod"] >= 60

@@ -7,6 +7,9 @@ from samtranslator.yaml_helper import yaml_parse
 
 URL = {"RedisUrl": "rediss://host"}
 SECRET = {"RedisUrlSecretArn": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:redis-AbCdEf"}
+SSM = {"RedisSsmParameter": "/myapp/redis"}
+IAM_URL = {"RedisIamUrl": "rediss://host:6379/0"}
+IAM = {**IAM_URL, "RedisIamUser": "app", "RedisIamCache": "jobs"}
 SUBNETS = {"SubnetIds": "subnet-12345678,subnet-87654321"}
 VPC = {**SUBNETS, "VpcId": "vpc-12345678"}
 GROUP = {"SecurityGroupIds": "sg-12345678"}
@@ -26,6 +29,8 @@ def template():
     [
         URL,
         SECRET,
+        SSM,
+        IAM,
         {**URL, **SUBNETS, **GROUP},
         {**REDIS, **VPC},
         {**REDIS, **NETWORK},
@@ -47,6 +52,12 @@ def test_parameters_that_fit_together_are_taken(template, given):
         ({**URL, **SECRET}, "OneRedis"),
         ({**URL, **REDIS, **VPC}, "OneRedis"),
         ({**SECRET, **REDIS, **VPC}, "OneRedis"),
+        ({**URL, **SSM}, "NoOtherRedisBesideSsm"),
+        ({**SECRET, **SSM}, "NoOtherRedisBesideSsm"),
+        ({**SSM, **REDIS, **VPC}, "NoOtherRedisBesideSsm"),
+        ({**URL, **IAM}, "NoOtherRedisBesideIam"),
+        (IAM_URL, "IamUserAndCache"),
+        ({**URL, "RedisIamUser": "app"}, "IamUserAndCache"),
         ({**URL, **SUBNETS}, "SecurityGroupsForSubnets"),
         (REDIS, "NetworkForRedis"),
         ({**REDIS, "VpcId": "vpc-12345678"}, "NetworkForRedis"),

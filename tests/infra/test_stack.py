@@ -107,12 +107,13 @@ def allowed(aws, role):
 
 
 @pytest.fixture(scope="module")
-def root(aws):
+def root(aws, secret):
     """The stack with its defaults: the function, its queue, roles and log."""
     translated = check_template.translate(check_template.TEMPLATE.read_text(encoding="utf-8"))
-    template, left_out = creatable(translated, holding=frozenset({"CreatesSpillQueue"}))
-    ids, outputs = create(aws, STACK, template, {"RedisUrl": URL})
-    assert left_out >= {"ScheduleGroup", "EnqueueDeadLetterQueuePolicy", "RedisUrlSecret"}
+    holding = frozenset({"CreatesSpillQueue", "HasSecretArn"})
+    template, left_out = creatable(translated, holding=holding)
+    ids, outputs = create(aws, STACK, template, {"RedisUrlSecretArn": secret})
+    assert left_out >= {"ScheduleGroup", "EnqueueDeadLetterQueuePolicy"}
     return ids, outputs
 
 
@@ -120,7 +121,8 @@ def root(aws):
 def worker(aws, network, secret):
     """The worker's stack on its own."""
     text = (INFRA / "worker_service.yaml").read_text(encoding="utf-8")
-    template, left_out = creatable(yaml_parse(text), holding=frozenset({"PullsFromEcr"}))
+    holding = frozenset({"PullsFromEcr", "HasSecret"})
+    template, left_out = creatable(yaml_parse(text), holding=holding)
     assert left_out == set()
     ids, outputs = create(
         aws,
@@ -141,10 +143,10 @@ def worker(aws, network, secret):
 def whole(aws, network, secret):
     """The stack in a network, with the address in a secret, and the worker's stack nested."""
     text = (INFRA / "worker_service.yaml").read_text(encoding="utf-8")
-    nested, _ = creatable(yaml_parse(text))
+    nested, _ = creatable(yaml_parse(text), holding=frozenset({"HasSecret"}))
     aws.client("s3").put_object(Bucket=BUCKET, Key="worker", Body=json.dumps(nested))
     translated = check_template.translate(check_template.TEMPLATE.read_text(encoding="utf-8"))
-    template, _ = creatable(translated, holding=frozenset({"InVpc"}))
+    template, _ = creatable(translated, holding=frozenset({"InVpc", "HasSecretArn"}))
     stack = template["Resources"]["WorkerServiceStack"]["Properties"]
     stack["TemplateURL"] = f"https://s3.amazonaws.com/{BUCKET}/worker"
     ids, _ = create(
@@ -207,7 +209,7 @@ class TestRootStack:
         assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert spill["QueueArn"] in allowed(aws, ids["EnqueueRole"])["sqs:ReceiveMessage"]
 
-    def test_the_function_has_its_settings_and_its_log(self, aws, root):
+    def test_the_function_has_its_settings_and_its_log_and_no_password(self, aws, root, secret):
         ids, _ = root
         function = aws.client("lambda").get_function_configuration(
             FunctionName=ids["EnqueueFunction"]
@@ -216,7 +218,8 @@ class TestRootStack:
         variables = function["Environment"]["Variables"]
         assert function["Runtime"] == "python3.13"
         assert function["Timeout"] == 20
-        assert variables["REDIS_URL"] == URL
+        assert variables["REDIS_SECRET_ARN"] == secret
+        assert URL not in json.dumps(function, default=str)
         assert variables["KIQBRIDGE_ALLOWED_CLASSES"]
         [group] = aws.client("logs").describe_log_groups(
             logGroupNamePrefix=f"/aws/lambda/{STACK}-enqueue"
@@ -233,7 +236,7 @@ class TestRootStack:
         assert queue["QueueArn"] in allowed(aws, ids["EnqueueRole"])["sqs:SendMessage"]
         assert queue["QueueArn"] in allowed(aws, ids["ScheduleRole"])["sqs:SendMessage"]
 
-    def test_the_roles_reach_what_was_created_and_nothing_else(self, aws, root):
+    def test_the_roles_reach_what_was_created_and_nothing_else(self, aws, root, secret):
         ids, outputs = root
         queue = f"arn:aws:sqs:eu-west-1:123456789012:{ids['EnqueueDeadLetterQueue'].split('/')[-1]}"
         log = f"arn:aws:logs:eu-west-1:123456789012:log-group:/aws/lambda/{STACK}-enqueue"
@@ -247,7 +250,9 @@ class TestRootStack:
         assert set(enqueue) == {
             *("logs:CreateLogStream", "logs:PutLogEvents", "sqs:SendMessage"),
             *(f"sqs:{action}" for action in spill),
+            "secretsmanager:GetSecretValue",
         }
+        assert enqueue["secretsmanager:GetSecretValue"] == [secret]
         assert not [action for action, resources in enqueue.items() if "*" in resources]
         assert enqueue["logs:PutLogEvents"][0].startswith(log)
 
@@ -289,7 +294,8 @@ class TestWorkerStack:
 
         assert environment["KIQBRIDGE_QUEUES"] == "default low mailers"
         assert container["command"] == ["kiqbridge", "worker", "-r", "worker/jobs"]
-        assert container["secrets"] == [{"name": "REDIS_URL", "valueFrom": secret}]
+        assert environment["REDIS_SECRET_ARN"] == secret
+        assert "secrets" not in container
         assert container["stopTimeout"] == 120 > int(environment["KIQBRIDGE_TIMEOUT_S"]) == 90
         assert URL not in json.dumps(task, default=str)
 
@@ -304,18 +310,19 @@ class TestWorkerStack:
         assert options["awslogs-group"] == group["logGroupName"]
         assert group["retentionInDays"] == 30
 
-    def test_ecs_may_start_the_task_and_the_task_may_nothing(self, aws, worker, secret):
+    def test_ecs_may_start_the_task_and_the_task_may_read_its_address_only(
+        self, aws, worker, secret
+    ):
         ids, _ = worker
         execution = allowed(aws, ids["WorkerExecutionRole"])
         repository = "arn:aws:ecr:eu-west-1:123456789012:repository/team/worker"
 
-        assert execution["secretsmanager:GetSecretValue"] == [secret]
         assert execution["ecr:BatchGetImage"] == [repository]
         assert ids["WorkerLogGroup"] in execution["logs:PutLogEvents"][0]
         assert [action for action, resources in execution.items() if "*" in resources] == [
             "ecr:GetAuthorizationToken"
         ]
-        assert policies_of(aws, ids["WorkerTaskRole"]) == []
+        assert allowed(aws, ids["WorkerTaskRole"]) == {"secretsmanager:GetSecretValue": [secret]}
         attached = aws.client("iam").list_attached_role_policies(RoleName=ids["WorkerTaskRole"])
         assert attached["AttachedPolicies"] == []
 
@@ -375,7 +382,8 @@ class TestStackWithWorkersAndItsAddressInASecret:
 
         assert "WorkerServiceStack" in whole
         assert container["command"] == ["kiqbridge", "worker", "-r", "jobs"]
-        assert container["secrets"] == [{"name": "REDIS_URL", "valueFrom": secret}]
+        assert environment["REDIS_SECRET_ARN"] == secret
+        assert container["dockerLabels"] == {"kiqbridge.redis-url-version": "0f2d"}
         assert environment["KIQBRIDGE_QUEUES"] == "mailers,3 low"
         assert environment["KIQBRIDGE_NAMESPACE"] == "myapp"
 
@@ -384,9 +392,8 @@ class TestStackWithWorkersAndItsAddressInASecret:
             FunctionName=whole["EnqueueFunction"]
         )
 
-        # AWS fills this in; moto leaves it as it is.
-        reference = f"{{{{resolve:secretsmanager:{secret}:SecretString:::0f2d}}}}"
-        assert function["Environment"]["Variables"]["REDIS_URL"] == reference
+        variables = function["Environment"]["Variables"]
+        assert (variables["REDIS_SECRET_ARN"], variables["REDIS_URL_VERSION"]) == (secret, "0f2d")
         assert function["VpcConfig"]["SecurityGroupIds"] == ["sg-12345678"]
         assert len(function["VpcConfig"]["SubnetIds"]) == 2
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from infra import check_template
+from infra import check_sources, check_template
 from support.project import lay_out, template_text
 
 from kiqbridge.schedule.check import allow_list_problems
@@ -149,6 +149,44 @@ class TestTranslatedTemplate:
             assert translated["Parameters"][switch]["Default"] == "false"
 
 
+class TestSecretsAndNetwork:
+    def test_no_variable_of_the_function_shows_a_secret(self, translated):
+        assert check_sources.secret_findings(translated) == []
+
+    def test_its_code_may_not_use_the_permissions_by_which_lambda_joins_it_to_the_vpc(
+        self, translated
+    ):
+        [policy] = of_type(translated, "AWS::IAM::Policy").values()
+        [deny] = policy["PolicyDocument"]["Statement"]
+        role = of_type(translated, "AWS::IAM::Role")["EnqueueRole"]
+        allowed = {
+            action
+            for statement in check_template.statements(role["Policies"])
+            for action in check_template.as_list(statement["Action"])
+            if action.startswith("ec2:")
+        }
+
+        assert policy["Roles"] == [{"Ref": "EnqueueRole"}]
+        assert deny["Effect"] == "Deny"
+        assert allowed <= set(deny["Action"])
+        assert deny["Condition"] == {
+            "ArnEquals": {"lambda:SourceFunctionArn": {"Fn::GetAtt": ["EnqueueFunction", "Arn"]}}
+        }
+
+    def test_tracing_is_off_by_default(self, translated):
+        function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
+
+        assert function["TracingConfig"] == {"Mode": {"Ref": "Tracing"}}
+        assert translated["Parameters"]["Tracing"]["Default"] == "PassThrough"
+
+    def test_who_encrypts_with_a_key_of_its_own_has_all_queues_under_it(self, translated):
+        for name, queue in of_type(translated, "AWS::SQS::Queue").items():
+            assert queue["KmsMasterKeyId"]["Fn::If"][:2] == ["HasKmsKey", {"Ref": "KmsKeyArn"}], (
+                name
+            )
+            assert queue["SqsManagedSseEnabled"]["Fn::If"][::2] == ["HasKmsKey", True], name
+
+
 class TestFaultsTheCheckFinds:
     """One fault each, injected into the real template; the check must not stay silent."""
 
@@ -170,6 +208,23 @@ class TestFaultsTheCheckFinds:
             ('Mode: "OFF"', "Mode: OFF", "Mode"),
             ("Handler: app.lambda_handler", "Handlr: app.lambda_handler", "Handlr"),
             ("RetentionInDays: !Ref LogRetentionDays", "RetentionInDays: 31", "31"),
+            ("VisibilityTimeout: 120", "VisibilityTimeout: 119", "less than six times"),
+            (
+                "REDIS_URL: !If [HasIam, !Ref RedisIamUrl",
+                "REDIS_URL: !If [HasIam, !Ref RedisUrl",
+                "reads REDIS_URL",
+            ),
+            (
+                "REDIS_URL: !If [HasIam, !Ref RedisIamUrl, !Ref AWS::NoValue]",
+                "REDIS_URL: '{{resolve:secretsmanager:redis:SecretString}}'",
+                "reads REDIS_URL",
+            ),
+            (
+                "                    - sqs:ReceiveMessage\n",
+                "",
+                "may not sqs:ReceiveMessage",
+            ),
+            ("FunctionResponseTypes: [ReportBatchItemFailures]", "Enabled: true", "one bad record"),
         ],
     )
     def test_a_fault_in_the_template_is_told(self, right, wrong, told):
