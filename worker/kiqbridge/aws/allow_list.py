@@ -8,6 +8,7 @@ The lists of the environment are for all sources. Rules per source (`allow` in m
 further: as soon as there is one, a source that no rule names may enqueue nothing.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -151,4 +152,10 @@ def _require(field: str, name: object, globs: tuple[str, ...], variable: str) ->
 
 
 def _is_any(name: object, globs: Globs) -> bool:
-    return isinstance(name, str) and any(fnmatchcase(name, glob) for glob in globs)
+    return isinstance(name, str) and _matches(name, globs)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _matches(name: str, globs: Globs) -> bool:
+    """Remembered: nearly all jobs have the class and the queue of an earlier one."""
+    return any(fnmatchcase(name, glob) for glob in globs)

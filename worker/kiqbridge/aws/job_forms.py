@@ -21,7 +21,7 @@ What Ruby's pages show of a job must be plain, see `plain.py`.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeGuard
 
@@ -124,7 +124,8 @@ def parse_jobs(
     if "jobs" in value:
         jobs = _several(value, now, tick)
     else:
-        jobs = [_job({key: each for key, each in value.items() if key != "tick"}, now, tick)]
+        alone = {key: each for key, each in value.items() if key != "tick"} if tick else value
+        jobs = [_job(alone, now, tick)]
     return EnqueueRequest(jobs=jobs if tick else _identified(jobs, identity), tick=tick)
 
 
@@ -145,13 +146,15 @@ def _identified(jobs: Sequence[JobRequest], identity: Identity | None) -> list[J
     if identity is None:
         return list(jobs)
     return [
-        job if job.dedupe_key else replace(job, dedupe_key=identity.of_job(index))
+        job if job.dedupe_key else JobRequest(item=job.item, dedupe_key=identity.of_job(index))
         for index, job in enumerate(jobs)
     ]
 
 
 def _refuse_unfilled(event: Mapping[str, Any]) -> None:
     """A schedule's `<aws.…>` that arrives as it was written would look the same at every firing."""
+    if not _may_be_unfilled(event):
+        return
     pending: list[tuple[str, object]] = [(str(key), value) for key, value in event.items()]
     while pending:  # not recursive: depth is judged later, and by a clear message
         path, value = pending.pop()
@@ -162,6 +165,25 @@ def _refuse_unfilled(event: Mapping[str, Any]) -> None:
             pending += [(f"{path}[{index}]", child) for index, child in enumerate(value)]
         elif isinstance(value, str) and (found := _CONTEXT_ATTRIBUTE.search(value)):
             raise EventError(f"{path}: {shorten(found[0])} was not filled in; {_FILLED_IN_BY}")
+
+
+def _may_be_unfilled(value: object) -> bool:
+    """A quick look for what is rare, without the path by which a message names it."""
+    pending: list[Any] = [value]
+    while pending:
+        found = pending.pop()
+        kind = type(found)
+        if kind is str:
+            if "<aws." in found:
+                return True
+        elif kind is dict:
+            pending += found
+            pending += found.values()
+        elif kind is list:
+            pending += found
+        elif isinstance(found, Mapping | list | str):
+            return True  # of a type of its own, at which the longer look is taken
+    return False
 
 
 def _with_tick(event: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -64,6 +64,7 @@ class Report:
         self._source = ""
         self._push_ms: float | None = None
         self._began = time.perf_counter()
+        self._time = _timestamp(time.time())
 
     def count(self, **counts: int) -> None:
         """Add to the metrics of this invocation."""
@@ -73,6 +74,7 @@ class Report:
     def handled(self, handled: Handled) -> None:
         """What became of an event: a line for each record, or one for the event."""
         ms = round((time.perf_counter() - self._began) * 1000, 3)
+        self._time = _timestamp(time.time())
         self._source, self._push_ms = handled.source, handled.push_ms
         for result in handled.results:
             self._result(result, ms, is_raised=handled.error is not None)
@@ -163,7 +165,7 @@ class Report:
         entry = {
             "level": level,
             "message": message,
-            "timestamp": _timestamp(time.time()),
+            "timestamp": self._time,
             **self._common,
             **about,
         }

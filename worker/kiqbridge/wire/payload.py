@@ -43,6 +43,7 @@ Profile = Literal["7", "8"]
 ProfileSetting = Literal["7", "8", "auto"]
 """What may be asked for: a profile, or `auto`, see `wire_profile`."""
 
+_SCALARS = frozenset({int, bool, type(None)})
 _SHOWN = 80
 _SEARCHED = 2_000
 
@@ -306,7 +307,9 @@ def check_payload(payload: Mapping[str, Any]) -> None:
 def _is_surely_fine(value: object) -> bool:
     """A cheap look that passes what nearly all values are; the others need `check_json`."""
     kind = type(value)
-    return kind is int or kind is bool or value is None or (kind is str and value.isascii())  # type: ignore[attr-defined]
+    if kind is str:
+        return value.isascii()  # type: ignore[attr-defined, no-any-return]
+    return kind in _SCALARS or (kind is float and math.isfinite(value))  # type: ignore[arg-type]
 
 
 def shorten(value: object) -> str:
