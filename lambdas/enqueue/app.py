@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kiqbridge.aws.enqueue import Enqueuer
-from kiqbridge.aws.report import Reporting
+from kiqbridge.aws.enqueue import Enqueuer, Handled
+from kiqbridge.aws.report import Report, Reporting
 from kiqbridge.aws.sources import failure_answer, is_http
 from kiqbridge.aws.time_left import seconds_for_redis
 from kiqbridge.config import function_settings as settings
@@ -33,6 +33,12 @@ def enqueuer() -> Enqueuer:
     return Enqueuer.from_environment(os.environ, Path(__file__).parent)
 
 
+@functools.cache
+def is_traced() -> bool:
+    """Whether X-Ray was asked for."""
+    return bool(read(settings.TRACING, os.environ))
+
+
 def lambda_handler(event: Any, context: Any) -> Any:
     """Enqueue what the event asks for; an error is raised so that the service delivers again.
 
@@ -49,7 +55,10 @@ def lambda_handler(event: Any, context: Any) -> Any:
     by = f"lambda:{request_id}" if request_id else "lambda"
     try:
         with deadline.within(seconds_for_redis(context)):
-            handled = enqueuer().handle(event, now=time.time(), by=by)
+            if is_traced():
+                handled = traced(event, by, report)
+            else:
+                handled = enqueuer().handle(event, now=time.time(), by=by)
     except Exception as error:
         report.failed(error, is_raised=not is_http(event))
         if is_http(event):
@@ -62,3 +71,15 @@ def lambda_handler(event: Any, context: Any) -> Any:
         return handled.answer
     finally:
         report.write(sys.stdout)
+
+
+def traced(event: Any, by: str, report: Report) -> Handled:
+    """Handle an event within a subsegment of X-Ray."""
+    from kiqbridge.aws import tracing  # noqa: PLC0415 - a start waits for each module
+
+    xray = os.environ.get(tracing.HEADER, "")
+    return tracing.traced(
+        reporting.service,
+        lambda: enqueuer().handle(event, now=time.time(), by=by, xray=xray),
+        warn=report.warn,
+    )

@@ -362,8 +362,9 @@ def jid_of(answer):
 def test_a_jid_of_the_callers_own_is_kept(invoke, redis):
     events = [post(JOB | {"jid": "order-7"}, key="k"), post(JOB | {"jid": "order-8"}, key="k")]
 
-    assert [invoke(event)["statusCode"] for event in events] == [202, 422]
+    statuses = [invoke(event)["statusCode"] for event in (*events, events[0])]
 
+    assert statuses == [202, 422, 200]
     assert [job["jid"] for job in queued(redis)] == ["order-7"]
 
 

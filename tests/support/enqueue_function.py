@@ -17,6 +17,8 @@ EVENTS = ROOT / "tests" / "lambdas" / "events"
 ENVIRONMENT = {
     "KIQBRIDGE_ALLOWED_CLASSES": "NightlyReport,HealthPulse,WeekdayDigest,Billing::*",
     "KIQBRIDGE_ALLOWED_QUEUES": "default,low,mailers,rails",
+    # So that tests can say which value a message is about.
+    "KIQBRIDGE_LOG_ARGUMENTS": "true",
 }
 
 

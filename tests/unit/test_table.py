@@ -62,8 +62,12 @@ def test_the_enqueue_function_reads_what_the_table_says():
 
     Enqueuer.from_environment(environ)
 
-    # Messages read the names to hide when they need them, and app.py and Powertools the others.
-    elsewhere = {"KIQBRIDGE_REDACT", *(f"POWERTOOLS_{name}" for name in POWERTOOLS)}
+    # Messages read the names to hide when they need them, and app.py the others.
+    elsewhere = {
+        "KIQBRIDGE_REDACT",
+        "KIQBRIDGE_TRACING",
+        *(f"POWERTOOLS_{name}" for name in POWERTOOLS),
+    }
     assert environ.asked == variables_read_by("function") - elsewhere
 
 

@@ -4,6 +4,7 @@ Redis keeps jobs as they are; only what is logged, or shown in an error, goes th
 """
 
 import contextlib
+import contextvars
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -161,6 +162,21 @@ def own_names() -> Iterator[None]:
         _redactor = former
 
 
+@contextlib.contextmanager
+def arguments_hidden() -> Iterator[None]:
+    """Within, messages show of arguments, and of whole jobs and events, only what kind of value they are."""
+    token = _hides_arguments.set(True)
+    try:
+        yield
+    finally:
+        _hides_arguments.reset(token)
+
+
+def hides_arguments() -> bool:
+    """Whether that is so here."""
+    return _hides_arguments.get()
+
+
 def current() -> Redactor:
     """The names in force: those configured, else those to be read, else the default ones."""
     if _redactor is None:
@@ -169,6 +185,9 @@ def current() -> Redactor:
     return _redactor
 
 
+_hides_arguments: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "hides_arguments", default=False
+)
 _redactor: Redactor | None = None
 _read_keys: Callable[[], Iterable[str]] = DEFAULT_KEYS.__iter__
 

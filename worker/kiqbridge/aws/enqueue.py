@@ -7,12 +7,14 @@ a guard: when its reply is lost, `PushOutcomeUnknown` is raised, and delivering 
 twice.
 """
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from kiqbridge import redaction
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.answers import answer_of
@@ -21,7 +23,9 @@ from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
 from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result
 from kiqbridge.aws.requests import Ignored, request_of
 from kiqbridge.aws.sources.http_rules import HttpRules
+from kiqbridge.aws.sources.text_limit import texts_limited
 from kiqbridge.aws.stamp import stamped
+from kiqbridge.aws.trace import attributes
 from kiqbridge.client.client import Client
 from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
@@ -31,6 +35,7 @@ from kiqbridge.config.client_settings import (
 )
 from kiqbridge.config.function_settings import (
     HTTP_AUTH,
+    LOG_ARGUMENTS,
     MAPPINGS,
     MAX_EVENT_BYTES,
     TICK_AHEAD_S,
@@ -77,6 +82,7 @@ class Enqueuer:
         mapper: makes jobs of events that are none; None = such events are refused.
         schemas: what the arguments of a class must be; None = anything.
         http: which HTTP requests may ask for jobs.
+        shows_arguments: whether messages about events may show values of theirs.
     """
 
     def __init__(
@@ -86,12 +92,15 @@ class Enqueuer:
         mapper: "Mapper | None" = None,
         schemas: "JobSchemas | None" = None,
         http: HttpRules = sources.DEFAULT_HTTP,
+        *,
+        shows_arguments: bool = True,
     ) -> None:
         self._pusher = pusher
         self._allowed = allowed
         self._mapper = mapper
         self._schemas = schemas
         self._http = http
+        self._shows_arguments = shows_arguments
 
     def __repr__(self) -> str:
         return f"Enqueuer({self._pusher!r}, {self._allowed!r})"
@@ -128,11 +137,12 @@ class Enqueuer:
         http = HttpRules(
             auth=read(HTTP_AUTH, environ), max_event_bytes=read(MAX_EVENT_BYTES, environ)
         )
+        shows_arguments = read(LOG_ARGUMENTS, environ)
         name = read(MAPPINGS, environ)
         path = document.find(folder, name) if folder is not None else None
         found = document.load(path) if path is not None else None
         if found is None:
-            return cls(pusher, allowed, http=http)
+            return cls(pusher, allowed, http=http, shows_arguments=shows_arguments)
         # Loaded only where there are mappings: a cold start waits for each module.
         from kiqbridge.aws.mapping import declared  # noqa: PLC0415
         from kiqbridge.aws.mapping.mapper import Mapper  # noqa: PLC0415
@@ -145,6 +155,7 @@ class Enqueuer:
             Mapper(found, content),
             JobSchemas(found, content.schemas) if content.schemas else None,
             http,
+            shows_arguments=shows_arguments,
         )
 
     def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Any:
@@ -169,14 +180,32 @@ class Enqueuer:
             raise handled.error
         return handled.answer
 
-    def handle(self, event: object, *, now: float, by: str = "lambda") -> Handled:
-        """As `enqueue`, with what became of each record; an error is part of it, not raised."""
+    def handle(self, event: object, *, now: float, by: str = "lambda", xray: str = "") -> Handled:
+        """As `enqueue`, with what became of each record; an error is part of it, not raised.
+
+        Args:
+            event: as for `enqueue`.
+            now: as for `enqueue`.
+            by: as for `enqueue`.
+            xray: trace header of the invocation, for jobs that came with no trace of their own.
+        """
+        shown = contextlib.nullcontext() if self._shows_arguments else redaction.arguments_hidden()
+        with texts_limited(self._http.max_event_bytes), shown:
+            return self._handle(event, now, by, xray)
+
+    def _handle(self, event: object, now: float, by: str, xray: str) -> Handled:
         try:
             delivery = sources.read(event, self._http)
         except (EventError, PayloadError) as error:
             return Handled(source=UNKNOWN, error=error)
         if isinstance(delivery, Done):
             return Handled(source=delivery.source, answer=delivery.answer, ignored=delivery.why)
+        if xray:
+            records = [
+                each if each.trace else replace(each, trace=attributes(xray=xray))
+                for each in delivery.records
+            ]
+            delivery = replace(delivery, records=records)
         results, push_ms = self._results(delivery, now, by)
         is_answered = delivery.answer is not None
         return Handled(

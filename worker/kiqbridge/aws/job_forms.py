@@ -39,6 +39,7 @@ from kiqbridge.wire.payload import (
     check_queue,
     epoch_seconds,
     shorten,
+    shorten_argument,
     validate,
 )
 
@@ -231,7 +232,7 @@ def _tick(tick: object) -> Tick:
 def _several(event: Mapping[str, Any], now: float, tick: Tick | None) -> list[JobRequest]:
     items = event["jobs"]
     if not isinstance(items, list) or not items:
-        raise EventError(f"jobs: {shorten(items)} is not a list with at least one job")
+        raise EventError(f"jobs: {shorten_argument(items)} is not a list with at least one job")
     others = [key for key in event if key not in ("jobs", "tick")]
     if others:
         raise EventError(
@@ -252,7 +253,9 @@ def _all(items: Sequence[object], now: float, tick: Tick | None) -> list[JobRequ
 
 def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
     if not isinstance(item, Mapping):
-        raise PayloadError(f"job: {shorten(item)} is not an object with the keys class and args")
+        raise PayloadError(
+            f"job: {shorten_argument(item)} is not an object with the keys class and args"
+        )
     if "tick" in item:
         raise EventError("tick: belongs beside jobs, once for all of them; move it there")
     if "dedupe_key" in item and tick:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kiqbridge.aws import trace
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire import active_job
 from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN, shorten
@@ -77,6 +78,14 @@ def _check_tags(field: str, value: object) -> None:
         raise PayloadError(f"{field}: {shorten(value)} is not a list of texts")
 
 
+def _check_trace(field: str, value: object) -> None:
+    if not isinstance(value, str) or not trace.FORMS[field].fullmatch(value):
+        raise PayloadError(
+            f"{field}: {shorten(value)} is not in the form of that header; leave it out, and the trace of the "
+            "event is carried instead"
+        )
+
+
 _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
     **dict.fromkeys(
         ("class", active_job.KEY, "queue", "retry_queue", "jid", "bid", "wrapped", "display_class"),
@@ -87,6 +96,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
         ("created_at", "enqueued_at", "failed_at", "retried_at", "retry_count"), _check_number
     ),
     "tags": _check_tags,
+    **dict.fromkeys(trace.FORMS, _check_trace),
     TASK_TOKEN: _check_task_token,
     TASK_HEARTBEAT_S: _check_interval,
 }

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, is_job_form, parse_jobs
 from kiqbridge.aws.record import Record
 from kiqbridge.errors import EventError, PayloadError
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import shorten, shorten_argument
 
 _LONGEST_LIST: Final = 160
 """Characters of what was seen of a record, in a refusal."""
@@ -83,7 +83,7 @@ def _no_job(record: Record) -> str:
     match = {"source": record.source, "origin": record.origin}
     seen = _listed({**match, **record.facets})
     where = record.where or "event"
-    what, instead = f"{where}: {shorten(record.job)} holds no job", ""
+    what, instead = f"{where}: {shorten_argument(record.job)} holds no job", ""
     if record.job is None:
         what = f"{where}: an event of {record.source} holds no job by itself"
     else:

@@ -43,7 +43,7 @@ class ChildSettings:
     profile: ProfileSetting
     timeout_s: float
     max_iteration_runtime_s: float | None = None
-    logged_job_attributes: tuple[str, ...] = ("bid", "tags")
+    logged_job_attributes: tuple[str, ...] = ("bid", "tags", "traceparent", "X-Amzn-Trace-Id")
     redact: tuple[str, ...] = DEFAULT_KEYS
     max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES
     foreign_jobs: Literal["refuse", "run", "requeue"] = "refuse"

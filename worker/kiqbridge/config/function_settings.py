@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from kiqbridge.config.parsers import text, whole_number, words
+from kiqbridge.config.parsers import switch, text, whole_number, words
 from kiqbridge.config.setting import Setting
 from kiqbridge.errors import ConfigError
 
@@ -85,7 +85,27 @@ MAX_EVENT_BYTES: Final = Setting(
     parse=whole_number("max_event_bytes", 1),
     default=1_048_576,
     env=("KIQBRIDGE_MAX_EVENT_BYTES",),
-    help="largest body of an HTTP request in bytes; a larger one is refused before it is parsed",
+    help="largest text in an event that is parsed (body, message, data of a record), in bytes; a larger one "
+    "is refused before",
+    read_by=("function",),
+)
+
+LOG_ARGUMENTS: Final = Setting(
+    name="log_arguments",
+    parse=switch("log_arguments"),
+    default=False,
+    env=("KIQBRIDGE_LOG_ARGUMENTS",),
+    help="true = messages about refused events show values of theirs, shortened, in the log and in answers",
+    read_by=("function",),
+)
+
+TRACING: Final = Setting(
+    name="tracing",
+    parse=switch("tracing"),
+    default=False,
+    env=("KIQBRIDGE_TRACING",),
+    help="true = each invocation is a subsegment of X-Ray, and jobs without a trace of their own carry its "
+    "header; needs aws-xray-sdk in a layer",
     read_by=("function",),
 )
 
@@ -123,6 +143,8 @@ FUNCTION_SETTINGS: Final = (
     TICK_AHEAD_S,
     HTTP_AUTH,
     MAX_EVENT_BYTES,
+    LOG_ARGUMENTS,
+    TRACING,
     SERVICE,
     FUNCTION_LOG_LEVEL,
     METRICS_NAMESPACE,

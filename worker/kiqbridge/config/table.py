@@ -167,7 +167,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="logged_job_attributes",
         parse=words("logged_job_attributes"),
-        default=["bid", "tags"],
+        default=["bid", "tags", "traceparent", "X-Amzn-Trace-Id"],
         env=("KIQBRIDGE_LOGGED_JOB_ATTRIBUTES",),
         help="attributes of a job that each of its log lines carries, besides class, jid and queue; in "
         "the environment with commas between them",

@@ -21,7 +21,7 @@ from kiqbridge.logs.log_writer import LogWriter
 TID: ContextVar[str] = ContextVar("kiqbridge_tid", default="main")
 """Id of the processor thread."""
 
-LOGGED_ATTRIBUTES = ("bid", "tags")
+LOGGED_ATTRIBUTES = ("bid", "tags", "traceparent", "X-Amzn-Trace-Id")
 """Attributes of a payload that its lines carry, if it has them."""
 
 _COLOURS = {

@@ -38,6 +38,7 @@ from kiqbridge.wire.payload import (
     check_queue,
     epoch_seconds,
     shorten,
+    shorten_argument,
 )
 
 __all__ = [
@@ -107,7 +108,9 @@ def parse(item: Mapping[str, Any]) -> ActiveJob:
         raise PayloadError(f"active_job: {shorten(name)} is not the name of an Active Job class")
     args = item.get("args")
     if not isinstance(args, list):
-        raise PayloadError(f"args: {shorten(args)} is not a list; write the arguments as a list")
+        raise PayloadError(
+            f"args: {shorten_argument(args)} is not a list; write the arguments as a list"
+        )
     queue = item.get("queue", DEFAULT_OPTIONS["queue"])
     check_queue(queue)
     job_id = item.get("job_id") or str(uuid.uuid4())
@@ -184,7 +187,7 @@ def _keywords(item: Mapping[str, Any]) -> list[Any]:
     if keywords is None:
         return []
     if not isinstance(keywords, Mapping) or not all(type(key) is str for key in keywords):
-        raise PayloadError(f"kwargs: {shorten(keywords)} is not an object with text keys")
+        raise PayloadError(f"kwargs: {shorten_argument(keywords)} is not an object with text keys")
     _refuse_reserved(keywords, "kwargs")
     values = {key: _serialize(value, f"kwargs.{key}", 3) for key, value in keywords.items()}
     return [{**values, KEYWORDS: list(values)}] if values else []
@@ -211,7 +214,7 @@ def _serialize(value: Any, field: str, depth: int) -> Any:
     found = _range(value, field, depth) if kind is Range else _object(value, field)
     if found is None:
         raise PayloadError(
-            f"{field}: {shorten(value)} of type {kind.__qualname__} has no form that Active Job "
+            f"{field}: {shorten_argument(value)} of type {kind.__qualname__} has no form that Active Job "
             "reads; send None, bool, int, float, str, list, dict, Symbol, date, aware datetime, "
             "timedelta, Decimal, range, or a record as {'_aj_globalid': 'gid://…'}"
         )
@@ -226,7 +229,9 @@ def _hash(value: dict[Any, Any], field: str, depth: int) -> dict[str, Any]:
     markers = [key for key in value if key in (SYMBOL_KEYS, KEYWORDS, INDIFFERENT)]
     for key in value:
         if type(key) not in (str, Symbol):
-            raise PayloadError(f"{field}: key {shorten(key)} is not a text; Active Job refuses it")
+            raise PayloadError(
+                f"{field}: key {shorten_argument(key)} is not a text; Active Job refuses it"
+            )
         check_json(str(key), field)
     result = {
         str(key): _serialize(child, f"{field}.{key}", depth + 1)

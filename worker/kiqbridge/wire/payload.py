@@ -45,6 +45,7 @@ ProfileSetting = Literal["7", "8", "auto"]
 
 _SCALARS = frozenset({int, bool, type(None)})
 _SHOWN = 80
+_KEYS = 8
 _SEARCHED = 2_000
 
 
@@ -187,10 +188,12 @@ def validate(item: object) -> Mapping[str, Any]:
         PayloadError: names the field and shows the value.
     """
     if not isinstance(item, Mapping) or "class" not in item or "args" not in item:
-        raise PayloadError(f"job: {shorten(item)} is not an object with the keys class and args")
+        raise PayloadError(
+            f"job: {shorten_argument(item)} is not an object with the keys class and args"
+        )
     if not isinstance(item["args"], list):
         raise PayloadError(
-            f"args: {shorten(item['args'])} is not a list; write the arguments as a list"
+            f"args: {shorten_argument(item['args'])} is not a list; write the arguments as a list"
         )
     if not isinstance(item["class"], str) or not item["class"]:
         raise PayloadError(f"class: {shorten(item['class'])} is not the name of a job class")
@@ -264,7 +267,7 @@ def check_json(value: object, field: str, depth: int = 2) -> None:
         _check_container(value, field, depth)
     else:
         raise PayloadError(
-            f"{field}: {shorten(value)} of type {kind.__qualname__} would not arrive as it is; "
+            f"{field}: {shorten_argument(value)} of type {kind.__qualname__} would not arrive as it is; "
             "send None, bool, int, float, str, list or dict (for instance an id or an ISO date)"
         )
 
@@ -282,7 +285,7 @@ def _check_container(value: object, field: str, depth: int) -> None:
         for key, item in value.items():
             if type(key) is not str:
                 raise PayloadError(
-                    f"{field}: key {shorten(key)} is not a text; JSON has only text keys"
+                    f"{field}: key {shorten_argument(key)} is not a text; JSON has only text keys"
                 )
             _check_encodable(key, field)
             if not _is_surely_fine(item):
@@ -312,8 +315,32 @@ def _is_surely_fine(value: object) -> bool:
     return kind in _SCALARS or (kind is float and math.isfinite(value))  # type: ignore[arg-type]
 
 
+def shorten_argument(value: object) -> str:
+    """As `shorten`, for what is an argument or may hold some: nothing of it where arguments are hidden."""
+    return _kind(value) if redaction.hides_arguments() else shorten(value)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Mapping):
+        keys = ", ".join(str(key)[:20] for key in list(value)[:_KEYS])
+        more = "" if len(value) <= _KEYS else ", …"
+        return f"(an object with the keys {keys}{more})" if value else "(an object without keys)"
+    if isinstance(value, list | tuple):
+        return f"(a list of {len(value)})"
+    if isinstance(value, str | bytes):
+        return f"(a text of {len(value)})"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "(a number)"
+    return f"(of type {type(value).__qualname__})"
+
+
 def shorten(value: object) -> str:
-    """The repr of a value without secrets (redaction.py), cut so that it fits into one line of an error."""
+    """The repr of a value without secrets (redaction.py), cut so that it fits into one line of an error.
+
+    Where arguments are hidden, an object or a list is not shown: it may hold some.
+    """
+    if redaction.hides_arguments() and isinstance(value, Mapping | list | tuple):
+        return _kind(value)
     redactor = redaction.current()
     try:
         if isinstance(value, Mapping):
@@ -337,7 +364,7 @@ def _check_encodable(text: str, field: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise PayloadError(
-            f"{field}: {shorten(text)} holds a lone surrogate, which UTF-8 cannot carry"
+            f"{field}: {shorten_argument(text)} holds a lone surrogate, which UTF-8 cannot carry"
         ) from error
 
 

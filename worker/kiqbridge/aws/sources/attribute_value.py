@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from kiqbridge.errors import EventError
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import shorten_argument
 
 _DEEPEST: Final = 32
 """DynamoDB nests no deeper."""
@@ -30,7 +30,7 @@ def plain(value: object, where: str, depth: int = 0) -> Any:
     """
     if not isinstance(value, Mapping) or len(value) != 1:
         raise EventError(
-            f'{where}: {shorten(value)} is not an attribute value such as {{"S": "text"}}'
+            f'{where}: {shorten_argument(value)} is not an attribute value such as {{"S": "text"}}'
         )
     [(kind, content)] = value.items()
     if kind in ("L", "M") and depth >= _DEEPEST:
@@ -44,12 +44,12 @@ def plain(value: object, where: str, depth: int = 0) -> Any:
         return reader(content, where)
     if kind in ("SS", "NS", "BS") and isinstance(content, list):
         return [_SCALARS[kind[0]](each, f"{where}[{index}]") for index, each in enumerate(content)]
-    raise EventError(f"{where}: {shorten(value)} is of no type of DynamoDB")
+    raise EventError(f"{where}: {shorten_argument(value)} is of no type of DynamoDB")
 
 
 def _text(content: object, where: str) -> str:
     if not isinstance(content, str):
-        raise EventError(f"{where}: {shorten(content)} is not a text")
+        raise EventError(f"{where}: {shorten_argument(content)} is not a text")
     return content
 
 
@@ -58,9 +58,9 @@ def _number(content: object, where: str) -> int | float | str:
     try:
         number = Decimal(text)
     except InvalidOperation as error:
-        raise EventError(f"{where}: {shorten(text)} is not a number") from error
+        raise EventError(f"{where}: {shorten_argument(text)} is not a number") from error
     if not number.is_finite() or abs(number.adjusted()) > _LARGEST_EXPONENT:
-        raise EventError(f"{where}: {shorten(text)} is beyond the numbers of DynamoDB")
+        raise EventError(f"{where}: {shorten_argument(text)} is beyond the numbers of DynamoDB")
     if number == number.to_integral_value():
         return int(number)
     nearest = float(number)
@@ -73,13 +73,13 @@ def _base64(content: object, where: str) -> str:
     try:
         base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise EventError(f"{where}: {shorten(text)} is not Base64") from error
+        raise EventError(f"{where}: {shorten_argument(text)} is not Base64") from error
     return text
 
 
 def _boolean(content: object, where: str) -> bool:
     if not isinstance(content, bool):
-        raise EventError(f"{where}: {shorten(content)} is neither true nor false")
+        raise EventError(f"{where}: {shorten_argument(content)} is neither true nor false")
     return content
 
 

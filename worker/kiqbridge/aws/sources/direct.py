@@ -12,7 +12,7 @@ from typing import Any
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.record import Delivery, Record
 from kiqbridge.aws.sources.reading import parsed
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import shorten_argument
 
 
 def read(event: object) -> Delivery:
@@ -34,10 +34,10 @@ def read(event: object) -> Delivery:
 def _why_no_job(event: object) -> str:
     if not isinstance(event, Mapping):
         return (
-            f"event: {shorten(event)} is not an object, nor the text or the list of jobs; send a job "
+            f"event: {shorten_argument(event)} is not an object, nor the text or the list of jobs; send a job "
             'such as {"class": "NightlyReport", "args": []}, or several as {"jobs": […]}'
         )
     return (
-        f"event: {shorten(event)} holds no job; it needs the keys class and args, or jobs with a list "
+        f"event: {shorten_argument(event)} holds no job; it needs the keys class and args, or jobs with a list "
         "of such objects"
     )

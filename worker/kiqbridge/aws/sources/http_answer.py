@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from kiqbridge.aws.answers import answer_of
-from kiqbridge.aws.record import Result
+from kiqbridge.aws.record import Record, Result
 from kiqbridge.aws.sources.http_problem import CONTENT_TYPE, HttpProblem, problem_of
 from kiqbridge.aws.sources.http_request import HttpRequest, Integration
 from kiqbridge.wire import json_text
@@ -25,8 +25,8 @@ def answered(request: HttpRequest, results: Sequence[Result]) -> dict[str, Any]:
         return refused(request, problem_of(result.error))
     body = answer_of(results)
     known = [job for job in result.jobs if job.duplicate]
-    fingerprint, is_repeatable = result.record.fingerprint, result.record.identity is not None
-    if fingerprint and any(not job.jid.startswith(fingerprint) for job in known):
+    is_repeatable = result.record.identity is not None
+    if is_repeatable and any(not _is_of(result.record, job.jid) for job in known):
         return refused(
             request,
             HttpProblem(
@@ -44,6 +44,14 @@ def answered(request: HttpRequest, results: Sequence[Result]) -> dict[str, Any]:
             ),
         )
     return respond(request, 202 if len(known) < len(result.jobs) else 200, {**body})
+
+
+def _is_of(record: Record, jid: str) -> bool:
+    """Whether a job in Redis was made of the same content as this record, see `Record.fingerprint`."""
+    body = record.job if isinstance(record.job, Mapping) else {}
+    items = body["jobs"] if isinstance(body.get("jobs"), list) else [body]
+    own = [item.get("jid") for item in items if isinstance(item, Mapping)]
+    return jid.startswith(record.fingerprint) or jid in own
 
 
 def refused(request: HttpRequest, problem: HttpProblem) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kiqbridge.aws.sources.carried import carry
 from kiqbridge.aws.sources.reading import facets_of, parsed, records_of, text_at
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import shorten_argument
 
 _SERVICE: Final = "aws:kinesis"
 _AGGREGATED: Final = b"\xf3\x89\x9a\xc2"
@@ -83,7 +83,7 @@ def _data(text: str, where: str) -> bytes:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise EventError(f"{where}: {shorten(text)} is not Base64") from error
+        raise EventError(f"{where}: {shorten_argument(text)} is not Base64") from error
     if data.startswith(_AGGREGATED):
         raise EventError(
             f"{where}: several records that the Kinesis Producer Library aggregated; set its "

@@ -15,7 +15,7 @@ from kiqbridge.aws.sources.reading import facets_of, mapping_at, text_at
 from kiqbridge.aws.sources.service_identity import of_service
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import shorten, shorten_argument
 
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes after decompression; CloudWatch Logs sends batches of at most 1 MB or so."""
@@ -32,7 +32,7 @@ def read(event: Mapping[str, Any]) -> Delivery | Done:
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise EventError(f"awslogs.data: {shorten(text)} is not Base64") from error
+        raise EventError(f"awslogs.data: {shorten_argument(text)} is not Base64") from error
     record = part(data, "awslogs.data")
     if record.ignored:
         return Done(source="logs", why=record.ignored, answer=None)

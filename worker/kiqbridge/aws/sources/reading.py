@@ -6,6 +6,7 @@ Nothing here recurses, so that an event nested to any depth is read.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kiqbridge.aws.sources.text_limit import check_size
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import check_json, shorten
@@ -66,7 +67,12 @@ def text_at(value: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def parsed(text: str) -> Any:
-    """The value of a JSON text, or the text itself if it is none: a mapping may take that."""
+    """The value of a JSON text, or the text itself if it is none: a mapping may take that.
+
+    Raises:
+        EventError: it is too large.
+    """
+    check_size(text)
     try:
         return json_text.loads(text.encode())
     except (PayloadError, ValueError):

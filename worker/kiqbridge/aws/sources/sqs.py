@@ -19,7 +19,7 @@ from kiqbridge.aws.sources.carried import unwrap
 from kiqbridge.aws.sources.reading import facets_of, parsed, records_of, text_at, trace_of
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import shorten_argument
 
 _SERVICE: Final = "aws:sqs"
 
@@ -72,7 +72,7 @@ def _message(message: Mapping[str, Any], where: str, group: str | None) -> Recor
     )
     text = message.get("body")
     if not isinstance(text, str):
-        raise EventError(f"{where}.body: {shorten(text)} is not the text of a message")
+        raise EventError(f"{where}.body: {shorten_argument(text)} is not the text of a message")
     body = parsed(text)
     attributes = message.get("attributes")
     attributes = attributes if isinstance(attributes, Mapping) else {}
