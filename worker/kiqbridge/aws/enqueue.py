@@ -18,6 +18,7 @@ from kiqbridge import redaction
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.answers import answer_of
+from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.mapping import document
 from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
 from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result
@@ -157,6 +158,17 @@ class Enqueuer:
             http,
             shows_arguments=shows_arguments,
         )
+
+    def mapping_of(self, record: Record) -> str:
+        """File, line and name of the mapping that takes a record; "" = none, or it is a job by itself.
+
+        Raises:
+            EventError: a filter cannot be evaluated.
+        """
+        if self._mapper is None or record.error is not None or is_job_form(record.job):
+            return ""
+        mapping, _ = self._mapper.find(record)
+        return self._mapper.place(mapping) if mapping is not None else ""
 
     def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Any:
         """Enqueue what an event asks for, and answer as its service expects it.

@@ -83,6 +83,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_recover(commands, named)
     _add_doctor(commands, named)
     _add_schedule(commands, named)
+    _add_enqueue(commands, named)
     return parser
 
 
@@ -200,6 +201,21 @@ def _add_schedule(commands: "_Commands", named: str) -> None:
         from kiqbridge.commands.schedule_command import add_arguments  # noqa: PLC0415
 
         add_arguments(schedule)
+
+
+def _add_enqueue(commands: "_Commands", named: str) -> None:
+    enqueue = commands.add_parser(
+        "enqueue",
+        help="enqueue a job, or what an AWS event asks for",
+        description="Push one job and print its id; or give an AWS event to the code of the enqueue "
+        "function, and print its jobs and the answer. Exit 0 if all was enqueued (a duplicate counts), 2 if "
+        "something is refused, 3 if Redis cannot be reached.",
+    )
+    if named == "enqueue":
+        from kiqbridge.commands.enqueue_command import add_arguments, run  # noqa: PLC0415
+
+        add_arguments(enqueue)
+        enqueue.set_defaults(command=run)
 
 
 def _fail(error: Exception, code: int) -> int:

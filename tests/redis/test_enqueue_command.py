@@ -1,0 +1,254 @@
+"""`kiqbridge enqueue`: one job, or an event through the code of the enqueue function."""
+
+import io
+import json
+import sys
+
+import pytest
+from support.enqueue_function import ENVIRONMENT, EVENTS, read_event
+from support.mappings import write
+from support.servers import find_free_port
+
+from kiqbridge.commands.cli import main
+
+NOWHERE = f"redis://127.0.0.1:{find_free_port()}/0"
+MAPPINGS = """
+    mappings:
+      - match: {source: sqs}
+        name: numbers
+        filter: body.id
+        class: HealthPulse
+        args: [body.id]
+    """
+
+
+@pytest.fixture
+def run(monkeypatch, redis_url, capsys, tmp_path):
+    """Exit code, standard output and standard error of the command."""
+    for name, value in {**ENVIRONMENT, "REDIS_URL": redis_url}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        code = main(["enqueue", *map(str, words)])
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return run
+
+
+@pytest.fixture
+def event(tmp_path):
+    """A file with an event."""
+
+    def event(value):
+        path = tmp_path / "event.json"
+        path.write_text(json.dumps(value), encoding="utf-8")
+        return path
+
+    return event
+
+
+def messages(*bodies):
+    [message] = read_event("sqs_records")["Records"]
+    return {
+        "Records": [
+            message | {"messageId": f"m{index}", "body": json.dumps(body)}
+            for index, body in enumerate(bodies)
+        ]
+    }
+
+
+def pushed(redis, queue="default"):
+    return [json.loads(text) for text in reversed(redis.lrange(f"queue:{queue}", 0, -1))]
+
+
+class TestJob:
+    def test_it_is_pushed_and_its_id_printed(self, run, redis):
+        code, out, err = run("AnyClass", "5", '"two"', "[1]", "-3", "--queue", "any")
+
+        [job] = pushed(redis, "any")
+        assert (code, out, err) == (0, f"{job['jid']}\n", "")
+        assert (job["class"], job["args"], job["queue"]) == ("AnyClass", [5, "two", [1], -3], "any")
+
+    def test_it_can_wait_and_have_an_id_of_its_own(self, run, redis):
+        code, out, _ = run("Mail", "--jid", "my-jid", "--in", "2h", "--json")
+
+        answer = json.loads(out)
+        [(text, score)] = redis.zrange("schedule", 0, -1, withscores=True)
+        assert code == 0
+        assert json.loads(text)["jid"] == answer["jid"] == "my-jid"
+        assert abs(score - answer["at"]) < 0.001
+        assert answer["class"] == "Mail" and answer["queue"] == "default"
+
+    @pytest.mark.parametrize("at", ["4102444800", "2100-01-01T00:00:00Z"])
+    def test_it_can_run_at_a_time(self, run, redis, at):
+        run("Mail", "--at", at)
+
+        assert redis.zrange("schedule", 0, -1, withscores=True)[0][1] == 4102444800
+
+    def test_a_key_enqueues_it_once(self, run, redis):
+        first = run("Mail", "--dedupe-key", "order-5")
+        second = run("Mail", "--dedupe-key", "order-5")
+        third = run("Mail", "--dedupe-key", "order-5", "--json")
+
+        assert first[:2] == second[:2]
+        assert "enqueued a job before" in second[2]
+        assert json.loads(third[1])["duplicate"] is True
+        assert len(pushed(redis)) == 1
+
+    def test_dry_run_pushes_nothing(self, run, redis):
+        assert run("Mail", "5", "--dry-run") == (0, "would enqueue Mail [5] into default\n", "")
+        _, out, _ = run("Mail", "5", "--dry-run", "--json")
+
+        assert json.loads(out) == {"dry_run": True, "job": {"class": "Mail", "args": [5]}}
+        assert redis.keys() == []
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["Mail", "a"], "args[0]: 'a' is not JSON; a text has double quotes"),
+            (["Mail", "NaN"], "args[0]: 'NaN' is not JSON"),
+            (["Ma il"], "class: 'Ma il' is not a plain name"),
+            (["Mail", "--queue", ""], "queue: '' is not a queue name"),
+            (["Mail", "--at", "tomorrow"], "at: 'tomorrow' is no ISO 8601 time"),
+            (["Mail", "--at", "4102444800000"], "are milliseconds by their size"),
+            (["Mail", "--in", "5", "--at", "5"], "in: 5.0 cannot be given together with at"),
+            ([], "enqueue: name a CLASS with its arguments, or give --event FILE"),
+            (
+                ["Mail", "--event", "-"],
+                "enqueue: name a CLASS with its arguments, or give --event FILE",
+            ),
+            (
+                ["--event", "-", "--queue", "a"],
+                "enqueue: --queue goes with a CLASS, not with --event",
+            ),
+        ],
+    )
+    def test_what_is_wrong_is_exit_code_2(self, run, redis, words, message):
+        code, out, err = run(*words)
+
+        assert (code, out) == (2, "")
+        assert message in err
+        assert redis.keys() == []
+
+    def test_without_redis_it_is_exit_code_3(self, run, monkeypatch):
+        monkeypatch.setenv("REDIS_URL", NOWHERE)
+
+        assert run("Mail")[0] == 3
+
+
+class TestEvent:
+    def test_dry_run_shows_jobs_identity_and_answer_without_redis(self, run, event, monkeypatch):
+        monkeypatch.setenv("REDIS_URL", NOWHERE)
+        path = event(messages({"class": "HealthPulse", "args": [7], "in": 0}))
+
+        code, out, err = run("--event", path, "--dry-run")
+
+        arn = messages({})["Records"][0]["eventSourceARN"]
+        assert (code, err) == (0, "")
+        assert out == (
+            f"sqs {arn}\n"
+            "  would enqueue HealthPulse [7] into default\n"
+            f"    once for sqs 0 {arn} m0\n"
+            'answer: {"batchItemFailures": []}\n'
+        )
+
+    def test_without_dry_run_it_is_pushed_once(self, run, event, redis):
+        path = event(messages({"class": "HealthPulse", "args": [7]}))
+
+        first = json.loads(run("--event", path, "--json")[1])
+        second = json.loads(run("--event", path, "--json")[1])
+
+        [job] = pushed(redis)
+        [[shown], [again]] = [each["records"][0]["jobs"] for each in (first, second)]
+        assert shown["jid"] == again["jid"] == job["jid"]
+        assert [shown["duplicate"], again["duplicate"]] == [False, True]
+        assert first["answer"] == {"batchItemFailures": []}
+
+    def test_the_mappings_of_the_function_are_used(self, run, event, redis, tmp_path):
+        folder = tmp_path / "lambdas" / "enqueue"
+        folder.mkdir(parents=True)
+        write(folder, MAPPINGS)
+        path = event(messages({"id": 5}, {"number": 6}, {"class": "HealthPulse", "args": ["own"]}))
+
+        code, out, _ = run("--event", path, "--dry-run", "--json")
+
+        records = json.loads(out)["records"]
+        assert code == 0
+        assert [each["mapping"] for each in records] == [
+            *("mappings.yml:3 mappings[0] (numbers)", None, None),
+        ]
+        assert [[job["args"] for job in each["jobs"]] for each in records] == [[[5]], [], [["own"]]]
+        assert records[1]["ignored"].startswith(
+            "the filter of mappings.yml:3 mappings[0] (numbers)"
+        )
+        assert run("--event", path)[0] == 0
+        assert [job["args"] for job in pushed(redis)] == [[5], ["own"]]
+
+    def test_other_mappings_can_be_named(self, run, event, tmp_path, monkeypatch):
+        path = event(messages({"id": 5}))
+        other = write(tmp_path, MAPPINGS, "other.yml")
+
+        assert "other.yml:3" in run("--event", path, "--dry-run", "--mappings", other.name)[1]
+        monkeypatch.setenv("KIQBRIDGE_MAPPINGS", str(other))
+        assert "other.yml:3" in run("--event", path, "--dry-run")[1]
+
+    def test_the_event_may_come_from_standard_input(self, run, monkeypatch):
+        text = json.dumps({"class": "HealthPulse", "args": []}).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+
+        code, out, _ = run("--event", "-", "--dry-run")
+
+        assert code == 0
+        assert out.startswith("direct\n  would enqueue HealthPulse [] into default\n")
+
+    def test_a_tick_is_shown_with_its_schedule(self, run, event):
+        tick = {"schedule": "shop/NightlyReport", "at": 1_700_000_000}
+
+        _, out, _ = run("--event", event(read_event("scheduler_tick", tick=tick)), "--dry-run")
+
+        assert "    once for tick shop/NightlyReport at 1699999980\n" in out
+
+    def test_a_refused_record_is_exit_code_2_and_the_others_are_pushed(self, run, event, redis):
+        path = event(
+            messages({"class": "HealthPulse", "args": [1]}, {"class": "Kernel", "args": []})
+        )
+
+        code, out, err = run("--event", path)
+
+        assert code == 2
+        assert "class: 'Kernel' is not among the classes in KIQBRIDGE_ALLOWED_CLASSES" in err
+        assert '{"batchItemFailures": [{"itemIdentifier": "m1"}]}' in out
+        assert [job["args"] for job in pushed(redis)] == [[1]]
+
+    def test_what_no_mapping_takes_is_exit_code_2(self, run):
+        code, out, err = run("--event", EVENTS / "s3_object_created.json", "--dry-run", "--json")
+
+        assert code == 2
+        assert json.loads(out)["error"] in err
+        assert "no mapping takes it (source: 'bus', origin: 'aws.s3'" in err
+
+    def test_without_redis_it_is_exit_code_3(self, run, event, monkeypatch):
+        monkeypatch.setenv("REDIS_URL", NOWHERE)
+
+        assert run("--event", event(messages({"class": "HealthPulse", "args": [1]})))[0] == 3
+
+    @pytest.mark.parametrize("text", [None, "", "{", '{"a": NaN}'])
+    def test_a_file_that_is_no_event_is_exit_code_2(self, run, tmp_path, text):
+        path = tmp_path / "event.json"
+        if text is not None:
+            path.write_text(text)
+
+        code, _, err = run("--event", path)
+
+        assert code == 2
+        assert f"--event {path}: this is not an event as JSON: " in err
+
+    def test_a_fault_of_the_mappings_is_exit_code_1(self, run, event, tmp_path):
+        other = write(tmp_path, "mapping: []", "other.yml")
+
+        code, _, err = run("--event", event({}), "--mappings", other, "--dry-run")
+
+        assert code == 1
+        assert "other.yml:1 mapping: is not known here" in err
