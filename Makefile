@@ -107,6 +107,9 @@ deploy: check build ## Check, build and deploy; asks the first time (ARGS=--guid
 	@$(PY) -m kiqbridge.schedule.check template.yaml --answers samconfig.local.toml >/dev/null || { \
 		$(PY) -m kiqbridge.schedule.check template.yaml --answers samconfig.local.toml; \
 		echo "make deploy: nothing was deployed" >&2; exit 1; }
+	@for file in $(MAPPINGS); do \
+		$(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml --answers samconfig.local.toml \
+			|| { echo "make deploy: nothing was deployed" >&2; exit 1; }; done
 	@.make/deploy.sh $(ARGS)
 
 bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and write docs/benchmarks.md (ARGS='noop retry' runs a part)

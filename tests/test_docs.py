@@ -8,7 +8,6 @@ import ast
 import functools
 import itertools
 import json
-import logging
 import os
 import re
 import subprocess
@@ -28,6 +27,7 @@ from support.ruby import has_web_ui
 from support.web_ui import APP as WEB_UI
 from support.workers import WorkerProcess
 
+from kiqbridge.aws.mapping.check import main as check_mappings
 from kiqbridge.config.setting import shown_default
 from kiqbridge.config.table import SETTINGS
 from kiqbridge.schedule.check import allow_list_problems
@@ -59,6 +59,13 @@ FILES_OF_USERS = {
     "config/sidekiq.yml.erb",
     "worker/jobs/greeting.py",
 }
+EVENT_MAPPING = "mappings: [{match: {source: s3}, class: HealthPulse, args: [s3.object.key]}]\n"
+EVENT_PROGRAM = """\
+import os
+from kiqbridge.commands.cli import main
+os.environ |= {{"KIQBRIDGE_ALLOWED_CLASSES": "HealthPulse", "KIQBRIDGE_ALLOWED_QUEUES": "default"}}
+assert main({words}) == 0
+"""
 NAMES_OF_OTHERS = {"KIQBRIDGE_TEST_SERVER", "KIQBRIDGE_PROVE"}
 
 
@@ -196,6 +203,21 @@ def test_a_shell_command_does_what_it_says(block, project):
         run = runner(command.name)
         if command.words and run is not None:
             run(command, project)
+
+
+def run_enqueue(command: Command, project: Project) -> None:
+    """A job is pushed; an event is shown with what it would become."""
+    words = [str(ROOT / word) if word.startswith("tests/") else word for word in command.words[1:]]
+    if "--event" not in words:
+        assert project.run(["-m", "kiqbridge", *words]).strip()
+        return
+    for file, text in (
+        ("lambdas/enqueue/mappings.yml", EVENT_MAPPING),
+        ("allowed.py", EVENT_PROGRAM.format(words=words)),
+    ):
+        (project.folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (project.folder / file).write_text(text, encoding="utf-8")
+    assert "would enqueue HealthPulse" in project.run(["allowed.py"])
 
 
 def read_make(command: Command, project: Project) -> None:
@@ -358,6 +380,7 @@ COMMANDS = {
     "kiqbridge queue": run_pauses,
     "kiqbridge class": run_pauses,
     "kiqbridge recover": run_recover,
+    "kiqbridge enqueue": run_enqueue,
     "kiqbridge doctor": run_doctor,
     ".venv/bin/python": run_python,
     ".venv/bin/python -m": read_tool,
@@ -394,11 +417,7 @@ def invoke(event: object, project: Project) -> dict:
             patch.setenv(name, value)
         allowed = f"{schedules[0].environment['KIQBRIDGE_ALLOWED_CLASSES']},Greeting"
         patch.setenv("KIQBRIDGE_ALLOWED_CLASSES", allowed)
-        app = load_app()
-        try:
-            return app.lambda_handler(event, Context())
-        finally:  # its logger keeps the standard output of this test
-            logging.Logger.manager.loggerDict.pop(app.SERVICE)
+        return load_app().lambda_handler(event, Context())
 
 
 def shape(value: object) -> object:
@@ -408,7 +427,30 @@ def shape(value: object) -> object:
     return [shape(child) for child in value] if isinstance(value, list) else type(value)
 
 
-@of_language("yaml")
+def yaml_blocks(*, are_mappings: bool) -> pytest.MarkDecorator:
+    """Those that are files of mappings, or the others, which are rules."""
+    found = [block for block in BLOCKS if block.language == "yaml"]
+    chosen = [
+        block
+        for block in found
+        if bool(re.match(r"(mappings|allow|schemas):", block.text)) is are_mappings
+    ]
+    return pytest.mark.parametrize("block", chosen, ids=str)
+
+
+@yaml_blocks(are_mappings=True)
+def test_mappings_of_the_documents_pass_the_check(block, tmp_path, capsys):
+    path = tmp_path / "mappings.yml"
+    path.write_text(block.text.replace("../../tests", str(ROOT / "tests")), encoding="utf-8")
+
+    code = check_mappings([str(path), "--template", str(ROOT / "template.yaml")])
+
+    lines = capsys.readouterr().out
+    assert code == 0, lines
+    assert lines.count(".json: ") >= block.text.count(".json")
+
+
+@yaml_blocks(are_mappings=False)
 def test_a_rule_of_the_documents_fits_into_the_template(block, project):
     rule = block.text
     [name] = re.findall(r"^(\w+):$", rule, re.MULTILINE)

@@ -1,12 +1,15 @@
 """Mappings in the function: an event that is no job becomes one in Redis."""
 
 import json
+import os
+import shutil
 
 import pytest
-from support.enqueue_function import read_event
+from support.enqueue_function import APP, ENVIRONMENT, read_event
 from support.mappings import document_of, write
 
 from kiqbridge import ConfigError, EventError, NotAllowed, PayloadError
+from kiqbridge.dev.local_function import LocalFunction
 
 
 @pytest.fixture
@@ -128,3 +131,20 @@ def test_without_a_mapping_the_refusal_shows_one(invoke):
         invoke("mappings: []", read_event("bus_event", detail={"order": 5}))
 
     assert "mappings: [{match: {source: 'bus', origin: " in str(raised.value)
+
+
+def test_make_up_uses_the_same_file(redis, redis_url, tmp_path):
+    folder = shutil.copytree(APP.parent, tmp_path / "enqueue")
+    write(folder, PULSE)
+    function = LocalFunction(
+        folder=folder,
+        handler="app.lambda_handler",
+        environ={**os.environ, **ENVIRONMENT, "REDIS_URL": redis_url},
+        log=tmp_path / "log",
+    )
+    try:
+        assert function.invoke(messages({"id": 1})) == {"batchItemFailures": []}
+    finally:
+        function.stop()
+
+    assert [job["args"] for job in pushed(redis)] == [[1, "m0"]]

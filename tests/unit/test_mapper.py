@@ -112,11 +112,13 @@ class TestMatch:
         ):
             assert classes(jobs(f"mappings: [{{match: {{{match}}}, class: A}}]", record)) == ["A"]
 
-    def test_a_key_that_the_source_knows_is_that_facet(self, mapped):
-        record = record_of({}, origin="arn:1", facets={"queue": "orders"})
+    def test_a_queue_is_matched_by_its_arn_and_by_its_name(self, mapped):
+        record = record_of({}, origin="arn:1", facets={"queue": "orders", "prefix": "x"})
 
-        assert mapped("mappings: [{match: {queue: orders}, class: A}]", record)
-        assert mapped("mappings: [{match: {queue: 'arn:*'}, class: A}]", record) is None
+        for taken in ("queue: orders", "queue: 'arn:*'", "topic: arn:1", "prefix: x"):
+            assert mapped(f"mappings: [{{match: {{{taken}}}, class: A}}]", record), taken
+        for other in ("queue: order", "topic: orders", "prefix: images/"):
+            assert mapped(f"mappings: [{{match: {{{other}}}, class: A}}]", record) is None, other
 
     def test_the_first_that_takes_it_wins(self, jobs):
         text = """

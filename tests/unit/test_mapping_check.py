@@ -128,6 +128,17 @@ def test_a_schema_counts_for_the_schedules_of_the_template(check):
     )
 
 
+def test_the_answers_of_make_deploy_count(check, tmp_path):
+    answers = tmp_path / "samconfig.local.toml"
+    answers.write_text(
+        '[default.deploy.parameters]\nparameter_overrides = ["AllowedClasses=Kernel,Thumbnail"]\n'
+    )
+    text = ONE.replace("HealthPulse", "Thumbnail")
+
+    assert check(text)[0] == 1
+    assert check(text, "--answers", str(answers))[0] == 0
+
+
 def test_json_is_written_only_if_all_is_well(check, tmp_path):
     output = tmp_path / "out.json"
 

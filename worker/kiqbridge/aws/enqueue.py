@@ -21,7 +21,7 @@ from kiqbridge.aws.answers import answer_of
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.mapping import document
 from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
-from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result
+from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result, leaves
 from kiqbridge.aws.requests import Ignored, request_of
 from kiqbridge.aws.sources.http_rules import HttpRules
 from kiqbridge.aws.sources.text_limit import texts_limited
@@ -160,15 +160,20 @@ class Enqueuer:
         )
 
     def mapping_of(self, record: Record) -> str:
-        """File, line and name of the mapping that takes a record; "" = none, or it is a job by itself.
+        """File, line and name of the mappings that take a record; "" = none, or it is a job by itself.
 
         Raises:
             EventError: a filter cannot be evaluated.
         """
-        if self._mapper is None or record.error is not None or is_job_form(record.job):
+        if (mapper := self._mapper) is None:
             return ""
-        mapping, _ = self._mapper.find(record)
-        return self._mapper.place(mapping) if mapping is not None else ""
+        mapped = [
+            each
+            for each in leaves(record)
+            if not (each.error or each.ignored or is_job_form(each.job))
+        ]
+        found = (mapper.find(each)[0] for each in mapped)
+        return ", ".join(dict.fromkeys(mapper.place(each) for each in found if each is not None))
 
     def enqueue(self, event: object, *, now: float, by: str = "lambda") -> Any:
         """Enqueue what an event asks for, and answer as its service expects it.

@@ -4,7 +4,7 @@ A source (`sources/`) knows the form of one service's events and nothing of jobs
 (`requests`, `allow_list`, `enqueue`) knows nothing of services.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -72,6 +72,14 @@ class Record:
     ignored: str = ""
     no_job: str = ""
     parts: "Sequence[Record]" = ()
+
+
+def leaves(record: Record) -> Iterator[Record]:
+    """The record itself, or those of its parts that have none."""
+    if not record.parts:
+        yield record
+    for part in record.parts:
+        yield from leaves(part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The check of a file of mappings: `python -m kiqbridge.aws.mapping.check FILE [--template template.yaml]`.
 
-`make check` runs it. It prints the jobs that each mapping makes of its examples, or every fault with file,
+`make check` runs it, `make deploy` with the remembered `--answers`. It prints the jobs that each mapping makes of its examples, or every fault with file,
 line and key. `make build` runs it with `--json OUTPUT`, to write what the function reads.
 
 1. the file: keys, types, JMESPath and its functions, JSON schemas;
@@ -26,9 +26,10 @@ from kiqbridge.aws.mapping.document import Document, load
 from kiqbridge.aws.mapping.expressions import ExpressionFault, check_expression
 from kiqbridge.aws.mapping.mapper import Mapper
 from kiqbridge.aws.mapping.schemas import JobSchemas, SchemaFault, compiled
-from kiqbridge.aws.record import Done, Record
+from kiqbridge.aws.record import Done, Record, leaves
 from kiqbridge.aws.requests import Ignored
 from kiqbridge.errors import ConfigError, EventError, PayloadError
+from kiqbridge.schedule.check import read_answers
 from kiqbridge.schedule.template import ENQUEUE_CODE_URI, TemplateSchedule, read_schedules
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.payload import DEFAULT_OPTIONS
@@ -44,10 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, help="such as lambdas/enqueue/mappings.yml")
     parser.add_argument("--template", type=Path, help="the SAM template of the function")
     parser.add_argument("--json", type=Path, metavar="OUTPUT", help="write what the function reads")
+    parser.add_argument(
+        "--answers", type=Path, metavar="SAMCONFIG", help="parameters of `make deploy`"
+    )
     options = parser.parse_args(arguments)
     try:
         found = load(options.file)
-        schedules = read_schedules(options.template) if options.template else []
+        schedules = _schedules(options.template, options.answers)
         lines, faults = ([], []) if found is None else check(found, options.file.parent, schedules)
     except ConfigError as error:
         found, lines, faults = None, [], str(error).splitlines()
@@ -58,6 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json and found is not None:
         options.json.write_text(found.as_json(), encoding="utf-8")
     return 0
+
+
+def _schedules(template: Path | None, answers: Path | None) -> Sequence[TemplateSchedule]:
+    if template is None:
+        return []
+    return read_schedules(template, read_answers(answers, template) if answers else {})
 
 
 def check(
@@ -124,9 +134,10 @@ class _Checking:
         delivery = sources.read(_event(path))
         if isinstance(delivery, Done):
             raise EventError(f"this event is answered without a job: {delivery.why}")
-        taken = [record for record in delivery.records if self._takes(mapping, record)]
+        records = [leaf for record in delivery.records for leaf in leaves(record)]
+        taken = [record for record in records if self._takes(mapping, record)]
         if not taken:
-            raise EventError(f"this mapping does not take it; {self._seen(delivery.records)}")
+            raise EventError(f"this mapping does not take it; {self._seen(records)}")
         for record in taken:
             request = self._mapper.request(record, time.time())
             if request is None or isinstance(request, Ignored):
@@ -140,7 +151,9 @@ class _Checking:
     def _takes(self, mapping: EventMapping, record: Record) -> bool:
         if record.error is not None:
             raise record.error
-        return not is_job_form(record.job) and self._mapper.find(record)[0] is mapping
+        if record.ignored or is_job_form(record.job):
+            return False
+        return self._mapper.find(record)[0] is mapping
 
     def _seen(self, records: Sequence[Record]) -> str:
         record = records[0]

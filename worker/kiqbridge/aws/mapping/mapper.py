@@ -207,8 +207,9 @@ def _matches(key: str, globs: Sequence[str], record: Record) -> bool:
     if key == "source":
         # `sqs`, and also the `source` of an event of a bus, which is its origin.
         values: Sequence[str] = (record.source, record.origin)
-    elif key in ORIGIN_KEYS and key not in record.facets:
-        values = (record.origin,)
+    elif key in ORIGIN_KEYS:
+        # An ARN, and also the name, if the source gives it.
+        values = (record.origin, *filter(None, [record.facets.get(key)]))
     elif key in ("prefix", "suffix") and key not in record.facets:
         return _has_affix(key, globs, record.facets.get("key"))
     elif key in record.facets:
