@@ -90,6 +90,8 @@ EVENTS = (
     '{"class": "Greet", "args": [], "jid": "<script>"}',
     '{"class": "Greet", "args": [], "created_at": "today"}',
     '{"class": "Greet", "args": [], "cattr": 5}',
+    '{"class": "Greet", "args": [], "task_token": ""}',
+    '{"class": "Greet", "args": [], "task_token": "AQC=", "task_heartbeat_s": "1m"}',
     '{"class": "Greet", "args": [], "tick": {"schedule": "shop/Greet"}}',
     '{"class": "Greet", "args": [], "tick": {"schedule": "shop/Greet", "at": "<aws.scheduler.scheduled-time>"}}',
     '{"source": "aws.events", "detail-type": "Scheduled Event", "id": "1", "time": "2026-11-20T02:00:00Z", "resources": ["arn:aws:events:eu-west-1:123456789012:rule/r"]}',

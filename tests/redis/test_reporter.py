@@ -6,6 +6,7 @@ import time
 
 import pytest
 from support.engine import EngineProcess
+from support.waiting import wait_until
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.settle.task_report import TaskOutput, success_report
@@ -200,6 +201,64 @@ def test_two_workers_do_not_send_the_same(redis, process, reporter, service):
     reporter.look()
 
     assert [token for token, _ in service.calls] == ["a", "b"]
+
+
+def test_a_report_that_is_written_wakes_the_thread_and_the_end_waits_for_the_last(
+    redis, process, service
+):
+    looks = []
+    reporter = TaskReporter(
+        keys=process.keys,
+        connection=process.connect(),
+        service=service,
+        on_look=lambda: looks.append(True),
+        look_s=600,
+    )
+    reporter.start()
+    wait_until(lambda: looks)
+
+    add(redis, "a")
+    reporter.wake()
+    wait_until(lambda: service.calls)
+    add(redis, "b")
+    reporter.stop(10)
+
+    assert [token for token, _ in service.calls] == ["a", "b"]
+    assert not reporter.alive
+
+
+def test_a_thread_that_has_ended_goes_on_where_it_was(redis, reporter, service):
+    reporter.start()
+    reporter.stop(10)
+    reporter._stopping.clear()
+    add(redis, "a")
+
+    reporter.restart()
+
+    wait_until(lambda: service.calls)
+    assert reporter.alive
+    reporter.stop(10)
+
+
+def test_an_outage_of_redis_ends_nothing(redis, process, service):
+    connection = process.connect()
+    connection.down = True
+    looks = []
+    reporter = TaskReporter(
+        keys=process.keys,
+        connection=connection,
+        service=service,
+        on_look=lambda: looks.append(True),
+        look_s=0.01,
+    )
+    add(redis, "a")
+    reporter.start()
+    wait_until(lambda: len(looks) > 2)
+
+    connection.down = False
+
+    wait_until(lambda: service.calls)
+    reporter.stop(10)
 
 
 def lost():
