@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "settle": "runtime wire store client inflight",
     "perform": "runtime wire logs config store client inflight settle",
     "children": "runtime wire config store client inflight host settle perform",
-    "step_functions": "runtime wire store settle perform",
+    "step_functions": "runtime wire store client settle perform",
     "engine": "runtime wire config store client inflight host settle perform children step_functions",
     "dev": "wire schedule config store client",
     "commands": "runtime wire schedule config store client inflight host aws settle perform engine dev",

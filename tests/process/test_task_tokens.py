@@ -75,11 +75,13 @@ class TestOutcomes:
     def test_what_a_job_returns_is_the_output_of_its_task(self, start, push, redis, job):
         job_class, argument, output = job
         worker = start("-c", "1", "-v")
-        push(job_class, argument)
+        jid = push(job_class, argument)
 
         assert outcome(push.service) == output
         all_sent(redis)
         assert worker.stop() == 0
+        [line] = [each for each in worker.output.splitlines() if "reported the success" in each]
+        assert f" class={job_class} jid={jid} " in line
         assert TOKEN not in worker.output  # at level debug, too
         assert redis.get("stat:processed") == b"1"
         assert redis.get("stat:failed") in (None, b"0")

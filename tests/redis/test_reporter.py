@@ -240,6 +240,26 @@ def test_a_thread_that_has_ended_goes_on_where_it_was(redis, reporter, service):
     reporter.stop(10)
 
 
+def test_a_key_of_a_foreign_type_is_reported_once(redis, process, service, caplog):
+    looks = []
+    redis.set(REPORTS, "text")
+    reporter = TaskReporter(
+        keys=process.keys,
+        connection=process.connect(),
+        service=service,
+        on_look=lambda: looks.append(True),
+        look_s=0.01,
+    )
+    reporter.start()
+
+    wait_until(lambda: len(looks) > 3)
+    reporter.stop(10)
+
+    messages = [each for each in caplog.messages if "the reporter to Step Functions waits" in each]
+    assert len(messages) == 1
+    assert "WRONGTYPE" in messages[0]
+
+
 def test_an_outage_of_redis_ends_nothing(redis, process, service):
     connection = process.connect()
     connection.down = True

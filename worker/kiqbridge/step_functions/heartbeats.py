@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kiqbridge.client.current import log_context
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import keep_running
@@ -116,7 +117,8 @@ class TaskHeartbeats:
             if self._stopping.is_set():
                 break
             if each.task is not None and each.due is not None and each.due <= now:
-                self._send(each, each.task)
+                with log_context(**{"class": each.task.job_class, "jid": each.task.jid}):
+                    self._send(each, each.task)
         return bool(self._watched)
 
     def _watch(self, job: RunningJob, now: float) -> _Watched:

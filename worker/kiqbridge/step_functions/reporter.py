@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from kiqbridge.client.current import log_context
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
@@ -24,6 +25,7 @@ from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.task_report import TaskReport, omitted_output
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, OutputRefused, StepFunctions
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.replies import WrongTypeWarning
 from kiqbridge.store.task_reports import (
     has_reports,
     put_off_report,
@@ -84,6 +86,7 @@ class TaskReporter:
         self._look_s = look_s
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._warn_at = 0.0
+        self._wrong_type = WrongTypeWarning(logger, "the reporter to Step Functions")
         self._some = threading.Event()
         self._stopping = threading.Event()
         self._thread = self._new_thread()
@@ -139,6 +142,10 @@ class TaskReporter:
             logger.warning("a report in %s cannot be read: dropped", self._keys.task_reports)
             remove_report(self._connection, self._keys, text)
             return True
+        with log_context(**{"class": report.job_class, "jid": report.jid}):
+            return self._send_read(report, text, now)
+
+    def _send_read(self, report: TaskReport, text: bytes, now: Callable[[], float]) -> bool:
         try:
             self._call(report)
         except NobodyWaits as error:
@@ -215,7 +222,6 @@ class TaskReporter:
         )
 
     def _look_on(self) -> None:
-        pause_s = self._look_s
         while True:
             is_last = self._stopping.is_set()
             self._some.clear()
@@ -224,14 +230,15 @@ class TaskReporter:
                 self._on_look()
                 while self.look():
                     pass
-                pause_s = self._look_s
+                self._wrong_type.clear()
             except KiqbridgeError as error:
                 logger.debug("reports for Step Functions wait for Redis: %s", error)
+                self._wrong_type.report(error)
             if is_last:
                 return
             threads.rest()
             if not self._stopping.is_set():
-                self._some.wait(pause_s)
+                self._some.wait(self._look_s)
 
 
 def _named(report: TaskReport) -> str:
