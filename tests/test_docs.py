@@ -66,6 +66,8 @@ from kiqbridge.commands.cli import main
 os.environ |= {{"KIQBRIDGE_ALLOWED_CLASSES": "HealthPulse", "KIQBRIDGE_ALLOWED_QUEUES": "default"}}
 assert main({words}) == 0
 """
+SOURCE_PAGES = "docs/sources/"
+"""tests/lambdas/test_source_pages.py runs their events and mappings."""
 NAMES_OF_OTHERS = {"KIQBRIDGE_TEST_SERVER", "KIQBRIDGE_PROVE"}
 
 
@@ -104,7 +106,11 @@ def project(tmp_path, redis_url) -> Project:
 
 
 def of_language(*languages: str) -> pytest.MarkDecorator:
-    found = [block for block in BLOCKS if block.language in languages]
+    found = [
+        block
+        for block in BLOCKS
+        if block.language in languages and not block.document.startswith(SOURCE_PAGES)
+    ]
     return pytest.mark.parametrize("block", found, ids=str)
 
 
