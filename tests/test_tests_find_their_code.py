@@ -15,6 +15,8 @@ TESTED_ELSEWHERE = {
     "aws/record": "lambdas/test_sqs.py",
     "aws/push": "lambdas/test_sqs.py",
     "aws/mapping/check": "unit/test_mapping_check.py",
+    "aws/spill_form": "lambdas/test_spill.py",
+    "aws/spill_queue": "lambdas/test_spill.py",
     "aws/requests": "unit/test_mapper.py",
     "aws/sources/attribute_value": "lambdas/test_dynamodb.py",
     "aws/sources/reading": "lambdas/test_sources.py",

@@ -286,6 +286,7 @@ class TestLimits:
             )
 
         assert caught.value.queues == {"full": 3, "other": 1}
+        assert caught.value.places == {1: 3, 2: 3, 3: 1}
         assert keys(redis) == before
         assert redis.llen("queue:full") == 3
 
@@ -301,11 +302,22 @@ class TestLimits:
         assert (first.duplicate, second.duplicate) == (True, False)
         assert redis.zcard("schedule") == 1
 
+    def test_places_are_those_of_the_items_also_when_middleware_stops_one(self, client, redis):
+        client.middleware.add(
+            lambda _class, payload, _queue, call_next: call_next() if payload["args"] else None
+        )
+
+        with pytest.raises(QueueTooDeep) as caught:
+            client.push_once([item(), item(1, queue="full")], [None, None], limits={"full": 0})
+
+        assert caught.value.places == {1: 3}
+
     def test_a_tick_is_refused_as_a_whole_and_enqueued_later(self, client, redis):
         items = [item(1), item(2, queue="full")]
 
-        with pytest.raises(QueueTooDeep, match="full"):
+        with pytest.raises(QueueTooDeep, match="full") as caught:
             client.push_tick("s", MINUTE, items, by="test", limits={"full": 3})
+        assert caught.value.places == {1: 3}
         assert not redis.exists("queue:default", "kb:ticks:s")
 
         assert (

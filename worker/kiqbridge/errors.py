@@ -72,15 +72,17 @@ class QueueTooDeep(KiqbridgeError):  # noqa: N818 - reads as what happened, besi
 
     Attributes:
         queues: name → number of jobs that wait in it, of each queue that is at its limit.
+        places: place among the items of the call → the same number, for each job that was refused.
     """
 
-    def __init__(self, queues: Mapping[str, int]) -> None:
+    def __init__(self, queues: Mapping[str, int], places: Mapping[int, int] | None = None) -> None:
         names = ", ".join(f"{name} ({length:,} jobs)" for name, length in queues.items())
         super().__init__(
             f"queue: {names} at its limit, so that nothing was enqueued; send it again later, add workers, "
             "or raise the limit (KIQBRIDGE_QUEUE_LIMITS)"
         )
         self.queues = dict(queues)
+        self.places = dict(places or {})
 
 
 class EventError(KiqbridgeError):

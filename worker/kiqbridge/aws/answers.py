@@ -1,7 +1,7 @@
 """What the function answers, and logs, about jobs: their ids, classes and queues, and no arguments."""
 
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from kiqbridge.aws.record import Result
 from kiqbridge.client.guarded_push import Enqueued
@@ -17,20 +17,26 @@ class Answer(TypedDict):
     stale: list[dict[str, Any]]
     """`class`, `queue`, and `schedule` and `at` of a tick so old that nobody knows whether it ran; only
     one that says `"on_stale": "ignore"`, others are an error."""
+    spilled: NotRequired[list[dict[str, Any]]]
+    """As `enqueued`: accepted while Redis is away, and enqueued with this jid when it is back. Only if there
+    are such jobs."""
 
 
 def answer_of(results: Sequence[Result]) -> Answer:
     """The answer of a direct invocation, and of an HTTP request that is accepted."""
     jobs = [job for result in results for job in result.jobs]
-    return Answer(
-        enqueued=[
-            described(job) | ({} if job.at is None else {"at": job.at})
-            for job in jobs
-            if not job.duplicate
-        ],
+    answer = Answer(
+        enqueued=[_with_time(job) for job in jobs if not job.duplicate],
         duplicates=[described(job) for job in jobs if job.duplicate],
         stale=[dict(each) for result in results for each in result.stale],
     )
+    if any(result.spilled for result in results):
+        answer["spilled"] = [_with_time(job) for result in results for job in result.spilled]
+    return answer
+
+
+def _with_time(job: Enqueued) -> dict[str, Any]:
+    return described(job) | ({} if job.at is None else {"at": job.at})
 
 
 def described(job: Enqueued) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from kiqbridge import redaction
 from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.answers import answer_of
+from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.mapping import document
 from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
@@ -39,6 +40,9 @@ from kiqbridge.config.function_settings import (
     LOG_ARGUMENTS,
     MAPPINGS,
     MAX_EVENT_BYTES,
+    QUEUE_LIMITS,
+    SPILL_FIFO_QUEUE_URL,
+    SPILL_QUEUE_URL,
     TICK_AHEAD_S,
 )
 from kiqbridge.config.redis_access import read_access
@@ -48,6 +52,7 @@ from kiqbridge.errors import EventError, PayloadError
 if TYPE_CHECKING:
     from kiqbridge.aws.mapping.mapper import Mapper
     from kiqbridge.aws.mapping.schemas import JobSchemas
+    from kiqbridge.aws.spill import SpillingPusher
 
 UNKNOWN = "unknown"
 """The source of an event that could not be read."""
@@ -88,7 +93,7 @@ class Enqueuer:
 
     def __init__(
         self,
-        pusher: Pusher,
+        pusher: "Pusher | SpillingPusher",
         allowed: AllowList,
         mapper: "Mapper | None" = None,
         schemas: "JobSchemas | None" = None,
@@ -124,11 +129,12 @@ class Enqueuer:
             wait_replicas=read(WAIT_REPLICAS, environ),
             max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),
         )
-        pusher = Pusher(client, tick_ahead_s=read(TICK_AHEAD_S, environ))
-        return cls.with_mappings(pusher, environ, folder)
+        return cls.with_mappings(_pusher(client, environ), environ, folder)
 
     @classmethod
-    def with_mappings(cls, pusher: Pusher, environ: Mapping[str, str], folder: Path | None) -> Self:
+    def with_mappings(
+        cls, pusher: "Pusher | SpillingPusher", environ: Mapping[str, str], folder: Path | None
+    ) -> Self:
         """As `from_environment`, with a pusher that is there.
 
         Raises:
@@ -212,7 +218,7 @@ class Enqueuer:
 
     def _handle(self, event: object, now: float, by: str, xray: str) -> Handled:
         try:
-            delivery = sources.read(event, self._http)
+            delivery = self._read(event)
         except (EventError, PayloadError) as error:
             return Handled(source=UNKNOWN, error=error)
         if isinstance(delivery, Done):
@@ -232,6 +238,11 @@ class Enqueuer:
             error=None if is_answered else _reason(results),
             push_ms=push_ms,
         )
+
+    def _read(self, event: object) -> Delivery | Done:
+        if self._pusher.has_spilled(event):
+            return sources.read_spilled(event)
+        return sources.read(event, self._http)
 
     def _results(
         self, delivery: Delivery, now: float, by: str
@@ -267,9 +278,11 @@ class Enqueuer:
             request = request_of(record, now, self._mapper)
             if isinstance(request, Ignored):
                 return Result(record=record, ignored=request.why)
-            request = stamped(request, record)
+            if request.sender is None:  # else it was stamped when it was first seen
+                request = stamped(request, record)
+            source, origin = request.sender or (record.source, record.origin)
             for job in request.jobs:
-                self._allowed.check(job.item, record.source, record.origin)
+                self._allowed.check(job.item, source, origin)
                 if self._schemas is not None:
                     self._schemas.check(job.item)
         except (EventError, PayloadError) as error:
@@ -279,6 +292,19 @@ class Enqueuer:
 
 def _success(delivery: Delivery, results: Sequence[Result]) -> Any:
     return answer_of(results) if delivery.success is None else delivery.success
+
+
+def _pusher(client: Client, environ: Mapping[str, str]) -> "Pusher | SpillingPusher":
+    gate = DepthGate(read(QUEUE_LIMITS, environ))
+    pusher = Pusher(client, tick_ahead_s=read(TICK_AHEAD_S, environ), gate=gate)
+    url, fifo_url = read(SPILL_QUEUE_URL, environ), read(SPILL_FIFO_QUEUE_URL, environ)
+    gate.check_spill(has_queue=bool(url))
+    if not (url or fifo_url):
+        return pusher
+    from kiqbridge.aws.spill import SpillingPusher  # noqa: PLC0415 - where it is set up
+    from kiqbridge.aws.spill_queue import SpillQueues  # noqa: PLC0415
+
+    return SpillingPusher(pusher, SpillQueues(url, fifo_url), client, gate=gate)
 
 
 def _reason(results: Sequence[Result]) -> Exception | None:

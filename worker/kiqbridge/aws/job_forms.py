@@ -85,19 +85,26 @@ class Tick:
 class JobRequest:
     """One job: `item` as for `Client.push`; it is enqueued once for each class and `dedupe_key`.
 
-    The key is the caller's own text, or the identity of the event that brought the job.
+    The key is the caller's own text, or the identity of the event that brought the job. `jid` is one that
+    was drawn for an item without, so that the job has it wherever it goes.
     """
 
     item: Mapping[str, Any]
     dedupe_key: str | Identity | None = None
+    jid: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueRequest:
-    """What an event asks for: all of `jobs` or none, and once only if there is a tick."""
+    """What an event asks for: all of `jobs` or none, and once only if there is a tick.
+
+    `sender`: source and origin of the record that brought it, if it is not the one at hand: what is
+    allowed goes by them.
+    """
 
     jobs: Sequence[JobRequest]
     tick: Tick | None = None
+    sender: tuple[str, str] | None = None
 
 
 def is_job_form(value: object) -> TypeGuard[Mapping[str, Any]]:

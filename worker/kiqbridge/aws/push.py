@@ -7,16 +7,17 @@ that the client refuses), the records are pushed one by one, so that only that o
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from kiqbridge.aws.job_forms import EnqueueRequest, Tick
+from kiqbridge.aws.depth import DepthGate, class_of, queue_of
+from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, Tick
 from kiqbridge.aws.record import Answering, Record, Result
 from kiqbridge.client.client import TICK_HORIZON_S
 from kiqbridge.client.guarded_push import Enqueued, TickOutcome
 from kiqbridge.config.function_settings import TICK_AHEAD_S
-from kiqbridge.errors import EventError, KiqbridgeError, PayloadError, RedisRefused
-from kiqbridge.wire import active_job
+from kiqbridge.config.queue_limits import DepthAction
+from kiqbridge.errors import EventError, KiqbridgeError, PayloadError, QueueTooDeep, RedisRefused
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import Identity
-from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
+from kiqbridge.wire.payload import shorten
 
 
 class Asked(NamedTuple):
@@ -34,7 +35,12 @@ class Pushes(Protocol):
     """The calls of a `Client` that are used here."""
 
     def push_once(
-        self, items: Sequence[Mapping[str, Any]], dedupe_keys: Sequence[str | Identity | None]
+        self,
+        items: Sequence[Mapping[str, Any]],
+        dedupe_keys: Sequence[str | Identity | None],
+        *,
+        jids: Sequence[str | None] | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> list[Enqueued]:
         """See `Client.push_once`."""
 
@@ -46,6 +52,7 @@ class Pushes(Protocol):
         *,
         by: str,
         ahead_s: float | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> TickOutcome:
         """See `Client.push_tick`."""
 
@@ -56,11 +63,23 @@ class Pusher:
     Args:
         client: pushes.
         tick_ahead_s: seconds that a tick may lie ahead of the clock of Redis: clocks differ a little.
+        gate: the limits of queues.
     """
 
-    def __init__(self, client: Pushes, *, tick_ahead_s: float = TICK_AHEAD_S.default) -> None:
+    def __init__(
+        self,
+        client: Pushes,
+        *,
+        tick_ahead_s: float = TICK_AHEAD_S.default,
+        gate: DepthGate | None = None,
+    ) -> None:
         self._client = client
         self._tick_ahead_s = tick_ahead_s
+        self._gate = gate or DepthGate()
+
+    def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
+        """Whether an event comes out of a spill queue: there is none."""
+        return False
 
     def push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
         """Push the requests of one delivery; a result for each, in their order.
@@ -73,7 +92,7 @@ class Pusher:
         is_together = all(each.request.tick is None for each in asked)
         if is_together and (answering is Answering.WHOLE or _count(asked) <= BATCH_SIZE):
             try:
-                return self._push_together(asked)
+                return self._push_together(asked, answering)
             except (PayloadError, RedisRefused) as error:
                 if answering is Answering.WHOLE or len(asked) == 1:
                     return [Result(record=each.record, error=error) for each in asked]
@@ -81,13 +100,22 @@ class Pusher:
                 return [Result(record=each.record, error=error) for each in asked]
         return self._push_one_by_one(asked, answering, by)
 
-    def _push_together(self, asked: Sequence[Asked]) -> list[Result]:
+    def _push_together(self, asked: Sequence[Asked], answering: Answering) -> list[Result]:
         if not asked:
             return []
         jobs = [(place, job) for place, each in enumerate(asked) for job in each.request.jobs]
-        outcomes = self._client.push_once(
-            [job.item for _, job in jobs], [job.dedupe_key for _, job in jobs]
-        )
+        requests = [job for _, job in jobs]
+        try:
+            outcomes = self._client.push_once(
+                [job.item for job in requests],
+                [job.dedupe_key for job in requests],
+                jids=[job.jid for job in requests],
+                limits=self._gate.lengths(requests),
+            )
+        except QueueTooDeep as error:
+            if not error.places:  # of a client of another kind
+                return [Result(record=each.record, error=error) for each in asked]
+            return self._push_what_fits(asked, answering, error)
         by_place: list[list[Enqueued]] = [[] for _ in asked]
         for outcome in outcomes:
             by_place[jobs[outcome.index][0]].append(outcome)
@@ -95,6 +123,38 @@ class Pusher:
             Result(record=each.record, jobs=of_record)
             for each, of_record in zip(asked, by_place, strict=True)
         ]
+
+    def _push_what_fits(
+        self, asked: Sequence[Asked], answering: Answering, error: QueueTooDeep
+    ) -> list[Result]:
+        """Refuse the records whose queue is at its limit, put off those that may be, and push the rest."""
+        results: dict[int, Result] = {}
+        fitting: dict[int, Asked] = {}
+        failed: set[str | None] = set()
+        first = 0
+        for place, each in enumerate(asked):
+            count = len(each.request.jobs)
+            deep = {
+                number - first: error.places[number]
+                for number in range(first, first + count)
+                if number in error.places
+            }
+            first += count
+            if each.record.group in failed:
+                results[place] = held_back(each.record)
+            elif self._gate.actions(each.request, deep) <= {DepthAction.DELAY}:
+                request = self._gate.delayed(each.request, deep) if deep else each.request
+                fitting[place] = Asked(each.record, request)
+            else:
+                results[place] = Result(record=each.record, error=_too_deep(each.request, deep))
+                if answering is not Answering.EACH:
+                    failed.add(each.record.group)
+        if failed and answering is Answering.WHOLE:
+            results |= {place: held_back(each.record) for place, each in fitting.items()}
+            fitting = {}
+        pushed = self._push_together(list(fitting.values()), answering)
+        results |= dict(zip(fitting, pushed, strict=True))
+        return [results[place] for place in range(len(asked))]
 
     def _push_one_by_one(
         self, asked: Sequence[Asked], answering: Answering, by: str
@@ -106,21 +166,26 @@ class Pusher:
                 results.append(held_back(each.record))
                 continue
             try:
-                results.append(self._push_one(each, by))
+                result = self._push_one(each, by)
             except Exception as error:  # noqa: BLE001 - as above
-                results.append(Result(record=each.record, error=error))
-                if answering is not Answering.EACH:
-                    failed.add(each.record.group)
+                result = Result(record=each.record, error=error)
+            results.append(result)
+            if result.error is not None and answering is not Answering.EACH:
+                failed.add(each.record.group)
         return results
 
     def _push_one(self, asked: Asked, by: str) -> Result:
         tick = asked.request.tick
         if tick is None:
-            return self._push_together([asked])[0]
-        items = [job.item for job in asked.request.jobs]
-        outcome = self._client.push_tick(
-            tick.schedule, tick.instant, items, by=by, ahead_s=self._tick_ahead_s
-        )
+            return self._push_together([asked], Answering.WHOLE)[0]
+        try:
+            outcome = self._push_tick(tick, asked.request.jobs, by)
+        except QueueTooDeep as error:
+            if self._gate.actions(asked.request, error.places) != {DepthAction.DELAY}:
+                raise
+            return self._push_one(
+                Asked(asked.record, self._gate.delayed(asked.request, error.places)), by
+            )
         if outcome.kind == "future":
             raise EventError(
                 f"tick.at: {shorten(tick.at)} is more than {self._tick_ahead_s:g} s ahead of the clock of "
@@ -135,7 +200,20 @@ class Pusher:
                 "ledger remembers, so nobody knows whether it was enqueued; to enqueue it, invoke the "
                 'function with the job and no tick; to let it pass, add "on_stale": "ignore" to the tick'
             )
-        return Result(record=asked.record, stale=[_described_stale(item, tick) for item in items])
+        return Result(
+            record=asked.record,
+            stale=[_described_stale(job.item, tick) for job in asked.request.jobs],
+        )
+
+    def _push_tick(self, tick: Tick, jobs: Sequence[JobRequest], by: str) -> TickOutcome:
+        return self._client.push_tick(
+            tick.schedule,
+            tick.instant,
+            [job.item if job.jid is None else {**job.item, "jid": job.jid} for job in jobs],
+            by=by,
+            ahead_s=self._tick_ahead_s,
+            limits=self._gate.lengths(jobs),
+        )
 
 
 def held_back(record: Record) -> Result:
@@ -149,10 +227,16 @@ def _count(asked: Sequence[Asked]) -> int:
     return sum(len(each.request.jobs) for each in asked)
 
 
+def _too_deep(request: EnqueueRequest, deep: Mapping[int, int]) -> QueueTooDeep:
+    """The error of one record, whose jobs at these places were refused."""
+    queues = {queue_of(request.jobs[place].item): length for place, length in deep.items()}
+    return QueueTooDeep(queues, deep)
+
+
 def _described_stale(item: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
     return {
-        "class": item.get("class", item.get(active_job.KEY)),
-        "queue": item.get("queue", DEFAULT_OPTIONS["queue"]),
+        "class": class_of(item),
+        "queue": queue_of(item),
         "schedule": tick.schedule,
         "at": tick.at,
     }

@@ -7,11 +7,14 @@ A source (`sources/`) knows the form of one service's events and nothing of jobs
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.wire.guards import Identity
+
+SPILLED: Final = "spill"
+"""`Record.source` of what comes back out of a spill queue."""
 
 
 class Answering(StrEnum):
@@ -92,10 +95,12 @@ class Result:
         stale: the tick that is too old and says `"on_stale": "ignore"`, as the answer describes it.
         error: refused or failed.
         ignored: why nothing was to be enqueued, "" else.
+        spilled: its jobs, if they are in a spill queue and not in Redis yet.
     """
 
     record: Record
     jobs: Sequence[Enqueued] = ()
+    spilled: Sequence[Enqueued] = ()
     stale: Sequence[Mapping[str, Any]] = ()
     error: Exception | None = None
     ignored: str = ""

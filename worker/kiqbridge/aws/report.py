@@ -140,6 +140,19 @@ class Report:
             self.failed(result.error, about, is_raised=is_raised)
         elif result.ignored:
             self._line("INFO", "ignored", {**about, "outcome": "ignored", "reason": result.ignored})
+        elif result.spilled:
+            self.count(Spilled=len(result.spilled))
+            jobs = answer_of([result])["spilled"]
+            self._line(
+                "WARNING",
+                "spilled",
+                {
+                    **about,
+                    "ms": ms,
+                    "outcome": "spilled",
+                    **(jobs[0] if len(jobs) == 1 else {"spilled": jobs}),
+                },
+            )
         else:
             self._done(result, {**about, "ms": ms})
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, is_job_form, parse_jobs
-from kiqbridge.aws.record import Record
+from kiqbridge.aws.record import SPILLED, Record
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.payload import shorten, shorten_argument
 
@@ -48,6 +48,8 @@ def request_of(record: Record, now: float, mapper: Maps | None = None) -> Enqueu
         return Ignored(record.ignored)
     if record.parts:
         return _of_parts(record.parts, now, mapper)
+    if record.source == SPILLED:
+        return _spilled(record, now)
     if not is_job_form(record.job):
         mapped = mapper.request(record, now) if mapper is not None else None
         if mapped is None:
@@ -74,6 +76,15 @@ def _of_parts(parts: Sequence[Record], now: float, mapper: Maps | None) -> Enque
         else:
             jobs += request.jobs
     return EnqueueRequest(jobs=jobs) if jobs else Ignored(ignored)
+
+
+def _spilled(record: Record, now: float) -> EnqueueRequest:
+    from kiqbridge.aws.spill_form import request_of_spilled  # noqa: PLC0415 - few events need it
+
+    try:
+        return request_of_spilled(record.job, now)
+    except (PayloadError, EventError) as error:
+        raise type(error)(f"{record.where}: {error}") from error
 
 
 def _no_job(record: Record) -> str:

@@ -240,6 +240,34 @@ class Client:
         jobs = [(index, job) for index, job in enumerate(prepared) if job is not None]
         return guarded_push.push_tick(occurrence, jobs, self._writer, now=now, limits=limits or {})
 
+    def find_enqueued(
+        self, items: Sequence[Mapping[str, Any]], dedupe_keys: "Sequence[str | Identity | None]"
+    ) -> list[str | None]:
+        """For each item the jid under which `push_once` enqueued it, or None; nothing is written.
+
+        Raises:
+            PayloadError: that is no job.
+            RedisUnavailable: nothing was read.
+        """
+        from kiqbridge.client import guarded_push, known  # noqa: PLC0415 - as push_once
+
+        now, none = time.time(), Chain[ClientMiddleware]()
+        guards = []
+        for item, key in zip(items, dedupe_keys, strict=True):
+            job = prepare(item, now, none, self._fleet_profile.without_redis)
+            guards.append(guarded_push.guard_of(job, key) if job is not None else "")
+        return known.find_jids(self._redis, self.keys, guards, now)
+
+    def find_tick(self, schedule: str, instant: int) -> list[str] | None:
+        """The jids that `push_tick` enqueued for this occurrence, or None; nothing is written.
+
+        Raises:
+            RedisUnavailable: nothing was read.
+        """
+        from kiqbridge.client import known  # noqa: PLC0415 - as push_once
+
+        return known.find_tick(self._redis, self.keys, schedule, instant)
+
     def cancel(self, jid: str) -> int:
         """Ask an iterable job to end: HSETNX it-JID cancelled (§13.5); it may be waiting or running.
 

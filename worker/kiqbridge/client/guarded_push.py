@@ -84,7 +84,7 @@ def push_once(
     except ReplyLost as error:
         first = jobs[0].job
         raise outcome_unknown(first.jid, first.payload["class"], error) from error
-    _check_depth(answers)
+    _check_depth(answers, [(index, job) for index, job, _, _ in jobs])
     outcomes = [
         _outcome(
             index,
@@ -137,7 +137,7 @@ def push_tick(
     for job in jobs:
         args += [*_script_args(job, writer, now), _limit(job, limits)]
     answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
-    _check_depth(answer)
+    _check_depth(answer, indexed)
     outcome = _tick_outcome(indexed, answer, entry)
     if doubt and outcome.jobs:
         raise not_replicated([job.jid for job in outcome.jobs], doubt) from doubt
@@ -183,11 +183,15 @@ def check_count(count: int) -> None:
         )
 
 
-def _check_depth(answer: Sequence[Any]) -> None:
-    """Refuse an answer that names queues at their limit, each with its length, instead of outcomes."""
+def _check_depth(answer: Sequence[Any], jobs: Sequence[tuple[int, PreparedJob]]) -> None:
+    """Refuse an answer that names jobs whose queue is at its limit, with its length, and no outcomes."""
     if not isinstance(answer[0], list):
         return
-    raise QueueTooDeep({text_of(queue): int(length) for queue, length in answer})
+    deep = {number - 1: length for number, length in answer}
+    raise QueueTooDeep(
+        {jobs[place][1].queue: length for place, length in deep.items()},
+        {jobs[place][0]: length for place, length in deep.items()},
+    )
 
 
 def _limit(job: PreparedJob, limits: Mapping[str, int]) -> str:

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from kiqbridge.config.parsers import switch, text, whole_number, words
+from kiqbridge.config.queue_limits import parse_queue_limits
 from kiqbridge.config.setting import Setting
 from kiqbridge.errors import ConfigError
 
@@ -109,6 +110,34 @@ TRACING: Final = Setting(
     read_by=("function",),
 )
 
+QUEUE_LIMITS: Final = Setting(
+    name="queue_limits",
+    parse=parse_queue_limits,
+    default="",
+    env=("KIQBRIDGE_QUEUE_LIMITS",),
+    help="waiting jobs from which the function pushes no more to a queue, and what it does then, such as "
+    "default=100000:reject,low=50000:delay:60,mail=1000:spill; the queue may be a glob",
+    read_by=("function",),
+)
+
+SPILL_QUEUE_URL: Final = Setting(
+    name="spill_queue_url",
+    parse=text("spill_queue_url"),
+    default="",
+    env=("KIQBRIDGE_SPILL_QUEUE_URL",),
+    help="SQS queue that takes jobs while Redis is away; empty = none, and the service delivers again",
+    read_by=("function",),
+)
+
+SPILL_FIFO_QUEUE_URL: Final = Setting(
+    name="spill_fifo_queue_url",
+    parse=text("spill_fifo_queue_url"),
+    default="",
+    env=("KIQBRIDGE_SPILL_FIFO_QUEUE_URL",),
+    help="the same for sources that keep an order, a FIFO queue; empty = their records wait where they are",
+    read_by=("function",),
+)
+
 SERVICE: Final = Setting(
     name="service",
     parse=text("service"),
@@ -145,6 +174,9 @@ FUNCTION_SETTINGS: Final = (
     MAX_EVENT_BYTES,
     LOG_ARGUMENTS,
     TRACING,
+    QUEUE_LIMITS,
+    SPILL_QUEUE_URL,
+    SPILL_FIFO_QUEUE_URL,
     SERVICE,
     FUNCTION_LOG_LEVEL,
     METRICS_NAMESPACE,

@@ -77,6 +77,11 @@ def read(event: object, http: HttpRules = DEFAULT_HTTP) -> Delivery | Done:
     return cast("Delivery | Done", module.read(event))
 
 
+def read_spilled(event: Any) -> Delivery:
+    """Read a batch of messages of a spill queue."""
+    return cast("Delivery", importlib.import_module(f"{__name__}.spilled").read(event))
+
+
 def failure_answer(event: Mapping[str, Any], error: Exception) -> Any:
     """The answer to an HTTP request when the function itself fails; see `is_http`."""
     module = importlib.import_module(f"{__name__}.http")

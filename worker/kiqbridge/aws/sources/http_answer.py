@@ -1,6 +1,6 @@
 """Answers to HTTP requests, in the form that the integration expects.
 
-202 (Accepted): jobs are enqueued and not performed yet, which is what RFC 9110 has it for; 201 would
+202 (Accepted): jobs are enqueued, or in the spill queue, and not performed yet, which is what RFC 9110 has it for; 201 would
 promise a resource with an address. 200: nothing new was to be enqueued, since a request with the same
 `Idempotency-Key` had been accepted, or a mapping's filter leaves it out. 409: another request enqueued a job
 with the same `dedupe_key`. 422 also: the same `Idempotency-Key` with another body, as the IETF's draft says
@@ -43,7 +43,8 @@ def answered(request: HttpRequest, results: Sequence[Result]) -> dict[str, Any]:
                 409, "dedupe_key: the job has been enqueued by an earlier request", members={**body}
             ),
         )
-    return respond(request, 202 if len(known) < len(result.jobs) else 200, {**body})
+    is_new = len(known) < len(result.jobs) or bool(result.spilled)
+    return respond(request, 202 if is_new else 200, {**body})
 
 
 def _is_of(record: Record, jid: str) -> bool:

@@ -9,7 +9,7 @@
 --      guard ('' = not guarded), seconds to remember it, jid, queue name, score ('' = at once), text,
 --      length at which its queue takes no more ('' = any)
 -- Returns for each job '' when pushed, else the jid under which it was enqueued before; or, if jobs that
--- are not known are for queues at their limit, the {name, length} of each of these, and nothing is pushed.
+-- are not known are for queues at their limit, {number of the job, length} for each, and nothing is pushed.
 -- Repeated: guarded jobs are known; those without a guard are pushed again.
 -- See reliability §11, protocol §5.5.
 -- include wrong_type
@@ -46,8 +46,8 @@ local function jid_under(guard)
 end
 local deep = {}
 for i = 1, jobs do
-  if field(i, 7) ~= '' and not jid_under(field(i, 1)) then
-    too_deep(deep, KEYS[i + 3], field(i, 4), field(i, 7))
+  if not (field(i, 7) ~= '' and jid_under(field(i, 1))) then
+    too_deep(deep, i, KEYS[i + 3], field(i, 7))
   end
 end
 if deep[1] then

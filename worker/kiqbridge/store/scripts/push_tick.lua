@@ -12,8 +12,8 @@
 --      then for each job: queue name, score ('' = at once), text, length at which its queue takes no more
 --      ('' = any)
 -- Returns {'enqueued'}, {'duplicate', entry of the first time}, {'stale'}, or {'future'}: an
--- instant that is not due yet would make its true delivery a duplicate. Or {name, length} of each queue that
--- is at its limit, and nothing is pushed.
+-- instant that is not due yet would make its true delivery a duplicate. Or {number of the job, length} for
+-- each job whose queue is at its limit, and nothing is pushed.
 -- Repeated: {'duplicate', the same entry}, and nothing is pushed.
 -- See reliability §11, protocol §5.5.
 -- include wrong_type
@@ -42,9 +42,7 @@ if refused then
 end
 local deep = {}
 for i = 1, #KEYS - 3 do
-  if ARGV[4 * i + 5] ~= '' then
-    too_deep(deep, KEYS[i + 3], ARGV[4 * i + 2], ARGV[4 * i + 5])
-  end
+  too_deep(deep, i, KEYS[i + 3], ARGV[4 * i + 5])
 end
 if deep[1] then
   return deep

@@ -1,13 +1,7 @@
--- Note a queue that is at its limit, once, as {name, length}.
-local function too_deep(noted, list, name, limit)
-  local length = redis.call('LLEN', list)
-  if length < tonumber(limit) then
-    return
+-- Note job number `job` as {job, length} if its queue is at its limit, a text ('' = it has none).
+local function too_deep(noted, job, list, limit)
+  local length = limit ~= '' and redis.call('LLEN', list)
+  if length and length >= tonumber(limit) then
+    noted[#noted + 1] = {job, length}
   end
-  for _, each in ipairs(noted) do
-    if each[1] == name then
-      return
-    end
-  end
-  noted[#noted + 1] = {name, length}
 end

@@ -1,0 +1,28 @@
+"""What was enqueued before: the jid under a guard, and the jids in a schedule's ledger. Nothing is written."""
+
+from collections.abc import Sequence
+
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
+
+
+def find_jids(redis: RedisPool, keys: Keys, guards: Sequence[str], now: float) -> list[str | None]:
+    """For each guard the jid of its job; None if there is none, or it is over at `now`, or the guard is ""."""
+    named = [guard for guard in guards if guard]
+    if not named:
+        return [None] * len(guards)
+    values = iter(redis.call("HMGET", keys.guards, *named))
+    return [_jid(next(values), now) if guard else None for guard in guards]
+
+
+def find_tick(redis: RedisPool, keys: Keys, schedule: str, instant: int) -> list[str] | None:
+    """The jids that were enqueued for one occurrence of a schedule, None = it is not in the ledger."""
+    entries = redis.call("ZRANGEBYSCORE", keys.ticks(schedule), instant, instant, "LIMIT", 0, 1)
+    return [str(jid) for jid in json_text.loads(entries[0])["jids"]] if entries else None
+
+
+def _jid(value: bytes | None, now: float) -> str | None:
+    until, _, jid = (value or b"").partition(b" ")
+    return text_of(jid) if jid and float(until) > now else None
