@@ -1,20 +1,14 @@
-"""Measures of the client: pushes in a loop, in bulk, and from a Lambda function."""
+"""Measures of the client: pushes in a loop and in bulk."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from benchmarks.outcome import OURS, RUBY, Outcome, at_least, at_most, median, ratio
+from benchmarks.outcome import OURS, RUBY, Outcome, at_least, ratio
 from benchmarks.sides import QUIET_RUBY
 from benchmarks.stage import WORKER_CORE, Stage, on_core
-from support.enqueue_function import ENVIRONMENT, read_event
-from support.lambda_build import THIS_PYTHON, build
-from support.lambda_runtime_api import LambdaProcess, install_runtime_client
 from support.ruby import run_ruby
-
-WARM_CALLS = 50
 
 PYTHON_LOOP = """
 import sys, time
@@ -102,51 +96,6 @@ def bulk(stage: Stage) -> list[Outcome]:
     ]
 
 
-def function(stage: Stage) -> list[Outcome]:
-    """The enqueue function as `make build` makes it: import and first enqueue, then warm calls."""
-    stage.progress.step("building layer and function")
-    built = build(stage.folder / "function", python=THIS_PYTHON)
-    runtime_client = install_runtime_client(stage.folder / "runtime_client")
-    _compile(runtime_client)
-    event = read_event("direct_one")
-    warm: list[float] = []
-
-    def cold() -> float:
-        with (
-            on_core(WORKER_CORE),
-            LambdaProcess(
-                task=built.function,
-                layer=built.layer,
-                runtime_client=runtime_client,
-                env={**ENVIRONMENT, "REDIS_URL": stage.server.url},
-            ) as process,
-        ):
-            took = process.wait_ready() + process.invoke(event).ms
-            warm.append(median([process.invoke(event).ms for _ in range(WARM_CALLS)]))
-        return took
-
-    starts = stage.sizes.lambda_starts
-    samples = stage.rounds({OURS: cold}, starts)
-    return [
-        Outcome(
-            what="Lambda: import and first enqueue, fresh process",
-            unit="ms",
-            samples=samples,
-            target="≤ 250 ms",
-            met=at_most(median(samples[OURS]), 250),
-            note="built by make build with bytecode, under Lambda's own runtime client, whose start is counted",
-        ),
-        Outcome(
-            what="Lambda: warm invocation",
-            unit="ms",
-            samples={OURS: warm},
-            target="≤ 2 ms",
-            met=at_most(median(warm), 2),
-            note=f"median of {WARM_CALLS} in each of {starts} processes, the runtime API's two HTTP calls counted",
-        ),
-    ]
-
-
 def _clients(stage: Stage, python: str, ruby: str, count: int) -> dict[str, list[float]]:
     contenders: dict[str, Callable[[], float]] = {OURS: lambda: _run_python(stage, python, count)}
     if stage.with_ruby:
@@ -169,9 +118,4 @@ def _run_ruby(stage: Stage, script: str, count: int) -> float:
         return float(run_ruby(QUIET_RUBY + script, stage.server.url, timeout_s=120, given=count))
 
 
-def _compile(folder: Path) -> None:
-    """Lambda's own files come with bytecode."""
-    subprocess.run([sys.executable, "-m", "compileall", "-q", str(folder)], check=True)
-
-
-MEASURES: Sequence = (push, bulk, function)
+MEASURES: Sequence = (push, bulk)

@@ -43,7 +43,7 @@ from kiqbridge.wire.payload import (
     validate,
 )
 
-JOB_KEYS: Final = ("class", "args", "jobs", active_job.KEY)
+JOB_KEYS: Final = frozenset({"class", "args", "jobs", active_job.KEY})
 OWN_KEYS: Final = ("in", "at", "dedupe_key")
 """Keys of a job that are ours; they do not go into the payload as they are."""
 MINUTE: Final = 60
@@ -109,7 +109,7 @@ class EnqueueRequest:
 
 def is_job_form(value: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether a value asks for jobs in one of the forms above, well or badly."""
-    return isinstance(value, Mapping) and any(key in value for key in JOB_KEYS)
+    return isinstance(value, (dict, Mapping)) and not JOB_KEYS.isdisjoint(value)
 
 
 def parse_jobs(
@@ -259,7 +259,7 @@ def _all(items: Sequence[object], now: float, tick: Tick | None) -> list[JobRequ
 
 
 def _job(item: object, now: float, tick: Tick | None) -> JobRequest:
-    if not isinstance(item, Mapping):
+    if not isinstance(item, (dict, Mapping)):
         raise PayloadError(
             f"job: {shorten_argument(item)} is not an object with the keys class and args"
         )

@@ -167,7 +167,8 @@ def guard_of(job: PreparedJob, dedupe_key: str | Identity | None) -> str:
     if not dedupe_key:
         return ""
     for part in (dedupe_key,) if isinstance(dedupe_key, str) else dedupe_key.parts:
-        check_json(part, "dedupe_key")
+        if not part.isascii():
+            check_json(part, "dedupe_key")
     return guard_field(dedupe_key, _performed_class(job.payload))
 
 

@@ -11,7 +11,7 @@ Nothing is written here, and all that is wrong with an item is refused here: bef
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.registry import definition_of
@@ -48,12 +48,12 @@ class PreparedJob:
     @property
     def queue(self) -> str:
         """Queue name without prefix."""
-        return cast("str", self.payload["queue"])
+        return self.payload["queue"]  # type: ignore[no-any-return] # `prepare` has checked it
 
     @property
     def jid(self) -> str:
         """The job's id."""
-        return cast("str", self.payload["jid"])
+        return self.payload["jid"]  # type: ignore[no-any-return] # as above
 
 
 def prepare(
@@ -79,7 +79,7 @@ def prepare(
     Raises:
         PayloadError: names the field and shows the value.
     """
-    own_jid = not isinstance(item, Mapping) or "jid" not in item
+    own_jid = not isinstance(item, (dict, Mapping)) or "jid" not in item
     profile: Profile | None = None
     if active_job.is_active_job(item) and not trusted:
         rails_job = active_job.parse(item)

@@ -187,7 +187,7 @@ def validate(item: object) -> Mapping[str, Any]:
     Raises:
         PayloadError: names the field and shows the value.
     """
-    if not isinstance(item, Mapping) or "class" not in item or "args" not in item:
+    if not isinstance(item, (dict, Mapping)) or "class" not in item or "args" not in item:
         raise PayloadError(
             f"job: {shorten_argument(item)} is not an object with the keys class and args"
         )
@@ -264,12 +264,40 @@ def check_json(value: object, field: str, depth: int = 2) -> None:
         if not math.isfinite(value):
             raise PayloadError(f"{field}: {value!r} has no JSON text; send None or a text instead")
     elif kind in (list, dict):
-        _check_container(value, field, depth)
+        if not _is_plain(value, depth):
+            _check_container(value, field, depth)
     else:
         raise PayloadError(
             f"{field}: {shorten_argument(value)} of type {kind.__qualname__} would not arrive as it is; "
             "send None, bool, int, float, str, list or dict (for instance an id or an ISO date)"
         )
+
+
+def _is_plain(container: Any, depth: int) -> bool:
+    """A quick look that passes nearly every list or dict; for others `_check_container` says why."""
+    pending = [(depth, container)]
+    while pending:
+        depth, container = pending.pop()  # the deepest first: a cycle ends at the limit
+        if depth > MAX_DEPTH:
+            return False
+        if type(container) is dict:
+            if not all(type(key) is str and key.isascii() for key in container):
+                return False
+            container = container.values()
+        for child in container:
+            kind = type(child)
+            if kind is list or kind is dict:
+                pending.append((depth + 1, child))
+            elif kind not in _SCALARS and not _is_surely_fine(child) and not _is_text(child):
+                return False
+    return True
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return type(value) is str and bool(value.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _check_container(value: object, field: str, depth: int) -> None:

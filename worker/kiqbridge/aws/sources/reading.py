@@ -56,6 +56,8 @@ def text_at(value: Mapping[str, Any], name: str, where: str) -> str:
         EventError: there is none.
     """
     found = value.get(name)
+    if type(found) is str and found.isascii() and found:
+        return found
     path = _path(where, name)
     if not isinstance(found, str) or not found:
         raise EventError(f"{path}: {shorten(found)} is not a text with at least one character")
