@@ -18,6 +18,7 @@ from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.task_reports import take_reports
 from kiqbridge.wire.keys import Keys
 
 JOBS = [b"job %d" % number for number in range(1, 21)]
@@ -648,6 +649,8 @@ class TestCluster:
         client.pause_class("Nop")
         assert client.resume_class("Nop")
         assert client.deploy_mark("v1").new
+        pool.call("ZADD", keys.task_reports, 0, "report")
+        assert take_reports(pool.connection(), keys, most=1, for_s=60).texts == [b"report"]
         metrics = Metrics(keys, identity="host:1:aaa")
         metrics.record("Nop", 5.0, False)
         metrics.flush(pool.connection(), 1_700_000_000.0)
@@ -661,7 +664,7 @@ class TestCluster:
         known = """
             acknowledge bury claim deploy_mark due end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead
             pause promote push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect register renew repush
-            settle unpause
+            settle take_reports unpause
         """
         assert names == known.split(), "a new script must also run in the test above"
 

@@ -92,7 +92,7 @@ def test_the_poller_buries_none_on_top_of_another(redis, process):
         process.connect(),
         process.keys,
         "schedule",
-        [(b"{nonsense", b"{nonsense")],
+        [(b"{nonsense", b"{nonsense", b"")],
         now=2.0,
         bounds=(float("-inf"), 100),
     )
