@@ -56,6 +56,7 @@ MAPPED = {
             "client": "1example23456789",
         },
     ),
+    "codecommit_push": ("codecommit", {"event": "ReferenceChanges", "ref": "refs/heads/master"}),
     "codedeploy_hook": ("codedeploy", {}),
     "secrets_manager_rotation": ("secrets-manager", {"step": "createSecret"}),
     "iot_registry": (
@@ -110,7 +111,7 @@ def test_what_waits_for_an_answer_that_no_job_gives_is_refused_whatever_a_mappin
 
 
 def test_every_form_is_tried_with_an_event():
-    tried = {source for source, _ in MAPPED.values()} | {"codecommit"}
+    tried = {source for source, _ in MAPPED.values()}
     refused = {name for name, form in FORMS.items() if form.refused}
 
     assert tried | refused == set(FORMS)
@@ -130,15 +131,11 @@ def test_a_trigger_of_cognito_that_is_refused_ends_the_invocation(invoke):
         invoke(read_event("cognito_post_confirmation"))
 
 
-def test_a_test_event_of_codecommit_is_answered_and_a_real_one_is_mapped(mapped, redis):
+def test_a_test_event_of_codecommit_is_answered(mapped, redis):
     invoke = mapped("mappings: [{match: {source: codecommit}, class: HealthPulse, args: []}]")
-    event = recorded("sam/codecommit_repository")
 
-    assert invoke(event) is None
+    assert invoke(recorded("sam/codecommit_repository")) is None
     assert redis.dbsize() == 0
-    event["Records"][0]["eventName"] = "ReferenceChanges"
-    assert invoke(event)["enqueued"]
-    assert invoke(event)["duplicates"]
 
 
 @pytest.mark.parametrize(
@@ -205,3 +202,16 @@ def test_a_path_leads_to_a_value_or_to_nothing(path, found):
 
 def test_an_identity_that_redis_cannot_take_is_refused():
     assert outcome(read_event("iot_registry", eventId="\ud800")).startswith("refused: event[0]")
+
+
+def test_a_long_identity_is_a_digest_so_that_no_content_is_logged(mapped, redis, capsys):
+    """The identity of an evaluation of AWS Config is the changed item itself."""
+    invoke = mapped("mappings: [{match: {source: config}, class: HealthPulse, args: []}]")
+    event = recorded("sam/config_item_change_notification")
+    other = event | {"invokingEvent": event["invokingEvent"].replace("i-00000000", "i-00000001")}
+
+    for each in (event, event, other):
+        invoke(each)
+
+    assert redis.llen("queue:default") == 2
+    assert "configurationItem" not in capsys.readouterr().out

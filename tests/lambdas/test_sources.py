@@ -39,6 +39,7 @@ OUTCOMES = {
     "bus_saas": "bus: no job by event",
     "bus_step_functions": "bus: no job by event",
     "cloudwatch_alarm": "cloudwatch-alarm: no job by service",
+    "codecommit_push": "codecommit: no job by service",
     "codedeploy_hook": "codedeploy: no job by service",
     "cognito_post_confirmation": "cognito: no job",
     "destination_failure": "destination: no job by destination",
