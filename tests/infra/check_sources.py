@@ -57,7 +57,7 @@ def source_findings(translated: dict) -> list[str]:
 def mapping_faults(mapping: dict, resources: dict) -> Iterator[str]:
     if mapping.get("FunctionResponseTypes") != ["ReportBatchItemFailures"]:
         yield (
-            "one bad record repeats its whole batch: write "
+            "Lambda does not look at which records failed, and takes all of a batch as done: write "
             "FunctionResponseTypes: [ReportBatchItemFailures]"
         )
     function = resources[mapping["FunctionName"]["Ref"]]["Properties"]

@@ -486,6 +486,16 @@ class TestDocuments:
         }
         assert named - names - {"TimeoutStopSec", "AuthToken"} == set()
 
+    def test_the_rotation_never_changes_what_cloudformation_resolves_into_the_server(self):
+        """A changed AuthToken could replace the server at the next update of its stack."""
+        rotation = self.TEXT.split("## Rotate the AUTH token")[1].split("\n## ")[0]
+        resolved = properties(read(INFRA / "redis.yaml"), "RedisReplicationGroup")["AuthToken"]
+
+        written = re.findall(r"put-secret-value --secret-id \"\$(\w+)\"", rotation)
+        assert written == ["URL_SECRET"]
+        assert "RedisAuthTokenSecret" in resolved["Fn::Sub"]
+        assert "`RedisAuthTokenSecret`" in rotation and "`RedisUrlSecretArn`" in rotation
+
     def test_the_numbers_are_those_of_the_files(self):
         worker = read(INFRA / "worker_service.yaml")
         [container] = properties(worker, "WorkerTaskDefinition")["ContainerDefinitions"]

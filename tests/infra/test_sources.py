@@ -1,8 +1,11 @@
 """The example sources of infra/examples, copied into the template; and faults in them that no linter sees."""
 
+import re
+
 import pytest
 from infra import check_sources, check_template
 from infra.examples import example_files, with_examples
+from samtranslator.yaml_helper import yaml_parse
 from support.project import template_text
 
 SOURCE = template_text()
@@ -44,6 +47,33 @@ def test_whoever_has_copied_one_can_copy_the_others():
     again = merged(QUEUE, QUEUE)
 
     assert properties(again, "EnqueueRole") == properties(copied, "EnqueueRole")
+
+
+def snippets():
+    """What docs/sources shows of the template: events and resources, by their names."""
+    for page in sorted((check_template.TEMPLATE.parent / "docs/sources").glob("*.md")):
+        for text in re.findall(
+            r"^```\w*\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        ):
+            if "Properties:" in text or "FunctionUrlConfig:" in text:
+                for name, shown in yaml_parse(text).items():
+                    yield pytest.param(name, shown, id=f"{page.stem}-{name}")
+
+
+@pytest.mark.parametrize(("name", "shown"), list(snippets()))
+def test_what_the_documents_show_is_what_sam_takes(name, shown):
+    template = with_examples(SOURCE, example_files())
+    function = properties(template, "EnqueueFunction")
+    if name == "FunctionUrlConfig":
+        function[name] = shown
+    elif shown["Type"].startswith("AWS::"):
+        template["Resources"][name] = shown
+    else:
+        function["Events"][name] = shown
+
+    translated = check_template.translate_parsed(template)
+
+    assert check_sources.source_findings(translated) == []
 
 
 def no_partial_response(template):

@@ -224,7 +224,11 @@ class TestFaultsTheCheckFinds:
                 "",
                 "may not sqs:ReceiveMessage",
             ),
-            ("FunctionResponseTypes: [ReportBatchItemFailures]", "Enabled: true", "one bad record"),
+            (
+                "FunctionResponseTypes: [ReportBatchItemFailures]",
+                "Enabled: true",
+                "takes all of a batch as done",
+            ),
         ],
     )
     def test_a_fault_in_the_template_is_told(self, right, wrong, told):
