@@ -4,9 +4,11 @@ import subprocess
 from contextlib import ExitStack
 
 import pytest
+from support.aws_services import aws_services
 from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import debian_server, embedded_server, find_free_port
 
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import check_server, has_hash_tag
@@ -64,6 +66,16 @@ class TestTls:
         url = f"rediss://127.0.0.1:{tls()}/0?ssl_ca_certs={certificate}/cert.pem"
 
         assert RedisPool(url).call("PING") == b"PONG"
+
+    def test_the_authority_and_a_user_with_the_password_in_a_secret(self, tls, certificate):
+        url = f"rediss://127.0.0.1:{tls()}/0?ssl_ca_certs={certificate}/cert.pem"
+        RedisPool(url).call("ACL", "SETUSER", "app", "reset", "on", ">s3/cr@et", "+@all")
+
+        with aws_services() as services:
+            arn = services.secret('{"username": "app", "password": "s3/cr@et"}')
+            pool = RedisPool(RedisAccess(url=url, secret_arn=arn, aws=services.aws))
+
+            assert pool.call("ACL", "WHOAMI") == b"app"
 
     def test_a_server_that_wants_a_certificate_gets_it_from_the_address(self, tls, certificate):
         files = f"ssl_certfile={certificate}/cert.pem&ssl_keyfile={certificate}/key.pem"

@@ -164,6 +164,18 @@ def test_a_process_without_keys_is_not_let_in_and_says_why(server, monkeypatch):
             pool.call("PING")
 
 
+def test_a_connection_on_which_logging_in_broke_off_is_not_used(pool, cache, monkeypatch):
+    made, tokens = pool(3600.0)
+    cache(tokens.get_credentials()[1])
+    connection = made.connection()
+    with monkeypatch.context() as patch:
+        patch.setattr(tokens, "_keychain", None)  # an error that nobody expects
+        with pytest.raises(AttributeError):
+            connection.call("PING")
+
+    assert connection.call("ACL", "WHOAMI") == b"app", "not default, as who did not log in"
+
+
 def test_a_client_of_the_settings_logs_in(server, cache, monkeypatch):
     monkeypatch.setattr("kiqbridge.credentials.iam_token.time.time", lambda: NOON)
     cache(IamTokens(access(server.url)).get_credentials()[1])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from support.aws_services import aws_services
+from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 
@@ -129,6 +130,31 @@ class TestSecret:
             assert pool.call("INCR", "counter") == 1
             assert services.operations == [SECRET] * 2
 
+    def test_an_open_connection_that_must_log_in_since_now(self, services, redis, server):
+        """As behind a proxy: a connection that was let in without a password is asked for one."""
+        with intercepting_redis(server.port) as proxy:
+            arn, access = of_secret(services, proxy.url)
+            pool = RedisPool(access)
+            pool.call("PING")
+            services.rotate(arn, proxy.url.replace("redis://", "redis://default:any@"))
+            redis.config_set("requirepass", "any")
+            refused = []
+
+            def decide(command):
+                if command[0] == b"INCR" and not refused:
+                    refused.append(command)
+                    return Answer(b"-NOAUTH Authentication required.\r\n")
+                return None
+
+            proxy.decide = decide
+            try:
+                assert pool.run(("INCR", "counter"), repeatable=False) == [1]
+            finally:
+                redis.config_set("requirepass", "")
+
+            assert len(refused) == 1
+            assert services.operations == [SECRET] * 2
+
     def test_a_wrong_password_does_not_hammer_the_service(self, services, guarded):
         url = guarded("one")
         _, access = of_secret(services, url.replace(":one@", ":wrong@"))
@@ -208,6 +234,20 @@ class TestRefusal:
         while error is not None:
             assert "s3cret" not in str(error)
             error = error.__cause__ or error.__context__
+
+    def test_a_password_alone_needs_an_address(self, services):
+        arn = services.secret("s3cret")
+        default = RedisAccess(
+            url="redis://localhost:6379/0",
+            url_is_default=True,
+            secret_arn=arn,
+            aws=services.aws,
+        )
+
+        with pytest.raises(RedisMisconfigured, match="it holds no host; set REDIS_URL") as refusal:
+            RedisPool(default).call("PING")
+
+        assert "s3cret" not in str(refusal.value)
 
     def test_a_service_that_is_away_is_named_with_its_endpoint(self, services):
         url = f"http://127.0.0.1:{find_free_port()}"

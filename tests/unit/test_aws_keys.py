@@ -4,8 +4,10 @@ import json
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from unittest import mock
 
 import pytest
+from botocore.exceptions import ClientError
 from support.servers import HOST
 
 from kiqbridge.credentials.aws_keys import Keychain
@@ -84,6 +86,17 @@ def test_a_role_that_cannot_be_read_now_is_tried_again(task):
     task[0] = ROLE
 
     assert keychain.keys().access_key == "ASIAROLE"
+
+
+def test_a_role_that_may_not_be_assumed_is_named(monkeypatch):
+    """As of a profile with role_arn: STS answers, and refuses."""
+    refusal = ClientError({"Error": {"Code": "AccessDenied", "Message": "No."}}, "AssumeRole")
+    session = mock.Mock()
+    session.get_credentials.side_effect = refusal
+    monkeypatch.setattr("botocore.session.get_session", lambda: session)
+
+    with pytest.raises(RedisUnavailable, match="AssumeRole operation: No"):
+        Keychain({}).keys()
 
 
 def test_without_botocore_the_extra_is_named(monkeypatch, no_keys):

@@ -59,7 +59,7 @@ class Keychain:
                     secret_key=found.secret_key,
                     session_token=found.token,
                 )
-        except botocore.exceptions.BotoCoreError as error:
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
             raise RedisUnavailable(f"the keys of the role cannot be read now: {error}") from error
         raise RedisMisconfigured(
             "there are no AWS credentials; give the function, the task or the instance a role, or set "
