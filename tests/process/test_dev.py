@@ -317,7 +317,8 @@ class TestAServerOfTheUser:
         assert "secret" not in line
 
     def test_that_is_there_is_used_and_the_reason_is_said(self, project, redis_url):
-        run = project.dev(REDIS_URL=redis_url)
+        # What a deployed function reads does not count here.
+        run = project.dev(REDIS_URL=redis_url, REDIS_SECRET_ARN="arn:of:a:secret")
         wait_for_job(run)
 
         assert interrupt(run) == 0
