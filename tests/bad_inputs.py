@@ -20,6 +20,7 @@ from support.project import template_text
 import kiqbridge
 from kiqbridge import Client, Job, KiqbridgeError, job
 from kiqbridge.aws.enqueue import Enqueuer
+from kiqbridge.aws.mapping.check import main as check_mappings
 from kiqbridge.commands.cli import main as command_line
 from kiqbridge.config import settings_file
 from kiqbridge.config.merge import merge
@@ -75,6 +76,30 @@ ENQUEUING = (
     "Client(max_payload_bytes=-1)",
     'Client("localhost:6379")',
     'greet.perform_async("Ada")  # no server there',
+)
+MAPPINGS = (
+    "mappings: [{match: {source: sqs}, class: Greet}]",
+    "mappings: [{match: {source: shop}, class: Greet, args: [detail.ordre]}]",
+    "mappings: [{match: {source: shop}, class: Greet, args: detail.order}]",
+    "mappings: [{match: {source: shop}, class: Greet, each: detail.lines}]",
+    "mappings: [{match: {source: shop}, class: Greet, args: [\"starts_with(detail.order, 'a')\"]}]",
+    "mappings: [{match: {source: shop}, class: Greet, in: detail}]",
+    "mappings: [{match: {source: shop}, class: Payroll}]",
+    "mappings: [{match: {source: shop}, class: Greet}]\nallow: [{source: sqs, classes: [Greet], queues: [default]}]",
+    "mappings: [{match: {source: shop}, class: Greet, args: [detail.order]}]\nschemas: {Greet: {items: [{type: string}]}}",
+    "mapping: []",
+    "mappings: [{match: {source: shop}, clas: Greet}]",
+    "mappings: [{match: {source: shop}, class: Greet, args: [$.detail.order]}]",
+    "mappings: [{match: {source: shop}, class: Greet, args: [detail-type]}]",
+    "mappings: [{match: {source: shop}, class: Greet, args: [lenth(detail)]}]",
+    "mappings: [{match: {source: shop}, class: Greet, options: {tags: mail}}]",
+    "mappings: [{match: {source: sqs}, class: Greet, example: event.json}]",
+    "mappings: [{match: {source: shop}, class: Greet, example: nothing.json}]",
+    "allow: [{classes: [Greet]}]",
+    "schemas: {Greet: {type: strin}}",
+    "schemas: {Greet: {$ref: 'https://example.com/greet.json'}}",
+    "schemas: {Greet: {prefixItems: []}}",
+    "mappings: [",
 )
 EVENTS = (
     "[1]",
@@ -142,6 +167,7 @@ def sections() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
         "The command line",
         [(f"kiqbridge {flags}", *said_about(flags)) for flags in FLAGS],
     )
+    yield "Mappings of events", [(text, *said_about_mapping(text)) for text in MAPPINGS]
     yield "The settings file", [(text, *said_about_file(text)) for text in FILES]
     yield "Rules in template.yaml", [(new, "make check", problems(old, new)) for old, new in RULES]
 
@@ -175,6 +201,30 @@ def said_about(flags: str) -> tuple[str, str]:
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         code = command_line(flags.split())
     return f"exit {code}", said.getvalue().removeprefix("kiqbridge: ").strip()
+
+
+def said_about_mapping(text: str) -> tuple[str, str]:
+    """As `make check` reports the file, or as the function refuses the event that it would take."""
+    event = {"id": "1", "detail-type": "Order placed", "source": "shop", "detail": {"order": 17}}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "mappings.yml")
+        path.write_text(f"{text}\n", encoding="utf-8")
+        (Path(folder) / "event.json").write_text(json.dumps(event), encoding="utf-8")
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            if check_mappings([str(path)]) != 0:
+                text = said.getvalue().replace(f"{folder}/", "").replace("error: ", "")
+                return "make check", text.strip()
+        environ = {
+            "REDIS_URL": NOWHERE,
+            "KIQBRIDGE_ALLOWED_CLASSES": "Greet",
+            "KIQBRIDGE_ALLOWED_QUEUES": "default",
+        }
+        try:
+            Enqueuer.from_environment(environ, Path(folder)).enqueue(event, now=NOW)
+        except KiqbridgeError as error:
+            return type(error).__name__, str(error)
+    raise SystemExit(f"not refused: {text}")
 
 
 def said_about_file(text: str) -> tuple[str, str]:

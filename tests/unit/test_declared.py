@@ -1,9 +1,12 @@
 """What a file of mappings declares; each fault is reported with its line and key."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.mappings import document_of
 
 from kiqbridge.aws.mapping import declared
+from kiqbridge.aws.mapping.document import Document
 from kiqbridge.errors import ConfigError
 
 ONE = "mappings:\n  - match: {source: s3}\n    class: A\n"
@@ -120,3 +123,44 @@ def test_empty_sections_declare_nothing(tmp_path, text):
 def test_an_empty_list_of_rules_allows_nothing_and_none_restricts_nothing(tmp_path):
     assert declared.read(document_of(tmp_path, "allow: []")).rules == ()
     assert declared.read(document_of(tmp_path, "mappings: []")).rules is None
+
+
+PARTS = st.sampled_from(
+    [
+        "mappings",
+        "allow",
+        "schemas",
+        "match",
+        "class",
+        "args",
+        "jobs",
+        "each",
+        "in",
+        "at",
+        "queue",
+        "active_job",
+        "options",
+        "source",
+        "classes",
+        "filter",
+        "dedupe_key",
+        "example",
+        "tags",
+    ]
+)
+CONTENT = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | PARTS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(PARTS | st.text(), inner, max_size=5)
+    ),
+)
+
+
+@settings(deadline=None)
+@given(content=CONTENT | st.fixed_dictionaries({"mappings": st.lists(CONTENT)}))
+def test_any_content_has_faults_or_is_declared(content):
+    document = Document(file="mappings.yml", content=content)
+    found, problems = declared.examine(document)
+
+    assert all(document.place(fault.path) for fault in problems)
+    assert problems or all(each.jobs and each.match for each in found.mappings)

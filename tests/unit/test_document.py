@@ -61,13 +61,11 @@ class TestLoad:
         lines = {
             path: found.line(path)
             for path in (
-                "mappings[0]",
-                "mappings[0].match.source",
-                "mappings[0].args[1].b",
-                "schemas.A",
+                *("mappings[0]", "mappings[0].match", "mappings[0].match.source"),
+                *("mappings[0].args", "mappings[0].args[1].b", "schemas", "schemas.A"),
             )
         }
-        assert list(lines.values()) == [3, 4, 6, 9]
+        assert list(lines.values()) == [3, 3, 4, 5, 6, 8, 9]
 
     def test_what_is_not_there_has_the_line_of_what_it_would_lie_in(self, tmp_path):
         found = document_of(tmp_path, TEXT)

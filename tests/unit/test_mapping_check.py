@@ -85,6 +85,15 @@ def test_an_example_that_another_mapping_takes_before_is_a_fault(check):
     assert "mappings.yml:2 mappings[0] (all) takes it before" in lines[0]
 
 
+def test_an_example_that_is_a_job_is_not_mapped(check):
+    text = ONE.replace("source: aws.s3", 'source: "*"').replace("s3_object_created", "bus_event")
+
+    code, lines = check(text.replace("bus_event", str(EVENTS / "bus_event")))
+
+    assert code == 1
+    assert "this mapping does not take it; it is a job by itself" in lines[0]
+
+
 def test_a_schema_is_compiled_and_the_examples_must_fit_it(check):
     assert check(f"{ONE}    schemas:\n          A: {{type: strin}}\n")[0] == 1
 

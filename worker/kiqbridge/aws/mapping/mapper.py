@@ -20,7 +20,6 @@ from kiqbridge.aws.record import Record
 from kiqbridge.aws.requests import Ignored
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.bulk import BATCH_SIZE
-from kiqbridge.wire.payload import check_json
 
 ORIGIN_KEYS: Final = frozenset(
     {"origin", "arn", "queue", "topic", "stream", "table", "bus", "rule", "schedule", "route"}
@@ -196,11 +195,9 @@ class Mapper:
         if expression is None:
             expression = self._expressions[text] = Expression(text)
         try:
-            found = expression.search(scope)
-            check_json(found, path)
-        except (EventError, PayloadError) as error:
+            return expression.search(scope)
+        except EventError as error:
             raise EventError(f"{self._document.place(path)}: {error}") from error
-        return found
 
 
 def _matches(key: str, globs: Sequence[str], record: Record) -> bool:
