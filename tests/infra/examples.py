@@ -1,6 +1,7 @@
 """The example sources of infra/examples, copied into the template as their first lines say."""
 
 import copy
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,16 @@ def example_files() -> list[Path]:
 
 def with_examples(source: str, files: list[Path]) -> dict:
     """The template, its intrinsic functions in their long form, with these examples in it."""
-    merged = yaml_parse(source)
+    merged = copy.deepcopy(_parsed(source))
     for file in files:
-        merged = _merge(merged, yaml_parse(file.read_text(encoding="utf-8")), "")
+        merged = _merge(merged, _parsed(file.read_text(encoding="utf-8")), "")
     return merged
+
+
+@functools.cache
+def _parsed(text: str) -> dict:
+    """Not to be changed; reading a template takes longer than translating it."""
+    return yaml_parse(text)
 
 
 def _merge(into: Any, piece: Any, name: str) -> Any:
@@ -31,5 +38,5 @@ def _merge(into: Any, piece: Any, name: str) -> Any:
         return merged
     if isinstance(into, list) and name in ADDED_TO:
         # Whoever has copied an example already has it once.
-        return [*into, *(item for item in piece if item not in into)]
+        return [*into, *(copy.deepcopy(item) for item in piece if item not in into)]
     return copy.deepcopy(piece)

@@ -10,6 +10,8 @@ import pytest
 from infra import check_sources, check_template
 from support.project import lay_out, template_text
 
+from kiqbridge.config.function_settings import FUNCTION_SETTINGS
+from kiqbridge.config.table import SETTINGS
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 
@@ -172,6 +174,15 @@ class TestSecretsAndNetwork:
         assert deny["Condition"] == {
             "ArnEquals": {"lambda:SourceFunctionArn": {"Fn::GetAtt": ["EnqueueFunction", "Arn"]}}
         }
+
+    def test_its_variables_are_those_that_the_function_reads(self, translated):
+        known = {
+            variable for setting in (*SETTINGS, *FUNCTION_SETTINGS) for variable in setting.env
+        }
+        function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
+
+        # The one that nothing reads makes Lambda start new environments.
+        assert set(function["Environment"]["Variables"]) - known == {"REDIS_URL_VERSION"}
 
     def test_tracing_is_off_by_default(self, translated):
         function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
