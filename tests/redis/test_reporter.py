@@ -125,6 +125,24 @@ def test_when_the_service_is_away_the_others_are_left_and_due_at_once(redis, rep
     assert left["b"] <= 0
 
 
+def test_a_service_that_is_away_is_left_in_peace_for_growing_pauses_until_it_answers(
+    redis, reporter, service
+):
+    add(redis, "a")
+    service.answers["a"] = CallFailed("away", is_service=True)
+    pauses = []
+    for _ in range(7):
+        redis.zadd(REPORTS, dict.fromkeys(redis.zrange(REPORTS, 0, -1), 0))
+        reporter.look()
+        pauses.append(reporter._pause_s)
+    del service.answers["a"]
+    redis.zadd(REPORTS, dict.fromkeys(redis.zrange(REPORTS, 0, -1), 0))
+    reporter.look()
+
+    assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5, 5])
+    assert reporter._pause_s == 0
+
+
 @pytest.mark.parametrize(("age_s", "pause_s"), [(0, 1), (20, 10), (10_000, LONGEST_PAUSE_S)])
 def test_it_waits_for_half_of_its_age(redis, reporter, service, age_s, pause_s):
     add(redis, "a", age_s=age_s)

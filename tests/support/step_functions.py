@@ -41,6 +41,7 @@ class StepFunctionsStandIn:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else 40 ms a call
 
             def do_POST(self) -> None:
                 stand_in._answer(self)
@@ -98,7 +99,7 @@ class StepFunctionsStandIn:
         self.calls.append(Call(name, body))
         time.sleep(self.delay_s)
         status, code = self.refuse.get(name) or self._carry_out(name, body)
-        if self.lose_replies:
+        if self.lose_replies or not status:
             request.close_connection = True
             return
         # As AWS does: the message may quote what was sent.
@@ -111,6 +112,7 @@ class StepFunctionsStandIn:
         request.wfile.write(text)
 
     def _carry_out(self, name: str, body: dict[str, Any]) -> tuple[int, str]:
+        """Status and error code; status 0 = the connection is cut."""
         token = body["taskToken"]
         if token not in self.waiting:
             return 400, NOBODY

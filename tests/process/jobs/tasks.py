@@ -30,6 +30,12 @@ def bill(total):
     return {"total": total, "paid": True}
 
 
+@job(name="Working")
+def working():
+    time.sleep(0.1)
+    mark("Working")
+
+
 @job(name="WithDate")
 def with_date():
     return datetime.now(UTC)

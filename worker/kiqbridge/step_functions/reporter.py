@@ -4,7 +4,8 @@
 2. The thread here takes reports that are due, for `TAKE_S` seconds: no other worker takes them meanwhile.
 3. SendTaskSuccess or SendTaskFailure; then the report is removed.
 4. Nobody waits any more (timed out, stopped, has its outcome already): a line in the log, and it is removed.
-5. The call failed: it is put off, for as long as half of its age, between 1 s and a minute.
+5. The call failed: it is put off, for as long as half of its age, between 1 s and a minute. If the service is
+   away or throttles, no other report is tried either, for 0.2 s, then 0.4 s and so on, up to 5 s.
 
 Every worker looks each 5 s, so what a worker leaves behind that was killed is sent by another one. At least
 once: a report whose removal was lost is sent again, and Step Functions answers that nobody waits.
@@ -44,6 +45,10 @@ LOOK_S: Final = 5.0
 BATCH: Final = 20
 TAKE_S: Final = 60.0
 """For so long others leave alone what was taken; should it lapse, a report is sent twice."""
+
+FIRST_PAUSE_S: Final = 0.2
+"""For so long nothing is sent after the service was away or throttled, twice as long each further time, up to
+`LOOK_S`: throttling is over in no time, and an outage must not be made longer by everybody's calls."""
 
 LONGEST_PAUSE_S: Final = 60.0
 OLDEST_S: Final = 366 * 86_400.0
@@ -86,6 +91,7 @@ class TaskReporter:
         self._look_s = look_s
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._warn_at = 0.0
+        self._pause_s = 0.0
         self._wrong_type = WrongTypeWarning(logger, "the reporter to Step Functions")
         self._some = threading.Event()
         self._stopping = threading.Event()
@@ -148,7 +154,9 @@ class TaskReporter:
     def _send_read(self, report: TaskReport, text: bytes, now: Callable[[], float]) -> bool:
         try:
             self._call(report)
+            self._pause_s = 0.0
         except NobodyWaits as error:
+            self._pause_s = 0.0
             logger.warning(
                 "no task waits for %s (%s): it has timed out, was stopped, or has its outcome already; the "
                 "report is dropped",
@@ -208,6 +216,8 @@ class TaskReporter:
             )
         pause_s = min(max(age_s / 2, 1.0), LONGEST_PAUSE_S) * self._rng.uniform(0.8, 1.2)
         put_off_report(self._connection, self._keys, text, until=now + pause_s)
+        if error.is_service:
+            self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LOOK_S)
         return not error.is_service
 
     def _new_thread(self) -> threading.Thread:
@@ -237,7 +247,9 @@ class TaskReporter:
             if is_last:
                 return
             threads.rest()
-            if not self._stopping.is_set():
+            if self._pause_s:
+                self._stopping.wait(self._pause_s)  # whatever is written meanwhile
+            elif not self._stopping.is_set():
                 self._some.wait(self._look_s)
 
 
