@@ -10,6 +10,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from support.aws_services import aws_services
 from support.enqueue_function import ENVIRONMENT, read_event
 from support.lambda_build import MACHINE, THIS_PYTHON, Build, build_once, make
 from support.lambda_runtime_api import LambdaProcess, install_runtime_client
@@ -125,6 +126,30 @@ class TestStarted:
         tell(
             f"built function: init {init_ms:.0f} ms, first invoke {first.ms:.1f} ms,"
             f" then {warm[25]:.2f} ms (median of 50; slowest {warm[-1]:.1f} ms)"
+        )
+
+    def test_its_password_is_in_a_secret_and_rotated(self, start, built, redis, redis_url, tell):
+        def address(password):
+            rules = ["reset", "on", f">{password}", "~*", "+@all"]
+            redis.execute_command("ACL", "SETUSER", "built", *rules)
+            redis.client_kill_filter(user="built")
+            return redis_url.replace("redis://", f"redis://built:{password}@")
+
+        with aws_services() as services:
+            arn = services.secret(address("one"))
+            env = {**ENVIRONMENT, **services.aws, "REDIS_SECRET_ARN": arn}
+            with start(built, env=env) as function:
+                function.wait_ready()
+                first = function.invoke(read_event("direct_one"))
+                services.rotate(arn, address("two"))
+                second = function.invoke(read_event("direct_one"))
+            redis.execute_command("ACL", "DELUSER", "built")
+
+        assert not first.is_error and not second.is_error, (first.body, second.body)
+        assert redis.llen("queue:default") == 2
+        assert services.operations == ["secretsmanager.GetSecretValue"] * 2
+        tell(
+            f"built function, secret: first invoke {first.ms:.1f} ms, after a rotation {second.ms:.1f} ms"
         )
 
     def test_a_tick_that_is_delivered_twice_enqueues_once(self, start, built, redis):
