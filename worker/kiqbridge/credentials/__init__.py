@@ -2,5 +2,5 @@
 
 The store calls it, only where such a setting is used. It must never log what it reads, and never load
 botocore where the environment has the keys, as in a Lambda function: signing with the standard library
-spares its start 150 ms and more.
+spares its start 100 ms (docs/decisions/0009-requests-to-aws-are-signed-here.md).
 """
