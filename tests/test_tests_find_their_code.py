@@ -39,6 +39,8 @@ TESTED_ELSEWHERE = {
     "client/server": "unit/test_lifecycle.py",
     "commands/cli": "process/test_start.py",
     "commands/deploy_command": "redis/test_deploy.py",
+    "commands/spill_command": "lambdas/test_replay.py",
+    "commands/sqs_messages": "lambdas/test_replay.py",
     "commands/worker_command": "process/test_worker.py",
     "config/client_settings": "unit/test_table.py",
     "config/config": "unit/test_merge.py",

@@ -21,7 +21,7 @@ from kiqbridge.aws.answers import answer_of
 from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.mapping import document
-from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
+from kiqbridge.aws.push import Asked, HeldBack, Pusher, Pushing, held_back
 from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result, leaves
 from kiqbridge.aws.requests import Ignored, request_of
 from kiqbridge.aws.sources.http_rules import HttpRules
@@ -52,7 +52,6 @@ from kiqbridge.errors import EventError, PayloadError
 if TYPE_CHECKING:
     from kiqbridge.aws.mapping.mapper import Mapper
     from kiqbridge.aws.mapping.schemas import JobSchemas
-    from kiqbridge.aws.spill import SpillingPusher
 
 UNKNOWN = "unknown"
 """The source of an event that could not be read."""
@@ -93,7 +92,7 @@ class Enqueuer:
 
     def __init__(
         self,
-        pusher: "Pusher | SpillingPusher",
+        pusher: Pushing,
         allowed: AllowList,
         mapper: "Mapper | None" = None,
         schemas: "JobSchemas | None" = None,
@@ -133,7 +132,7 @@ class Enqueuer:
 
     @classmethod
     def with_mappings(
-        cls, pusher: "Pusher | SpillingPusher", environ: Mapping[str, str], folder: Path | None
+        cls, pusher: Pushing, environ: Mapping[str, str], folder: Path | None
     ) -> Self:
         """As `from_environment`, with a pusher that is there.
 
@@ -294,7 +293,7 @@ def _success(delivery: Delivery, results: Sequence[Result]) -> Any:
     return answer_of(results) if delivery.success is None else delivery.success
 
 
-def _pusher(client: Client, environ: Mapping[str, str]) -> "Pusher | SpillingPusher":
+def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
     gate = DepthGate(read(QUEUE_LIMITS, environ))
     pusher = Pusher(client, tick_ahead_s=read(TICK_AHEAD_S, environ), gate=gate)
     url, fifo_url = read(SPILL_QUEUE_URL, environ), read(SPILL_FIFO_QUEUE_URL, environ)

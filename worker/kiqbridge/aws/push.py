@@ -31,6 +31,10 @@ class HeldBack(KiqbridgeError):  # noqa: N818 - reads as what happened
     """Not enqueued, since an earlier record failed; the service delivers both again, in their order."""
 
 
+class StaleTick(EventError):  # noqa: N818 - reads as what it is
+    """So old that nobody knows whether it was enqueued."""
+
+
 class Pushes(Protocol):
     """The calls of a `Client` that are used here."""
 
@@ -55,6 +59,16 @@ class Pushes(Protocol):
         limits: Mapping[str, int] | None = None,
     ) -> TickOutcome:
         """See `Client.push_tick`."""
+
+
+class Pushing(Protocol):
+    """What an `Enqueuer` needs of a pusher: this module's, or one around it."""
+
+    def has_spilled(self, event: object) -> bool:
+        """Whether an event comes out of a spill queue."""
+
+    def push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
+        """Push the requests of one delivery; a result for each, in their order."""
 
 
 class Pusher:
@@ -195,11 +209,7 @@ class Pusher:
         if outcome.kind != "stale":
             return Result(record=asked.record, jobs=outcome.jobs)
         if not tick.ignore_stale:
-            raise EventError(
-                f"tick.at: {shorten(tick.at)} is older than the {TICK_HORIZON_S // 86_400} days that the "
-                "ledger remembers, so nobody knows whether it was enqueued; to enqueue it, invoke the "
-                'function with the job and no tick; to let it pass, add "on_stale": "ignore" to the tick'
-            )
+            raise stale_tick(tick)
         return Result(
             record=asked.record,
             stale=[_described_stale(job.item, tick) for job in asked.request.jobs],
@@ -220,6 +230,16 @@ def held_back(record: Record) -> Result:
     """The result of a record that waits for an earlier one of its group."""
     return Result(
         record=record, error=HeldBack("an earlier record failed; both are delivered again")
+    )
+
+
+def stale_tick(tick: Tick) -> StaleTick:
+    """The error for a tick that is older than its ledger remembers."""
+    return StaleTick(
+        f"tick.at: {shorten(tick.at)} is older than the {TICK_HORIZON_S // 86_400} days that the "
+        "ledger remembers, so nobody knows whether it was enqueued; to enqueue it, invoke the "
+        "function with the job and no tick (kiqbridge spill replay --stale); to let it pass, add "
+        '"on_stale": "ignore" to the tick'
     )
 
 

@@ -84,6 +84,7 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     _add_doctor(commands, named)
     _add_schedule(commands, named)
     _add_enqueue(commands, named)
+    _add_spill(commands, named)
     return parser
 
 
@@ -216,6 +217,20 @@ def _add_enqueue(commands: "_Commands", named: str) -> None:
 
         add_arguments(enqueue)
         enqueue.set_defaults(command=run)
+
+
+def _add_spill(commands: "_Commands", named: str) -> None:
+    spill = commands.add_parser(
+        "spill",
+        help="show, drain and replay what could not be enqueued",
+        description="Show what waits in the spill queues of the enqueue function, enqueue it by hand, or "
+        "replay a dead-letter queue: each message is read as the function would, and deleted when its jobs "
+        "are in Redis. Exit 0 if nothing that was looked at is left, 1 if something is.",
+    )
+    if named == "spill":
+        from kiqbridge.commands.spill_command import add_arguments  # noqa: PLC0415
+
+        add_arguments(spill)
 
 
 def _fail(error: Exception, code: int) -> int:

@@ -1,0 +1,246 @@
+"""What dead-letter queues hold, as the events that failed, and pushing them again, or only looking.
+
+Services put the event into envelopes of their own: Lambda's OnFailure destination into `requestPayload`,
+Lambda's dead-letter queue, EventBridge and Scheduler as the body with attributes beside it; SQS moves
+the message itself, which keeps its id.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from kiqbridge.aws.depth import class_of, queue_of
+from kiqbridge.aws.job_forms import EnqueueRequest, Tick
+from kiqbridge.aws.push import Asked, Pusher, StaleTick, held_back, stale_tick
+from kiqbridge.aws.record import Answering, Result
+from kiqbridge.aws.spill_form import ENVELOPE
+from kiqbridge.client.client import TICK_HORIZON_S
+from kiqbridge.client.guarded_push import Enqueued
+from kiqbridge.errors import EventError
+from kiqbridge.wire import json_text
+from kiqbridge.wire.guards import Identity, Source, keep_s
+
+_MOVED_FROM: Final = "DeadLetterQueueSourceArn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """An event that failed.
+
+    Attributes:
+        event: as the function was given it.
+        envelope: who put it there: `spill`, `sqs`, `on-failure`, `lambda`, `scheduler`, `rule`.
+        reason: why, in the words of the service; "" = it did not say.
+    """
+
+    event: Any
+    envelope: str
+    reason: str = ""
+
+
+def dead_letter_of(message: Mapping[str, Any], queue_arn: str) -> DeadLetter:
+    """The event in a message that was received from a dead-letter queue.
+
+    Args:
+        message: as SQS' ReceiveMessage returns it, with all attributes.
+        queue_arn: of that queue.
+
+    Raises:
+        EventError: its payload was cut off, so that nobody can say what it asked for.
+    """
+    attributes = {
+        name: str(value.get("StringValue", ""))
+        for name, value in message.get("MessageAttributes", {}).items()
+    }
+    content = _parsed(message["Body"])
+    if isinstance(content, Mapping) and ENVELOPE in content:
+        return DeadLetter(event=_as_delivered(message, queue_arn), envelope="spill")
+    if message.get("Attributes", {}).get(_MOVED_FROM):
+        return DeadLetter(event=_as_delivered(message, queue_arn), envelope="sqs")
+    if isinstance(content, Mapping) and "requestPayload" in content:
+        context = content.get("requestContext")
+        condition = context.get("condition") if isinstance(context, Mapping) else None
+        return DeadLetter(
+            event=content["requestPayload"], envelope="on-failure", reason=str(condition or "")
+        )
+    reason = attributes.get("ERROR_MESSAGE") or attributes.get("ErrorMessage") or ""
+    if "SCHEDULE_ARN" in attributes:
+        return DeadLetter(
+            event=_of_scheduler(message["Body"], attributes), envelope="scheduler", reason=reason
+        )
+    for name, envelope in (("RULE_ARN", "rule"), ("RequestID", "lambda")):
+        if name in attributes:
+            return DeadLetter(event=content, envelope=envelope, reason=reason)
+    return DeadLetter(event=_as_delivered(message, queue_arn), envelope="sqs")
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json_text.loads(text.encode())
+    except ValueError:
+        return text
+
+
+def _of_scheduler(body: str, attributes: Mapping[str, str]) -> object:
+    """The Input; what stands in it for the time and the schedule is filled in if it was not yet."""
+    if attributes.get("IS_PAYLOAD_TRUNCATED", "").lower() == "true":
+        raise EventError(
+            f"the Input of {attributes['SCHEDULE_ARN']} was cut off by Scheduler; invoke the function with the "
+            "Input of the schedule and the tick's time by hand"
+        )
+    for placeholder, name in (
+        ("<aws.scheduler.scheduled-time>", "SCHEDULED_TIME"),
+        ("<aws.scheduler.schedule-arn>", "SCHEDULE_ARN"),
+    ):
+        if name in attributes:
+            body = body.replace(placeholder, attributes[name])
+    return _parsed(body)
+
+
+def _as_delivered(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
+    """The message as Lambda would deliver it from the queue in which it was first."""
+    attributes = message.get("Attributes", {})
+    return {
+        "Records": [
+            {
+                "messageId": message["MessageId"],
+                "body": message["Body"],
+                "attributes": attributes,
+                "messageAttributes": {
+                    name: {"stringValue": value.get("StringValue"), "dataType": "String"}
+                    for name, value in message.get("MessageAttributes", {}).items()
+                },
+                "eventSource": "aws:sqs",
+                "eventSourceARN": attributes.get(_MOVED_FROM) or queue_arn,
+            }
+        ]
+    }
+
+
+class Finds(Protocol):
+    """The calls of a `Client` that are used here."""
+
+    def find_enqueued(
+        self, items: Sequence[Mapping[str, Any]], dedupe_keys: Sequence[str | Identity | None]
+    ) -> list[str | None]:
+        """See `Client.find_enqueued`."""
+
+    def find_tick(self, schedule: str, instant: int) -> list[str] | None:
+        """See `Client.find_tick`."""
+
+
+class ReplayPusher:
+    """Pushes as `Pusher`; what is too old to know whether it was enqueued is refused, unless asked for.
+
+    Args:
+        pusher: pushes.
+        client: knows what was enqueued.
+        only_looks: push nothing, and answer what would become of it; a new job has the jid "".
+        takes_stale: enqueue also what is too old, once per message however often it is replayed.
+        clock: epoch seconds.
+
+    Attributes:
+        is_spilled: the next event comes out of a spill queue.
+        sent_at: when the next event was sent, epoch seconds, as its queue has it.
+    """
+
+    def __init__(
+        self,
+        pusher: Pusher,
+        client: Finds,
+        *,
+        only_looks: bool,
+        takes_stale: bool,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._pusher = pusher
+        self._client = client
+        self._only_looks = only_looks
+        self._takes_stale = takes_stale
+        self._clock = clock
+        self.is_spilled = False
+        self.sent_at: float | None = None
+
+    def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
+        """Whether the event comes out of a spill queue."""
+        return self.is_spilled
+
+    def push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
+        """As `Pusher.push`, one after the other."""
+        results: list[Result] = []
+        failed: set[str | None] = set()
+        for each in asked:
+            if each.record.group in failed:
+                results.append(held_back(each.record))
+                continue
+            result = self._one(each, by)
+            results.append(result)
+            if result.error is not None and answering is not Answering.EACH:
+                failed.add(each.record.group)
+        return results
+
+    def _one(self, asked: Asked, by: str) -> Result:
+        if (error := self._too_old(asked.request)) is not None:
+            if not self._takes_stale:
+                return Result(record=asked.record, error=error)
+            asked = Asked(asked.record, _without_tick(asked.request))
+        if self._only_looks:
+            return self._looked_up(asked)
+        [result] = self._pusher.push([asked], Answering.WHOLE, by)
+        if self._takes_stale and isinstance(result.error, StaleTick):  # by the clock of Redis
+            asked = Asked(asked.record, _without_tick(asked.request))
+            [result] = self._pusher.push([asked], Answering.WHOLE, by)
+        return result
+
+    def _too_old(self, request: EnqueueRequest) -> StaleTick | None:
+        now = self._clock()
+        if request.tick is not None:
+            is_old = request.tick.instant < now - TICK_HORIZON_S
+            return stale_tick(request.tick) if is_old else None
+        sent_at = self.sent_at
+        keys = [job.dedupe_key for job in request.jobs if job.dedupe_key]
+        kept = min((keep_s(key) for key in keys), default=None)
+        if sent_at is None or kept is None or now - sent_at < kept:
+            return None
+        return StaleTick(
+            f"it was sent {(now - sent_at) / 86_400:.0f} days ago, and what identifies it is remembered for "
+            f"{kept // 86_400}, so nobody knows whether it was enqueued; to enqueue it, replay it with --stale"
+        )
+
+    def _looked_up(self, asked: Asked) -> Result:
+        request = asked.request
+        if request.tick is not None:
+            known: Sequence[str | None] = self._known_tick(request.tick, len(request.jobs))
+        else:
+            known = self._client.find_enqueued(
+                [job.item for job in request.jobs], [job.dedupe_key for job in request.jobs]
+            )
+        jobs = [
+            Enqueued(
+                index=index,
+                jid=jid or str(job.item.get("jid", "")),
+                job_class=class_of(job.item),
+                queue=queue_of(job.item),
+                at=job.item.get("at"),
+                duplicate=jid is not None,
+            )
+            for index, (job, jid) in enumerate(zip(request.jobs, known, strict=True))
+        ]
+        return Result(record=asked.record, jobs=jobs)
+
+    def _known_tick(self, tick: Tick, count: int) -> Sequence[str | None]:
+        found = self._client.find_tick(tick.schedule, tick.instant)
+        if found is None:
+            return [None] * count
+        return [*found, *[""] * count][:count]
+
+
+def _without_tick(request: EnqueueRequest) -> EnqueueRequest:
+    """The same jobs under a guard, which makes a second replay find them."""
+    tick = request.tick
+    if tick is None:
+        return request
+    own = Identity(Source.SPILL, (f"stale {tick.instant} {tick.schedule}",))
+    jobs = [replace(job, dedupe_key=own.of_job(index)) for index, job in enumerate(request.jobs)]
+    return replace(request, jobs=jobs, tick=None)
