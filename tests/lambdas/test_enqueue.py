@@ -508,6 +508,11 @@ REFUSED = {
         EventError,
         "args[0].due[0]: '<aws.scheduler.scheduled-time>' was not filled in",
     ),
+    "unfilled name in args": (
+        JOB | {"args": [{"<aws.scheduler.scheduled-time>": 1}]},
+        EventError,
+        "args[0]: '<aws.scheduler.scheduled-time>' was not filled in",
+    ),
     "unfilled key": (
         {"jobs": [JOB, JOB | {"dedupe_key": "<aws.scheduler.execution-id>"}]},
         EventError,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.enqueue_function import EVENTS, Context, read_event
+from support.sqs import Queue, simulated_sqs
 from support.strategies import mutated
 
 from kiqbridge.aws import sources
@@ -325,6 +326,18 @@ def test_a_job_whose_own_key_is_used_up_is_a_conflict(invoke):
     assert [job["jid"] for job in body["duplicates"]] == [first["enqueued"][0]["jid"]]
 
 
+def test_a_used_key_of_the_job_is_no_conflict_for_a_request_with_a_key(invoke, redis):
+    body = JOB | {"dedupe_key": "order-7"}
+
+    answers = [
+        answer_of(invoke(event))
+        for event in (post(body), post(body, key="a"), post(body | {"args": [1]}, key="b"))
+    ]
+
+    assert [status for status, _ in answers] == [202, 200, 200]
+    assert redis.llen("queue:default") == 1
+
+
 def test_one_new_job_among_known_ones_is_accepted(invoke):
     known = JOB | {"dedupe_key": "a"}
     invoke(post(known))
@@ -423,6 +436,28 @@ def test_without_redis_a_request_is_answered_and_told_when_to_come_again(load, e
     assert "127.0.0.1" not in answer["body"]
 
 
+def test_with_a_spill_queue_a_request_is_accepted_while_redis_is_away(
+    load, environment, monkeypatch, redis_url, redis
+):
+    with simulated_sqs(monkeypatch):
+        spill = Queue("spill")
+        environment.setenv("KIQBRIDGE_SPILL_QUEUE_URL", spill.url)
+        environment.setenv("REDIS_URL", "redis://127.0.0.1:1")
+        status, body = answer_of(load().lambda_handler(post(key="k"), Context()))
+        environment.setenv("REDIS_URL", redis_url)
+        app = load()
+        spill.deliver(lambda event: app.lambda_handler(event, Context()))
+        statuses = [
+            app.lambda_handler(event, Context())["statusCode"]
+            for event in (post(key="k"), post(JOB | {"args": [1]}, key="k"))
+        ]
+
+    [spilled] = body["spilled"]
+    assert status == 202
+    assert [job["jid"] for job in queued(redis)] == [spilled["jid"]]
+    assert statuses == [200, 422]
+
+
 def test_a_wrong_setting_is_answered_too(load, environment, capsys):
     environment.setenv("KIQBRIDGE_HTTP_AUTH", "everybody")
 
@@ -467,6 +502,9 @@ def test_whatever_an_http_event_holds_it_is_answered(event, auth):
 
 
 class NoPusher:
+    def has_spilled(self, _event):
+        return False
+
     def push(self, asked, _answering, _by):
 
         return [Result(record=each.record) for each in asked]

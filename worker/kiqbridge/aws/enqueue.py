@@ -277,16 +277,17 @@ class Enqueuer:
             request = request_of(record, now, self._mapper)
             if isinstance(request, Ignored):
                 return Result(record=record, ignored=request.why)
+            asked = Asked(record, request)
             if request.sender is None:  # else it was stamped when it was first seen
-                request = stamped(request, record)
+                asked = stamped(asked)
             source, origin = request.sender or (record.source, record.origin)
-            for job in request.jobs:
+            for job in asked.request.jobs:
                 self._allowed.check(job.item, source, origin)
                 if self._schemas is not None:
                     self._schemas.check(job.item)
         except (EventError, PayloadError) as error:
             return Result(record=record, error=error)
-        return Asked(record, request)
+        return asked
 
 
 def _success(delivery: Delivery, results: Sequence[Result]) -> Any:

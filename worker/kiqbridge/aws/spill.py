@@ -292,7 +292,7 @@ def _with_jids(asked: Asked) -> Asked:
     request = asked.request
     drawn = new_jids(len(request.jobs))
     jobs = [
-        job if "jid" in job.item else replace(job, jid=jid)
+        job if job.jid is not None or "jid" in job.item else replace(job, jid=jid)
         for job, jid in zip(request.jobs, drawn, strict=True)
     ]
     return Asked(asked.record, replace(request, jobs=jobs))

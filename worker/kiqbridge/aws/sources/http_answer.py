@@ -26,7 +26,7 @@ def answered(request: HttpRequest, results: Sequence[Result]) -> dict[str, Any]:
     body = answer_of(results)
     known = [job for job in result.jobs if job.duplicate]
     is_repeatable = result.record.identity is not None
-    if is_repeatable and any(not _is_of(result.record, job.jid) for job in known):
+    if result.record.fingerprint and any(not _is_of(result.record, job.jid) for job in known):
         return refused(
             request,
             HttpProblem(
