@@ -12,6 +12,7 @@ Expressions, zones and Inputs are the business of `python -m kiqbridge.schedule.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,7 @@ LOCAL_CODE = {
 }
 UPLOADED_TEMPLATE = "https://bucket.s3.amazonaws.com/key"
 NESTED = "AWS::CloudFormation::Stack"
+SUBSTITUTED_ATTRIBUTE = re.compile(r"\$\{(\w+)\.([\w.]+)\}")
 # Actions on things that have no ARN: an interface that does not exist yet, the registry as a whole, traces, the
 # channels of ECS Exec.
 WITHOUT_ARN = ("ec2:", "ecr:GetAuthorizationToken", "xray:Put", "ssmmessages:")
@@ -207,7 +209,7 @@ def nested_findings(template: dict, folder: Path) -> list[str]:
 
 
 def attributes_of(node: object) -> Iterator[tuple[str, str]]:
-    """All (resource, attribute) pairs that Fn::GetAtt asks for below a node."""
+    """All (resource, attribute) pairs that Fn::GetAtt, or ${Resource.Attribute} in Fn::Sub, asks for below a node."""
     if isinstance(node, list):
         for item in node:
             yield from attributes_of(item)
@@ -218,8 +220,10 @@ def attributes_of(node: object) -> Iterator[tuple[str, str]]:
                     value.partition(".") if isinstance(value, str) else (value[0], "", value[1])
                 )
                 yield resource, attribute
-            else:
-                yield from attributes_of(value)
+                continue
+            if key == "Fn::Sub":
+                yield from SUBSTITUTED_ATTRIBUTE.findall(as_list(value)[0])
+            yield from attributes_of(value)
 
 
 def sam_findings(source: str) -> list[str]:

@@ -392,10 +392,18 @@ class TestNetworkStacks:
         workers = properties(root, "WorkerServiceStack")["Parameters"]["SecurityGroupIds"]
 
         assert given == {"Fn::GetAtt": ["AwsClientSecurityGroup", "GroupId"]}
+        echoed = read(INFRA / "endpoints.yaml")["Outputs"]["ClientSecurityGroupId"]["Value"]
+        assert echoed == {"Ref": "ClientSecurityGroupId"}
         for groups in (function["SecurityGroupIds"], workers):
             _, with_redis, otherwise = groups["Fn::If"]
             assert "AwsClientSecurityGroup" in json.dumps(with_redis)
-            assert "AwsClientSecurityGroup" in json.dumps(otherwise)
+            # From the stack of the endpoints: nothing starts before AWS can be reached.
+            for branch in (with_redis, otherwise):
+                asked = {
+                    f"{name}.{attribute}"
+                    for name, attribute in check_template.attributes_of(branch)
+                }
+                assert "EndpointsStack.Outputs.ClientSecurityGroupId" in asked
 
 
 class TestFaultsTheCheckFinds:
@@ -431,6 +439,12 @@ class TestFaultsTheCheckFinds:
         [
             ("infra/redis.yaml", "NodeType:\n    Type", "Size:\n    Type", "no parameter NodeType"),
             ("infra/redis.yaml", "  RedisUrlSecretArn:", "  Url:", "no Outputs.RedisUrlSecretArn"),
+            (
+                "infra/endpoints.yaml",
+                "  ClientSecurityGroupId:\n    Description: The group",
+                "  Group:\n    Description: The group",
+                "no Outputs.ClientSecurityGroupId",
+            ),
             ("template.yaml", "        ImageUri: !Ref WorkerImageUri\n", "", "needs ImageUri"),
             ("template.yaml", "infra/redis.yaml", "infra/rediss.yaml", "there is no"),
         ],
