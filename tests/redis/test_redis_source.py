@@ -209,11 +209,15 @@ class TestRefusal:
 
         assert type(refusal.value) is kind
 
-    def test_a_secret_that_is_not_there(self, services):
+    def test_a_secret_that_is_not_there(self, services, caplog):
+        caplog.set_level(logging.DEBUG, "kiqbridge")
         access = RedisAccess(url="", secret_arn="none", aws=services.aws)
 
         with pytest.raises(RedisMisconfigured, match=r"the secret none cannot be read: .*NotFound"):
             RedisPool(access).call("PING")
+
+        assert services.operations == [SECRET]
+        assert caplog.text == "", "nothing was known before that could be kept"
 
     def test_a_wrong_key(self, services):
         _, access = of_secret(services, "redis://host")

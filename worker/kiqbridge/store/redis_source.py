@@ -143,6 +143,8 @@ class StoredSource(RedisSource):
     def renew(self, version: int, error: Exception) -> bool:
         """As of `RedisSource`; reads the address again, if that is due."""
         with self._lock:
+            if self._factory is None:
+                return False  # its first read has failed, and is made again by the next call
             if version != self.version:
                 return True  # another thread has read it meanwhile
             pause = AFTER_REFUSAL_S if is_login_refused(error) else AFTER_OUTAGE_S
