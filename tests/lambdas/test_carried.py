@@ -142,11 +142,9 @@ def test_three_objects_of_a_message_are_three_jobs_and_each_is_remembered(mapped
     invoke = mapped(TAKE_ALL.replace("to_string(@)", "s3.object.key"))
     three = json.loads(read_event("sqs_s3")["Records"][0]["body"])
 
-    for event in (
-        read_event("sqs_s3"),
-        read_event("sqs_s3"),
-        *({"Records": [r]} for r in three["Records"]),
-    ):
+    assert invoke(read_event("sqs_s3")) == {"batchItemFailures": []}
+    assert redis.llen("queue:default") == 3
+    for event in (read_event("sqs_s3"), *({"Records": [record]} for record in three["Records"])):
         invoke(event)
 
     jobs = [json.loads(text)["args"] for text in reversed(redis.lrange("queue:default", 0, -1))]

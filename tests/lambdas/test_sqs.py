@@ -223,3 +223,12 @@ def test_odd_attributes_of_a_message_are_as_none(attributes):
     [record] = records_of(event)
 
     assert (record.error, record.group) == (None, None)
+
+
+def test_a_fifo_queue_keeps_its_order_also_behind_a_message_that_cannot_be_read(invoke, redis):
+    event = batch(job(1), job(2), job(3), arn=FIFO, groups=["a", "a", "b"])
+    del event["Records"][0]["eventSourceARN"]
+
+    assert failures(invoke(event)) == ["m0", "m1"]
+
+    assert numbers(redis) == [3]

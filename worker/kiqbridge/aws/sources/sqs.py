@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
 from kiqbridge.aws.sources.carried import unwrap
-from kiqbridge.aws.sources.reading import facets_of, parsed, records_of, text_at, trace_of
+from kiqbridge.aws.sources.reading import parsed, records_of, text_at, trace_of
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source
 from kiqbridge.wire.payload import shorten_argument
@@ -27,7 +27,7 @@ _SERVICE: Final = "aws:sqs"
 def read(event: Mapping[str, Any]) -> Delivery:
     """A record for each message; what cannot be read fails alone."""
     messages = list(records_of(event, _SERVICE))
-    is_fifo = str(messages[0][0].get("eventSourceARN", "")).endswith(".fifo")
+    is_fifo = any(str(message.get("eventSourceARN")).endswith(".fifo") for message, _ in messages)
     return Delivery(
         source="sqs",
         records=[
@@ -78,10 +78,11 @@ def _message(message: Mapping[str, Any], where: str, group: str | None) -> Recor
     attributes = attributes if isinstance(attributes, Mapping) else {}
     moved_from = attributes.get("DeadLetterQueueSourceArn")
     queue = moved_from if isinstance(moved_from, str) and moved_from else arn
-    facets = {
-        **_attributes(message.get("messageAttributes")),
-        **facets_of(queue=arn, group=group),
-    }
+    given = message.get("messageAttributes")
+    facets = _attributes(given) if given else {}
+    facets["queue"] = arn
+    if group:
+        facets["group"] = group
     record = Record(
         source="sqs",
         event={**message, "body": body},
