@@ -281,8 +281,9 @@ def _is_plain(container: Any, depth: int) -> bool:
         if depth > MAX_DEPTH:
             return False
         if type(container) is dict:
-            if not all(type(key) is str and key.isascii() for key in container):
-                return False
+            for key in container:
+                if type(key) is not str or not key.isascii():
+                    return False
             container = container.values()
         for child in container:
             kind = type(child)

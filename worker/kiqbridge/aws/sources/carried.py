@@ -45,7 +45,7 @@ def unwrap(record: Record, value: object) -> Record:
         record: as it is if its value carries no event of another service.
         value: of the message's text.
     """
-    if not isinstance(value, Mapping) or is_job_form(value):
+    if not isinstance(value, (dict, Mapping)) or is_job_form(value):
         return record
     try:
         inner = _inner(value, record.where)

@@ -21,7 +21,7 @@ def records_of(event: Mapping[str, Any], service: str) -> Iterator[tuple[Any, Ev
     """
     for index, record in enumerate(event["Records"]):
         where = f"Records[{index}]"
-        if not isinstance(record, Mapping):
+        if not isinstance(record, (dict, Mapping)):
             yield {}, EventError(f"{where}: {shorten(record)} is not a record of {service}")
             continue
         found = record.get("eventSource") or record.get("EventSource")

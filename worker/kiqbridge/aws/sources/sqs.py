@@ -54,7 +54,7 @@ def batch_answer(results: Sequence[Result]) -> dict[str, list[dict[str, str]]]:
 def _record(message: Mapping[str, Any], where: str, error: EventError | None) -> Record:
     item, group = message.get("messageId"), None
     attributes = message.get("attributes")
-    if isinstance(attributes, Mapping) and isinstance(attributes.get("MessageGroupId"), str):
+    if isinstance(attributes, dict) and isinstance(attributes.get("MessageGroupId"), str):
         group = attributes["MessageGroupId"]
     item = item if isinstance(item, str) else None
     if error is None:
@@ -75,7 +75,7 @@ def _message(message: Mapping[str, Any], where: str, group: str | None) -> Recor
         raise EventError(f"{where}.body: {shorten_argument(text)} is not the text of a message")
     body = parsed(text)
     attributes = message.get("attributes")
-    attributes = attributes if isinstance(attributes, Mapping) else {}
+    attributes = attributes if isinstance(attributes, dict) else {}
     moved_from = attributes.get("DeadLetterQueueSourceArn")
     queue = moved_from if isinstance(moved_from, str) and moved_from else arn
     given = message.get("messageAttributes")
@@ -102,10 +102,10 @@ def _message(message: Mapping[str, Any], where: str, group: str | None) -> Recor
 
 def _attributes(attributes: object) -> dict[str, str]:
     """Message attributes that are texts or numbers, as `attribute.NAME`."""
-    if not isinstance(attributes, Mapping):
+    if not isinstance(attributes, dict):
         return {}
     return {
         f"attribute.{name}": value["stringValue"]
         for name, value in attributes.items()
-        if isinstance(value, Mapping) and isinstance(value.get("stringValue"), str)
+        if isinstance(value, dict) and isinstance(value.get("stringValue"), str)
     }
