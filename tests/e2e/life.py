@@ -4,38 +4,53 @@ import time
 import uuid
 from collections.abc import Iterator
 
+import redis
 from botocore.exceptions import ClientError
+from e2e.performers import QUEUES
 from e2e.report import Line
 from e2e.scheduler import stored_schedules
 from e2e.sources import invoke
 from e2e.stacks import Stack
 from e2e.stage import Stage
 
+OTHER_DATABASE = 1
+
 
 def update_stack(stage: Stage, stack: Stack) -> Line:
-    """Take a class from the allowed ones, then allow it again: the function follows."""
+    """Another address in the secret and fewer allowed classes, then back again: the function follows."""
     name = f"update of {stack.name}"
     began = time.monotonic()
     marker = f"update/{uuid.uuid4().hex[:8]}"
     job = {"class": "Witness", "args": [marker]}
-    allowed = stack.parameters["AllowedClasses"]
+    allowed, secret = stack.parameters["AllowedClasses"], stack.parameters["RedisUrlSecretArn"]
+    secrets = stage.client("secretsmanager")
+    url = secrets.get_secret_value(SecretId=secret)["SecretString"]
+    elsewhere = f"{url.rpartition('/')[0]}/{OTHER_DATABASE}"
     try:
         before = stack.resources()
-        stack.deploy(AllowedClasses=allowed.replace(",Witness", ""))
+        secrets.put_secret_value(SecretId=secret, SecretString=elsewhere)
+        stack.deploy(AllowedClasses=allowed.replace(",Witness", ""), RedisUrlVersionId="second")
         refused = refusal(stage, job)
         assert "Witness" in refused and "NotAllowed" in refused, refused
-        stack.deploy(AllowedClasses=allowed)
+        invoke(stage, {"class": "Failing", "queue": QUEUES["Python"], "args": []})
+        with redis.Redis.from_url(elsewhere) as other:
+            assert other.llen(f"queue:{QUEUES['Python']}") == 1, (
+                "the job is not in the new database"
+            )
+        secrets.put_secret_value(SecretId=secret, SecretString=url)
+        stack.deploy(AllowedClasses=allowed, RedisUrlVersionId="third")
         invoke(stage, job)
         stage.wait_performed(marker, 30)
-        moved = {key for key, value in before.items() if stack.resources().get(key) != value}
-        assert not moved, f"replaced or gone by a changed parameter: {sorted(moved)}"
-    except AssertionError as error:
+        after = stack.resources()
+        moved = {key for key, value in before.items() if after.get(key) != value}
+        assert not moved, f"replaced or gone by the updates: {sorted(moved)}"
+    except (AssertionError, ClientError) as error:
         return Line(source=name, outcome="FAILED", remark=str(error))
     return Line(
         source=name,
         outcome="ok",
         ms=f"{(time.monotonic() - began) * 1000:.0f}",
-        remark="a class refused after the first update and performed after the second",
+        remark="address in the secret and AllowedClasses changed and changed back; nothing was replaced",
     )
 
 

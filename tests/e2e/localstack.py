@@ -32,6 +32,8 @@ SETTINGS = {
     "DISABLE_EVENTS": "1",
     "SKIP_SSL_CERT_DOWNLOAD": "1",
     "DNS_ADDRESS": "0",
+    # A host that resolves: the function calls a queue by its address.
+    "SQS_ENDPOINT_STRATEGY": "path",
     # Seconds between two attempts, 60 of each in Lambda.
     "LAMBDA_RETRY_BASE_DELAY": "1",
     "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_ERROR_SEC": "1",

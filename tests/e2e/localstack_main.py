@@ -1,5 +1,6 @@
 """Starts LocalStack with what this run needs changed in it; runs in the environment `.venv-e2e`."""
 
+import tempfile
 from types import SimpleNamespace
 
 from e2e.process_executor import ProcessExecutor
@@ -8,9 +9,15 @@ from localstack.services.cloudformation.engine.v2.change_set_model import (
     ChangeSetModel,
     ChangeType,
 )
+from localstack.services.cloudformation.engine.v2.change_set_model_transform import (
+    ChangeSetModelTransform,
+)
+from localstack.services.cloudformation.engine.validations import ValidationError
 from localstack.services.lambda_.invocation.plugins import DockerRuntimeExecutorPlugin
+from localstack.services.s3 import provider as s3
 
 visit_resource = ChangeSetModel._visit_resource
+get_resource = ChangeSetModelTransform._get_node_resource_for
 
 
 def visit_once(model, scope, resource_name, before_resource, after_resource):
@@ -32,7 +39,22 @@ def visit_once(model, scope, resource_name, before_resource, after_resource):
         under_way.discard(resource_name)
 
 
+def find_resource(transform, resource_name, node_template):
+    """Find a resource, or say by RuntimeError that its value is not known yet.
+
+    Before SAM's transform a template may name resources that the transform makes, such as the rule of an
+    event. LocalStack goes on after a RuntimeError, and refuses the template after its ValidationError.
+    """
+    try:
+        return get_resource(transform, resource_name, node_template)
+    except ValidationError as error:
+        raise RuntimeError(str(error)) from error
+
+
 ChangeSetModel._visit_resource = visit_once
+ChangeSetModelTransform._get_node_resource_for = find_resource
+# A folder that all runs share, otherwise, and that stays.
+s3.DEFAULT_S3_TMP_DIR = f"{tempfile.gettempdir()}/s3"
 # The plug-in that LocalStack takes by default; asked each time that it needs the executor.
 DockerRuntimeExecutorPlugin.load = lambda *_args, **_options: ProcessExecutor
 

@@ -1,10 +1,10 @@
 """`make e2e`: the real template deployed to LocalStack, real deliveries, real workers.
 
-    python tests/e2e/run.py [--keep] [SOURCE …]
+    python tests/e2e/run.py [--keep] [WORD …]
 
-Builds, deploys both stacks, lets every source deliver a job for Python and one for Ruby, updates and
-deletes the stacks. Ends with 0 if all worked that LocalStack can do. Takes three to five minutes, never
-more than ten. Everything listens on 127.0.0.1 and ends with the run, also at Ctrl-C.
+Builds, deploys both stacks, lets every source deliver a job for Python and one for Ruby, freezes the server
+for a while, updates and deletes the stacks. Ends with 0 if all worked that LocalStack can do. Takes four to
+six minutes, never more than ten. Everything listens on 127.0.0.1 and ends with the run, also at Ctrl-C.
 """
 
 import argparse
@@ -22,22 +22,24 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from e2e.life import delete_stacks, update_stack
 from e2e.localstack import PYTHON, ROOT, LocalStack
-from e2e.performers import PYTHON_QUEUES, QUEUES, started_performers
+from e2e.outage import OUTAGE, play_outage
+from e2e.performers import started_performers
+from e2e.project import build, lay_out
 from e2e.report import HEAD, Line, summary
 from e2e.rules import play_minute_rule, play_schedules
-from e2e.sources import GAPS, SOURCES, UNSERVED
-from e2e.stacks import SAM, SOURCES_TEMPLATE, Stack, build
+from e2e.sources import GAPS, HTTP_SOURCES, SOURCES, UNSERVED
+from e2e.stacks import SAM, SOURCES_TEMPLATE, Stack
 from e2e.stage import Source, Stage, play
 from support.lambda_build import MACHINE
 from support.processes import ChildProcess
 from support.ruby import has_ruby_sidekiq
-from support.servers import embedded_server
+from support.servers import Server, embedded_server
 
 LIMIT_S = 600
 LOGS = ROOT / ".kiqbridge/e2e"
 STACK_NAME = "kiqbridge-e2e"
-ALLOWED_CLASSES = "NightlyReport,HealthPulse,WeekdayDigest,Billing::*,Failing,Witness"
-ALLOWED_QUEUES = ",".join((*PYTHON_QUEUES, QUEUES["Ruby"], UNSERVED))
+ALLOWED_CLASSES = "Failing,Witness"
+"""Besides those of the template's rules; so are the queues."""
 
 
 class Ended(BaseException):
@@ -76,16 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="a part of a source's name; default: all")  # fmt: skip
+    parser.add_argument("sources", nargs="*", metavar="WORD", help="of the names of sources; default: all sources")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="wait for Ctrl-C before the stacks are deleted")  # fmt: skip
-    options = parser.parse_args(arguments)
-    options.chosen = [
-        source
-        for source in SOURCES
-        if not options.sources
-        or any(part.lower() in source.name.lower() for part in options.sources)
-    ]
-    return options
+    return parser.parse_args(arguments)
 
 
 def end_in_time() -> None:
@@ -109,7 +104,7 @@ def run(options: argparse.Namespace) -> Iterator[Line]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kiqbridge-e2e-")))
         say("building the layer and the function (make build)")
-        template = build(folder / "build")
+        template = build(lay_out(folder / "project"))
         say("starting the server, the worker, Ruby Sidekiq and LocalStack")
         server = stack.enter_context(embedded_server())
         cloud = stack.enter_context(start_localstack(folder / "localstack"))
@@ -119,12 +114,16 @@ def run(options: argparse.Namespace) -> Iterator[Line]:
         say(f"sam deploy: template.yaml as {STACK_NAME}, and the stack of sources")
         ours, sources = deploy(cloud, template, server.url)
         stage = Stage(
-            cloud=cloud, performers=performers, stack=ours.outputs(), sources=sources.outputs()
+            cloud=cloud,
+            performers=performers,
+            stack=ours.outputs(),
+            resources={**sources.resources(), **ours.resources()},
         )
+        stack.callback(save_function_log, stage)
         yield deployed_line(ours)
         yield deployed_line(sources)
         print(HEAD, flush=True)
-        yield from deliveries(stage, options.chosen, all_of_them=not options.sources)
+        yield from deliveries(stage, server, options)
         if options.keep:
             wait_for_ctrl_c(cloud, server.url)
         yield update_stack(stage, ours)
@@ -137,18 +136,18 @@ def start_localstack(folder: Path) -> LocalStack:
 
 
 def deploy(cloud: LocalStack, template: Path, redis_url: str) -> tuple[Stack, Stack]:
-    ours = Stack(cloud=cloud, name=STACK_NAME, template=template)
     secret = cloud.client("secretsmanager").create_secret(
         Name=f"{STACK_NAME}-redis", SecretString=redis_url
     )
+    ours = Stack(cloud=cloud, name=STACK_NAME, template=template)
     ours.deploy(
         RedisUrlSecretArn=secret["ARN"],
         Architecture=MACHINE,
         AllowedClasses=ALLOWED_CLASSES,
-        AllowedQueues=ALLOWED_QUEUES,
+        AllowedQueues=UNSERVED,
     )
     # A copy, since sam writes notes beside a template.
-    copy = shutil.copy(SOURCES_TEMPLATE, template.parent.parent)
+    copy = shutil.copy(SOURCES_TEMPLATE, template.parent)
     sources = Stack(cloud=cloud, name=f"{STACK_NAME}-sources", template=Path(copy))
     sources.deploy(FunctionArn=ours.outputs()["EnqueueFunctionArn"])
     return ours, sources
@@ -162,12 +161,27 @@ def deployed_line(stack: Stack) -> Line:
     )
 
 
-def deliveries(stage: Stage, chosen: Sequence[Source], *, all_of_them: bool) -> Iterator[Line]:
-    for source in chosen:
+def deliveries(stage: Stage, server: Server, options: argparse.Namespace) -> Iterator[Line]:
+    for source in chosen(SOURCES, options.sources):
         yield play(stage, source)
-    if all_of_them:
+    if not options.sources:
         yield from play_schedules(stage)
         yield play_minute_rule(stage)
+    if not options.sources or any(is_in(word, OUTAGE) for word in options.sources):
+        yield play_outage(stage, server)
+    for source in chosen(HTTP_SOURCES, options.sources):
+        yield play(stage, source)
+
+
+def chosen(sources: Sequence[Source], words: Sequence[str]) -> list[Source]:
+    """Those with one of the words in their names; all without words."""
+    return [
+        source for source in sources if not words or any(is_in(word, source.name) for word in words)
+    ]
+
+
+def is_in(word: str, name: str) -> bool:
+    return word.lower() in name.lower()
 
 
 def wait_for_ctrl_c(cloud: LocalStack, redis_url: str) -> None:
@@ -182,6 +196,10 @@ def save_logs(processes: Mapping[str, ChildProcess]) -> None:
     LOGS.mkdir(parents=True, exist_ok=True)
     for name, process in processes.items():
         (LOGS / f"{name}.log").write_text(process.output, encoding="utf-8")
+
+
+def save_function_log(stage: Stage) -> None:
+    (LOGS / "function.log").write_text("\n".join(stage.function_log(0)), encoding="utf-8")
 
 
 def say(what: str) -> None:

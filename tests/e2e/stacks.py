@@ -1,36 +1,19 @@
-"""Builds and deploys the real template and the stack of sources, with the real `sam`."""
+"""Deploys, updates and deletes the stacks, with the real `sam`."""
 
 import os
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 from botocore.exceptions import ClientError
+from e2e.commands import run
 from e2e.localstack import ROOT, LocalStack
-from support.lambda_build import MACHINE
-from support.processes import ChildProcess
 from support.waiting import wait_until
 
 SAM = ROOT / ".venv-sam/bin/sam"
 SOURCES_TEMPLATE = Path(__file__).with_name("sources.yaml")
-MAPPINGS = Path(__file__).with_name("mappings.yml")
-BUILD_TIMEOUT_S = 180
 DEPLOY_TIMEOUT_S = 240
-
-
-def build(folder: Path) -> Path:
-    """`make build` for this machine's processor; the built template."""
-    run(
-        ["make", "build", f"LAMBDA_ARCHITECTURE={MACHINE}", f"BUILD_DIR={folder}"],
-        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
-        timeout_s=BUILD_TIMEOUT_S,
-    )
-    if MAPPINGS.exists():
-        # As a user who edits that file before building.
-        shutil.copy(MAPPINGS, folder / "EnqueueFunction" / "mappings.yml")
-    return folder / "template.yaml"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +43,7 @@ class Stack:
                 "HOME": str(self.template.parent),
                 **self.cloud.variables,
             },
+            cwd=ROOT,
             timeout_s=DEPLOY_TIMEOUT_S,
         )
 
@@ -92,13 +76,6 @@ class Stack:
             raise
         assert not stack["StackStatus"].endswith("FAILED"), stack
         return stack["StackStatus"] == "DELETE_COMPLETE"
-
-
-def run(command: list[str], *, env: dict[str, str], timeout_s: float) -> None:
-    """Run it in the checkout; AssertionError with its output if it fails or takes too long."""
-    with ChildProcess(command, env=env, cwd=ROOT, inherit=False) as child:
-        code = child.wait(timeout_s)
-        assert code == 0, f"{' '.join(command)}: exit code {code}"
 
 
 class _Loader(yaml.SafeLoader):

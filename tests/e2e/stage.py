@@ -19,12 +19,17 @@ NOT_THERE = ("not yet implemented or pro feature", "not included in your", "not 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The running environment; `stack` and `sources` are the outputs of the two stacks."""
+    """The running environment.
+
+    Attributes:
+        stack: outputs of the deployed template.
+        resources: physical ids of both stacks by their logical ids.
+    """
 
     cloud: LocalStack
     performers: Performers
     stack: dict[str, str]
-    sources: dict[str, str]
+    resources: dict[str, str]
 
     @property
     def function(self) -> str:
@@ -41,16 +46,22 @@ class Stage:
             f"a job with the argument {marker!r} being performed",
         )
 
-    def refusals(self, since: float) -> str:
-        """What the function has warned of since then, by its log: the last line's reason."""
+    def function_log(self, since: float) -> list[str]:
+        """Lines of the function's log since then, as CloudWatch has them."""
         group = f"/aws/lambda/{self.function.rpartition(':')[2]}"
+        pages = self.client("logs").get_paginator("filter_log_events")
         try:
-            found = self.client("logs").filter_log_events(
-                logGroupName=group, startTime=int(since * 1000)
-            )
-        except ClientError:
-            return "the function has no log"
-        reasons = [reason for event in found["events"] if (reason := reason_of(event["message"]))]
+            return [
+                event["message"].rstrip()
+                for page in pages.paginate(logGroupName=group, startTime=int(since * 1000))
+                for event in page["events"]
+            ]
+        except ClientError as error:
+            return [f"no log: {error}"]
+
+    def refusals(self, since: float) -> str:
+        """What the function has warned of since then: the last line's reason."""
+        reasons = [reason for line in self.function_log(since) if (reason := reason_of(line))]
         return (
             f"the function's log: {reasons[-1]}" if reasons else "the function's log has no error"
         )
@@ -81,6 +92,7 @@ class Source:
         check: what is checked after that; a remark for the table.
         timeout_s: until a job is performed.
         performers: who performs a job of it.
+        form: of a job's marker.
     """
 
     name: str
@@ -88,13 +100,14 @@ class Source:
     check: Callable[[Stage, Sequence[str]], str | None] | None = None
     timeout_s: float = 30
     performers: tuple[str, ...] = ("Python", "Ruby")
+    form: str = "{}"
 
 
 def play(stage: Stage, source: Source) -> Line:
     """Deliver one job to each performer and wait until both have performed theirs."""
     run = uuid.uuid4().hex[:8]
     markers = {
-        name: f"{source.name.replace(' ', '-')}/{name}/{run}"
+        name: source.form.format(f"{source.name.replace(' ', '-')}/{name}/{run}")
         for name in stage.performers.names
         if name in source.performers
     }

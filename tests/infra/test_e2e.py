@@ -8,7 +8,9 @@ from pathlib import Path
 
 import cfnlint.api
 import pytest
+import yaml
 from cfnlint.config import ManualArgs
+from e2e.project import lay_out
 from e2e.report import Line, summary
 from e2e.scheduler import filled_in
 from support.lambda_runtime_api import LambdaProcess, RuntimeApi, install_runtime_client
@@ -42,6 +44,19 @@ def test_the_template_of_its_sources_is_sound():
     text = (E2E / "sources.yaml").read_text(encoding="utf-8")
 
     assert [str(fault) for fault in cfnlint.api.lint(text, config=LINT)] == []
+
+
+def test_the_copy_has_the_examples_with_short_waits_and_spilled_jobs_keep_their_attempts(tmp_path):
+    written = yaml.safe_load(lay_out(tmp_path / "project").read_text(encoding="utf-8"))
+
+    resources = written["Resources"]
+    assert {"NightlyReport", "Orders", "Ledger", "Notices", "Uploads"} <= set(
+        resources["EnqueueFunction"]["Properties"]["Events"]
+    )
+    ledger, spill = (resources[name]["Properties"] for name in ("LedgerQueue", "SpillQueue"))
+    assert (ledger["VisibilityTimeout"], ledger["RedrivePolicy"]["maxReceiveCount"]) == (2, 2)
+    assert spill["VisibilityTimeout"] == 2
+    assert spill["RedrivePolicy"]["maxReceiveCount"] == {"Ref": "SpillMaxReceives"}
 
 
 def test_the_stand_in_for_scheduler_fills_in_what_scheduler_fills_in():
