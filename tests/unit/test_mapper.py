@@ -327,6 +327,12 @@ class TestRefused:
         with pytest.raises(EventError, match="the unzipped text has more than 10,000,000 bytes"):
             one("args: [powertools_base64_gzip(bomb)]", {"bomb": bomb})
 
+    def test_a_zipped_text_that_was_cut_off_is_refused(self, one):
+        cut = base64.b64encode(gzip.compress(b"text" * 100)[:-9]).decode()
+
+        with pytest.raises(EventError, match="or is incomplete"):
+            one("args: [powertools_base64_gzip(cut)]", {"cut": cut})
+
     def test_an_event_makes_no_more_jobs_than_a_script_takes(self, one):
         with pytest.raises(EventError, match="1,001 jobs of one event are more than 1,000"):
             one("each: items", {"items": [1] * 1001})
