@@ -5,7 +5,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.enqueue_function import Context
+from support.enqueue_function import Context, read_event
 from support.sqs import Queue, arn_of, simulated_sqs
 
 from kiqbridge import PayloadError, PushOutcomeUnknown, RedisUnavailable
@@ -283,8 +283,10 @@ class TestBatches:
             if [item["args"] for item in items] == [[3]]:
                 server_switch(away=True)
 
-        server_switch.before_push(go_away_before)
+        asked = server_switch.before_push(go_away_before)
         assert failures(invoke(event)) == ["m1"]
+
+        assert asked[-1] == [[3]], "a server that is away is not asked for each record"
 
         assert numbers(redis) == [1]
         assert sorted(each["jobs"][0]["args"] for each in spill.bodies()) == [[3], [4]]
@@ -390,6 +392,30 @@ class TestOrder:
         [content] = fifo.bodies()
         assert [each["args"] for each in content["jobs"]] == [[2]]
 
+    def test_nothing_of_a_group_is_sent_behind_a_message_that_was_not_taken(
+        self, fifo, start, monkeypatch
+    ):
+        monkeypatch.setattr(spill_queue, "sqs_client", lambda url: Refusing(sqs_client(url), {"0"}))
+        large = [job(number, pad="x" * 300_000) for number in range(5)]
+
+        answer = start(away=True)(batch(*large, arn=FIFO_SOURCE, groups=["a"] * 5))
+
+        assert failures(answer) == ["m0", "m1", "m2", "m3", "m4"]
+        assert fifo.size() == 0
+
+    def test_a_group_has_one_name_in_the_spill_queue_and_every_group_its_own(self, fifo, start):
+        invoke = start(away=True)
+        invoke(batch(job(1), job(2), arn=FIFO_SOURCE, groups=["a", "b"]))
+        invoke(batch(job(3), arn=FIFO_SOURCE, groups=["a"], first=2))
+        invoke(batch(job(4), arn=arn_of("others.fifo"), groups=["a"], first=3))
+
+        names = {
+            json.loads(each["Body"])["jobs"][0]["args"][0]: each["Attributes"]["MessageGroupId"]
+            for each in fifo.all()
+        }
+        assert names[1] == names[3]
+        assert len({names[1], names[2], names[4]}) == 3
+
     def test_what_follows_a_refused_record_waits_at_its_source(self, fifo, start):
         event = batch(job(1), "no json", job(3), arn=FIFO_SOURCE, groups=["a", "a", "a"])
 
@@ -408,6 +434,42 @@ class TestOrder:
         assert numbers(redis) == list(range(5))
 
 
+class TestHttp:
+    def test_a_spilled_job_is_accepted(self, spill, start, redis):
+        request = read_event("http/url_iam", body=json.dumps(job(1)), isBase64Encoded=False)
+
+        answer = start(away=True)(request)
+
+        [accepted] = json.loads(answer["body"])["spilled"]
+        assert answer["statusCode"] == 202
+        spill.deliver(start(away=False))
+        assert queued(redis)[0]["jid"] == accepted["jid"]
+
+    def test_without_a_spill_queue_the_caller_shall_come_again(self, sqs, start):
+        request = read_event("http/url_iam", body=json.dumps(job(1)), isBase64Encoded=False)
+
+        answer = start(away=True)(request)
+
+        assert (answer["statusCode"], "Retry-After" in answer["headers"]) == (503, True)
+
+
+class TestReport:
+    def test_a_spilled_job_is_logged_and_counted_without_its_arguments(self, spill, start, capsys):
+        invoke = start(away=True)
+        capsys.readouterr()
+
+        [accepted] = invoke({"class": "HealthPulse", "args": ["secret"]})["spilled"]
+
+        line, metrics = map(json.loads, capsys.readouterr().out.splitlines())
+        assert (line["level"], line["message"], line["jid"]) == (
+            "WARNING",
+            "spilled",
+            accepted["jid"],
+        )
+        assert "secret" not in json.dumps(line)
+        assert metrics["Spilled"] == [1.0]
+
+
 class TestTrust:
     """Whoever can write to the spill queue may enqueue no more than the function's lists allow."""
 
@@ -419,6 +481,19 @@ class TestTrust:
 
         assert spill.deliver(start(away=False)) == 0
         assert not redis.keys("queue*")
+
+    def test_the_rules_of_the_source_that_brought_the_job_hold(self, spill, start, redis, mapped):
+        mapped("""
+            allow:
+              - {source: sqs, origin: "*:orders", classes: [HealthPulse], queues: [default]}
+            """)
+        start(away=True)(batch(job(1)))
+        [content] = spill.bodies()
+        content["kiqbridge_spill"].update(origin=arn_of("another"), id="forged", guards=[None])
+        spill.send(json.dumps(content))
+
+        assert spill.deliver(start(away=False)) == 1
+        assert numbers(redis) == [1]
 
     @pytest.mark.parametrize(
         "change",
@@ -523,7 +598,15 @@ class Switch:
         return self._app.enqueuer()._pusher._client
 
     def before_push(self, act):
-        self._before_push = act
+        """Let it happen before each push; the arguments of the jobs of each."""
+        asked = []
+
+        def noted(items):
+            asked.append([item["args"] for item in items])
+            act(items)
+
+        self._before_push = noted
+        return asked
 
     def _switched(self, call):
         def switched(*args, **options):

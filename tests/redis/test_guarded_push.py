@@ -1,8 +1,10 @@
 """Pushes under a guard: once, however often they are asked for."""
 
+import re
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import redis as redis_py
@@ -214,6 +216,13 @@ class TestHowLong:
 
     def test_every_source_says_how_long(self):
         assert set(KEEP_S) == set(Source)
+
+    def test_the_documentation_has_the_days_of_each(self):
+        text = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| (`[^|]+`) \| [^|]+ \| (\d+) \|", text, re.MULTILINE)
+
+        days = {name: int(count) for names, count in rows for name in re.findall(r"`(\w+)`", names)}
+        assert days == {str(source): kept // DAY_S for source, kept in KEEP_S.items()}
 
     @pytest.mark.parametrize("source", Source)
     def test_none_is_over_before_a_dead_letter_queue_is(self, source):

@@ -54,11 +54,15 @@ class Queue:
         found = self.client.get_queue_attributes(QueueUrl=url or self.url, AttributeNames=names)
         return sum(int(found["Attributes"][name]) for name in names)
 
-    def bodies(self) -> list[Any]:
-        """What is in the queue; it stays there."""
+    def all(self) -> list[Any]:
+        """The messages of the queue; they stay there."""
         messages = list(self._receive_all())
         self._show_again(messages)
-        return [json.loads(each["Body"]) for each in messages]
+        return messages
+
+    def bodies(self) -> list[Any]:
+        """What they contain."""
+        return [json.loads(each["Body"]) for each in self.all()]
 
     def deliver(self, invoke: Callable[[Any], Any], *, most: int = 10) -> int:
         """One round of Lambda's poller: every message once, in batches; how many succeeded.

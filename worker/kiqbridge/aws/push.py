@@ -14,7 +14,14 @@ from kiqbridge.client.client import TICK_HORIZON_S
 from kiqbridge.client.guarded_push import Enqueued, TickOutcome
 from kiqbridge.config.function_settings import TICK_AHEAD_S
 from kiqbridge.config.queue_limits import DepthAction
-from kiqbridge.errors import EventError, KiqbridgeError, PayloadError, QueueTooDeep, RedisRefused
+from kiqbridge.errors import (
+    EventError,
+    KiqbridgeError,
+    PayloadError,
+    QueueTooDeep,
+    RedisRefused,
+    RedisUnavailable,
+)
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import Identity
 from kiqbridge.wire.payload import shorten
@@ -175,18 +182,27 @@ class Pusher:
     ) -> list[Result]:
         results: list[Result] = []
         failed: set[str | None] = set()
+        away: RedisUnavailable | None = None
         for each in asked:
             if each.record.group in failed:
                 results.append(held_back(each.record))
                 continue
-            try:
-                result = self._push_one(each, by)
-            except Exception as error:  # noqa: BLE001 - as above
-                result = Result(record=each.record, error=error)
+            if away is None:
+                result = self._push_alone(each, by)
+            else:  # each further attempt would wait as long
+                result = Result(record=each.record, error=away)
+            if isinstance(result.error, RedisUnavailable):
+                away = result.error
             results.append(result)
             if result.error is not None and answering is not Answering.EACH:
                 failed.add(each.record.group)
         return results
+
+    def _push_alone(self, asked: Asked, by: str) -> Result:
+        try:
+            return self._push_one(asked, by)
+        except Exception as error:  # noqa: BLE001 - as above
+            return Result(record=asked.record, error=error)
 
     def _push_one(self, asked: Asked, by: str) -> Result:
         tick = asked.request.tick
