@@ -1,7 +1,9 @@
 """Redis is away while sources deliver: everything is performed once it is back, and nothing twice."""
 
+import json
 import time
 import uuid
+from collections import Counter
 from typing import Final
 
 from botocore.exceptions import ClientError
@@ -15,11 +17,11 @@ from support.waiting import wait_until
 OUTAGE: Final = "Redis away, 4 sources"
 JOBS_OF_EACH: Final = 5
 SOURCES: Final = {
-    # With a key: a push whose reply was lost is otherwise an error, since nobody knows what became of it.
+    # By the names in the function's log. With a key: a push whose reply was lost is otherwise an error, since nobody knows what became of it.
     "direct": lambda stage, job, marker: invoke(stage, {**job, "dedupe_key": marker}, "Event"),
     "bus": publish_event("shop.orders", "ShopBus"),
-    "SNS": publish_to("NoticesTopic", "kind=job"),
-    "SQS": send_message,
+    "sns": publish_to("NoticesTopic", "kind=job"),
+    "sqs": send_message,
 }
 BACK_S: Final = 60
 """Until all is performed: a spilled message comes back every two seconds here, two minutes in AWS."""
@@ -41,8 +43,10 @@ def play_outage(stage: Stage, server: Server) -> Line:
             for marker in markers:
                 _, source, performer, *_ = marker.split("/")
                 SOURCES[source](stage, job_for(performer, marker), marker)
-            spilled = wait_until(
-                lambda: waiting(stage, "SpillQueue"), 60, "a message in the spill queue"
+            wait_until(
+                lambda: spilled(stage, began).keys() >= SOURCES.keys(),
+                60,
+                lambda: f"a spilled event of each source; so far {spilled(stage, began)}",
             )
         finally:
             server.resume()
@@ -55,6 +59,7 @@ def play_outage(stage: Stage, server: Server) -> Line:
             ),
         )
         last = time.time() - back
+        count = sum(spilled(stage, began).values())
         # A second one of any of them would come with the next deliveries of the queue.
         wait_until(lambda: not waiting(stage, "SpillQueue"), 30, "an empty spill queue")
         counts = {marker: len(stage.performers.performed(marker=marker)) for marker in markers}
@@ -68,8 +73,14 @@ def play_outage(stage: Stage, server: Server) -> Line:
         delivered=f"{len(markers)} of {len(markers)}",
         performed_by=", ".join(stage.performers.names),
         ms=f"{last * 1000:.0f}",
-        remark=f"{spilled} messages and more in the spill queue; each job once, ms after the return",
+        remark=f"{count} events of all 4 spilled; each job once; ms after the server's return",
     )
+
+
+def spilled(stage: Stage, since: float) -> Counter[str]:
+    """Events of each source that the function sent to the spill queue, by its log."""
+    lines = [line for line in stage.function_log(since) if '"outcome":"spilled"' in line]
+    return Counter(json.loads(line)["source"] for line in lines)
 
 
 def waiting(stage: Stage, queue: str) -> int:

@@ -20,7 +20,7 @@ class Line:
 
     def __str__(self) -> str:
         columns = (
-            f"{self.source:34}",
+            f"{self.source:36}",
             f"{self.outcome:7}",
             f"{self.delivered:10}",
             f"{self.performed_by:13}",
