@@ -13,6 +13,7 @@ from support.sources import records_of
 
 from kiqbridge.aws import sources
 from kiqbridge.aws.sources.service_forms import FORMS
+from kiqbridge.wire.guards import DAY_S, KEEP_S, Source
 
 FOLDER = ROOT / "docs" / "sources"
 PAGES = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != "http")
@@ -81,6 +82,29 @@ def test_each_source_has_a_page_that_names_its_facets():
             assert f"`{record.source}`" in text
             names = {name.partition(".")[0] for name in record.facets} - {"attribute"}
             assert [name for name in names if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "source"),
+    [
+        ("schedules", Source.SCHEDULE),
+        ("event_bus", Source.EVENT),
+        ("sqs", Source.SQS),
+        ("sns", Source.SNS),
+        ("s3", Source.S3),
+        ("dynamodb", Source.DYNAMODB),
+        ("kinesis", Source.KINESIS),
+        ("destinations", Source.DESTINATION),
+        ("logs", Source.SERVICE),
+        ("services", Source.SERVICE),
+    ],
+)
+def test_a_page_says_for_how_long_a_delivery_is_remembered(page, source):
+    text = " ".join((FOLDER / f"{page}.md").read_text(encoding="utf-8").split())
+
+    assert {int(days) for days in re.findall(r"remembered for (\d+) days", text)} == {
+        KEEP_S[source] // DAY_S
+    }
 
 
 def test_the_table_of_services_is_that_of_the_code():
