@@ -2,7 +2,7 @@
 
 What moto does not know in CloudFormation (moto_stack.py: schedules, ElastiCache, secrets, queue policies)
 and what it forgets (a function's layers and architecture, a service's network and launch type) is
-asserted on the templates: test_template.py, test_nested_templates.py.
+asserted on the templates: test_template.py, test_nested_templates.py, test_worker_service.py.
 """
 
 import ast

@@ -1,0 +1,244 @@
+"""infra/worker_service.yaml: what it promises of tasks and their roles, read from the file as it is."""
+
+import json
+import re
+
+import pytest
+from infra import check_template
+from infra.decided import decide
+from samtranslator.yaml_helper import yaml_parse
+
+from kiqbridge.config.table import SETTINGS
+
+TEMPLATE = check_template.TEMPLATE
+INFRA = TEMPLATE.parent / "infra"
+NO_VALUE = {"Ref": "AWS::NoValue"}
+
+
+def read(path):
+    return yaml_parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def worker_stack():
+    return read(INFRA / "worker_service.yaml")
+
+
+def properties(template, name):
+    return template["Resources"][name]["Properties"]
+
+
+def environment_of(container):
+    """Names and values of a container's variables, those behind an Fn::If included."""
+    entries = [entry.get("Fn::If", [None, entry])[1] for entry in container["Environment"]]
+    return {entry["Name"]: entry["Value"] for entry in entries}
+
+
+def conditional_policy(stack, name):
+    """Condition, policy and what stands in its place, of a policy of the task role."""
+    policies = properties(stack, "WorkerTaskRole")["Policies"]
+    [found] = [each["Fn::If"] for each in policies if each["Fn::If"][1]["PolicyName"] == name]
+    return found
+
+
+class TestWorkerServiceStack:
+    @pytest.fixture
+    def container(self, worker_stack):
+        [container] = properties(worker_stack, "WorkerTaskDefinition")["ContainerDefinitions"]
+        return container
+
+    def test_ecs_waits_longer_than_the_worker_does(self, worker_stack, container):
+        longest = worker_stack["Parameters"]["TimeoutSeconds"]["MaxValue"]
+        environment = environment_of(container)
+
+        assert environment["KIQBRIDGE_TIMEOUT_S"] == {"Ref": "TimeoutSeconds"}
+        assert longest + 10 <= container["StopTimeout"] <= 120
+
+    def test_the_reason_stands_beside_both_numbers(self):
+        lines = (INFRA / "worker_service.yaml").read_text(encoding="utf-8").splitlines()
+
+        for number, other in (
+            ("KIQBRIDGE_TIMEOUT_S, ", "StopTimeout"),
+            ("StopTimeout: ", "TIMEOUT_S"),
+        ):
+            [at] = [index for index, line in enumerate(lines) if number in line]
+            comment = lines[at - 3 : at]
+            assert any("#" in line and other in line for line in comment), comment
+
+    def test_the_address_comes_from_a_secret_only(self, worker_stack, container):
+        environment = environment_of(container)
+        addresses = {name: value for name, value in environment.items() if "REDIS" in name}
+
+        assert addresses == {
+            "REDIS_SECRET_ARN": {"Ref": "RedisUrlSecretArn"},
+            "REDIS_SSM_PARAMETER": {"Ref": "RedisSsmParameter"},
+            "REDIS_URL": {"Ref": "RedisIamUrl"},
+            "REDIS_IAM_USER": {"Ref": "RedisIamUser"},
+            "REDIS_IAM_CACHE": {"Ref": "RedisIamCache"},
+        }
+        for template in (worker_stack, read(TEMPLATE)):
+            pattern = template["Parameters"]["RedisIamUrl"]["AllowedPattern"]
+            assert re.match(pattern, "rediss://host:6379/0")
+            assert not re.match(pattern, "rediss://:password@host:6379/0")
+
+    def test_its_role_may_read_just_what_it_is_given(self, worker_stack):
+        allowed = {
+            name: [
+                (statement["Action"], statement["Resource"])
+                for statement in conditional_policy(worker_stack, name)[1]["PolicyDocument"][
+                    "Statement"
+                ]
+            ]
+            for name in ("ReadRedisUrl", "ReadRedisParameter", "ConnectToRedis")
+        }
+        execution = json.dumps(properties(worker_stack, "WorkerExecutionRole"))
+
+        assert allowed["ReadRedisUrl"] == [
+            ("secretsmanager:GetSecretValue", {"Ref": "RedisUrlSecretArn"})
+        ]
+        [(action, parameter)] = allowed["ReadRedisParameter"]
+        assert action == "ssm:GetParameter"
+        assert parameter["Fn::Sub"].endswith(":parameter${RedisSsmParameter}")
+        [(action, (cache, user))] = allowed["ConnectToRedis"]
+        assert action == "elasticache:Connect"
+        assert cache["Fn::Sub"].endswith(":replicationgroup:${RedisIamCache}")
+        assert user["Fn::Sub"].endswith(":user:${RedisIamUser}")
+        assert "secretsmanager" not in execution
+
+    def test_a_changed_address_changes_function_and_tasks_in_one_deployment(
+        self, worker_stack, container
+    ):
+        root = read(TEMPLATE)
+        variables = properties(root, "EnqueueFunction")["Environment"]["Variables"]
+        given = properties(root, "WorkerServiceStack")["Parameters"]["RedisUrlVersion"]
+        version = {"Fn::GetAtt": ["RedisUrlStack", "Outputs.VersionId"]}
+
+        assert given == variables["REDIS_URL_VERSION"]
+        assert given == {"Fn::If": ["HasRedisUrl", version, {"Ref": "RedisUrlVersionId"}]}
+        _, labels, _ = container["DockerLabels"]["Fn::If"]
+        assert {"Ref": "RedisUrlVersion"} in labels.values()
+
+    def test_its_variables_are_those_that_the_worker_reads(self, container):
+        known = {variable for setting in SETTINGS for variable in setting.env}
+
+        assert set(environment_of(container)) <= known
+
+    def test_a_task_may_protect_itself_and_its_neighbours_only_if_that_is_wanted(
+        self, worker_stack, container
+    ):
+        environment = environment_of(container)
+        condition, policy, otherwise = conditional_policy(worker_stack, "ProtectTask")
+        [statement] = policy["PolicyDocument"]["Statement"]
+
+        assert environment["KIQBRIDGE_ECS_PROTECT_AFTER_S"] == {"Ref": "ProtectAfterSeconds"}
+        assert worker_stack["Parameters"]["ProtectAfterSeconds"]["Default"] == 0
+        assert worker_stack["Conditions"][condition] == {
+            "Fn::Not": [{"Fn::Equals": [{"Ref": "ProtectAfterSeconds"}, 0]}]
+        }
+        assert otherwise == {"Ref": "AWS::NoValue"}
+        assert statement["Action"] == ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"]
+        assert statement["Resource"]["Fn::Sub"].endswith(":task/${WorkerCluster}/*")
+
+    def test_it_may_report_to_state_machines_only_if_that_is_wanted(self, worker_stack):
+        condition, policy, otherwise = conditional_policy(worker_stack, "ReportToStepFunctions")
+        [statement] = policy["PolicyDocument"]["Statement"]
+
+        assert worker_stack["Parameters"]["StepFunctions"]["Default"] == "DISABLED"
+        assert worker_stack["Conditions"][condition] == {
+            "Fn::Equals": [{"Ref": "StepFunctions"}, "ENABLED"]
+        }
+        assert otherwise == {"Ref": "AWS::NoValue"}
+        assert statement["Action"] == [
+            "states:SendTaskSuccess",
+            "states:SendTaskFailure",
+            "states:SendTaskHeartbeat",
+        ]
+        assert statement["Resource"] == {
+            "Fn::Sub": "arn:${AWS::Partition}:states:${AWS::Region}:${AWS::AccountId}:*"
+        }
+
+    def test_a_sick_container_is_noticed(self, container):
+        assert container["HealthCheck"]["Command"] == ["CMD", "kiqbridge", "health", "--live"]
+
+    def test_a_task_that_has_not_reached_redis_is_not_healthy(self, container):
+        environment = environment_of(container)
+
+        assert environment["KIQBRIDGE_START_PERIOD_S"] == "0"  # one success would make it healthy
+        assert container["HealthCheck"]["StartPeriod"] >= 60
+
+    def test_it_runs_on_fargate_in_the_given_subnets(self, worker_stack):
+        task = properties(worker_stack, "WorkerTaskDefinition")
+        service = properties(worker_stack, "WorkerService")
+        network = service["NetworkConfiguration"]["AwsvpcConfiguration"]
+
+        assert (task["RequiresCompatibilities"], task["NetworkMode"]) == (["FARGATE"], "awsvpc")
+        assert task["RuntimePlatform"]["CpuArchitecture"] == {
+            "Fn::If": ["IsArm", "ARM64", "X86_64"]
+        }
+        assert service["LaunchType"] == {"Fn::If": ["UsesSpot", NO_VALUE, "FARGATE"]}
+        assert worker_stack["Parameters"]["SpotWeight"]["Default"] == 0
+        assert network["Subnets"] == {"Ref": "SubnetIds"}
+
+    def test_a_deployment_that_does_not_live_is_taken_back(self, worker_stack):
+        deployment = properties(worker_stack, "WorkerService")["DeploymentConfiguration"]
+
+        assert deployment["DeploymentCircuitBreaker"] == {"Enable": True, "Rollback": True}
+        assert deployment["MinimumHealthyPercent"] == 100
+
+    def test_nobody_may_call_the_worker(self, worker_stack):
+        assert "SecurityGroupIngress" not in properties(worker_stack, "WorkerSecurityGroup")
+        assert not [
+            name
+            for name, resource in worker_stack["Resources"].items()
+            if resource["Type"] == "AWS::EC2::SecurityGroupIngress"
+        ]
+
+    def test_both_stacks_run_the_same_command_by_default(self, worker_stack):
+        root = read(TEMPLATE)["Parameters"]
+
+        for name in ("Command", "Queues"):
+            assert worker_stack["Parameters"][name]["Default"] == root[f"Worker{name}"]["Default"]
+
+    def test_a_read_only_task_can_still_write_its_status(self, container):
+        condition, [mount], otherwise = container["LinuxParameters"]["Tmpfs"]["Fn::If"]
+
+        assert container["ReadonlyRootFilesystem"] == {"Fn::If": [condition, True, False]}
+        assert (mount["ContainerPath"], mount["Size"]) == ("/tmp", 64)
+        assert {"rw", "mode=1777"} <= set(mount["MountOptions"])  # its user is not root
+        assert otherwise == NO_VALUE
+
+    def test_the_first_task_is_never_taken_away(self, worker_stack):
+        _, [first, spot], _ = properties(worker_stack, "WorkerService")["CapacityProviderStrategy"][
+            "Fn::If"
+        ]
+
+        assert (first["CapacityProvider"], first["Base"]) == ("FARGATE", 1)
+        assert (spot["CapacityProvider"], "Base" in spot) == ("FARGATE_SPOT", False)
+        assert properties(worker_stack, "WorkerCluster")["CapacityProviders"] == [
+            "FARGATE",
+            "FARGATE_SPOT",
+        ]
+
+    def test_a_deployment_does_not_undo_what_scaling_chose(self, worker_stack):
+        desired = properties(worker_stack, "WorkerService")["DesiredCount"]
+        scaling = properties(worker_stack, "WorkerScaling")
+
+        assert desired == {"Fn::If": ["Scales", NO_VALUE, {"Ref": "DesiredCount"}]}
+        assert scaling["MinCapacity"] == {"Ref": "DesiredCount"}
+        assert scaling["ResourceId"]["Fn::Sub"] == "service/${WorkerCluster}/${WorkerService.Name}"
+        assert worker_stack["Parameters"]["MaxCount"]["Default"] == 0
+
+    def test_shells_are_only_opened_if_wanted_and_never_beside_a_read_only_root(self, worker_stack):
+        service = properties(worker_stack, "WorkerService")
+        [assertion] = worker_stack["Rules"]["ExecOrReadOnly"]["Assertions"]
+
+        assert service["EnableExecuteCommand"] == {"Fn::If": ["OpensShells", True, False]}
+        assert worker_stack["Parameters"]["ExecuteCommand"]["Default"] == "false"
+        assert decide(assertion["Assert"], {"ReadOnlyRoot": "false"})
+        assert not decide(assertion["Assert"], {"ReadOnlyRoot": "true"})
+
+    def test_that_is_the_command_of_the_image(self, worker_stack):
+        dockerfile = (TEMPLATE.parent / "worker/Dockerfile").read_text(encoding="utf-8")
+        [command] = re.findall(r"^CMD (\[.*\])", dockerfile, flags=re.MULTILINE)
+
+        assert worker_stack["Parameters"]["Command"]["Default"].split(",") == json.loads(command)
