@@ -275,6 +275,7 @@ def test_a_request_without_a_key_is_a_new_one_each_time(invoke, redis):
         JOB | {"class": "NightlyReport"},
         JOB | {"queue": "low"},
         {"jobs": [JOB]},
+        {"jobs": [JOB, JOB | {"queue": "low"}]},
     ],
 )
 def test_the_same_key_with_another_body_is_refused(invoke, redis, other):

@@ -55,6 +55,11 @@ class Pushes(Protocol):
     ) -> list[Enqueued]:
         """See `Client.push_once`."""
 
+    def find_enqueued(
+        self, items: Sequence[Mapping[str, Any]], dedupe_keys: Sequence[str | Identity | None]
+    ) -> list[str | None]:
+        """See `Client.find_enqueued`."""
+
     def push_tick(
         self,
         schedule: str,
@@ -124,6 +129,8 @@ class Pusher:
     def _push_together(self, asked: Sequence[Asked], answering: Answering) -> list[Result]:
         if not asked:
             return []
+        if len(asked) == 1 and (used := self._used_by_another(asked[0])) is not None:
+            return [Result(record=asked[0].record, jobs=[used])]
         jobs = [(place, job) for place, each in enumerate(asked) for job in each.request.jobs]
         requests = [job for _, job in jobs]
         try:
@@ -144,6 +151,29 @@ class Pusher:
             Result(record=each.record, jobs=of_record)
             for each, of_record in zip(asked, by_place, strict=True)
         ]
+
+    def _used_by_another(self, asked: Asked) -> Enqueued | None:
+        """The first job, if another record with other content has used up the identity of this one.
+
+        Asked only for several jobs of a record with a fingerprint: the guard of a single one says it in the
+        push itself, while of several those at places that the other record had not would be enqueued.
+        """
+        first, *others = asked.request.jobs
+        if not asked.record.fingerprint or not others:
+            return None
+        [known] = self._client.find_enqueued([first.item], [first.dedupe_key])
+        if known is None or known.startswith(asked.record.fingerprint):
+            return None
+        if known == first.item.get("jid"):
+            return None
+        return Enqueued(
+            index=0,
+            jid=known,
+            job_class=class_of(first.item),
+            queue=queue_of(first.item),
+            at=first.item.get("at"),
+            duplicate=True,
+        )
 
     def _push_what_fits(
         self, asked: Sequence[Asked], answering: Answering, error: QueueTooDeep

@@ -181,6 +181,14 @@ class _DryClient:
             for index, (item, key) in enumerate(zip(items, dedupe_keys, strict=True))
         ]
 
+    def find_enqueued(
+        self,
+        items: Sequence[Mapping[str, Any]],
+        dedupe_keys: Sequence[str | Identity | None],  # noqa: ARG002 - none is known, whatever it is
+    ) -> list[str | None]:
+        """None of them was enqueued before."""
+        return [None] * len(items)
+
     def push_tick(
         self,
         schedule: str,
