@@ -317,6 +317,17 @@ def test_the_enqueue_function_pushes_all_forms_of_events(server, raw, monkeypatc
         *(False, False, True, False, False, False, False, True)
     ]
     assert not raw.hexists(KEYS.guards, "old")
+    # A request of several jobs, whose key is looked up first.
+    request = read_event("http/url_iam")
+    request["headers"]["idempotency-key"] = "k"
+    job = {"class": "HealthPulse", "args": []}
+    statuses = [
+        app.lambda_handler(request | {"body": json.dumps({"jobs": [job, *others]})}, Context())[
+            "statusCode"
+        ]
+        for others in ([job], [job], [job | {"args": [1]}])
+    ]
+    assert statuses == [202, 200, 422]
     assert refused(raw) == []
 
 
