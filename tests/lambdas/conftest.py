@@ -14,7 +14,17 @@ def environment(monkeypatch, redis_url):
 @pytest.fixture
 def load(environment):
     """Start a new warm environment, with the variables of the moment."""
-    return load_app
+    made = []  # a test may put another function in the place of `enqueuer`
+
+    def load():
+        app = load_app()
+        made.append(app.enqueuer)
+        return app
+
+    yield load
+    for enqueuer in made:
+        if enqueuer.cache_info().currsize:  # else its socket stays open until it is collected
+            enqueuer()._pusher._client.close()
 
 
 @pytest.fixture
