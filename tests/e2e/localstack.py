@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-e2e/bin/python"
 REGION = "eu-west-1"
 START_TIMEOUT_S = 90
-STOP_TIMEOUT_S = 20
+STOP_TIMEOUT_S = 5
 RUN_VARIABLE = "E2E_RUN"
 """In the environment of every process that LocalStack starts: what it leaves behind is found by it."""
 

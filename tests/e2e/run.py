@@ -3,7 +3,7 @@
     python tests/e2e/run.py [--keep] [WORD …]
 
 Builds, deploys both stacks, lets every source deliver a job for Python and one for Ruby, freezes the server
-for a while, updates and deletes the stacks. Ends with 0 if all worked that LocalStack can do. Takes four to
+for a while, updates and deletes the stacks. Ends with 0 if all worked that LocalStack can do. Takes three to
 six minutes, never more than ten. Everything listens on 127.0.0.1 and ends with the run, also at Ctrl-C.
 """
 
