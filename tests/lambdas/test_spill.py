@@ -395,7 +395,8 @@ class TestOrder:
     def test_nothing_of_a_group_is_sent_behind_a_message_that_was_not_taken(
         self, fifo, start, monkeypatch
     ):
-        monkeypatch.setattr(spill_queue, "sqs_client", lambda url: Refusing(sqs_client(url), {"0"}))
+        refusing = Refusing(sqs_client(fifo.url), {"0"}, calls=1)
+        monkeypatch.setattr(spill_queue, "sqs_client", lambda url: refusing)
         large = [job(number, pad="x" * 300_000) for number in range(5)]
 
         answer = start(away=True)(batch(*large, arn=FIFO_SOURCE, groups=["a"] * 5))
@@ -635,14 +636,17 @@ sqs_client = spill_queue.sqs_client
 
 
 class Refusing:
-    """A client of SQS that has some entries of each call refused."""
+    """A client of SQS that has some entries of each call refused, or of the first calls."""
 
-    def __init__(self, client, refused):
+    def __init__(self, client, refused, calls=1000):
         self._client = client
         self._refused = refused
+        self._calls = calls
 
     def send_message_batch(self, *, QueueUrl, Entries):  # noqa: N803
-        entries = [each for each in Entries if each["Id"] not in self._refused]
+        self._calls -= 1
+        refused = self._refused if self._calls >= 0 else ()
+        entries = [each for each in Entries if each["Id"] not in refused]
         if not entries:
             return {"Failed": [{"Id": each["Id"]} for each in Entries]}
         return self._client.send_message_batch(QueueUrl=QueueUrl, Entries=entries)
