@@ -68,7 +68,7 @@ def test_every_event_of_an_outage_is_one_job(tmp_path, tell, monkeypatch):
             if number % 40 == 39:
                 orders.deliver(invoke)
                 groups.deliver(invoke)
-            if number % (EVENTS // 6) == 0:
+            if number % (EVENTS // 3) == 0:
                 spill.deliver(invoke)
                 fifo.deliver(invoke)
         rounds = 0

@@ -4,11 +4,14 @@ Only the account of moto is asked, whatever credentials the machine has.
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import boto3
+import moto.sqs.models
 import pytest
 from moto import mock_aws
 
@@ -117,6 +120,10 @@ class Queue:
             )
 
 
+def _now_ms(moment: datetime | None = None) -> float:
+    return (time.time() if moment is None else moment.timestamp()) * 1000
+
+
 def arn_of(name: str) -> str:
     return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
 
@@ -129,5 +136,7 @@ def simulated_sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    # moto looks at the time of each message at each call; its own way takes ten times as long.
+    monkeypatch.setattr(moto.sqs.models, "unix_time_millis", _now_ms)
     with mock_aws():
         yield
