@@ -28,6 +28,7 @@ from support.web_ui import APP as WEB_UI
 from support.workers import WorkerProcess
 
 from kiqbridge.aws.mapping.check import main as check_mappings
+from kiqbridge.commands.cli import build_parser
 from kiqbridge.config.setting import shown_default
 from kiqbridge.config.table import SETTINGS
 from kiqbridge.schedule.check import allow_list_problems
@@ -41,6 +42,7 @@ ONLY_READ = {
     "make check": "it runs beside these tests",
     "make docs": "its scripts are run with --check here",
     "aws": "needs an AWS account",
+    "kiqbridge spill": "needs a queue of an AWS account; tests/lambdas/test_replay.py has one",
     "docker": "there is no container engine where this project is tested",
     "useradd": "it would change this machine",
     "install": "it would change this machine",
@@ -266,6 +268,12 @@ def read_install(command: Command, project: Project) -> None:
     assert source == "worker.env" or (ROOT / "infra" / source).is_file()
 
 
+def read_kiqbridge(command: Command, project: Project) -> None:
+    """The command line takes it."""
+    words = command.words[1:]
+    build_parser(words).parse_args(words)
+
+
 def read_words(command: Command, project: Project) -> None:
     """Nothing of it is ours."""
 
@@ -388,6 +396,7 @@ COMMANDS = {
     "kiqbridge recover": run_recover,
     "kiqbridge enqueue": run_enqueue,
     "kiqbridge doctor": run_doctor,
+    "kiqbridge spill": read_kiqbridge,
     ".venv/bin/python": run_python,
     ".venv/bin/python -m": read_tool,
     ".venv/bin/python tests/benchmarks/budget.py": read_script,
@@ -573,15 +582,18 @@ def missing_commands(path: Path) -> list[str]:
     for words in texts:
         if words[0] == "kiqbridge" and len(words) > 1:
             flags = [word for word in words if word.startswith("-")]
-            missing += [words] if any(flag not in flags_of(words[1]) for flag in flags) else []
+            missing += [words] if any(flag not in flags_of(*words[1:3]) for flag in flags) else []
     return [" ".join(words) for words in missing]
 
 
 @functools.cache
-def flags_of(verb: str) -> str:
-    """The help of a verb, which names itself, its flags and its arguments."""
-    command = [sys.executable, "-m", "kiqbridge", verb, "--help"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def flags_of(verb: str, below: str = "") -> str:
+    """The help of a verb, which names itself, its flags and its arguments, and of a verb below it."""
+    command = [sys.executable, "-m", "kiqbridge", verb]
+    shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+    if not re.search(rf"^    {re.escape(below)} ", shown, re.MULTILINE):
+        return shown
+    return shown + subprocess.check_output([*command, below, "--help"], text=True)
 
 
 def test_parameters_and_outputs_that_the_readme_names_are_the_templates():
