@@ -105,6 +105,11 @@ class TestWorkerServiceStack:
         assert user["Fn::Sub"].endswith(":user:${RedisIamUser}")
         assert "secretsmanager" not in execution
 
+    def test_the_root_stack_decides_whether_workers_report_to_state_machines(self):
+        given = properties(read(TEMPLATE), "WorkerServiceStack")["Parameters"]["StepFunctions"]
+
+        assert given == {"Ref": "WorkerStepFunctions"}
+
     def test_a_changed_address_changes_function_and_tasks_in_one_deployment(
         self, worker_stack, container
     ):
