@@ -95,7 +95,8 @@ class Pusher:
     """Pushes jobs from a thread of its own until it is stopped, through whatever happens.
 
     Attributes:
-        sure: jid → when its push was acknowledged (`time.monotonic`).
+        sure: jid of an acknowledged push → when it began (`time.monotonic`): when the acknowledgement is
+            noted depends on the machine.
         unsure: how often a push ended in an error, by the error's name.
     """
 
@@ -126,6 +127,7 @@ class Pusher:
         rng = random.Random(11)
         due = time.monotonic()
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
                 jid = self._client.push(self._item(rng))
             except KiqbridgeError as error:
@@ -133,7 +135,7 @@ class Pusher:
                 self.unsure[name] = self.unsure.get(name, 0) + 1
                 self._stopping.wait(0.02)
             else:
-                self.sure[jid] = time.monotonic()
+                self.sure[jid] = began
             due = max(due + self._pause_s, time.monotonic() - 0.2)
             self._stopping.wait(max(due - time.monotonic(), 0))
 
