@@ -199,6 +199,7 @@ def save_logs(processes: Mapping[str, ChildProcess]) -> None:
 
 
 def save_function_log(stage: Stage) -> None:
+    LOGS.mkdir(parents=True, exist_ok=True)
     (LOGS / "function.log").write_text("\n".join(stage.function_log(0)), encoding="utf-8")
 
 
