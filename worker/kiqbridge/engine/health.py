@@ -180,6 +180,7 @@ class Health:
             yield from ((f"processor {each.tid}", each) for each in parts.manager.processors)
         yield from ((f"waker {each.capsule.name}", each.waker) for each in parts.capsules)
         yield "poller", parts.poller
+        yield "schedules", parts.schedules
         if parts.reservations is not None:
             yield "reservations", parts.reservations
         if parts.isolation is not None:

@@ -206,6 +206,7 @@ class Launcher:
             logger.info("quiet: no new jobs are taken, running ones go on")
             self._quieting = self._events.fire_aside("quiet")
         parts.poller.quiet()
+        parts.schedules.quiet()
         for capsule in parts.capsules:
             capsule.waker.stop()
         parts.processes.quiet()
@@ -290,6 +291,7 @@ class Launcher:
         for capsule in parts.capsules:
             capsule.waker.start()
         parts.poller.start()
+        parts.schedules.start()
         parts.pauses.start()
         parts.task_tokens.start()
         run, keys = parts.pool.run, parts.keys
@@ -363,7 +365,7 @@ class Launcher:
             if isolation is not None:
                 self._wait_for_suspect(isolation, deadline)
                 self._step("ending the isolation", lambda: isolation.stop(time.monotonic()))
-            for each in (parts.revoker, parts.poller, parts.pauses):
+            for each in (parts.revoker, parts.schedules, parts.poller, parts.pauses):
                 self._step(f"ending {each}", each.stop)
         self._step("ending child processes", parts.processes.stop)
         if manager is None:

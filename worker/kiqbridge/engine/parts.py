@@ -39,6 +39,7 @@ from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, Process
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.poller import Poller
+from kiqbridge.engine.schedule_leader import ScheduleLeader
 from kiqbridge.host.surroundings import hostname, process_count
 from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.inflight.outage import Outage
@@ -140,6 +141,9 @@ class EngineParts:
             track=self._track,
             dead_bounds=self._dead_bounds,
             max_payload_bytes=config.max_payload_bytes,
+        )
+        self.schedules = ScheduleLeader(
+            (), connection=self.pool.connection(), leads=lambda: self.poller.leads
         )
         self.pauses = PauseWatch(
             keys=self.keys, connection=self.pool.connection(), track=self._track

@@ -116,6 +116,11 @@ class Poller:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process led the fleet at its last look; another one may lead meanwhile."""
+        return self._leads
+
     def start(self) -> None:
         """Begin to poll."""
         self._thread.start()

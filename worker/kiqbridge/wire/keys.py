@@ -29,6 +29,12 @@ TYPES = {
     "guards_until": "zset",
     "ledgers": "zset",
     "task_reports": "zset",
+    "schedules": "hash",
+    "schedule_states": "hash",
+    "cursors": "hash",
+    "manifests": "hash",
+    "missed": "zset",
+    "runs": "hash",
 }
 """Attribute of `Keys` → what Redis calls the type of the value under that key."""
 
@@ -62,6 +68,12 @@ class Keys:
         self.guards_until = f"{prefix}kb:guards:until"
         self.ledgers = f"{prefix}kb:ledgers"
         self.task_reports = f"{prefix}kb:reports"
+        self.schedules = f"{prefix}kb:schedules"
+        self.schedule_states = f"{prefix}kb:schedules:state"
+        self.cursors = f"{prefix}kb:cursors"
+        self.manifests = f"{prefix}kb:manifests"
+        self.missed = f"{prefix}kb:missed"
+        self.runs = f"{prefix}kb:runs"
 
     def __repr__(self) -> str:
         return f"Keys({self.prefix!r})"
@@ -141,3 +153,15 @@ class Keys:
     def ticks(self, schedule: str) -> str:
         """Zset, the ledger of one schedule: score = instant (epoch seconds), member = what ran."""
         return f"{self.prefix}kb:ticks:{schedule}"
+
+    def attempts(self, schedule: str) -> str:
+        """Hash of one schedule: instant → how often it was delivered; no field = once."""
+        return f"{self.prefix}kb:attempts:{schedule}"
+
+    def ends(self, schedule: str) -> str:
+        """Zset of one schedule: score = instant, member = how a job of it ended (tick_mark.py)."""
+        return f"{self.prefix}kb:ends:{schedule}"
+
+    def placed(self, schedule: str) -> str:
+        """Zset of a dynamic schedule: score = instant, member = job text that was placed in `schedule`."""
+        return f"{self.prefix}kb:placed:{schedule}"

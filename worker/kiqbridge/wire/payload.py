@@ -34,6 +34,9 @@ TASK_HEARTBEAT_S = "task_heartbeat_s"
 MAX_TASK_TOKEN = 2048
 """Characters of a token; Step Functions, API reference, `taskToken`."""
 
+TICK = "tick"
+"""Attribute of a job that a schedule enqueued: which schedule, and for which instant (tick_mark.py)."""
+
 MAX_DEPTH = 100
 """Ruby's JSON refuses deeper nesting (§25)."""
 

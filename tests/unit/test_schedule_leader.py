@@ -1,0 +1,84 @@
+"""Which steps the leader of the schedules takes, and when."""
+
+import logging
+
+from kiqbridge.engine.schedule_leader import ScheduleLeader, ScheduleStep
+from kiqbridge.errors import RedisUnavailable
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def leader(*steps, clock, leads=lambda: True):
+    return ScheduleLeader(steps, connection="connection", leads=leads, monotonic=clock)
+
+
+def test_each_step_has_its_own_interval():
+    clock, taken = Clock(), []
+    steps = [
+        ScheduleStep("often", 1.0, lambda connection: taken.append(("often", connection))),
+        ScheduleStep("seldom", 10.0, lambda connection: taken.append(("seldom", connection))),
+    ]
+    it = leader(*steps, clock=clock)
+
+    for _ in range(20):
+        it.run_due()
+        clock.now += 1
+
+    assert taken.count(("often", "connection")) == 20
+    assert taken.count(("seldom", "connection")) == 2
+
+
+def test_who_does_not_lead_does_nothing_and_begins_anew_with_the_lead():
+    clock, taken, leads = Clock(), [], [True]
+    it = leader(ScheduleStep("watch", 10.0, taken.append), clock=clock, leads=lambda: leads[0])
+    it.run_due()
+    leads[0] = False
+    it.run_due()
+    clock.now += 1
+    leads[0] = True
+    it.run_due()
+
+    assert len(taken) == 2
+
+
+def test_a_step_that_fails_is_taken_again_and_holds_up_no_other(caplog):
+    clock, taken = Clock(), []
+
+    def away(_connection):
+        raise RedisUnavailable("no Redis")
+
+    def broken(_connection):
+        raise ZeroDivisionError
+
+    it = leader(
+        ScheduleStep("a", 1.0, away),
+        ScheduleStep("b", 1.0, broken),
+        ScheduleStep("c", 1.0, taken.append),
+        clock=clock,
+    )
+    with caplog.at_level(logging.WARNING):
+        it.run_due()
+        clock.now += 1
+        it.run_due()
+
+    assert len(taken) == 2
+    assert caplog.text.count("schedules: a: no Redis; it is tried again") == 2
+    assert caplog.text.count("schedules: b failed; it is tried again") == 2
+
+
+def test_a_quiet_one_takes_no_step():
+    clock, taken = Clock(), []
+    it = leader(ScheduleStep("a", 1.0, taken.append), clock=clock)
+    it.quiet()
+
+    it.run_due()
+
+    assert taken == []

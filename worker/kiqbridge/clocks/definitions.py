@@ -1,0 +1,43 @@
+"""Reading the schedules that Redis knows: those of published manifests, and dynamic ones."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+logger = logging.getLogger(__name__)
+
+
+def read_definitions(
+    connection: RedisConnection | RedisPool, keys: Keys
+) -> dict[str, ScheduleDefinition]:
+    """All schedules by name; one that cannot be read is logged and left out.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    reply = connection.call("HGETALL", keys.schedules)
+    pairs: Iterable[tuple[bytes, bytes]] = (
+        reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    )
+    found: dict[str, ScheduleDefinition] = {}
+    for field, text in pairs:
+        name = text_of(field)
+        try:
+            found[name] = ScheduleDefinition.from_document(name, json_text.loads(text))
+        except (ConfigError, ValueError) as error:
+            logger.warning(
+                "a schedule in %s cannot be read (%s); it never fires: save it again, or delete it",
+                keys.schedules,
+                error,
+            )
+    return found

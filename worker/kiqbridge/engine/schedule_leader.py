@@ -1,0 +1,121 @@
+"""The thread that keeps the schedules while this process leads the fleet.
+
+Each step has its own interval: `ScheduleStep("missed ticks", 10.0, watch.step)` is called every ten seconds.
+The leader is the poller's (poller.py), so that this costs no look-up of its own. Two processes may lead for a
+moment: a step changes Redis only by scripts that claim what they enqueue.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.runtime import threads
+from kiqbridge.runtime.threads import keep_running
+from kiqbridge.store.redis_connection import RedisConnection
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""How often it is looked whether a step is due."""
+
+JOIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleStep:
+    """What the leader does again and again.
+
+    Attributes:
+        name: as in the log.
+        every_s: seconds from one call to the next.
+        call: does it, on the connection that it is given. What it raises is logged; it is called again.
+    """
+
+    name: str
+    every_s: float
+    call: Callable[[RedisConnection], object]
+
+
+class ScheduleLeader:
+    """Calls the steps that are due, one after the other, while this process leads.
+
+    Args:
+        steps: in the order in which they are called.
+        connection: for this thread alone.
+        leads: whether this process leads.
+        monotonic: seconds, for the intervals.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[ScheduleStep],
+        *,
+        connection: RedisConnection,
+        leads: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._steps = steps
+        self._connection = connection
+        self._leads = leads
+        self._monotonic = monotonic
+        self._due_at: dict[str, float] = {}
+        self._stopping = threading.Event()
+        self._thread = self._new_thread()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def quiet(self) -> None:
+        """Do nothing any more; another process leads."""
+        self._stopping.set()
+
+    def stop(self) -> None:
+        """End; waits for the step that runs."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(JOIN_S)
+
+    def restart(self) -> None:
+        """Start its thread again, after it has ended unexpectedly."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def run_due(self) -> None:
+        """Call the steps that are due, if this process leads; at first all are."""
+        if not self._leads():
+            self._due_at.clear()
+            return
+        for step in self._steps:
+            now = self._monotonic()
+            if now < self._due_at.get(step.name, now) or self._stopping.is_set():
+                continue
+            threads.beat()
+            self._due_at[step.name] = now + step.every_s
+            try:
+                step.call(self._connection)
+            except KiqbridgeError as error:
+                logger.warning("schedules: %s: %s; it is tried again", step.name, error)
+            except Exception:
+                logger.exception("schedules: %s failed; it is tried again", step.name)
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-schedules", daemon=True)
+
+    def _run(self) -> None:
+        keep_running(
+            "schedules", self._lead, is_ending=self._stopping.is_set, wait=self._stopping.wait
+        )
+
+    def _lead(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            threads.beat()
+            self.run_due()

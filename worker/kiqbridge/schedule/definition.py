@@ -1,0 +1,195 @@
+"""What a schedule is, wherever it comes from: a rule of a template, a call, a declaration, a file.
+
+It is kept as JSON under its name in `kb:schedules`. Pure; who writes it: clocks/.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, cast, get_args
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.cron import Rate, ScheduleExpression
+from kiqbridge.schedule.expression import parse_expression
+from kiqbridge.wire.tick_mark import Overlap
+
+Origin = Literal["template", "dynamic", "code"]
+"""`template`: AWS fires it, published by its manifest; `dynamic`: made by a call, the command line or a file;
+`code`: declared beside its job. The last two are fired by the fleet's leader or the tick function."""
+
+Missed = Literal["alert", "last", "all"]
+"""What is done about ticks that did not come: an alert only, or the alert and the last one, or all of them up
+to the maximum age, enqueued."""
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+DEFAULT_GRACE_S: Final = 300.0
+"""Seconds after its instant from which a tick counts as missed: EventBridge's precision is a minute, and Lambda
+tries again after one and two minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleDefinition:
+    """One schedule.
+
+    Attributes:
+        name: unique in its namespace; of a template `STACK/LogicalId`.
+        expression: as it was written, in any form that `parse_expression` reads.
+        jobs: what each occurrence enqueues, items as `Client.push` takes them; not empty.
+        timezone: IANA name, for an expression that names none.
+        start, end: aware; bound what is due, both included. A rate without start counts from 1970 in UTC.
+        origin: where it comes from, which says who fires it.
+        enabled: False = never due.
+        missed: what is done about ticks that did not come.
+        max_age_s: seconds after its instant from which an occurrence is not enqueued late, and its job not
+            begun any more; None = no limit.
+        grace_s: seconds after its instant from which a tick counts as missed.
+        overlap: what a job does while an earlier one of this schedule runs.
+        jitter_s: each occurrence is put off by up to so many seconds, always the same for the same instant.
+        description: for people.
+    """
+
+    name: str
+    expression: str
+    jobs: tuple[Mapping[str, Any], ...]
+    timezone: str = "UTC"
+    start: datetime | None = None
+    end: datetime | None = None
+    origin: Origin = "dynamic"
+    enabled: bool = True
+    missed: Missed = "alert"
+    max_age_s: float | None = None
+    grace_s: float = DEFAULT_GRACE_S
+    overlap: Overlap = "allow"
+    jitter_s: int = 0
+    description: str = ""
+    _parsed: list[ScheduleExpression] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def when(self) -> ScheduleExpression:
+        """The expression, read once.
+
+        Raises:
+            ExpressionError: it cannot be read.
+        """
+        if not self._parsed:
+            found = parse_expression(self.expression, self.timezone, start=self.start, end=self.end)
+            if isinstance(found, Rate) and found.bounds.start is None:
+                found = replace(found, bounds=replace(found.bounds, start=EPOCH))
+            self._parsed.append(found)
+        return self._parsed[0]
+
+    def put_off_s(self, instant: int) -> int:
+        """Seconds by which the occurrence of this instant is put off: 0 to `jitter_s`, stable."""
+        if not self.jitter_s:
+            return 0
+        digest = hashlib.sha256(f"{self.name} {instant}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") % (self.jitter_s + 1)
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON holds it under the name; what is the default is left out."""
+        document: dict[str, Any] = {
+            "expression": self.expression,
+            "jobs": [dict(job) for job in self.jobs],
+            "origin": self.origin,
+        }
+        if self.timezone != "UTC":
+            document["timezone"] = self.timezone
+        for name in ("start", "end"):
+            moment: datetime | None = getattr(self, name)
+            if moment is not None:
+                document[name] = moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        for name, default in _DEFAULTS.items():
+            value = getattr(self, name)
+            if value != default:
+                document[name] = value
+        return document
+
+    @classmethod
+    def from_document(cls, name: str, document: object) -> "ScheduleDefinition":
+        """The counterpart of `to_document`; the expression is not read yet.
+
+        Raises:
+            ConfigError: it is none; names the schedule and the member.
+        """
+        if not isinstance(document, Mapping):
+            raise ConfigError(f"schedule {name!r}: {document!r} is no mapping of its members")
+        jobs = document.get("jobs")
+        if (
+            not isinstance(jobs, list)
+            or not jobs
+            or not all(isinstance(job, Mapping) for job in jobs)
+        ):
+            raise ConfigError(f"schedule {name!r}: jobs: {jobs!r} is no list of jobs")
+        return cls(
+            name=name,
+            expression=_text(name, document, "expression", None),
+            jobs=tuple(jobs),
+            timezone=_text(name, document, "timezone", "UTC"),
+            start=_moment(name, document, "start"),
+            end=_moment(name, document, "end"),
+            origin=cast("Origin", _choice(name, document, "origin", Origin, "dynamic")),
+            enabled=document.get("enabled", True) is True,
+            missed=cast("Missed", _choice(name, document, "missed", Missed, "alert")),
+            max_age_s=_seconds(name, document, "max_age_s", None),
+            grace_s=_seconds(name, document, "grace_s", DEFAULT_GRACE_S) or 0.0,
+            overlap=cast("Overlap", _choice(name, document, "overlap", Overlap, "allow")),
+            jitter_s=int(_seconds(name, document, "jitter_s", 0.0) or 0),
+            description=_text(name, document, "description", ""),
+        )
+
+
+_DEFAULTS: Final[Mapping[str, object]] = {
+    "enabled": True,
+    "missed": "alert",
+    "max_age_s": None,
+    "grace_s": DEFAULT_GRACE_S,
+    "overlap": "allow",
+    "jitter_s": 0,
+    "description": "",
+}
+
+
+def _text(name: str, document: Mapping[str, Any], member: str, default: str | None) -> str:
+    value = document.get(member, default)
+    if not isinstance(value, str):
+        raise ConfigError(f"schedule {name!r}: {member}: {value!r} is no text")
+    return value
+
+
+def _choice(name: str, document: Mapping[str, Any], member: str, choices: Any, default: str) -> str:
+    value = document.get(member, default)
+    if value not in get_args(choices):
+        raise ConfigError(
+            f"schedule {name!r}: {member}: {value!r} is none of {', '.join(get_args(choices))}"
+        )
+    return str(value)
+
+
+def _seconds(
+    name: str, document: Mapping[str, Any], member: str, default: float | None
+) -> float | None:
+    value = document.get(member, default)
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < 0:
+        raise ConfigError(f"schedule {name!r}: {member}: {value!r} is no number of seconds from 0")
+    return float(value)
+
+
+def _moment(name: str, document: Mapping[str, Any], member: str) -> datetime | None:
+    value = document.get(member)
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ConfigError(
+            f"schedule {name!r}: {member}: {value!r} is no ISO 8601 time with a zone; write a text such as "
+            "2027-01-31T00:00:00Z"
+        )
+    return moment
