@@ -8,6 +8,7 @@ from support.servers import debian_server, embedded_server
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
+from kiqbridge.clocks.sidekiq_cron import set_cron_status
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisRefused, RedisUnavailable
@@ -649,6 +650,8 @@ class TestCluster:
         client.pause_class("Nop")
         assert client.resume_class("Nop")
         assert client.deploy_mark("v1").new
+        pool.call("HSET", keys.cron_job("min"), "status", "enabled")
+        assert set_cron_status(pool, keys, "min", "disabled")
         pool.call("ZADD", keys.task_reports, 0, "report")
         assert take_reports(pool.connection(), keys, most=1, for_s=60).texts == [b"report"]
         metrics = Metrics(keys, identity="host:1:aaa")
@@ -662,7 +665,7 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge bury claim deploy_mark due end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead
+            acknowledge bury claim cron_status deploy_mark due end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead
             pause promote push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect register renew repush
             settle take_reports unpause
         """

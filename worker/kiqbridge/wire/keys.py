@@ -17,6 +17,7 @@ TYPES = {
     "processes": "set",
     "process_cleanup": "string",
     "paused": "set",
+    "cron_jobs": "set",
     "pauses": "hash",
     "inflight": "set",
     "reaping": "set",
@@ -56,6 +57,7 @@ class Keys:
         self.processes = f"{prefix}processes"
         self.process_cleanup = f"{prefix}process_cleanup"
         self.paused = f"{prefix}paused"
+        self.cron_jobs = f"{prefix}cron_jobs"
         self.pauses = f"{prefix}kb:paused"
         self.inflight = f"{prefix}kb:inflight"
         self.reaping = f"{prefix}kb:reaping"
@@ -125,6 +127,10 @@ class Keys:
     def deploy_lock(self, label: str) -> str:
         """String with a TTL: this label was marked within the last minute; its value is when."""
         return f"{self.prefix}deploylock-{label}"
+
+    def cron_job(self, name: str) -> str:
+        """Hash of one schedule of the gem sidekiq-cron; without the prefix a member of `cron_jobs`."""
+        return f"{self.prefix}cron_job:{name}"
 
     def stats_flush(self, identity: str) -> str:
         """String with a TTL: number of the last counts that a process got written."""
