@@ -95,6 +95,7 @@ docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
 	$(PY) tests/bad_inputs.py
 	$(PY) tests/modules.py
 	$(PY) tests/interop/conformance.py
+	$(PY) -m kiqbridge.schedule.dst_picture > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
 
 redis: $(VENV)/.up ## Start a throw-away server and print its REDIS_URL
 	@$(FOREGROUND) $(PY) .make/redis.py
