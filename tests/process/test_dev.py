@@ -5,13 +5,11 @@ import json
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 import redis as redis_py
-from support.processes import ChildProcess
-from support.project import lay_out
+from support.dev_project import dev_project, interrupt, lines_of, url_of, wait_for_job
 from support.servers import find_free_port
 from support.waiting import wait_until
 
@@ -28,50 +26,10 @@ def slow():
 """
 
 
-class Project:
-    """A folder with template, functions and jobs, and the runs started in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.runs: list[ChildProcess] = []
-        self.template = lay_out(folder)
-
-    def change(self, old: str, new: str) -> None:
-        text = self.template.read_text()
-        assert old in text
-        self.template.write_text(text.replace(old, new))
-
-    def dev(self, *arguments: str, **env: str) -> ChildProcess:
-        command = [sys.executable, "-m", "kiqbridge", "dev", *arguments]
-        run = ChildProcess(command, cwd=self.folder, env=env)
-        self.runs.append(run)
-        return run
-
-
 @pytest.fixture
 def project(tmp_path):
-    project = Project(tmp_path)
-    yield project
-    for run in project.runs:
-        run.close()
-
-
-def lines_of(run, kind):
-    return re.findall(rf"^\S+Z {kind} .*$", run.output, re.MULTILINE)
-
-
-def wait_for_job(run):
-    run.wait_for(lambda: lines_of(run, "done"), 20, "a job that is done")
-
-
-def interrupt(run):
-    """Ctrl-C, and the exit code."""
-    run.signal(signal.SIGINT)
-    return run.wait()
-
-
-def url_of(run):
-    return re.search(r"REDIS_URL=(\S+)", run.output)[1]
+    with dev_project(tmp_path) as project:
+        yield project
 
 
 def children_of(run):
@@ -406,19 +364,19 @@ class TestSpeed:
     def test_fires_the_rules_at_simulated_instants(self, project):
         run = project.dev("--speed", "1200")
 
-        run.wait_for(lambda: run.output.count("; simulated; next ") > 3, 20, "simulated ticks")
+        run.wait_for(lambda: len(lines_of(run, "tick")) > 4, 20, "simulated ticks")
         run.wait_for(lambda: len(lines_of(run, "done")) > 3, 20, "their jobs")
 
         assert interrupt(run) == 0
         assert "the rules' clock runs 1200 times as fast" in run.output
-        minutes = re.findall(r"HealthPulse +due \w{3} [\d-]+ \d\d:(\d\d) UTC; sim", run.output)
+        minutes = re.findall(r"HealthPulse +due \w{3} [\d-]+ \d\d:(\d\d) UTC; next", run.output)
         assert all(
             (int(later) - int(earlier)) % 60 == 5 for earlier, later in itertools.pairwise(minutes)
         )
 
     def test_leaves_the_true_ticks_to_come(self, project):
         run = project.dev("--speed", "1200")
-        run.wait_for(lambda: run.output.count("; simulated; next ") > 3, 20, "simulated ticks")
+        run.wait_for(lambda: len(lines_of(run, "tick")) > 4, 20, "simulated ticks")
 
         with redis_py.Redis.from_url(url_of(run)) as client:
             true_ticks = client.zcard("kb:ticks:kiqbridge/HealthPulse")

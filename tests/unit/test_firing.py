@@ -188,6 +188,20 @@ class TestTheClock:
         assert clock.read(NOON.timestamp() + 5) == NOON + minutes(5)
         assert clock.real_seconds(minutes(5)) == 5
 
+    def test_starts_anywhere(self):
+        boot = NOON.timestamp()
+        clock = SimulatedClock(start=boot, speed=60, shows=boot - 86_400)
+
+        assert clock.read(boot) == NOON - timedelta(days=1)
+        assert clock.read(boot + 5) == NOON - timedelta(days=1) + minutes(5)
+        assert clock.wall_at(boot - 86_400 + 300) == boot + 5
+        assert clock.offset_s == -86_400
+
+    def test_is_simulated_when_it_is_not_the_wall_clock(self):
+        assert not SimulatedClock(start=0).is_simulated
+        assert SimulatedClock(start=0, speed=2).is_simulated
+        assert SimulatedClock(start=0, shows=0).is_simulated
+
 
 class TestTheEvent:
     def test_is_the_input_with_its_context_filled_in(self):

@@ -44,6 +44,7 @@ from kiqbridge.config.function_settings import (
     SPILL_FIFO_QUEUE_URL,
     SPILL_QUEUE_URL,
     TICK_AHEAD_S,
+    TICK_OFFSET_S,
 )
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
@@ -296,7 +297,12 @@ def _success(delivery: Delivery, results: Sequence[Result]) -> Any:
 
 def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
     gate = DepthGate(read(QUEUE_LIMITS, environ))
-    pusher = Pusher(client, tick_ahead_s=read(TICK_AHEAD_S, environ), gate=gate)
+    pusher = Pusher(
+        client,
+        tick_ahead_s=read(TICK_AHEAD_S, environ),
+        tick_offset_s=read(TICK_OFFSET_S, environ),
+        gate=gate,
+    )
     url, fifo_url = read(SPILL_QUEUE_URL, environ), read(SPILL_FIFO_QUEUE_URL, environ)
     gate.check_spill(has_queue=bool(url))
     if not (url or fifo_url):

@@ -12,7 +12,7 @@ from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, Tick
 from kiqbridge.aws.record import Answering, Record, Result
 from kiqbridge.client.client import TICK_HORIZON_S
 from kiqbridge.client.guarded_push import Enqueued, TickOutcome
-from kiqbridge.config.function_settings import TICK_AHEAD_S
+from kiqbridge.config.function_settings import TICK_AHEAD_S, TICK_OFFSET_S
 from kiqbridge.config.queue_limits import DepthAction
 from kiqbridge.errors import (
     EventError,
@@ -67,6 +67,7 @@ class Pushes(Protocol):
         items: Sequence[Mapping[str, Any]],
         *,
         by: str,
+        horizon_s: int = TICK_HORIZON_S,
         ahead_s: float | None = None,
         limits: Mapping[str, int] | None = None,
     ) -> TickOutcome:
@@ -89,6 +90,8 @@ class Pusher:
     Args:
         client: pushes.
         tick_ahead_s: seconds that a tick may lie ahead of the clock of Redis: clocks differ a little.
+        tick_offset_s: seconds by which the clock of the schedules is ahead of that of Redis, where it is
+            another one: `kiqbridge dev --at`. What is too early or too late is judged by that clock.
         gate: the limits of queues.
     """
 
@@ -97,10 +100,12 @@ class Pusher:
         client: Pushes,
         *,
         tick_ahead_s: float = TICK_AHEAD_S.default,
+        tick_offset_s: float = TICK_OFFSET_S.default,
         gate: DepthGate | None = None,
     ) -> None:
         self._client = client
         self._tick_ahead_s = tick_ahead_s
+        self._tick_offset_s = tick_offset_s
         self._gate = gate or DepthGate()
 
     def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
@@ -267,7 +272,9 @@ class Pusher:
             tick.instant,
             [job.item if job.jid is None else {**job.item, "jid": job.jid} for job in jobs],
             by=by,
-            ahead_s=self._tick_ahead_s,
+            # An entry is forgotten so long after its instant: with this, 17 days of the server's clock later.
+            horizon_s=TICK_HORIZON_S - round(self._tick_offset_s),
+            ahead_s=self._tick_ahead_s + self._tick_offset_s,
             limits=self._gate.lengths(jobs),
         )
 

@@ -1,5 +1,6 @@
 """The rows of the table that the enqueue function alone reads, from its environment."""
 
+import math
 from typing import Any, Final
 
 from kiqbridge.config.parsers import switch, text, whole_number, words
@@ -19,6 +20,19 @@ def _seconds_ahead(value: Any, source: str) -> float:
         raise ConfigError(
             f"{source}: {value!r} is not a number of seconds from 0; write how far a tick may lie ahead of "
             "the clock of Redis, such as 60"
+        )
+    return seconds
+
+
+def _seconds_between_clocks(value: Any, source: str) -> float:
+    try:
+        seconds = float(str(value))
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise ConfigError(
+            f"{source}: {value!r} is not a number of seconds; write how far the clock of the schedules is "
+            "ahead of the clock of Redis (below 0: behind), or leave it unset"
         )
     return seconds
 
@@ -68,6 +82,16 @@ TICK_AHEAD_S: Final = Setting(
     default=60,
     env=("KIQBRIDGE_TICK_AHEAD_S",),
     help="seconds that a tick may lie ahead of the clock of Redis; others are refused",
+    read_by=("function",),
+)
+
+TICK_OFFSET_S: Final = Setting(
+    name="tick_offset_s",
+    parse=_seconds_between_clocks,
+    default=0,
+    env=("KIQBRIDGE_TICK_OFFSET_S",),
+    help="seconds by which the clock of the schedules is ahead of the clock of Redis, below 0: behind; set by "
+    "`kiqbridge dev --at`, not for production",
     read_by=("function",),
 )
 
@@ -170,6 +194,7 @@ FUNCTION_SETTINGS: Final = (
     ALLOWED_QUEUES,
     MAPPINGS,
     TICK_AHEAD_S,
+    TICK_OFFSET_S,
     HTTP_AUTH,
     MAX_EVENT_BYTES,
     LOG_ARGUMENTS,

@@ -4,12 +4,15 @@ The worker runs without the template reader, the embedded server and all that th
 """
 
 import argparse
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from kiqbridge.errors import ConfigError
 
 JOBS: Final = "worker/jobs"
+_EARLIEST: Final = datetime(1971, 1, 1, tzinfo=UTC)  # a tick is named by epoch seconds from 0
+_END: Final = datetime(2200, 1, 1, tzinfo=UTC)  # the years of EventBridge end here
 TIMEOUT_S: Final = 3.0
 """Less than the worker's own default: a person waits for it after Ctrl-C."""
 
@@ -26,7 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--speed", type=_speed, default=1.0, metavar="N",
-        help="run the clock of the rules N times as fast, starting now (default: 1)",
+        help="run the clock of the rules N times as fast, starting now or at --at (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--at", type=_instant, metavar="TIME",
+        help="start the clock of the rules at this time, past or future: ISO 8601, UTC if it names no zone, "
+        "such as 2026-10-25T00:55:00Z; only ticks that are due from then on are delivered",
     )  # fmt: skip
     parser.add_argument(
         "--fresh", action="store_true", help="delete the data in .kiqbridge/ before the start"
@@ -61,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
             require=tuple(options.require or [JOBS]),
             fire=tuple(options.fire),
             speed=options.speed,
+            at=options.at,
             fresh=options.fresh,
             verbose=options.verbose,
             concurrency=options.concurrency,
@@ -74,6 +83,19 @@ def _speed(text: str) -> float:
     if not 0 < speed <= 100_000:  # noqa: PLR2004 - beyond, a day here is more than a lifetime
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 100000")
     return speed
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; write one such as 2026-10-25T00:55:00Z"
+        ) from None
+    if not _EARLIEST <= at < _END:
+        raise argparse.ArgumentTypeError(f"{text} is not in the years 1971 to 2199")
+    return at
 
 
 def _seconds(text: str) -> float:

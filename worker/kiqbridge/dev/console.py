@@ -43,10 +43,15 @@ class Console:
         self._lock = threading.RLock()
         self._width = 0
         self._closed = False
+        self._simulated: Callable[[float], datetime] | None = None
 
     def align(self, names: Sequence[str]) -> None:
         """Give the column of names its width."""
         self._width = max(map(len, names), default=0)
+
+    def show_clock(self, read: Callable[[float], datetime]) -> None:
+        """Show what another clock shows at an epoch second, with its date, instead of the wall clock."""
+        self._simulated = read
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -56,8 +61,7 @@ class Console:
 
     def line(self, kind: str, name: str, text: str) -> None:
         """An event: when (UTC), of which kind, of which rule or job class, what."""
-        # Not gmtime() alone: it reads a coarse clock, some milliseconds behind that of the ticks.
-        clock = time.strftime("%H:%M:%SZ", time.gmtime(time.time()))
+        clock = self._clock()
         name = name.ljust(self._width)
         self._write(
             f"{self._paint(_DIM, clock)} {self._paint(_COLOURS.get(kind, ''), kind.ljust(_KIND_WIDTH))} "
@@ -78,6 +82,13 @@ class Console:
         for index, row in enumerate(rows):
             cells = "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             self.text(f"  {cells.rstrip()}", dim=index == 0)
+
+    def _clock(self) -> str:
+        # Not gmtime() alone: it reads a coarse clock, some milliseconds behind that of the ticks.
+        wall = time.time()
+        if self._simulated is None:
+            return time.strftime("%H:%M:%SZ", time.gmtime(wall))
+        return f"{self._simulated(wall):%Y-%m-%dT%H:%M:%SZ}"
 
     def _paint(self, colour: str, text: str) -> str:
         return f"{colour}{text}{_RESET}" if self._colour and colour else text

@@ -24,14 +24,36 @@ _COMING: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedClock:
-    """A clock that agrees with the wall clock at `start` (epoch seconds) and runs `speed` times as fast."""
+    """The clock of the rules.
+
+    Attributes:
+        start: epoch seconds of the wall clock at which it starts.
+        speed: how many times as fast as the wall clock it runs.
+        shows: epoch seconds that it shows at `start`; None = it agrees with the wall clock then.
+    """
 
     start: float
     speed: float = 1.0
+    shows: float | None = None
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether it is another one than the wall clock."""
+        return self.speed != 1 or self.shows is not None
+
+    @property
+    def offset_s(self) -> float:
+        """Seconds that it is ahead of the wall clock when it starts; below 0: behind."""
+        return 0.0 if self.shows is None else self.shows - self.start
 
     def read(self, wall: float) -> datetime:
         """What it shows at this epoch second."""
-        return datetime.fromtimestamp(self.start + (wall - self.start) * self.speed, UTC)
+        passed = (wall - self.start) * self.speed
+        return datetime.fromtimestamp(self.start + self.offset_s + passed, UTC)
+
+    def wall_at(self, shown: float) -> float:
+        """The epoch second at which it shows this one."""
+        return self.start + (shown - self.start - self.offset_s) / self.speed
 
     def real_seconds(self, span: timedelta) -> float:
         """How long we really wait for a span of its time."""
@@ -145,6 +167,9 @@ def event_of(
     if "tick" in event:
         event["tick"]["schedule"] += own_name
         event["tick"]["on_stale"] = "ignore"  # it is shown, and no reason to be alarmed here
+        if own_name:
+            # The worker would compare the instant with a clock that the tick does not come from.
+            event["tick"].pop("max_age_s", None)
     return event
 
 

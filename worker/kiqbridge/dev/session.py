@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.config.client_settings import NAMESPACE, REDIS_SETTINGS, REDIS_URL
+from kiqbridge.config.function_settings import TICK_AHEAD_S, TICK_OFFSET_S
 from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.embedded_server import EmbeddedServer
@@ -44,6 +46,7 @@ class DevOptions:
     require: tuple[str, ...]
     fire: tuple[str, ...]
     speed: float
+    at: datetime | None
     fresh: bool
     verbose: bool
     concurrency: str | None
@@ -105,8 +108,14 @@ class Dev:
         self._console = console
         self._registry = registry
         self._boot = time.time()
-        self._clock = SimulatedClock(start=self._boot, speed=options.speed)
+        self._clock = SimulatedClock(
+            start=self._boot,
+            speed=options.speed,
+            shows=options.at.timestamp() if options.at else None,
+        )
         now = self._clock.read(self._boot)
+        if self._clock.is_simulated:
+            console.show_clock(self._clock.read)
         self._others = [schedule for schedule in schedules if not schedule.jobs]
         self._rules = [anchored(schedule, now) for schedule in schedules if schedule.jobs]
         self._agenda = Agenda(self._rules, now)
@@ -129,7 +138,7 @@ class Dev:
             places=places,
             expect=worker.lines.expect,
             run_name=f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._boot))}-{os.getpid()}",
-            simulated=self._options.speed != 1,
+            simulated=self._clock.is_simulated,
         )
         try:
             with self._console.together():
@@ -171,13 +180,15 @@ class Dev:
 
     def _deliver_at_once(self, delivery: TickDelivery, places: JobPlaces) -> None:
         now = self._clock.read(time.time())
+        by_name = {rule.name.lower(): rule for rule in self._rules}
+        for name in self._options.fire:
+            delivery.fire_by_hand(by_name[name.lower()], now)
+        if self._options.at is not None:
+            return  # what is due from there on is to be seen, and nothing else
         own = [rule for rule in self._rules if places.are_here(rule)]
         frequent = most_frequent(own, now)
         if frequent is not None:
             delivery.catch_up(frequent, frequent.expression.latest_at_or_before(now), now)
-        by_name = {rule.name.lower(): rule for rule in self._rules}
-        for name in self._options.fire:
-            delivery.fire_by_hand(by_name[name.lower()], now)
 
     def _environ(self) -> dict[str, str]:
         """What all children get; the address and the key prefix are those of this run."""
@@ -207,12 +218,20 @@ class Dev:
                     **rule.environment,
                     **self._address,
                     "KIQBRIDGE_NAMESPACE": environ["KIQBRIDGE_NAMESPACE"],
-                    # The rules' clock of a simulation runs ahead of that of Redis.
-                    **({"KIQBRIDGE_TICK_AHEAD_S": "inf"} if self._options.speed != 1 else {}),
+                    **self._clock_of_ticks(),
                 },
                 log=None if self._options.verbose else self._data.function_log(rule.function),
             )
             for rule in self._rules
+        }
+
+    def _clock_of_ticks(self) -> dict[str, str]:
+        """The function's settings for ticks that come from another clock than that of Redis."""
+        if not self._clock.is_simulated:
+            return {}
+        return {
+            TICK_OFFSET_S.env[0]: repr(self._clock.offset_s),
+            **({TICK_AHEAD_S.env[0]: "inf"} if self._clock.speed != 1 else {}),
         }
 
     def _queues(self) -> list[str]:
@@ -258,9 +277,8 @@ class Dev:
         console.text(f"  REDIS_URL={without_password(self._url)}")
         if not self._server:
             console.text(f"  {_why_external(os.environ)}")
-        if self._options.speed != 1:
-            speed = f"{self._options.speed:g}"
-            console.text(f"  simulated: the rules' clock runs {speed} times as fast, starting now")
+        if self._clock.is_simulated:
+            console.text(f"  simulated: {self._described_clock()}")
         console.text("")
         now = self._clock.read(self._boot)
         console.table(
@@ -278,6 +296,13 @@ class Dev:
         for rule in self._rules:
             names += [rule.name, *(str(job.get("class", "")) for job in rule.jobs)]
         console.align(names)
+
+    def _described_clock(self) -> str:
+        speed, at = self._clock.speed, self._options.at
+        pace = "" if speed == 1 else f" runs {speed:g} times as fast"
+        start = "now" if at is None else f"at {at:%a %Y-%m-%d %H:%M:%S} UTC"
+        joined = f"{pace}, starting {start}" if pace else f" starts {start}"
+        return f"the rules' clock{joined}; all times here are its own, durations are real"
 
     def _say_goodbye(self, worker: WorkerChild, delivery: TickDelivery) -> None:
         counts = worker.lines.counts

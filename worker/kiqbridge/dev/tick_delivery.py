@@ -56,7 +56,7 @@ class TickDelivery:
         functions: logical id → function.
         expect: gets jid and rule of each job before the worker can show it.
         run_name: distinguishes the ticks that we deliver by hand from those of other runs.
-        simulated: whether the instants come from a clock that runs ahead.
+        simulated: whether the instants come from another clock than the wall's.
     """
 
     def __init__(
@@ -88,12 +88,11 @@ class TickDelivery:
         """Deliver a tick that is due."""
         rule = firing.schedule
         notes = [f"due {shown_instant(firing.instant, rule.timezone)}"]
-        notes += ["simulated"] if self._simulated else []
         notes += [f"next {_following(rule, firing.instant)}"]
         notes += [f"{firing.skipped} older ticks skipped"] if firing.skipped else []
-        # A simulated tick lies ahead of its time: under the rule's own name the ledger would take
-        # the true one for its repetition, in a run without --speed on the same data.
-        own_name = f"#speed-{self._run_name}" if self._simulated else ""
+        # Under the rule's own name the ledger would take the true tick of this instant for a repetition
+        # of the simulated one, in a later run on the same data.
+        own_name = f"#simulated-{self._run_name}" if self._simulated else ""
         with self._console.together():
             self._console.line("tick", rule.name, "; ".join(notes))
             self._deliver(rule, firing.instant, own_name)

@@ -1,0 +1,140 @@
+"""`kiqbridge dev --at`: the clock of the rules starts anywhere, the real command does the rest."""
+
+import re
+
+import pytest
+import redis as redis_py
+from support.dev_project import dev_project, interrupt, lines_of, url_of, wait_for_job
+
+IN_THE_HOUR = "cron(30 2 * * ? *)"
+"""Of NightlyReport in Paris: left out in spring, twice on the clock in autumn."""
+
+YEARS_WITHOUT_A_LEAP = ("2019-03-01T02:58:30", "2190-03-01T01:58:30Z")
+
+
+@pytest.fixture
+def project(tmp_path):
+    with dev_project(tmp_path) as project:
+        project.change("cron(0 3 * * ? *)", IN_THE_HOUR)
+        yield project
+
+
+def instants_of(run, rule):
+    """When the ticks of a rule were due, as its lines say in UTC."""
+    ticks = [line for line in lines_of(run, "tick") if f" {rule} " in line]
+    return [re.search(r"due ([^;]*)", line)[1] for line in ticks]
+
+
+def wait_for_pulse(run, clock):
+    """Wait until the rules' clock has passed a time of the day, by a rule that fires every five minutes."""
+    run.wait_for(
+        lambda: any(clock in instant for instant in instants_of(run, "HealthPulse")),
+        30,
+        f"the pulse of {clock}",
+    )
+
+
+class TestTheDaysOfTheClockChange:
+    def test_in_autumn_a_rule_of_the_repeated_hour_fires_once(self, project):
+        run = project.dev("--at", "2026-10-25T00:26:00Z", "--speed", "1200")
+
+        wait_for_pulse(run, "02:00 UTC")
+
+        assert instants_of(run, "NightlyReport") == ["Sun 2026-10-25 02:30 CEST = 00:30 UTC"]
+        [line] = [line for line in lines_of(run, "tick") if "NightlyReport" in line]
+        assert "next Mon 2026-10-26 02:30 CET = 01:30 UTC" in line
+        assert interrupt(run) == 0
+
+    def test_in_spring_a_rule_of_the_hour_that_is_left_out_does_not_fire(self, project):
+        run = project.dev("--at", "2026-03-29T00:26:00Z", "--speed", "1200")
+
+        wait_for_pulse(run, "02:00 UTC")
+
+        assert instants_of(run, "NightlyReport") == []
+        [row] = re.findall(r"^  NightlyReport .*$", run.output, re.MULTILINE)[:1]
+        assert row.endswith("Mon 2026-03-30 02:30 CEST = 00:30 UTC")
+        assert interrupt(run) == 0
+
+
+class TestATimeFarAway:
+    @pytest.mark.parametrize("at", YEARS_WITHOUT_A_LEAP)
+    def test_has_its_ticks_enqueued_and_their_jobs_performed(self, project, at):
+        project.change("ScheduleExpressionTimezone: UTC", "ScheduleExpressionTimezone: Asia/Tokyo")
+
+        run = project.dev("--at", at, "--speed", "120")
+        wait_for_job(run)
+
+        year = at[:4]
+        assert all(line.startswith(year) for line in lines_of(run, "done"))
+        assert f" {year}-03-01 " in instants_of(run, "HealthPulse")[0]
+        assert "older than what the ledger remembers" not in run.output
+        assert interrupt(run) == 0
+
+    def test_has_entries_that_are_forgotten_as_soon_as_others(self, project):
+        now = 17 * 86_400 + 3600
+        run = project.dev("--at", "2190-03-01T01:59:58Z", "--speed", "60")
+        wait_for_job(run)
+
+        with redis_py.Redis.from_url(url_of(run)) as client:
+            [(_, over)] = client.zrange("kb:ledgers", 0, -1, withscores=True)
+            kept_s = over - client.time()[0]
+
+        assert abs(kept_s - now) < 86_400
+        assert interrupt(run) == 0
+
+    def test_leaves_the_true_ticks_of_that_time_to_come(self, project):
+        run = project.dev("--at", "2190-03-01T01:59:50Z", "--speed", "60")
+        wait_for_job(run)
+
+        with redis_py.Redis.from_url(url_of(run)) as client:
+            names = [name.decode() for name in client.zrange("kb:ledgers", 0, -1)]
+
+        assert [name.partition("#simulated-")[0] for name in names] == ["kiqbridge/HealthPulse"]
+        assert all("#simulated-" in name for name in names)
+
+
+class TestTheStart:
+    def test_catches_up_nothing_before_it(self, project):
+        run = project.dev("--at", "2026-10-25T00:59:00Z", "--speed", "60")
+        wait_for_job(run)
+
+        assert instants_of(run, "HealthPulse")[0] == "Sun 2026-10-25 01:00 UTC"
+        assert "catching up" not in run.output
+        assert (
+            "the rules' clock runs 60 times as fast, starting at Sun 2026-10-25 00:59:00 UTC"
+            in run.output
+        )
+
+    def test_may_be_combined_with_fire(self, project):
+        run = project.dev("--at", "2026-10-25", "--fire", "NightlyReport")
+        wait_for_job(run)
+
+        assert "--fire: Sun 2026-10-25 02:00 CEST = 00:00 UTC" in run.output
+        assert "the rules' clock starts at Sun 2026-10-25 00:00:00 UTC" in run.output
+
+    def test_drops_a_maximum_age_which_is_of_another_clock(self, project):
+        project.change(
+            '"schedule": "${AWS::StackName}/HealthPulse",',
+            '"schedule": "${AWS::StackName}/HealthPulse", "max_age_s": 60,',
+        )
+
+        run = project.dev("--at", "2019-03-01T01:59:50Z", "--speed", "60")
+        wait_for_job(run)
+
+        assert interrupt(run) == 0
+        assert ", 0 failed, 0 given back" in run.output
+
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("tomorrow", "'tomorrow' is not a time"),
+            ("2026-13-01", "'2026-13-01' is not a time"),
+            ("1969-07-20", "is not in the years 1971 to 2199"),
+            ("2200-01-01", "is not in the years 1971 to 2199"),
+        ],
+    )
+    def test_must_be_a_time_that_rules_have(self, project, text, told):
+        run = project.dev(f"--at={text}")
+
+        assert run.wait() == 2
+        assert told in run.output

@@ -1,0 +1,62 @@
+"""A folder with a project as it ships, and `kiqbridge dev` running in it."""
+
+import contextlib
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.processes import ChildProcess
+from support.project import lay_out
+
+
+class Project:
+    """A folder with template, functions and jobs, and the runs started in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs: list[ChildProcess] = []
+        self.template = lay_out(folder)
+
+    def change(self, old: str, new: str) -> None:
+        text = self.template.read_text()
+        assert old in text
+        self.template.write_text(text.replace(old, new))
+
+    def dev(self, *arguments: str, **env: str) -> ChildProcess:
+        command = [sys.executable, "-m", "kiqbridge", "dev", *arguments]
+        run = ChildProcess(command, cwd=self.folder, env=env)
+        self.runs.append(run)
+        return run
+
+
+@contextlib.contextmanager
+def dev_project(folder: Path) -> Iterator[Project]:
+    """A project in `folder`; its runs end with the block."""
+    project = Project(folder)
+    try:
+        yield project
+    finally:
+        for run in project.runs:
+            run.close()
+
+
+def lines_of(run: ChildProcess, kind: str) -> list[str]:
+    """The lines of one kind, such as `tick` or `done`."""
+    return re.findall(rf"^\S+Z {kind} .*$", run.output, re.MULTILINE)
+
+
+def wait_for_job(run: ChildProcess) -> None:
+    run.wait_for(lambda: lines_of(run, "done"), 20, "a job that is done")
+
+
+def interrupt(run: ChildProcess) -> int:
+    """Ctrl-C, and the exit code."""
+    run.signal(signal.SIGINT)
+    return run.wait()
+
+
+def url_of(run: ChildProcess) -> str:
+    """Where its server listens."""
+    return re.search(r"REDIS_URL=(\S+)", run.output)[1]
