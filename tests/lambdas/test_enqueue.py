@@ -182,7 +182,14 @@ def test_a_tick_enqueues_once_for_each_instant(invoke, redis, name):
     first, other = answers[0]["enqueued"][0], answers[2]["enqueued"][0]
     assert [a["duplicates"] for a in answers] == [[], [first], [], [first], [other]]
     assert [job["jid"] for job in queued(redis, "low")] == [first["jid"], other["jid"]]
-    assert "tick" not in queued(redis, "low")[0]
+    assert [job["tick"] for job in queued(redis, "low")] == [
+        {"schedule": schedule, "at": datetime.fromisoformat(event["tick"]["at"]).timestamp()}
+        for event in (now, earlier)
+    ]
+    assert redis.hgetall(f"kb:attempts:{schedule}") == {
+        str(int(datetime.fromisoformat(event["tick"]["at"]).timestamp())).encode(): count
+        for event, count in ((now, b"3"), (earlier, b"2"))
+    }
     assert redis.zcard(f"kb:ticks:{schedule}") == 2
 
 
@@ -426,6 +433,28 @@ def test_a_stale_tick_is_answered_if_it_says_so(invoke, redis):
         ],
     }
     assert redis.dbsize() == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [('{"paused":{"until":null}}', "paused"), ('{"skipped":[%d]}', "skipped")],
+)
+def test_a_tick_that_shall_enqueue_nothing_is_answered_with_success(invoke, redis, state, name):
+    at = datetime.fromisoformat(tick_at(5)["at"])
+    text = state % at.timestamp() if "%d" in state else state
+    redis.hset("kb:schedules:state", "shop/Close", text)
+    event = JOB | {"tick": tick_at(5, "shop/Close")}
+
+    answers = [invoke(event), invoke(event)]
+
+    described = {
+        "class": "HealthPulse",
+        "queue": "default",
+        "schedule": "shop/Close",
+        "at": event["tick"]["at"],
+    }
+    assert answers == [{"enqueued": [], "duplicates": [], "stale": [], name: [described]}] * 2
+    assert not redis.exists("queue:default")
 
 
 # Bad input: refused before Redis, naming field and value

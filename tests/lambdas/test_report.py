@@ -88,6 +88,8 @@ def test_several_jobs_of_a_record_are_lists_as_in_the_answer():
     [
         ({"jobs": [enqueued(duplicate=True)]}, "INFO", "duplicate"),
         ({"stale": [{"class": "A", "queue": "low", "schedule": "s", "at": 1}]}, "INFO", "stale"),
+        ({"paused": [{"class": "A", "queue": "low", "schedule": "s", "at": 1}]}, "INFO", "paused"),
+        ({"skipped": [{"class": "A", "queue": "l", "schedule": "s", "at": 1}]}, "INFO", "skipped"),
         ({}, "INFO", "stopped by middleware"),
         ({"ignored": "the filter says no"}, "INFO", "ignored"),
         ({"error": EventError("no")}, "WARNING", "refused"),

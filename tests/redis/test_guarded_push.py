@@ -28,7 +28,7 @@ from kiqbridge.wire.guards import (
     event_identity,
     guard_field,
 )
-from kiqbridge.wire.json_text import loads
+from kiqbridge.wire.json_text import dumps, loads
 from kiqbridge.wire.keys import Keys
 
 SOON = 1_900_000_000
@@ -576,8 +576,84 @@ class TestTick:
             MINUTE,
         ]
 
+    def test_each_job_says_which_tick_it_belongs_to(self, client, redis):
+        forged = {"schedule": "other", "at": 1}
+        client.push_tick(
+            "s",
+            MINUTE,
+            [item(1), item(2, tick=forged)],
+            by="aws",
+            overlap="skip",
+            max_age_s=60,
+        )
+
+        mark = {"schedule": "s", "at": MINUTE, "overlap": "skip", "max_age_s": 60}
+        assert [payload["tick"] for payload in queued(redis)] == [mark, mark]
+
+    def test_middleware_cannot_give_a_job_to_another_tick(self, client, redis):
+        def forge(job_class, payload, queue, call_next):
+            payload["tick"] = {"schedule": "other", "at": 1}
+            return call_next()
+
+        client.middleware.add(forge)
+        client.push_tick("s", MINUTE, [item(1)], by="aws")
+
+        assert [payload["tick"] for payload in queued(redis)] == [{"schedule": "s", "at": MINUTE}]
+
+    def test_further_deliveries_are_counted(self, client, redis):
+        client.push_tick("s", MINUTE, [item(1)], by="aws")
+        assert not redis.exists("kb:attempts:s")
+        for _ in range(3):
+            client.push_tick("s", MINUTE, [item(1)], by="aws")
+        client.push_tick("s", MINUTE - 60, [item(1)], by="aws")
+
+        assert redis.hgetall("kb:attempts:s") == {str(MINUTE).encode(): b"4"}
+
+    def test_what_enqueues_nothing_and_is_not_known_is_not_counted(self, client, redis):
+        client.push_tick("s", MINUTE - 3600, [item()], by="aws", horizon_s=1800)
+        client.push_tick("s", MINUTE + 3600, [item()], by="aws", ahead_s=60)
+
+        assert keys(redis) == set()
+
+    def test_attempts_and_ends_are_forgotten_with_their_entry(self, client, redis):
+        for hours in (5, 1, 0):
+            for _ in range(2):
+                client.push_tick("s", MINUTE - hours * 3600, [item()], by="a", horizon_s=21600)
+            redis.zadd("kb:ends:s", {f"end {hours}": MINUTE - hours * 3600})
+
+        client.push_tick("s", MINUTE - 60, [item()], by="aws", horizon_s=1800)
+
+        kept = [MINUTE - 3600, MINUTE]
+        assert sorted(int(field) for field in redis.hkeys("kb:attempts:s")) == kept
+        assert redis.zrange("kb:ends:s", 0, -1) == [b"end 1", b"end 0"]
+
+    def test_the_attempts_and_ends_of_a_schedule_that_is_no_more_are_forgotten(
+        self, client, redis, redis_url
+    ):
+        for name in ("gone", "lives"):
+            for _ in range(2):
+                client.push_tick(name, MINUTE, [item()], by="aws")
+            redis.zadd(f"kb:ends:{name}", {"end": MINUTE})
+        redis.zadd("kb:ledgers", {"gone": MINUTE - 10})
+        connection = RedisPool(redis_url).connection()
+
+        assert forget_what_is_over(connection, Keys())
+        connection.close()
+
+        left = {name for name in keys(redis) if "gone" in name or "lives" in name}
+        assert left == {"kb:ticks:lives", "kb:attempts:lives", "kb:ends:lives"}
+
+    @pytest.mark.parametrize("key", ["kb:attempts:s", "kb:ends:s"])
+    def test_what_has_no_place_keeps_no_tick_from_being_enqueued(self, client, redis, key):
+        redis.set(key, "not what it should be")
+
+        kinds = [client.push_tick("s", MINUTE, [item()], by="aws").kind for _ in range(2)]
+
+        assert kinds == ["enqueued", "duplicate"]
+
     @pytest.mark.parametrize(
-        "key", ["queue:default", "schedule", "queues", "kb:ticks:s", "kb:ledgers"]
+        "key",
+        ["queue:default", "schedule", "queues", "kb:ticks:s", "kb:ledgers", "kb:schedules:state"],
     )
     def test_a_key_of_the_wrong_type_leaves_nothing(self, client, redis, key):
         redis.set(key, "not what it should be")
@@ -611,6 +687,65 @@ class TestTick:
         assert sorted(outcome.kind for outcome in outcomes) == ["duplicate"] * 7 + ["enqueued"]
         assert len({tuple(each.jid for each in outcome.jobs) for outcome in outcomes}) == 1
         assert len(queued(redis)) == 2
+
+
+class TestPausedTick:
+    @pytest.mark.parametrize("until", [None, MINUTE + 7200, MINUTE + 7200.5])
+    def test_a_paused_schedule_enqueues_nothing_and_remembers_the_tick(self, client, redis, until):
+        set_state(redis, paused={"reason": "moving", "by": "eva", "at": 1, "until": until})
+
+        outcome = client.push_tick("s", MINUTE, [item()], by="aws")
+        set_state(redis)
+        second = client.push_tick("s", MINUTE, [item()], by="aws")
+
+        assert (outcome.kind, outcome.jobs) == ("paused", [])
+        assert (second.kind, second.first, second.jobs) == ("duplicate", "paused", [])
+        assert queued(redis) == []
+        [entry] = redis.zrange("kb:ticks:s", 0, -1)
+        assert (loads(entry)["jids"], loads(entry)["paused"]) == ([], True)
+        assert redis.hgetall("kb:attempts:s") == {str(MINUTE).encode(): b"2"}
+
+    def test_a_pause_that_is_over_stops_nothing(self, client, redis):
+        set_state(redis, paused={"until": MINUTE - 3600})
+
+        assert client.push_tick("s", MINUTE, [item()], by="aws").kind == "enqueued"
+
+    def test_whoever_fires_by_hand_passes_a_pause(self, client, redis):
+        set_state(redis, paused={"until": None}, skipped=[MINUTE])
+
+        outcome = client.push_tick("s", MINUTE, [item()], by="cli:eva", ignore_pause=True)
+
+        assert (outcome.kind, len(queued(redis))) == ("enqueued", 1)
+
+    def test_only_the_instants_that_are_to_be_skipped_are(self, client, redis):
+        set_state(redis, skipped=[MINUTE])
+
+        kinds = [
+            client.push_tick("s", instant, [item()], by="aws").kind
+            for instant in (MINUTE - 60, MINUTE, MINUTE + 60)
+        ]
+
+        assert kinds == ["enqueued", "skipped", "enqueued"]
+        assert client.push_tick("t", MINUTE, [item()], by="aws").kind == "enqueued"
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"paused":true}', '{"skipped":"1"}'])
+    def test_a_state_that_says_nothing_stops_nothing(self, client, redis, text):
+        redis.hset("kb:schedules:state", "s", text)
+
+        assert client.push_tick("s", MINUTE, [item()], by="aws").kind == "enqueued"
+
+    def test_a_lost_reply_is_no_second_delivery(self, proxy, redis):
+        set_state(redis, paused={"until": None})
+        lose_first_script(proxy, Lose())
+
+        outcome = Client(proxy.url).push_tick("s", MINUTE, [item(1)], by="aws")
+
+        assert (outcome.kind, outcome.jobs) == ("paused", [])
+        assert not redis.exists("kb:attempts:s")
+
+
+def set_state(redis, **state):
+    redis.hset("kb:schedules:state", "s", dumps(state))
 
 
 class TestLostReply:

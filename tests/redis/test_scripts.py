@@ -30,6 +30,7 @@ OF_LUA = {
     "function",
     "ipairs",
     "pairs",
+    "pcall",
     "tonumber",
     "tostring",
     "type",

@@ -17,6 +17,11 @@ class Answer(TypedDict):
     stale: list[dict[str, Any]]
     """`class`, `queue`, and `schedule` and `at` of a tick so old that nobody knows whether it ran; only
     one that says `"on_stale": "ignore"`, others are an error."""
+    paused: NotRequired[list[dict[str, Any]]]
+    """As `stale`: a tick of a schedule that is paused, which the ledger remembers; nothing is enqueued for it
+    later. Only if there is one."""
+    skipped: NotRequired[list[dict[str, Any]]]
+    """As `paused`: a tick that somebody asked to skip."""
     spilled: NotRequired[list[dict[str, Any]]]
     """As `enqueued`: accepted while Redis is away, and enqueued with this jid when it is back. Only if there
     are such jobs."""
@@ -30,6 +35,10 @@ def answer_of(results: Sequence[Result]) -> Answer:
         duplicates=[described(job) for job in jobs if job.duplicate],
         stale=[dict(each) for result in results for each in result.stale],
     )
+    if any(result.paused for result in results):
+        answer["paused"] = [dict(each) for result in results for each in result.paused]
+    if any(result.skipped for result in results):
+        answer["skipped"] = [dict(each) for result in results for each in result.skipped]
     if any(result.spilled for result in results):
         answer["spilled"] = [_with_time(job) for result in results for job in result.spilled]
     return answer

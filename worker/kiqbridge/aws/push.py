@@ -257,14 +257,9 @@ class Pusher:
                 "Redis; a tick is delivered when it is due, or its true delivery would be taken for a "
                 f"duplicate (a clock that is wrong by more: {TICK_AHEAD_S.env[0]})"
             )
-        if outcome.kind != "stale":
-            return Result(record=asked.record, jobs=outcome.jobs)
-        if not tick.ignore_stale:
+        if outcome.kind == "stale" and not tick.ignore_stale:
             raise stale_tick(tick)
-        return Result(
-            record=asked.record,
-            stale=[_described_stale(job.item, tick) for job in asked.request.jobs],
-        )
+        return _tick_result(asked, tick, outcome)
 
     def _push_tick(self, tick: Tick, jobs: Sequence[JobRequest], by: str) -> TickOutcome:
         return self._client.push_tick(
@@ -306,7 +301,20 @@ def _too_deep(request: EnqueueRequest, deep: Mapping[int, int]) -> QueueTooDeep:
     return QueueTooDeep(queues, deep)
 
 
-def _described_stale(item: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
+def _tick_result(asked: Asked, tick: Tick, outcome: TickOutcome) -> Result:
+    """What became of a tick; a repeated delivery of one that enqueued nothing is answered as the first one."""
+    kind = outcome.first if outcome.kind == "duplicate" else outcome.kind
+    left_out = [_described(job.item, tick) for job in asked.request.jobs]
+    if kind == "stale":
+        return Result(record=asked.record, stale=left_out)
+    if kind == "paused":
+        return Result(record=asked.record, paused=left_out)
+    if kind == "skipped":
+        return Result(record=asked.record, skipped=left_out)
+    return Result(record=asked.record, jobs=outcome.jobs)
+
+
+def _described(item: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
     return {
         "class": class_of(item),
         "queue": queue_of(item),

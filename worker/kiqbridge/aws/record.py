@@ -93,6 +93,8 @@ class Result:
         record: what was delivered.
         jobs: what became of its jobs; empty also if a mapping's filter leaves it out.
         stale: the tick that is too old and says `"on_stale": "ignore"`, as the answer describes it.
+        paused: the tick of a schedule that is paused, as the answer describes it.
+        skipped: the tick that somebody asked to skip, likewise.
         error: refused or failed.
         ignored: why nothing was to be enqueued, "" else.
         spilled: its jobs, if they are in a spill queue and not in Redis yet.
@@ -102,6 +104,8 @@ class Result:
     jobs: Sequence[Enqueued] = ()
     spilled: Sequence[Enqueued] = ()
     stale: Sequence[Mapping[str, Any]] = ()
+    paused: Sequence[Mapping[str, Any]] = ()
+    skipped: Sequence[Mapping[str, Any]] = ()
     error: Exception | None = None
     ignored: str = ""
 

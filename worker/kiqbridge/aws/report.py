@@ -160,9 +160,13 @@ class Report:
         duplicates = sum(job.duplicate for job in result.jobs)
         enqueued, stale = len(result.jobs) - duplicates, len(result.stale)
         self.count(Enqueued=enqueued, Duplicates=duplicates, Stale=stale)
+        if result.paused:
+            self.count(Paused=len(result.paused))
+        if result.skipped:
+            self.count(Skipped=len(result.skipped))
         if _LEVELS["INFO"] < self._least:
             return
-        about["outcome"] = _outcome(enqueued, duplicates, stale)
+        about["outcome"] = _outcome(enqueued, duplicates, result)
         if len(result.jobs) == 1 and not stale:
             [job] = result.jobs
             about |= described(job)
@@ -198,12 +202,13 @@ def _about(record: Record) -> dict[str, Any]:
     return about
 
 
-def _outcome(enqueued: int, duplicates: int, stale: int) -> str:
+def _outcome(enqueued: int, duplicates: int, result: Result) -> str:
     if enqueued:
         return "enqueued"
     if duplicates:
         return "duplicate"
-    return "stale" if stale else "stopped by middleware"
+    left_out = {"stale": result.stale, "paused": result.paused, "skipped": result.skipped}
+    return next((name for name, ticks in left_out.items() if ticks), "stopped by middleware")
 
 
 def _timestamp(now: float) -> str:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kiqbridge.store.deploy import DeployMark
     from kiqbridge.store.pauses import Pause
     from kiqbridge.wire.guards import Identity
+    from kiqbridge.wire.tick_mark import Overlap
 
 TICK_HORIZON_S = 17 * 86_400
 """How long a ledger remembers; an older occurrence is stale, so memory stays bounded.
@@ -212,8 +213,13 @@ class Client:
         horizon_s: int = TICK_HORIZON_S,
         ahead_s: float | None = None,
         limits: "Mapping[str, int] | None" = None,
+        overlap: "Overlap" = "allow",
+        max_age_s: float | None = None,
+        ignore_pause: bool = False,
     ) -> "TickOutcome":
         """Enqueue the jobs of one occurrence of a schedule, all or none, once whoever asks.
+
+        Each job gets the attribute `tick`, by which its end is added to the ledger.
 
         Args:
             schedule: name of the schedule, the same text whoever delivers (`my-stack/Nightly`).
@@ -223,19 +229,24 @@ class Client:
             horizon_s: how long the ledger remembers; an older occurrence is stale.
             ahead_s: how far the instant may lie ahead of the clock of Redis, None = any time.
             limits: as for `push_once`.
+            overlap: what each job does while an earlier job of the schedule runs.
+            max_age_s: seconds after `instant` from which a job is not begun any more; None = never.
+            ignore_pause: enqueue also while the schedule is paused, or to skip this occurrence.
 
         Raises:
             As `push_once`, but a lost reply is repeated: the ledger makes that safe.
         """
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
+        from kiqbridge.wire.tick_mark import TickMark  # noqa: PLC0415
 
         guarded_push.check_count(len(items))
         now = time.time()
         prepared = [
             prepare(item, now, self.middleware, self._fleet_profile.current) for item in items
         ]
+        mark = TickMark(schedule=schedule, at=instant, overlap=overlap, max_age_s=max_age_s)
         occurrence = guarded_push.Occurrence(
-            schedule=schedule, instant=instant, by=by, horizon_s=horizon_s, ahead_s=ahead_s
+            mark=mark, by=by, horizon_s=horizon_s, ahead_s=ahead_s, ignore_pause=ignore_pause
         )
         jobs = [(index, job) for index, job in enumerate(prepared) if job is not None]
         return guarded_push.push_tick(occurrence, jobs, self._writer, now=now, limits=limits or {})

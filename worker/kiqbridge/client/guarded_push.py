@@ -7,7 +7,7 @@ jids of the first one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from kiqbridge.client.job_writer import JobWriter, not_replicated, outcome_unknown, score
 from kiqbridge.client.prepare import PreparedJob
@@ -18,12 +18,16 @@ from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import Identity, guard_field, keep_s
 from kiqbridge.wire.names import text_of
-from kiqbridge.wire.payload import check_json
+from kiqbridge.wire.payload import TICK, check_json
+from kiqbridge.wire.tick_mark import TickMark
 
 _PUSH_ONCE = scripts.load("push_once")
 _PUSH_TICK = scripts.load("push_tick")
 
-TickKind = Literal["enqueued", "duplicate", "stale", "future"]
+TickKind = Literal["enqueued", "duplicate", "stale", "future", "paused", "skipped"]
+
+LEFT_OUT: Final[tuple[TickKind, ...]] = ("paused", "skipped")
+"""What is noted in the ledger and enqueues nothing: an attribute of its entry has that name."""
 
 
 class Guarded(NamedTuple):
@@ -56,12 +60,19 @@ class Enqueued:
 class TickOutcome:
     """What became of one occurrence of a schedule.
 
-    `stale`: too old to know whether it ran; `future`: further ahead than was allowed. In both cases
+    `stale`: too old to know whether it ran; `future`: further ahead than was allowed; `paused`: the schedule
+    is, and `skipped`: somebody asked to skip this occurrence, which the ledger remembers. In these cases
     nothing was enqueued, and `jobs` is empty.
+
+    Attributes:
+        kind: what became of it.
+        jobs: its jobs, those of the first delivery if this is a duplicate.
+        first: of a duplicate, what became of the first delivery: `enqueued`, `paused` or `skipped`.
     """
 
     kind: TickKind
     jobs: list[Enqueued]
+    first: TickKind = "enqueued"
 
 
 def push_once(
@@ -102,11 +113,11 @@ def push_once(
 class Occurrence:
     """One occurrence of a schedule; the fields are the arguments of `Client.push_tick`."""
 
-    schedule: str
-    instant: int
+    mark: TickMark
     by: str
     horizon_s: int
     ahead_s: float | None
+    ignore_pause: bool
 
 
 def push_tick(
@@ -119,29 +130,38 @@ def push_tick(
 ) -> TickOutcome:
     """Enqueue the jobs of one occurrence of a schedule, once; see `Client.push_tick`."""
     jobs = [job for _, job in indexed]
-    entry = json_text.dumps(
-        {
-            "at": occurrence.instant,
-            "jids": [job.jid for job in jobs],
-            "by": occurrence.by,
-            "enqueued_at": now,
-        }
-    )
+    mark, attribute = occurrence.mark, occurrence.mark.to_attribute()
+    for job in jobs:
+        job.payload[TICK] = attribute  # whatever the caller or middleware has put there
+    about = {"by": occurrence.by, "enqueued_at": now}
+    entry = json_text.dumps({"at": mark.at, "jids": [job.jid for job in jobs], **about})
     own = writer.keys
-    keys = [own.queues, own.ticks(occurrence.schedule), own.ledgers]
+    keys = [own.queues, own.ticks(mark.schedule), own.ledgers, own.attempts(mark.schedule)]
+    keys += [own.ends(mark.schedule), own.schedule_states]
     keys += [_target(job, writer) for job in jobs]
+    without_jobs = b"" if occurrence.ignore_pause else _left_out(mark, about, jobs)
     args: list[str | bytes | float] = [
-        *(str(occurrence.instant), str(occurrence.horizon_s), entry, occurrence.schedule),
+        *(str(mark.at), str(occurrence.horizon_s), entry, mark.schedule),
         "" if occurrence.ahead_s is None else str(occurrence.ahead_s),
+        without_jobs,
     ]
     for job in jobs:
         args += [*_script_args(job, writer, now), _limit(job, limits)]
     answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
     _check_depth(answer, indexed)
-    outcome = _tick_outcome(indexed, answer, entry)
+    outcome = _tick_outcome(indexed, answer, entry, without_jobs)
     if doubt and outcome.jobs:
         raise not_replicated([job.jid for job in outcome.jobs], doubt) from doubt
     return outcome
+
+
+def _left_out(mark: TickMark, about: Mapping[str, Any], jobs: Sequence[PreparedJob]) -> bytes:
+    """The entry of an occurrence that enqueues nothing; the script adds why.
+
+    `for`, a jid that was drawn for it, makes it this caller's: a repeated call finds its own entry by it.
+    """
+    first = jobs[0].jid if jobs else ""
+    return json_text.dumps({"at": mark.at, "jids": [], **about, "for": first})
 
 
 def guarded(
@@ -221,19 +241,27 @@ def _outcome(index: int, job: PreparedJob, known_jid: str | None = None) -> Enqu
 
 
 def _tick_outcome(
-    jobs: Sequence[tuple[int, PreparedJob]], answer: list[bytes], entry: bytes
+    jobs: Sequence[tuple[int, PreparedJob]],
+    answer: list[bytes],
+    entry: bytes,
+    without_jobs: bytes,
 ) -> TickOutcome:
     kind = cast("TickKind", answer[0].decode())
-    if kind in ("stale", "future"):
-        return TickOutcome(kind=kind, jobs=[])
-    if kind == "enqueued":
-        return TickOutcome(kind=kind, jobs=[_outcome(index, job) for index, job in jobs])
-    if answer[1] == entry:  # our own claim, whose reply was lost
+    if kind == "enqueued" or (kind == "duplicate" and answer[1] == entry):  # the reply was lost
         return TickOutcome(kind="enqueued", jobs=[_outcome(index, job) for index, job in jobs])
-    known = json_text.loads(answer[1])["jids"]
+    if kind != "duplicate":
+        return TickOutcome(kind=kind, jobs=[])
+    known = json_text.loads(answer[1])
+    first: TickKind = next((each for each in LEFT_OUT if known.get(each)), "enqueued")
+    if first != "enqueued" and without_jobs and answer[1].startswith(without_jobs[:-1]):
+        return TickOutcome(kind=first, jobs=[])  # ours, as above
     return TickOutcome(
         kind=kind,
-        jobs=[_outcome(index, job, jid) for (index, job), jid in zip(jobs, known, strict=False)],
+        jobs=[
+            _outcome(index, job, jid)
+            for (index, job), jid in zip(jobs, known["jids"], strict=False)
+        ],
+        first=first,
     )
 
 

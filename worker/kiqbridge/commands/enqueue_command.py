@@ -231,6 +231,8 @@ def _shown(result: Result, enqueuer: Enqueuer, asked: Mapping[str, JobRequest]) 
         "mapping": _mapping(enqueuer, record),
         "jobs": jobs,
         "stale": [dict(each) for each in result.stale],
+        "paused": [dict(each) for each in result.paused],
+        "skipped": [dict(each) for each in result.skipped],
         "ignored": result.ignored or None,
         "error": None if result.error is None else str(result.error),
     }
@@ -305,6 +307,10 @@ def _print_text(handled: Handled, records: Sequence[Mapping[str, Any]], *, dry_r
             write(f"  no job: {why}\n")
         if record["stale"]:
             write("  no job: the tick is too old\n")
+        if record["paused"]:
+            write("  no job: the schedule is paused\n")
+        if record["skipped"]:
+            write("  no job: this tick was to be skipped\n")
     if handled.error is None:
         write(f"answer: {json.dumps(handled.answer, ensure_ascii=False)}\n")
 

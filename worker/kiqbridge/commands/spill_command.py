@@ -190,7 +190,7 @@ def _name(
     if error is not None:
         refused = isinstance(error, EventError | ValueError)
         return "refused" if refused and isinstance(error, KiqbridgeError) else "failed"
-    if not jobs:
+    if not jobs:  # paused and skipped ones too: no other delivery would enqueue them
         return "no job"
     return "duplicate" if all(job["duplicate"] for job in jobs) else "enqueued"
 

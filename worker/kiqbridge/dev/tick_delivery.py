@@ -152,6 +152,10 @@ class TickDelivery:
         for job in answer["stale"]:
             text = "older than what the ledger remembers: not enqueued"
             self._console.line("enqueue", job["class"], text)
+        for job in answer.get("paused", ()):
+            self._console.line("enqueue", job["class"], "its schedule is paused: not enqueued")
+        for job in answer.get("skipped", ()):
+            self._console.line("enqueue", job["class"], "this tick was to be skipped: not enqueued")
         return answer
 
     def _show_enqueued(self, rule: TemplateSchedule, job: Mapping[str, Any]) -> None:

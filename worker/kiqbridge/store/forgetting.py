@@ -50,7 +50,7 @@ def _forget_ledgers(connection: RedisConnection, keys: Keys) -> bool:
             "ZRANGE", keys.ledgers, "-inf", f"({now}", "BYSCORE", "LIMIT", 0, FORGET_AT_ONCE
         )
         if names:
-            ledgers = [keys.ticks(text_of(name)) for name in names]
+            ledgers = [key for name in names for key in keys.ledger(text_of(name))]
             connection.script(_FORGET_LEDGERS, [keys.ledgers, *ledgers], names)
         if len(names) < FORGET_AT_ONCE:
             return True

@@ -168,6 +168,10 @@ class Keys:
         """Zset of one schedule: score = instant, member = how a job of it ended (tick_mark.py)."""
         return f"{self.prefix}kb:ends:{schedule}"
 
+    def ledger(self, schedule: str) -> tuple[str, str, str]:
+        """The keys of one schedule's ledger: `ticks`, `attempts` and `ends`."""
+        return self.ticks(schedule), self.attempts(schedule), self.ends(schedule)
+
     def placed(self, schedule: str) -> str:
         """Zset of a dynamic schedule: score = instant, member = job text that was placed in `schedule`."""
         return f"{self.prefix}kb:placed:{schedule}"
