@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - timedelta(days=2)
 _LATEST = datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC) + timedelta(days=2)
 _ZERO = timedelta(0)
+LONGEST_S = int((_LATEST - _EARLIEST).total_seconds())
+"""The period of a rate that outlasts the calendar."""
 
 
 def parse(
@@ -288,7 +290,7 @@ def _parse_period_s(body: str) -> int:
     if (count == 1) == unit.endswith("s"):
         right = unit.removesuffix("s") + ("" if count == 1 else "s")
         raise ExpressionError(f"rate: unit {unit!r} does not fit {count}; write {count} {right}")
-    if count * seconds > (_LATEST - _EARLIEST).total_seconds():
+    if count * seconds > LONGEST_S:
         raise ExpressionError(
             f"rate: value {count} ({unit}) outlasts the calendar; take a smaller one"
         )

@@ -107,7 +107,7 @@ class CronFields:
     def _days_of(self, year: int, month: int) -> tuple[int, ...]:
         days = self._days.get((year, month))
         if days is None:
-            weekdays = _weekdays_of_month(year, month)
+            weekdays = weekdays_of_month(year, month)
             days = tuple(sorted({day for rule in self.day_rules for day in rule(weekdays)}))
             self._days[year, month] = days
         return days
@@ -241,7 +241,8 @@ def _parse_day_of_week(item: str) -> DayRule:
     return lambda month: days_falling_on((weekday,), month)[week - 1 : week]
 
 
-def _weekdays_of_month(year: int, month: int) -> list[int]:
+def weekdays_of_month(year: int, month: int) -> list[int]:
+    """The weekdays, 1-7 = SUN-SAT, of the days of a month."""
     first, length = calendar.monthrange(year, month)  # first: 0 = Monday
     return [(first + 1 + day) % 7 + 1 for day in range(length)]
 

@@ -26,12 +26,11 @@ from kiqbridge.schedule.cron_fields import (
     MONTHS,
     WEEKDAYS,
     CronFields,
-    DayRule,
     ExpressionError,
     FieldSpec,
-    days_falling_on,
     whole_number,
 )
+from kiqbridge.schedule.day_fields import DayFields
 
 MACROS: Final = {
     "@yearly": "0 0 1 1 *",
@@ -128,24 +127,21 @@ def _parse_fields(words: Sequence[str]) -> CronFields:
     return CronFields(
         minutes=_values(_MINUTES, minutes),
         hours=_values(_HOURS, hours),
-        day_rules=(_day_rule(day_of_month, day_of_week),),
+        day_rules=(_day_fields(day_of_month, day_of_week),),
         months=_values(_MONTH, month),
         years=_YEARS,
     )
 
 
-def _day_rule(day_of_month: str, day_of_week: str) -> DayRule:
-    days = set(_values(_DAY_OF_MONTH, day_of_month))
+def _day_fields(day_of_month: str, day_of_week: str) -> DayFields:
     # EventBridge's numbers: 1-7 = SUN-SAT.
-    weekdays = tuple({value % 7 + 1 for value in _values(_DAY_OF_WEEK, day_of_week)})
+    weekdays = {value % 7 + 1 for value in _values(_DAY_OF_WEEK, day_of_week)}
     is_both = day_of_month.startswith("*") or day_of_week.startswith("*")
-
-    def rule(month: Sequence[int]) -> Sequence[int]:
-        by_weekday = set(days_falling_on(weekdays, month))
-        by_date = days & set(range(1, len(month) + 1))
-        return sorted(by_date & by_weekday if is_both else by_date | by_weekday)
-
-    return rule
+    return DayFields(
+        dates=_values(_DAY_OF_MONTH, day_of_month),
+        weekdays=tuple(sorted(weekdays)),
+        joined="both" if is_both else "either",
+    )
 
 
 def _values(spec: FieldSpec, text: str) -> tuple[int, ...]:

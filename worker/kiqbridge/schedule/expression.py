@@ -1,13 +1,14 @@
 """When a schedule is due, in whatever form its expression is written.
 
-`parse_expression` reads EventBridge's `cron(…)`, `rate(…)` and `at(…)` (cron.py), and crontab lines
-(crontab.py).
+`parse_expression` reads EventBridge's `cron(…)`, `rate(…)` and `at(…)` (cron.py), crontab lines (crontab.py)
+and `every 5m` (every.py).
 """
 
 from datetime import datetime
 
 from kiqbridge.schedule.cron import ScheduleExpression, parse
 from kiqbridge.schedule.crontab import parse_crontab
+from kiqbridge.schedule.every import parse_every
 
 _CALLS = ("cron(", "rate(", "at(")
 
@@ -26,4 +27,6 @@ def parse_expression(
     """
     if text.strip().startswith(_CALLS):
         return parse(text, timezone, start=start, end=end)
+    if text.strip().lower().startswith("every"):
+        return parse_every(text, timezone, start=start, end=end)
     return parse_crontab(text, timezone, start=start, end=end)

@@ -1,0 +1,151 @@
+"""A schedule of another form as EventBridge's expressions: due in the same minutes, and never two at once."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kiqbridge.schedule.cron import parse
+from kiqbridge.schedule.cron_fields import ExpressionError
+from kiqbridge.schedule.crontab import parse_crontab
+from kiqbridge.schedule.eventbridge import LONGEST_TEXT, MOST_RULES, eventbridge_expressions
+from kiqbridge.schedule.expression import parse_expression
+
+
+def utc(*parts):
+    return datetime(*parts, tzinfo=UTC)
+
+
+def texts(text, timezone="UTC", **options):
+    return [
+        rule.expression
+        for rule in eventbridge_expressions(parse_expression(text, timezone), **options)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0 3 * * *", "cron(0 3 * * ? *)"),
+        ("0 3 * * 1-5", "cron(0 3 ? * MON-FRI *)"),
+        ("*/5 9-17 * * *", "cron(*/5 9-17 * * ? *)"),
+        ("*/7 * * * *", "cron(*/7 * * * ? *)"),
+        ("10-50/10 8-18/2 * * *", "cron(10/10 8-18/2 * * ? *)"),
+        ("0 0 1,15 */3 *", "cron(0 0 1,15 */3 ? *)"),
+        ("0 0 31 DEC *", "cron(0 0 31 12 ? *)"),
+        ("0 0 * * 0", "cron(0 0 ? * SUN *)"),
+        ("0 0 * * 7", "cron(0 0 ? * SUN *)"),
+        ("0 0 * * 6,0", "cron(0 0 ? * SUN,SAT *)"),
+        ("0 0 * * 1,2,3,5", "cron(0 0 ? * MON-WED,FRI *)"),
+        ("@hourly", "cron(0 * * * ? *)"),
+        ("0 0 1-31 * 1", "cron(0 0 * * ? *)"),
+        ("every 7m", "rate(7 minutes)"),
+        ("every 60 seconds", "rate(1 minute)"),
+        ("every 1h", "rate(1 hour)"),
+        ("every 90m", "rate(90 minutes)"),
+        ("every 1w", "rate(7 days)"),
+        ("rate(120 minutes)", "rate(2 hours)"),
+        (" cron(0 3 L * ? *) ", "cron(0 3 L * ? *)"),
+        ("at(2027-01-31T09:00:00)", "at(2027-01-31T09:00:00)"),
+    ],
+)
+def test_one_rule_says_the_same(text, expected):
+    assert texts(text) == [expected]
+
+
+def test_a_rule_has_the_zone_and_the_bounds_of_its_schedule():
+    start, end = utc(2026, 1, 1), utc(2027, 1, 1)
+    parsed = parse_expression("CRON_TZ=Europe/Paris 0 3 * * *", start=start, end=end)
+
+    [rule] = eventbridge_expressions(parsed)
+
+    assert (rule.timezone, rule.start, rule.end) == ("Europe/Paris", start, end)
+
+
+def test_an_at_keeps_its_wall_clock_time():
+    assert texts("at(2027-07-01T09:00:00)", "Europe/Paris") == ["at(2027-07-01T09:00:00)"]
+
+
+@pytest.mark.parametrize(
+    ("line", "count"), [("0 5 1-7 * 1", 5), ("0 0 1 * 1", 12), ("0 0 1,15 * 5", 12)]
+)
+def test_either_day_field_becomes_rules_that_are_never_due_together(line, count):
+    rules = [parse(text) for text in texts(line)]
+
+    assert len(rules) == count
+    assert_same(parse_crontab(line), rules, utc(2026, 1, 1), utc(2056, 1, 1))
+
+
+def test_years_before_the_first_one_may_be_left_out():
+    long, short = texts("0 0 1 * 1"), texts("0 0 1 * 1", first_year=2026)
+
+    assert sum(map(len, short)) < sum(map(len, long))
+    assert_same(
+        parse_crontab("0 0 1 * 1"),
+        [parse(text) for text in short],
+        utc(2026, 1, 1),
+        utc(2199, 1, 1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("every 30s", "seconds: a rate of 30 seconds is no number of whole minutes"),
+        ("0 0 */2 * 1", "a day must be in both fields, and EventBridge takes one of them"),
+        ("0 0 1,2,10 * 1", f"it takes 34 rules .* more than {MOST_RULES}"),
+        ("at(2026-03-29T02:30:00)", "the clocks of Europe/Paris skip this time"),
+    ],
+)
+def test_what_eventbridge_cannot_say_is_refused_with_its_reason(text, reason):
+    with pytest.raises(ExpressionError, match=reason) as raised:
+        texts(text, "Europe/Paris")
+
+    assert text in str(raised.value)
+
+
+def field(low, high):
+    number = st.integers(low, high).map(str)
+    spans = st.lists(st.integers(low, high), min_size=2, max_size=2, unique=True).map(sorted)
+    span = spans.map(lambda pair: f"{pair[0]}-{pair[1]}")
+    step = st.integers(1, high - low).map(str)
+    item = st.one_of(number, span, st.builds("{}/{}".format, span, step))
+    listed = st.lists(item, min_size=1, max_size=3).map(",".join)
+    return st.one_of(st.just("*"), step.map("*/{}".format), listed)
+
+
+WEEKS = st.sampled_from(["1-7", "8-14", "22-28", "29-31", "1-14", "1-28", "15"])
+LINES = st.tuples(
+    field(0, 59),
+    field(0, 23),
+    st.just("*") | WEEKS | field(1, 31),
+    st.just("*") | field(1, 12),
+    st.just("*") | field(0, 7),
+).map(" ".join)
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(LINES, st.dates(datetime(2000, 1, 1).date(), datetime(2090, 1, 1).date()))  # noqa: DTZ001 - dates
+@example("0 0 31 * 1", datetime(2026, 1, 1).date())  # noqa: DTZ001
+@example("0 0 29-31 2 1", datetime(2026, 1, 1).date())  # noqa: DTZ001
+def test_the_rules_of_a_line_are_due_when_it_is_and_never_two_at_once(line, day):
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    try:
+        rules = [parse(text) for text in texts(line)]
+    except ExpressionError as refused:
+        assert "both fields" in str(refused) or "of either field" in str(refused)  # noqa: PT017 - either way
+        return
+
+    assert all(len(rule.text) <= LONGEST_TEXT for rule in rules)
+    # Dates and times of day do not depend on one another: one time of each day is enough.
+    assert_same(parse_crontab(line), rules, start, start + timedelta(days=3))
+    days = parse_crontab(f"0 0 {line.split(None, 2)[2]}")
+    at_midnight = [parse(f"cron(0 0 {rule.text.split(None, 2)[2]}") for rule in rules]
+    assert_same(days, at_midnight, start, start + timedelta(days=1827))
+
+
+def assert_same(schedule, rules, start, end):
+    due = sorted(instant for rule in rules for instant in rule.between(start, end))
+
+    assert due == list(schedule.between(start, end))
