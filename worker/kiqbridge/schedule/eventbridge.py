@@ -127,22 +127,35 @@ class _Days:
 def _crons(fields: CronFields, days: DayFields, first_year: int) -> Iterator[str]:
     minutes = _listed(fields.minutes, 0, 59)
     hours = _listed(fields.hours, 0, 23)
-    rules = list(_days(days, fields.months, first_year))
-    if len(rules) > MOST_RULES:
+    texts = [
+        text
+        for rule in _days(days, fields.months, first_year)
+        for text in _fitting(f"{minutes} {hours}", rule, fields.months)
+    ]
+    if len(texts) > MOST_RULES:
         raise ExpressionError(
-            f"day of month and day of week: it takes {len(rules)} rules to be due on the days of either field"
+            f"day of month and day of week: it takes {len(texts)} rules to be due on the days of either field"
             f" and never twice, more than {MOST_RULES}; {_HINT}"
         )
-    for rule in rules:
-        months = _listed(rule.months or fields.months, 1, 12)
-        years = "*" if rule.years is None else _listed(rule.years, FIRST_YEAR, LAST_YEAR)
-        text = f"cron({minutes} {hours} {rule.day_of_month} {months} {rule.day_of_week} {years})"
-        if len(text) > LONGEST_TEXT:
-            raise ExpressionError(
-                f"it becomes an expression of {len(text)} characters, and EventBridge takes {LONGEST_TEXT};"
-                f" {_HINT}"
-            )
+    yield from texts
+
+
+def _fitting(time_of_day: str, rule: _Days, all_months: Sequence[int]) -> Iterator[str]:
+    """The rule as one expression, or as several with a part of the years each if it is too long."""
+    months = _listed(rule.months or all_months, 1, 12)
+    years = "*" if rule.years is None else _listed(rule.years, FIRST_YEAR, LAST_YEAR)
+    text = f"cron({time_of_day} {rule.day_of_month} {months} {rule.day_of_week} {years})"
+    if len(text) <= LONGEST_TEXT:
         yield text
+    elif rule.years is not None and len(rule.years) > 1:
+        half = len(rule.years) // 2
+        yield from _fitting(time_of_day, replace(rule, years=rule.years[:half]), all_months)
+        yield from _fitting(time_of_day, replace(rule, years=rule.years[half:]), all_months)
+    else:
+        raise ExpressionError(
+            f"it becomes an expression of {len(text)} characters, and EventBridge takes {LONGEST_TEXT};"
+            f" {_HINT}"
+        )
 
 
 def _days(days: DayFields, months: Sequence[int], first_year: int) -> Iterator[_Days]:
