@@ -12,6 +12,7 @@ MIN_LINES = 60
 
 TESTED_ELSEWHERE = {
     "errors": "redis/test_errors_of_any_kind.py",
+    "aws/minutely": "lambdas/test_monitor.py",
     "aws/record": "lambdas/test_sqs.py",
     "aws/push": "lambdas/test_sqs.py",
     "aws/mapping/check": "unit/test_mapping_check.py",
@@ -65,6 +66,10 @@ TESTED_ELSEWHERE = {
     "host/status": "unit/test_health_command.py",
     "inflight/incarnations": "redis/test_reaping.py",
     "logs/log_sink": "unit/test_log_reader.py",
+    "monitor/demand": "lambdas/test_monitor.py",
+    "monitor/fleet": "lambdas/test_monitor.py",
+    "monitor/minute": "lambdas/test_monitor.py",
+    "monitor/orphans": "lambdas/test_monitor.py",
     "perform/basic_fetch": "redis/test_capsule_runtime.py",
     "perform/fetch": "redis/test_processor.py",
     "perform/job_lines": "unit/test_job_logger.py",

@@ -14,6 +14,12 @@ from kiqbridge.wire import json_text
 PUSH_MS: Final = "PushMs"
 """Milliseconds from the first command of an invocation's pushes to the last reply."""
 
+QUEUE_LATENCY: Final = "QueueLatency"
+"""Seconds for which the oldest job of a queue has been waiting."""
+
+_UNITS: Final = {PUSH_MS: "Milliseconds", QUEUE_LATENCY: "Seconds"}
+"""Of the metrics that are no count."""
+
 
 def line(
     *,
@@ -48,11 +54,26 @@ def line(
     return json_text.dumps({**head, **about, **values})
 
 
+def measures(
+    *, namespace: str, dimensions: Mapping[str, str], values: Mapping[str, float], now: float
+) -> bytes:
+    """What was measured, under one set of dimensions, as one line.
+
+    Args:
+        namespace: CloudWatch's.
+        dimensions: name → value; CloudWatch takes no empty value.
+        values: metric name → number.
+        now: epoch seconds.
+    """
+    directive = _directive(namespace, list(dimensions), list(values))
+    head = {"_aws": {"Timestamp": int(now * 1000), "CloudWatchMetrics": [directive]}}
+    numbers = {name: float(value) for name, value in values.items()}
+    return json_text.dumps({**head, **dimensions, **numbers})
+
+
 def _directive(namespace: str, dimensions: list[str], names: list[str]) -> dict[str, Any]:
     return {
         "Namespace": namespace,
         "Dimensions": [dimensions],
-        "Metrics": [
-            {"Name": name, "Unit": "Milliseconds" if name == PUSH_MS else "Count"} for name in names
-        ],
+        "Metrics": [{"Name": name, "Unit": _UNITS.get(name, "Count")} for name in names],
     }

@@ -9,23 +9,14 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from kiqbridge.aws import emf
+from kiqbridge.aws import emf, log_line
 from kiqbridge.aws.answers import answer_of, described
 from kiqbridge.aws.enqueue import UNKNOWN, Handled
 from kiqbridge.aws.push import HeldBack
 from kiqbridge.aws.record import Record, Result
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
-from kiqbridge.wire import json_text
-
-_LEVELS: Final[Mapping[str, int]] = {
-    "DEBUG": 10,
-    "INFO": 20,
-    "WARNING": 30,
-    "ERROR": 40,
-    "CRITICAL": 50,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +49,13 @@ class Report:
     def __init__(self, reporting: Reporting, request_id: str | None) -> None:
         self._reporting = reporting
         self._common = {"service": reporting.service, "function_request_id": request_id}
-        self._least = _LEVELS.get(reporting.level.upper(), _LEVELS["INFO"])
+        self._least = log_line.least(reporting.level)
         self._lines: list[bytes] = []
         self._counts: dict[str, int] = {}
         self._source = ""
         self._push_ms: float | None = None
         self._began = time.perf_counter()
-        self._time = _timestamp(time.time())
+        self._time = log_line.timestamp(time.time())
 
     def count(self, **counts: int) -> None:
         """Add to the metrics of this invocation."""
@@ -74,7 +65,7 @@ class Report:
     def handled(self, handled: Handled) -> None:
         """What became of an event: a line for each record, or one for the event."""
         ms = round((time.perf_counter() - self._began) * 1000, 3)
-        self._time = _timestamp(time.time())
+        self._time = log_line.timestamp(time.time())
         self._source, self._push_ms = handled.source, handled.push_ms
         for result in handled.results:
             self._result(result, ms, is_raised=handled.error is not None)
@@ -164,7 +155,7 @@ class Report:
             self.count(Paused=len(result.paused))
         if result.skipped:
             self.count(Skipped=len(result.skipped))
-        if _LEVELS["INFO"] < self._least:
+        if log_line.LEVELS["INFO"] < self._least:
             return
         about["outcome"] = _outcome(enqueued, duplicates, result)
         if len(result.jobs) == 1 and not stale:
@@ -177,7 +168,7 @@ class Report:
         self._line("INFO", "done", about)
 
     def _line(self, level: str, message: str, about: Mapping[str, Any]) -> None:
-        if _LEVELS[level] < self._least:
+        if log_line.LEVELS[level] < self._least:
             return
         entry = {
             "level": level,
@@ -186,7 +177,7 @@ class Report:
             **self._common,
             **about,
         }
-        self._lines.append(_json(entry))
+        self._lines.append(log_line.dumps(entry))
 
 
 def _about(record: Record) -> dict[str, Any]:
@@ -209,22 +200,3 @@ def _outcome(enqueued: int, duplicates: int, result: Result) -> str:
         return "duplicate"
     left_out = {"stale": result.stale, "paused": result.paused, "skipped": result.skipped}
     return next((name for name, ticks in left_out.items() if ticks), "stopped by middleware")
-
-
-def _timestamp(now: float) -> str:
-    """RFC 3339 in UTC with milliseconds, as Lambda's own JSON lines have it."""
-    seconds = int(now)
-    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{text}.{int((now - seconds) * 1000):03}Z"
-
-
-def _json(entry: Mapping[str, Any]) -> bytes:
-    try:
-        return json_text.dumps(entry)
-    except (TypeError, ValueError):  # a lone surrogate in what somebody sent
-        return json_text.dumps(
-            {
-                key: value if isinstance(value, int | float) else ascii(value)
-                for key, value in entry.items()
-            }
-        )

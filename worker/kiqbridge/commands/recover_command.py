@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from kiqbridge.config.config import Config
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import PayloadError
-from kiqbridge.inflight.incarnations import Incarnation, SignOfLife, list_incarnations
+from kiqbridge.inflight.incarnations import Incarnation, list_incarnations
 from kiqbridge.inflight.lease import LeaseTimes
 from kiqbridge.inflight.reaping import ALIVE, UNKNOWN_LAYOUT, Outcome
 from kiqbridge.inflight.recovery import Reaper
+from kiqbridge.inflight.rescue import may_be_silent_s, watch
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
@@ -107,7 +108,9 @@ def _rescue(
     silent = [each for each in chosen if each.state == "silent"]
     if options.now or options.all_dead:
         if silent:
-            time.sleep(max(_may_be_silent_s(each, times) for each in silent) * SIGN_WITHIN)
+            time.sleep(
+                max(may_be_silent_s(each, times.silent_after) for each in silent) * SIGN_WITHIN
+            )
     else:
         _watch(reaper, silent, times)
         chosen = [each for each in chosen if each.state in ("being reaped", "not registered")]
@@ -136,24 +139,17 @@ def _print_refusal(name: str, code: int) -> None:
         )
 
 
-def _may_be_silent_s(each: Incarnation, times: LeaseTimes) -> float:
-    sign = SignOfLife.parse(each.beat)
-    return times.silent_after if sign is None else sign.silent_after_s
-
-
 def _watch(reaper: Reaper, silent: Sequence[Incarnation], times: LeaseTimes) -> None:
     """As the reaper of a worker does: silent in every look, without a look missing in between."""
-    began = time.monotonic()
-    longest = max((_may_be_silent_s(each, times) for each in silent), default=0) + times.watch_for
-    while silent:
-        reaper.look()
-        seen = reaper.seen
-        silent = [each for each in silent if each.name in seen and seen[each.name] == each.beat]
-        watched = time.monotonic() - began
-        if not silent or watched > PATIENCE * longest:
-            return
-        _print_progress(f"watching {len(silent)} silent for {watched:.0f} of {longest:.0f} s")
-        time.sleep(min(1.0, longest / 8))
+    longest = times.watch_for + max(
+        (may_be_silent_s(each, times.silent_after) for each in silent), default=0
+    )
+
+    def goes_on(left: Sequence[Incarnation], watched: float) -> bool:
+        _print_progress(f"watching {len(left)} silent for {watched:.0f} of {longest:.0f} s")
+        return True
+
+    watch(reaper, silent, for_s=longest, until_s=PATIENCE * longest, goes_on=goes_on)
 
 
 def _is_left(each: Incarnation, options: argparse.Namespace) -> bool:

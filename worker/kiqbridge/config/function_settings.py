@@ -1,4 +1,4 @@
-"""The rows of the table that the enqueue function alone reads, from its environment."""
+"""The rows of the table that the functions alone read, from their environment."""
 
 import math
 from typing import Any, Final
@@ -7,6 +7,7 @@ from kiqbridge.config.parsers import switch, text, whole_number, words
 from kiqbridge.config.queue_limits import parse_queue_limits
 from kiqbridge.config.setting import Setting
 from kiqbridge.errors import ConfigError
+from kiqbridge.wire.queues import parse_queue
 
 _HTTP_AUTH: Final = ("iam", "jwt", "authorizer", "alb", "none")
 
@@ -46,6 +47,10 @@ def _ways_of_authentication(value: Any, source: str) -> tuple[str, ...]:
             f"of {', '.join(_HTTP_AUTH)}, with commas between them"
         )
     return chosen
+
+
+def _queue_names(value: Any, source: str) -> tuple[str, ...]:
+    return tuple(parse_queue(each, source=source)[0] for each in str(value).split())
 
 
 ALLOWED_CLASSES: Final = Setting(
@@ -189,6 +194,16 @@ METRICS_NAMESPACE: Final = Setting(
     read_by=("function",),
 )
 
+MONITOR_QUEUES: Final = Setting(
+    name="monitor_queues",
+    parse=_queue_names,
+    default="",
+    env=("KIQBRIDGE_MONITOR_QUEUES",),
+    help="queues whose jobs are demand for the workers that are scaled, with blanks between them, as in "
+    "KIQBRIDGE_QUEUES; empty = all; read by the monitor function alone",
+    read_by=("function",),
+)
+
 FUNCTION_SETTINGS: Final = (
     ALLOWED_CLASSES,
     ALLOWED_QUEUES,
@@ -205,4 +220,5 @@ FUNCTION_SETTINGS: Final = (
     SERVICE,
     FUNCTION_LOG_LEVEL,
     METRICS_NAMESPACE,
+    MONITOR_QUEUES,
 )

@@ -81,16 +81,7 @@ def list_incarnations(connection: RedisConnection, keys: Keys) -> list[Incarnati
     Raises:
         RedisUnavailable: nothing was read.
     """
-    registered, reaping, time = connection.run(
-        ("SMEMBERS", keys.inflight), ("SMEMBERS", keys.reaping), ("TIME",)
-    )
-    now = server_time(time)
-    states: dict[bytes, State] = dict.fromkeys(registered, "alive")
-    states |= dict.fromkeys(reaping, "being reaped")
-    named = [
-        _look_at(connection, keys, text_of(name), state, now)
-        for name, state in sorted(states.items())
-    ]
+    named = list_registered(connection, keys)
     try:
         found = find_unregistered(connection, keys)
     except (
@@ -99,6 +90,31 @@ def list_incarnations(connection: RedisConnection, keys: Keys) -> list[Incarnati
         logger.warning("lists in flight that no registration names are not looked for: %s", error)
         found = []
     return named + [_unregistered(each) for each in found]
+
+
+def list_registered(connection: RedisConnection, keys: Keys) -> list[Incarnation]:
+    """All registered incarnations, by name, in three round trips.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    registered, reaping, time = connection.run(
+        ("SMEMBERS", keys.inflight), ("SMEMBERS", keys.reaping), ("TIME",)
+    )
+    now = server_time(time)
+    states: dict[bytes, State] = dict.fromkeys(registered, "alive")
+    states |= dict.fromkeys(reaping, "being reaped")
+    names = [text_of(name) for name in sorted(states)]
+    if not names:
+        return []
+    beats, *claims = connection.run(
+        ("HMGET", keys.alive, *names), *(("HGETALL", keys.claims(name)) for name in names)
+    )
+    all_held = _count_held(connection, keys, dict(zip(names, claims, strict=True)))
+    return [
+        _looked_at(name, states[member], beat, all_held[name], now)
+        for member, name, beat in zip(sorted(states), names, beats, strict=True)
+    ]
 
 
 def _unregistered(each: Unregistered) -> Incarnation:
@@ -113,38 +129,34 @@ def _unregistered(each: Unregistered) -> Incarnation:
     )
 
 
-def _look_at(
-    connection: RedisConnection, keys: Keys, name: str, state: State, now: float
+def _looked_at(
+    name: str, state: State, beat: bytes | None, held: Mapping[str, int], now: float
 ) -> Incarnation:
-    beat, claims = connection.run(("HGET", keys.alive, name), ("HGETALL", keys.claims(name)))
     sign = SignOfLife.parse(beat)
     silent_for_s = None if sign is None else max(now - sign.at, 0.0)
     if state == "alive" and (sign is None or now - sign.at > sign.silent_after_s):
         state = "silent"
     if state != "alive" and layout_of(name) != LAYOUT:
         state = "unknown layout"
-    is_known = layout_of(name) == LAYOUT
-    return Incarnation(
-        name=name,
-        state=state,
-        silent_for_s=silent_for_s,
-        beat=beat,
-        held=_count_held(connection, keys, name, claims) if is_known else {},
-    )
+    return Incarnation(name=name, state=state, silent_for_s=silent_for_s, beat=beat, held=held)
 
 
 def _count_held(
-    connection: RedisConnection, keys: Keys, name: str, claims: list[bytes]
-) -> Mapping[str, int]:
+    connection: RedisConnection, keys: Keys, claims: Mapping[str, list[bytes]]
+) -> Mapping[str, Mapping[str, int]]:
+    """Incarnation → queue → how many of its jobs are in flight; nothing for an unknown layout."""
     commands: list[Command] = []
-    queues = []
-    for tid, last in zip(claims[::2], claims[1::2], strict=True):
-        for parity in (0, 1):
-            commands.append(("LLEN", keys.inflight_list(name, text_of(tid), parity)))
-            queues.append(text_of(last.partition(b" ")[2]))
-    held: dict[str, int] = {}
+    places: list[tuple[str, str]] = []
+    for name, last_claims in claims.items():
+        if layout_of(name) != LAYOUT:
+            continue
+        for tid, last in zip(last_claims[::2], last_claims[1::2], strict=True):
+            for parity in (0, 1):
+                commands.append(("LLEN", keys.inflight_list(name, text_of(tid), parity)))
+                places.append((name, text_of(last.partition(b" ")[2])))
+    held: dict[str, dict[str, int]] = {name: {} for name in claims}
     counts = connection.run(*commands) if commands else []
-    for queue, count in zip(queues, counts, strict=True):
+    for (name, queue), count in zip(places, counts, strict=True):
         if count:
-            held[queue] = held.get(queue, 0) + count
+            held[name][queue] = held[name].get(queue, 0) + count
     return held

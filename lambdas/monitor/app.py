@@ -1,0 +1,34 @@
+"""The monitor function: each minute it looks at fleet and queues, from outside of the fleet.
+
+The thinking is in `kiqbridge.monitor`; here are the warm environment and its settings.
+"""
+
+import functools
+import os
+from typing import Any
+
+from kiqbridge.aws.minutely import Minutely
+from kiqbridge.config.function_settings import MONITOR_QUEUES
+from kiqbridge.config.setting import read
+from kiqbridge.monitor.minute import look
+
+
+@functools.cache
+def monitor() -> Minutely:
+    """The one of this warm environment."""
+    return Minutely("monitor", os.environ)
+
+
+@functools.cache
+def served() -> frozenset[str]:
+    """Queues of the fleet that is scaled; empty = all."""
+    return frozenset(read(MONITOR_QUEUES, os.environ))
+
+
+def lambda_handler(event: Any, context: Any) -> dict[str, Any]:  # noqa: ARG001 - the rule's event says nothing
+    """Measure what waits and who lives; do what no worker is there to do.
+
+    Returns:
+        What was found and done; the same is in the log.
+    """
+    return monitor().run(context, lambda turn: look(turn, served()))

@@ -1,0 +1,72 @@
+"""One minute's look of the monitor function: what it measures, and what it does while no worker lives."""
+
+from collections.abc import Collection
+from typing import Any
+
+from kiqbridge.aws.emf import QUEUE_LATENCY
+from kiqbridge.aws.minutely import Turn
+from kiqbridge.monitor.demand import Backlog, read_backlog
+from kiqbridge.monitor.fleet import Fleet, read_fleet
+from kiqbridge.monitor.orphans import give_back_orphans
+
+MEASURED_QUEUES = 50
+"""Queues with metrics of their own, the deepest first: each metric costs."""
+
+
+def look(turn: Turn, served: Collection[str] = ()) -> dict[str, Any]:
+    """Measure fleet and queues; give back what dead workers hold if none lives.
+
+    Args:
+        turn: of the invocation.
+        served: queues of the fleet that is scaled; empty = all.
+
+    Returns:
+        What was found and done, as JSON.
+
+    Raises:
+        RedisUnavailable: nothing, or not all of it, was done; the next minute does it.
+    """
+    fleet = read_fleet(turn.connection, turn.keys)
+    backlog = read_backlog(turn.connection, turn.keys)
+    # Before anything that takes time: an alarm that starts workers waits for it.
+    _measure(turn, fleet, backlog, served)
+    rescue = give_back_orphans(turn.connection, turn.keys, fleet, within_s=turn.left_s())
+    turn.measure({"OrphansGivenBack": rescue.returned})
+    return {
+        "workers_alive": fleet.workers_alive,
+        "demand": backlog.demand(fleet, served),
+        "in_flight": fleet.in_flight,
+        "due": backlog.due,
+        "retries": backlog.retries,
+        "scheduled": backlog.scheduled,
+        "dead": backlog.dead,
+        "queues": {each.name: each.depth for each in backlog.queues},
+        "unserved": list(backlog.unserved(fleet)),
+        "fleet_silent": backlog.is_silent(fleet),
+        "orphans_given_back": rescue.returned,
+        "workers_silent": rescue.left,
+    }
+
+
+def _measure(turn: Turn, fleet: Fleet, backlog: Backlog, served: Collection[str]) -> None:
+    workers = fleet.workers
+    turn.measure(
+        {
+            "WorkersAlive": fleet.workers_alive,
+            "BusyThreads": sum(each.busy for each in workers),
+            "Concurrency": sum(each.concurrency for each in workers),
+            "Demand": backlog.demand(fleet, served),
+            "QueueDepth": sum(each.depth for each in backlog.queues),
+            QUEUE_LATENCY: max(
+                (each.latency_s for each in backlog.queues if not each.is_paused), default=0.0
+            ),
+            "InFlight": fleet.in_flight,
+            "Due": backlog.due,
+            "Retries": backlog.retries,
+            "Dead": backlog.dead,
+            "FleetSilent": int(backlog.is_silent(fleet)),
+        }
+    )
+    deepest = sorted(backlog.queues, key=lambda each: (-each.depth, each.name))
+    for each in deepest[:MEASURED_QUEUES]:
+        turn.measure({"QueueDepth": each.depth, QUEUE_LATENCY: each.latency_s}, queue=each.name)
