@@ -12,6 +12,7 @@ MIN_LINES = 60
 
 TESTED_ELSEWHERE = {
     "errors": "redis/test_errors_of_any_kind.py",
+    "aws/emf": "lambdas/test_report.py",
     "aws/minutely": "lambdas/test_monitor.py",
     "aws/record": "lambdas/test_sqs.py",
     "aws/push": "lambdas/test_sqs.py",
@@ -69,7 +70,6 @@ TESTED_ELSEWHERE = {
     "monitor/demand": "lambdas/test_monitor.py",
     "monitor/fleet": "lambdas/test_monitor.py",
     "monitor/minute": "lambdas/test_monitor.py",
-    "monitor/orphans": "lambdas/test_monitor.py",
     "perform/basic_fetch": "redis/test_capsule_runtime.py",
     "perform/fetch": "redis/test_processor.py",
     "perform/job_lines": "unit/test_job_logger.py",
