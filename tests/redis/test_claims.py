@@ -1,5 +1,6 @@
 """The contract of claims and of every way out of the in-flight lists, on a real server."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,8 @@ from support.servers import debian_server, embedded_server
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
+from kiqbridge.clocks.manifest_store import publish_manifest
+from kiqbridge.clocks.missed import check_missed
 from kiqbridge.clocks.sidekiq_cron import set_cron_status
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.poller import Poller
@@ -659,6 +662,10 @@ class TestCluster:
         metrics.flush(pool.connection(), 1_700_000_000.0)
         assert all(key.startswith(b"{app}:") for key in pool.call("KEYS", "*"))
         poller.hand_over()
+        rule = {"expression": "cron(* * * * ? *)", "jobs": [item], "origin": "template"}
+        manifest = {"version": 1, "hash": "x", "schedules": {"A": rule}}
+        assert publish_manifest(pool, keys, manifest, stack="shop", by="test").standing is None
+        assert check_missed(pool, keys, client, by="test", now=time.time() + 900).new
         pool.close()
 
     def test_the_files_are_all_that_there_are(self):
@@ -666,7 +673,7 @@ class TestCluster:
 
         known = """
             acknowledge bury claim cron_status deploy_mark due end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead
-            pause promote push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect register renew repush
+            pause promote publish_manifest push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect record_missed register renew repush
             settle take_reports unpause
         """
         assert names == known.split(), "a new script must also run in the test above"

@@ -35,6 +35,7 @@ TYPES = {
     "cursors": "hash",
     "manifests": "hash",
     "missed": "zset",
+    "watched": "string",
     "runs": "hash",
 }
 """Attribute of `Keys` → what Redis calls the type of the value under that key."""
@@ -75,6 +76,7 @@ class Keys:
         self.cursors = f"{prefix}kb:cursors"
         self.manifests = f"{prefix}kb:manifests"
         self.missed = f"{prefix}kb:missed"
+        self.watched = f"{prefix}kb:watched"
         self.runs = f"{prefix}kb:runs"
 
     def __repr__(self) -> str:

@@ -1,0 +1,235 @@
+"""Which ticks should have come: of the schedules of published manifests, and of dynamic ones that lag behind.
+
+A schedule is expected since it was published as it is now; not while it is disabled, paused, or for an
+instant that somebody skipped.
+"""
+
+import functools
+import itertools
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kiqbridge.clocks.manifest_store import manifests_of
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.cron import Rate
+from kiqbridge.schedule.definition import DEFAULT_GRACE_S, Missed, ScheduleDefinition
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
+
+logger = logging.getLogger(__name__)
+
+DAY_S: Final = 86_400
+LOOK_BACK_S: Final = float(DAY_S)
+"""How far a check looks back at most, unless a schedule enqueues what is older."""
+
+AGAIN_S: Final = 600.0
+"""Each check looks again at what came due so shortly before the last one: a push may have failed."""
+
+KEEP_S: Final = 17 * DAY_S
+"""How long a missed tick is remembered: as long as the ledger remembers the others."""
+
+MOST: Final = 2_000
+"""Occurrences of one schedule that one check looks at: the newest ones."""
+
+MINUTE: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A schedule whose ticks are expected.
+
+    Attributes:
+        definition: what it is.
+        since: epoch seconds after which they are.
+        state: its pause and what is skipped, as in `kb:schedules:state`.
+    """
+
+    definition: ScheduleDefinition
+    since: float
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of the schedule."""
+        return self.definition.name
+
+    @property
+    def policy(self) -> Missed:
+        """What is done about a tick that did not come, by who watches.
+
+        A dynamic schedule is enqueued by who places it. Of a rate without a start nobody but AWS knows the
+        instants: one that is enqueued here could fire twice.
+        """
+        if self.definition.origin != "template" or self.counts_from_unknown:
+            return "alert"
+        return self.definition.missed
+
+    @property
+    def counts_from_unknown(self) -> bool:
+        """Whether it is a rate that AWS counts from its deployment."""
+        found = self.definition
+        return found.origin == "template" and found.start is None and isinstance(found.when, Rate)
+
+    def window(self, now: float, last: float | None) -> tuple[float, float]:
+        """Bounds of the instants that are to be looked at: low < instant <= high, epoch seconds.
+
+        `last` is when it was looked at before.
+        """
+        found = self.definition
+        back = LOOK_BACK_S
+        if self.policy != "alert":
+            back = min(max(back, found.max_age_s or 0.0), KEEP_S - DAY_S)
+        low = max(self.since, now - back - found.grace_s)
+        if last is not None:
+            low = max(low, min(last, now) - found.grace_s - AGAIN_S)
+        return low, now - found.grace_s
+
+    def instants(self, low: float, high: float, newest: int | None = None) -> list[int]:
+        """Those that were due in low < instant <= high, ascending, as ticks name them.
+
+        Args:
+            low, high: epoch seconds.
+            newest: instant of its last entry in the ledger; a rate without a start goes on from there.
+        """
+        if high <= low:
+            return []
+        when = self.definition.when
+        found: Iterable[int]
+        if isinstance(when, Rate) and self.counts_from_unknown:
+            begin = int(self.since) if newest is None else newest
+            found = _steps(begin, when.period_s, low, high)
+        else:
+            moments = when.between(_moment(low), _moment(high))
+            found = (int(each.timestamp()) for each in moments)
+        if self.definition.origin == "template":
+            found = (each // MINUTE * MINUTE for each in found)
+        return [each for each in deque(found, maxlen=MOST) if not self._is_excused(each)]
+
+    def _is_excused(self, instant: int) -> bool:
+        """Whether it was not to fire: paused at that time, or skipped."""
+        skipped = self.state.get("skipped")
+        if isinstance(skipped, list | dict) and (instant in skipped or str(instant) in skipped):
+            return True
+        paused = self.state.get("paused")
+        if not isinstance(paused, Mapping):
+            return bool(paused)
+        until = paused.get("until")
+        return instant >= float(paused.get("at") or 0) and (
+            until is None or instant <= float(until)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectations:
+    """What is watched now.
+
+    Attributes:
+        now: epoch seconds, on the clock of Redis.
+        last: when the last complete check was; None = there was none.
+        schedules: those that are watched.
+    """
+
+    now: float
+    last: float | None
+    schedules: list[Watched]
+
+
+def read_watched(
+    connection: RedisConnection | RedisPool, keys: Keys, now: float | None = None
+) -> Expectations:
+    """The schedules whose ticks are expected, in two round trips.
+
+    Args:
+        connection: to Redis.
+        keys: names of keys.
+        now: epoch seconds; None = by the clock of Redis.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    time, manifests, cursors, last = connection.run(
+        ("TIME",),
+        ("HGETALL", keys.manifests),
+        ("HGETALL", keys.cursors),
+        ("GET", keys.watched),
+    )
+    if now is None:
+        now = int(time[0]) + int(time[1]) / 1e6
+    expected: dict[str, float] = {}
+    for manifest in manifests_of(manifests).values():
+        expected |= dict.fromkeys(manifest.names, 0.0)
+    for dynamic, until in _pairs(cursors):
+        if float(until) < now - DEFAULT_GRACE_S:  # one that is placed ahead is not late
+            expected[text_of(dynamic)] = float(until)
+    schedules: list[Watched] = []
+    if expected:
+        texts, states = connection.run(
+            ("HMGET", keys.schedules, *expected), ("HMGET", keys.schedule_states, *expected)
+        )
+        for (name, cursor), text, state in zip(expected.items(), texts, states, strict=True):
+            found = _watched(name, text, cursor, state)
+            if found is not None:
+                schedules.append(found)
+    return Expectations(now=now, last=float(last) if last else None, schedules=schedules)
+
+
+def _watched(name: str, text: bytes | None, cursor: float, state: bytes | None) -> Watched | None:
+    read = None if text is None else _definition(name, text)
+    if read is None:
+        return None
+    definition, since = read
+    if definition.origin != "template":
+        since = max(since, cursor)
+    return Watched(definition=definition, since=since, state=_state(state))
+
+
+@functools.lru_cache(maxsize=1024)
+def _definition(name: str, text: bytes) -> tuple[ScheduleDefinition, float] | None:
+    """A schedule that is to fire, and since when; None: it is not, or it cannot be read."""
+    try:
+        document = json_text.loads(text)
+        definition = ScheduleDefinition.from_document(name, document)
+        since = float(document.get("since", 0.0))
+        definition.when  # noqa: B018 - it is read here, where an error is answered for
+    except (ConfigError, ValueError, TypeError) as error:
+        logger.warning(
+            "schedule %s cannot be read (%s): its ticks are not watched; publish or save it again",
+            name,
+            error,
+        )
+        return None
+    # The deliveries of a rule on the event bus carry no tick, so the ledger does not know them.
+    if not definition.enabled or document.get("ticks") is False:
+        return None
+    return definition, since
+
+
+def _state(text: bytes | None) -> Mapping[str, Any]:
+    try:
+        read = json_text.loads(text) if text else {}
+    except ValueError:
+        read = {}
+    return read if isinstance(read, Mapping) else {}
+
+
+def _pairs(reply: Any) -> Iterator[tuple[bytes, bytes]]:
+    if isinstance(reply, dict):
+        return iter(reply.items())
+    return zip(reply[::2], reply[1::2], strict=True)
+
+
+def _steps(begin: int, period_s: int, low: float, high: float) -> Iterator[int]:
+    """Instants that lie whole periods after `begin`, with low < instant <= high."""
+    first = begin + max(1, int((low - begin) // period_s + 1)) * period_s
+    return itertools.takewhile(lambda each: each <= high, itertools.count(first, period_s))
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,199 @@
+"""Publishing the manifest of a stack: which schedules its template has, for all who watch and show them.
+
+The definitions go into `kb:schedules`, under `STACK/LogicalId`; version and hash of what is published into
+`kb:manifests`. An older version never replaces a newer one, unless somebody rolls back on purpose. This is
+loaded by the cold start of a function: it imports nothing that a push does not need.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
+
+PublishKind = Literal["published", "unchanged", "older", "rolled back"]
+
+STACK_NAME: Final = "${AWS::StackName}"
+"""Stands in a manifest for the name of the stack, which is known where it runs."""
+
+_STACK: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
+"""CloudFormation's rule for the name of a stack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What became of a manifest.
+
+    Attributes:
+        kind: `older`: a newer one stands, and nothing was written.
+        stack: whose.
+        version: of the manifest.
+        standing: the version that stood before; None = there was none.
+        schedules: how many it has.
+        removed: how many schedules it does not have any more.
+    """
+
+    kind: PublishKind
+    stack: str
+    version: int
+    standing: int | None
+    schedules: int
+    removed: int
+
+    def to_document(self) -> dict[str, Any]:
+        """For an answer or JSON output."""
+        return {
+            "outcome": self.kind,
+            "stack": self.stack,
+            "version": self.version,
+            "standing": self.standing,
+            "schedules": self.schedules,
+            "removed": self.removed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingManifest:
+    """What `kb:manifests` says of a stack.
+
+    Attributes:
+        stack: its name.
+        version: of what is published.
+        hash: of its content.
+        published_at: epoch seconds on the clock of Redis.
+        by: who published it.
+        names: of its schedules.
+        rolled_back_from: the version before, if somebody rolled back; else None.
+    """
+
+    stack: str
+    version: int
+    hash: str
+    published_at: float
+    by: str
+    names: tuple[str, ...]
+    rolled_back_from: int | None = None
+
+
+def stands(
+    connection: RedisConnection | RedisPool, keys: Keys, stack: str, manifest: Mapping[str, Any]
+) -> bool:
+    """Whether this very manifest is published, in one command.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    text = connection.call("HGET", keys.manifests, stack)
+    standing = None if text is None else standing_manifest(stack, text)
+    return standing is not None and (standing.hash, standing.version) == (
+        manifest["hash"],
+        manifest["version"],
+    )
+
+
+def publish_manifest(
+    connection: RedisConnection | RedisPool,
+    keys: Keys,
+    manifest: Mapping[str, Any],
+    *,
+    stack: str,
+    by: str,
+    rollback: bool = False,
+) -> Published:
+    """Publish the schedules of a stack, in one script.
+
+    Args:
+        connection: to Redis.
+        keys: names of keys.
+        manifest: as `schedule.manifest` makes it: `version`, `hash` and `schedules` by logical id.
+        stack: name of the stack.
+        by: who publishes, kept for operators.
+        rollback: publish it also if a newer one stands.
+
+    Raises:
+        ConfigError: that is no name of a stack, or no manifest.
+        RedisUnavailable, RedisRefused: nothing was written.
+    """
+    if not _STACK.fullmatch(stack):
+        raise ConfigError(
+            f"stack: {stack!r} is no name of a CloudFormation stack; write that of the deployed one"
+        )
+    version, digest, documents = _parts(manifest, stack)
+    entry = {"version": version, "hash": digest, "by": by, "names": list(documents)}
+    args: list[str | bytes | int] = [stack, version, digest, json_text.dumps(entry)]
+    args += ["1" if rollback else "", len(documents), *documents, *documents.values()]
+    kind, before, removed = connection.script(
+        scripts.load("publish_manifest"),
+        [keys.schedules, keys.manifests],
+        args,
+    )
+    return Published(
+        kind=cast("PublishKind", kind.decode()),
+        stack=stack,
+        version=version,
+        standing=int(before) if before else None,
+        schedules=len(documents),
+        removed=int(removed),
+    )
+
+
+def read_manifests(
+    connection: RedisConnection | RedisPool, keys: Keys
+) -> dict[str, StandingManifest]:
+    """What is published, by stack; an entry that cannot be read is left out.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    reply = connection.call("HGETALL", keys.manifests)
+    return manifests_of(reply)
+
+
+def manifests_of(reply: Any) -> dict[str, StandingManifest]:
+    """The reply to HGETALL as `read_manifests` returns it."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    found = (standing_manifest(text_of(stack), text) for stack, text in pairs)
+    return {each.stack: each for each in found if each is not None}
+
+
+def standing_manifest(stack: str, text: bytes) -> StandingManifest | None:
+    """An entry of `kb:manifests`; None: it is none."""
+    try:
+        read = json_text.loads(text)
+        from_version = read.get("rolled_back_from")
+        return StandingManifest(
+            stack=stack,
+            version=int(read["version"]),
+            hash=str(read["hash"]),
+            published_at=float(read["published_at"]),
+            by=str(read.get("by", "")),
+            names=tuple(str(name) for name in read.get("names") or ()),
+            rolled_back_from=None if from_version is None else int(from_version),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _parts(manifest: Mapping[str, Any], stack: str) -> tuple[int, str, dict[str, bytes]]:
+    """Version, hash, and the definitions by their names in Redis."""
+    try:
+        version, digest = int(manifest["version"]), str(manifest["hash"])
+        documents = {
+            f"{stack}/{logical_id}": json_text.dumps(document).replace(
+                STACK_NAME.encode(), stack.encode()
+            )
+            for logical_id, document in manifest["schedules"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"manifest: it cannot be read ({type(error).__name__}: {error}); make it with make build or "
+            "kiqbridge schedule publish --template"
+        ) from error
+    return version, digest, documents
