@@ -39,6 +39,7 @@ TESTED_ELSEWHERE = {
     "client/prepare": "redis/test_client.py",
     "client/resources": "unit/test_lifecycle.py",
     "client/server": "unit/test_lifecycle.py",
+    "clocks/due_ticks": "redis/test_missed.py",
     "commands/cli": "process/test_start.py",
     "commands/deploy_command": "redis/test_deploy.py",
     "commands/spill_command": "lambdas/test_replay.py",

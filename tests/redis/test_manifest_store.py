@@ -216,7 +216,9 @@ def test_what_is_no_name_of_a_stack_is_refused(pool, redis, stack):
     assert not redis.exists("kb:manifests")
 
 
-@pytest.mark.parametrize("broken", [{}, {"version": 1, "hash": "x", "schedules": 3}, {"version": "v"}])
+@pytest.mark.parametrize(
+    "broken", [{}, {"version": 1, "hash": "x", "schedules": 3}, {"version": "v"}]
+)
 def test_what_is_no_manifest_is_refused(pool, redis, broken):
     with pytest.raises(ConfigError, match="manifest: it cannot be read"):
         publish(pool, broken)
