@@ -63,6 +63,10 @@ class CronFields:
         found = self._next_day(year, month, day)
         return None if found is None else (*found, self.hours[0], self.minutes[0])
 
+    def is_due_on(self, year: int, month: int, day: int) -> bool:
+        """Whether anything is due on a day of the calendar."""
+        return year in self.years and month in self.months and day in self._days_of(year, month)
+
     def _next_day(self, year: int, month: int, day: int) -> tuple[int, int, int] | None:
         for each_year in self.years[bisect_left(self.years, year) :]:
             is_first = each_year == year

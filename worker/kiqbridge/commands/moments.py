@@ -1,0 +1,49 @@
+"""Times on the command line: reading those that a user writes, and writing instants."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from kiqbridge.schedule.cron_fields import ExpressionError
+
+_DATE_LENGTH: Final = len("2026-03-28")
+_MINUTE_S: Final = 60
+
+
+def moment_of(option: str, text: str) -> datetime:
+    """A time in UTC, of ISO 8601 with a zone; a date alone is its midnight in UTC.
+
+    Raises:
+        ExpressionError: it is none; names the option.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ExpressionError(
+            f"{option}: {text!r} is no ISO 8601 time; write a text such as 2026-03-28T00:00:00Z"
+        ) from error
+    if moment.tzinfo is None and len(text) == _DATE_LENGTH:
+        return moment.replace(tzinfo=UTC)
+    if moment.tzinfo is None:
+        raise ExpressionError(
+            f"{option}: {text!r} has no time zone; append Z, or an offset such as +01:00"
+        )
+    return moment.astimezone(UTC)
+
+
+def instant_text(moment: datetime | float) -> str:
+    """`2026-03-28T00:00:00Z`, of an aware time or of epoch seconds."""
+    if not isinstance(moment, datetime):
+        moment = datetime.fromtimestamp(moment, UTC)
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"
+
+
+def span_text(seconds: float) -> str:
+    """A length of time in its largest unit, rounded: `45 s`, `12 min`, `3 h`, `5 days`."""
+    seconds = abs(seconds)
+    if seconds < 2 * _MINUTE_S:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 2 * 86_400:
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / 86_400:.0f} days"

@@ -1,0 +1,198 @@
+"""The schedules that a verb of `kiqbridge schedule` works on: of a template, of Redis, of files.
+
+Without an option it is template.yaml. A schedule that is in several sources is taken from the first one: the
+template, then files, then Redis.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kiqbridge.clocks.definitions import read_definitions
+from kiqbridge.config.client_settings import NAMESPACE
+from kiqbridge.config.redis_access import read_access
+from kiqbridge.config.setting import read
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.definitions_of_template import definition_of
+from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
+from kiqbridge.schedule.sourced import SourcedSchedule
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+UNREADABLE: Final = 2
+DEFAULT_TEMPLATE: Final = Path("template.yaml")
+DEFAULT_STACK: Final = "kiqbridge"
+"""As schedule/template.py has it, which loads YAML."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What was read.
+
+    Attributes:
+        schedules: in the order of the sources.
+        redis: a connection and the names of keys, if Redis is one of the sources.
+    """
+
+    schedules: list[SourcedSchedule]
+    redis: tuple[RedisPool, Keys] | None = None
+
+
+def add_source_arguments(verb: argparse.ArgumentParser) -> None:
+    """The options that say where schedules come from."""
+    group = verb.add_argument_group("where the schedules come from (default: template.yaml)")
+    group.add_argument("--template", type=Path, metavar="FILE", help="a SAM template")
+    group.add_argument(
+        "--redis", action="store_true", help="those of REDIS_URL: published and dynamic ones"
+    )
+    group.add_argument(
+        "--file",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a YAML file of dynamic schedules; may be repeated",
+    )
+    add_template_arguments(group)
+
+
+def add_template_arguments(group: "argparse._ArgumentGroup | argparse.ArgumentParser") -> None:
+    """The options with which a template is resolved."""
+    group.add_argument(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the template; may be repeated",
+    )
+    group.add_argument(
+        "--answers", type=Path, metavar="SAMCONFIG", help="parameters of `make deploy`"
+    )
+    group.add_argument(
+        "--stack-name",
+        default=DEFAULT_STACK,
+        metavar="STACK",
+        help=f"of the template's schedules (default: {DEFAULT_STACK})",
+    )
+
+
+def read_sources(options: argparse.Namespace) -> Sources:
+    """The schedules that the options of a verb ask for.
+
+    Raises:
+        ConfigError: a source cannot be read.
+        RedisUnavailable: Redis was not reached.
+    """
+    found: dict[str, SourcedSchedule] = {}
+    for each in _read_files(options):
+        found.setdefault(each.name, each)
+    if not options.redis:
+        return Sources(schedules=list(found.values()))
+    pool, keys = open_redis()
+    for name, definition in sorted(read_definitions(pool, keys).items()):
+        found.setdefault(name, SourcedSchedule(definition=definition, source="Redis"))
+    return Sources(schedules=list(found.values()), redis=(pool, keys))
+
+
+def open_redis() -> tuple[RedisPool, Keys]:
+    """The Redis of the environment; nothing is connected yet."""
+    return RedisPool(read_access(os.environ)), Keys(read(NAMESPACE, os.environ))
+
+
+def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedule]:
+    """The schedules of a template.
+
+    Raises:
+        ConfigError: it cannot be read; every problem has its line.
+    """
+    from kiqbridge.schedule.check import read_answers  # noqa: PLC0415 - loads YAML
+    from kiqbridge.schedule.template import read_schedules  # noqa: PLC0415
+
+    parameters = dict(item.partition("=")[::2] for item in options.parameter)
+    text = _text(path)
+    with _regular_file(path, text) as file:
+        if options.answers is not None:
+            parameters = read_answers(options.answers, file) | parameters
+        schedules = read_schedules(file, parameters, options.stack_name)
+    lines = text.splitlines()
+    found = []
+    for each in schedules:
+        block = block_of(lines, each.line)
+        found.append(
+            SourcedSchedule(
+                definition=definition_of(each, options.stack_name),
+                source=str(path),
+                line=each.line,
+                kind=each.kind,
+                function=each.function,
+                names_zone=names_zone(block),
+                ignored=ignored_codes(block),
+            )
+        )
+    return found
+
+
+def unreadable(error: Exception) -> int:
+    """Report what cannot be read; the exit code."""
+    sys.stderr.write(f"kiqbridge: {error}\n")
+    return UNREADABLE
+
+
+def _read_files(options: argparse.Namespace) -> Iterator[SourcedSchedule]:
+    template: Path | None = options.template
+    if template is None and not options.redis and not options.file:
+        template = DEFAULT_TEMPLATE
+        if not template.exists():
+            raise ConfigError(
+                f"there is no {template} in this folder; name the source: --template FILE, --file FILE or --redis"
+            )
+    if template is not None:
+        yield from read_template(template, options)
+    for path in options.file:
+        yield from _read_file(path)
+
+
+def _read_file(path: Path) -> Iterator[SourcedSchedule]:
+    import yaml  # noqa: PLC0415
+
+    from kiqbridge.schedule.yaml_nodes import compose, entries  # noqa: PLC0415 - loads YAML
+
+    text = _text(path)
+    written = entries(compose(text), str(path))
+    values: Mapping[str, object] = yaml.safe_load(text) or {}
+    lines = text.splitlines()
+    for name, entry in written.items():
+        block = block_of(lines, entry.line)
+        yield SourcedSchedule(
+            definition=ScheduleDefinition.from_document(name, values[name]),
+            source=str(path),
+            line=entry.line,
+            names_zone=names_zone(block),
+            ignored=ignored_codes(block),
+        )
+
+
+@contextmanager
+def _regular_file(path: Path, text: str) -> Iterator[Path]:
+    """The path, or a copy of what a pipe such as that of `<(git show main:template.yaml)` gave once."""
+    if path.is_file():
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        copy.write_text(text, encoding="utf-8")
+        yield copy
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error

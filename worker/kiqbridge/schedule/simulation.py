@@ -1,0 +1,161 @@
+"""A virtual clock: all that some schedules fire within a window, in order, many years in seconds.
+
+A window is walked day by day (UTC). On a day in which no clock of a schedule's zone turns, nor on the day
+before it, its firings are the minutes of its expression at a fixed offset, a list of numbers. The other days,
+two or four a year, are computed by the expression itself. The days' lists are merged and sorted.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from kiqbridge.schedule.cron import Cron, Rate, ScheduleExpression
+from kiqbridge.schedule.definition import ScheduleDefinition
+
+DAY_S: Final = 86_400
+_PROBE_S: Final = 6 * 3600
+"""No zone has turned its clock twice within so short a time since 1970."""
+_INSTANT: Final = timedelta(microseconds=1)
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+
+Firing = tuple[int, int]
+"""Epoch seconds, and the index of the schedule."""
+
+
+def simulate(
+    definitions: Sequence[ScheduleDefinition], start: int, end: int
+) -> Iterator[list[Firing]]:
+    """All firings of the enabled schedules with start <= instant < end, ordered, a list for each day.
+
+    An occurrence that a schedule's jitter puts off is where it is put off to.
+
+    Args:
+        definitions: the schedules; a firing names them by their index.
+        start, end: epoch seconds; they bound the occurrences, from which jitter counts.
+
+    Raises:
+        ExpressionError: an expression cannot be read.
+    """
+    zones = Offsets()
+    readers = [
+        (index, _reader(each.when, zones), each)
+        for index, each in enumerate(definitions)
+        if each.enabled
+    ]
+    count = max(len(definitions), 1)
+    waiting: list[int] = []  # instant * count + index: one number sorts faster than two
+    for low in range(start - start % DAY_S, end, DAY_S):
+        window = max(low, start), min(low + DAY_S, end)
+        for index, read, definition in readers:
+            instants = read(*window)
+            if definition.jitter_s:
+                instants = [each + definition.put_off_s(each) for each in instants]
+            waiting.extend([each * count + index for each in instants])
+        waiting.sort()
+        cut = bisect_left(waiting, (low + DAY_S) * count)
+        yield [divmod(each, count) for each in waiting[:cut]]
+        del waiting[:cut]
+    if waiting:
+        yield [divmod(each, count) for each in waiting]
+
+
+def occurrences(when: ScheduleExpression, start: int, end: int) -> Iterator[int]:
+    """The occurrences of one expression with start <= instant < end, in epoch seconds, ascending."""
+    read = _reader(when, Offsets())
+    for low in range(start - start % DAY_S, end, DAY_S):
+        yield from read(max(low, start), min(low + DAY_S, end))
+
+
+class Offsets:
+    """Offsets of zones from UTC, remembered for each day."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], int | None] = {}
+
+    def steady(self, zone: str, day: int) -> int | None:
+        """Seconds of a zone's offset on a day and on the day before; None if it is not the same all along.
+
+        Args:
+            zone: IANA name.
+            day: days since 1970-01-01, in UTC.
+        """
+        key = zone, day
+        if key not in self._known:
+            found = {
+                offset_s(zone, each)
+                for each in range((day - 1) * DAY_S, (day + 1) * DAY_S + 1, _PROBE_S)
+            }
+            self._known[key] = found.pop() if len(found) == 1 else None
+        return self._known[key]
+
+    def at(self, zone: str, instant: int) -> int:
+        """Seconds of a zone's offset at an instant."""
+        steady = self.steady(zone, instant // DAY_S)
+        return offset_s(zone, instant) if steady is None else steady
+
+
+def offset_s(zone: str, instant: int) -> int:
+    """Seconds of a zone's offset from UTC at an instant (epoch seconds)."""
+    offset = datetime.fromtimestamp(instant, ZoneInfo(zone)).utcoffset() or timedelta()
+    return int(offset.total_seconds())
+
+
+_Read = Callable[[int, int], list[int]]
+
+
+def _reader(when: ScheduleExpression, zones: Offsets) -> _Read:
+    """A function of start and end, within one day of UTC, that returns what is due between them."""
+    start = when.bounds.start
+    if start is not None and start.microsecond:
+        return _plain_reader(when)
+    if isinstance(when, Cron):
+        read = _cron_reader(when, zones)
+    elif isinstance(when, Rate) and start is not None:
+        read = _rate_reader(int(start.timestamp()), when.period_s)
+    else:
+        return _plain_reader(when)
+    first = None if start is None else int(start.timestamp())
+    last = int(when.bounds.last.timestamp())
+
+    def bounded(low: int, high: int) -> list[int]:
+        low, high = low if first is None else max(low, first), min(high, last + 1)
+        return read(low, high) if low < high else []
+
+    return bounded
+
+
+def _cron_reader(when: Cron, zones: Offsets) -> _Read:
+    fields, zone = when.fields, when.timezone
+    seconds = [hour * 3600 + minute * 60 for hour in fields.hours for minute in fields.minutes]
+    plain = _plain_reader(when)
+
+    def read(low: int, high: int) -> list[int]:
+        offset = zones.steady(zone, low // DAY_S)
+        if offset is None:
+            return plain(low, high)
+        found: list[int] = []
+        # A day of UTC is part of two days of the zone's calendar.
+        for day in range((low + offset) // DAY_S, (high - 1 + offset) // DAY_S + 1):
+            local = date.fromordinal(_EPOCH_ORDINAL + day)
+            if not fields.is_due_on(local.year, local.month, local.day):
+                continue
+            base = day * DAY_S - offset
+            part = seconds[bisect_left(seconds, low - base) : bisect_left(seconds, high - base)]
+            found.extend([base + each for each in part])
+        return found
+
+    return read
+
+
+def _rate_reader(phase: int, period_s: int) -> _Read:
+    return lambda low, high: list(range(low + (phase - low) % period_s, high, period_s))
+
+
+def _plain_reader(when: ScheduleExpression) -> _Read:
+    def read(low: int, high: int) -> list[int]:
+        before, last = (datetime.fromtimestamp(each, UTC) - _INSTANT for each in (low, high))
+        return [int(each.timestamp()) for each in when.between(before, last)]
+
+    return read
