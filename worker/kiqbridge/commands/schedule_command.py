@@ -1,4 +1,4 @@
-"""`kiqbridge schedule next`: when an expression or a crontab line is due, before anything is deployed."""
+"""`kiqbridge schedule`: its verbs, and `next`: when an expression is due, before anything is deployed."""
 
 import argparse
 import itertools
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+from kiqbridge.commands import schedule_simulate
 from kiqbridge.schedule.cron import Rate, ScheduleExpression, parse
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import parse_crontab
@@ -17,7 +18,7 @@ USAGE = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb next."""
+    """The verb next, and those of other modules."""
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     verb = verbs.add_parser(
         "next",
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--json", action="store_true", help="an array of UTC instants")
     verb.set_defaults(command=_next)
+    schedule_simulate.add_arguments(verbs)
 
 
 def _next(options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ import argparse
 import csv
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -91,12 +92,19 @@ def _simulate(options: argparse.Namespace) -> int:
         [each.definition for each in schedules], int(begin.timestamp()), int(end.timestamp())
     )
     counted = _counted(days, load)
-    if options.format == "table":
-        _write_table(sys.stdout, schedules, counted, load, (begin, end))
-    elif options.format == "csv":
-        _write_csv(sys.stdout, schedules, counted)
-    else:
-        _write_json(sys.stdout, schedules, counted, load, (begin, end))
+    try:
+        if options.format == "table":
+            _write_table(sys.stdout, schedules, counted, load, (begin, end))
+        elif options.format == "csv":
+            _write_csv(sys.stdout, schedules, counted)
+        else:
+            _write_json(sys.stdout, schedules, counted, load, (begin, end))
+        sys.stdout.flush()
+    except (
+        BrokenPipeError
+    ):  # `… | head` has read enough; Python's own flush at the end must not fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     if options.heatmap is not None:
         return _draw(options.heatmap, load, sum(map(bool, load.counts.values())), (begin, end))
     return 0
@@ -169,7 +177,7 @@ def _write_table(
             stream.write(
                 f"  {schedules[index].name.ljust(width)}  {shown_instant(instant, zone)}\n"
             )
-    rows = [("SCHEDULE", "FIRINGS", "FIRST", "LAST")]
+    rows: list[tuple[str, ...]] = [("SCHEDULE", "FIRINGS", "FIRST", "LAST")]
     for index, each in enumerate(schedules):
         span = [
             "-"
@@ -186,7 +194,7 @@ def _write_table(
             f"  {name.ljust(widths[0])}  {count.rjust(widths[1])}  {first.ljust(widths[2])}  {last}"
         )
         stream.write(f"{line.rstrip()}\n")
-    if load.busiest_at is not None:
+    if load.total > SHOWN:
         _write_hours(stream, load)
 
 

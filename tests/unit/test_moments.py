@@ -1,0 +1,54 @@
+"""Times on the command line."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from kiqbridge.commands.moments import instant_text, moment_of, span_text
+from kiqbridge.schedule.cron_fields import ExpressionError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-03-28T00:30:00Z", datetime(2026, 3, 28, 0, 30, tzinfo=UTC)),
+        ("2026-03-28T00:30+01:00", datetime(2026, 3, 27, 23, 30, tzinfo=UTC)),
+        ("2026-03-28", datetime(2026, 3, 28, tzinfo=UTC)),
+    ],
+)
+def test_what_is_read(text, expected):
+    assert moment_of("--from", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("soon", "--from: 'soon' is no ISO 8601 time"),
+        ("2026-03-28T00:30", "--from: '2026-03-28T00:30' has no time zone"),
+    ],
+)
+def test_what_is_refused(text, reason):
+    with pytest.raises(ExpressionError, match=reason):
+        moment_of("--from", text)
+
+
+def test_instants():
+    assert instant_text(datetime(2026, 3, 28, 0, 30, tzinfo=UTC)) == "2026-03-28T00:30:00Z"
+    assert instant_text(0) == "1970-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "0 s"),
+        (-45, "45 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "120 min"),
+        (7200, "2 h"),
+        (2 * 86_400, "2 days"),
+        (365 * 86_400, "365 days"),
+    ],
+)
+def test_spans(seconds, expected):
+    assert span_text(seconds) == expected
