@@ -9,8 +9,11 @@ from support.servers import debian_server, embedded_server
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.schedule import Schedule
+from kiqbridge.client.schedules import Schedules
 from kiqbridge.clocks.manifest_store import publish_manifest
 from kiqbridge.clocks.missed import check_missed
+from kiqbridge.clocks.placing import place_due
 from kiqbridge.clocks.sidekiq_cron import set_cron_status
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.poller import Poller
@@ -655,6 +658,9 @@ class TestCluster:
         assert client.deploy_mark("v1").new
         pool.call("HSET", keys.cron_job("min"), "status", "enabled")
         assert set_cron_status(pool, keys, "min", "disabled")
+        assert Schedules(client).save(Schedule("hourly", "Nop", every=3600)) == "created"
+        assert place_due(client, by="test", horizon_s=7200).placed >= 2
+        assert Schedules(client).skip_next("hourly")
         pool.call("ZADD", keys.task_reports, 0, "report")
         assert take_reports(pool.connection(), keys, most=1, for_s=60).texts == [b"report"]
         metrics = Metrics(keys, identity="host:1:aaa")
@@ -672,9 +678,9 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge bury claim cron_status deploy_mark due end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back lead
-            pause promote publish_manifest push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return reap_suspect record_missed register renew repush
-            settle take_reports unpause
+            acknowledge bury claim cron_status deploy_mark due end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back
+            hold_schedule lead pause place promote publish_manifest push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return
+            reap_suspect record_missed register renew repush save_schedule settle take_reports unpause
         """
         assert names == known.split(), "a new script must also run in the test above"
 

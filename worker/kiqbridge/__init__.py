@@ -34,6 +34,8 @@ from kiqbridge.errors import (
 if TYPE_CHECKING:
     from kiqbridge.client.current_attributes import locale
     from kiqbridge.client.iterable import IterableJob
+    from kiqbridge.client.schedule import Schedule
+    from kiqbridge.client.schedules import Schedules
 
 __version__ = "0.1.0"
 
@@ -55,6 +57,8 @@ __all__ = [
     "PushOutcomeUnknown",
     "RedisRefused",
     "RedisUnavailable",
+    "Schedule",
+    "Schedules",
     "Server",
     "__version__",
     "configure",
@@ -74,6 +78,14 @@ def __getattr__(name: str) -> Any:
         from kiqbridge.client.iterable import IterableJob  # noqa: PLC0415 - that is the point
 
         return IterableJob
+    if name == "Schedule":
+        from kiqbridge.client.schedule import Schedule  # noqa: PLC0415 - as above
+
+        return Schedule
+    if name == "Schedules":
+        from kiqbridge.client.schedules import Schedules  # noqa: PLC0415 - as above
+
+        return Schedules
     if name == "locale":
         from kiqbridge.client.current_attributes import locale  # noqa: PLC0415 - as above
 

@@ -111,6 +111,11 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self._redis.address}, namespace={self.keys.prefix!r}, profile={self.profile!r})"
 
+    @property
+    def pool(self) -> RedisPool:
+        """Its connections."""
+        return self._redis
+
     def close(self) -> None:
         """Close idle connections; the client can be used again."""
         self._redis.close()
@@ -414,6 +419,18 @@ class Client:
             return None
         text = text_of_payload(job.payload, self._writer.max_payload_bytes)
         return cast("dict[str, Any]", json_text.loads(text))
+
+    def prepare_placed(self, item: Mapping[str, Any]) -> tuple[str, bytes] | None:
+        """A job for `schedule`, to be written by a script: (jid, text), None when middleware stops it.
+
+        Args:
+            item: as for `push`, with `at`.
+
+        Raises:
+            PayloadError: as `push`.
+        """
+        job = prepare(item, time.time(), self.middleware, self._fleet_profile.current)
+        return None if job is None else (job.jid, self._writer.text(job, 0.0))
 
     def prepare_moved(
         self, payload: Mapping[str, Any], now: float, original: bytes

@@ -92,7 +92,7 @@ def pause(
     _check_name(kind, name)
     check_json(reason, "reason")
     check_json(by, "by")
-    seconds, moment = _checked_end(for_s, until)
+    seconds, moment = checked_end(for_s, until)
     now = server_time(pool.call("TIME"))
     if moment is not None and moment <= now:
         raise PayloadError(
@@ -218,8 +218,12 @@ def _check_name(kind: Kind, name: object) -> None:
     check_json(name, kind)
 
 
-def _checked_end(for_s: object, until: object) -> tuple[float | None, float | None]:
-    """The length in seconds, or the end in epoch seconds."""
+def checked_end(for_s: object, until: object) -> tuple[float | None, float | None]:
+    """The length of a pause in seconds, or its end in epoch seconds; None for what is not given.
+
+    Raises:
+        PayloadError: both are given, or one cannot be used.
+    """
     if for_s is not None and until is not None:
         raise PayloadError("for_s, until: give one of them, how long the pause lasts or its end")
     seconds = None if for_s is None else float(epoch_seconds(for_s, field="for_s"))

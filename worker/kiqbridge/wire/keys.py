@@ -32,6 +32,7 @@ TYPES = {
     "task_reports": "zset",
     "schedules": "hash",
     "schedule_states": "hash",
+    "schedule_changes": "string",
     "cursors": "hash",
     "manifests": "hash",
     "missed": "zset",
@@ -73,6 +74,7 @@ class Keys:
         self.task_reports = f"{prefix}kb:reports"
         self.schedules = f"{prefix}kb:schedules"
         self.schedule_states = f"{prefix}kb:schedules:state"
+        self.schedule_changes = f"{prefix}kb:schedules:changes"
         self.cursors = f"{prefix}kb:cursors"
         self.manifests = f"{prefix}kb:manifests"
         self.missed = f"{prefix}kb:missed"

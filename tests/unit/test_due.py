@@ -1,0 +1,186 @@
+"""Which occurrences of a dynamic schedule are placed, which are missed, and how far the cursor goes."""
+
+from dataclasses import replace
+
+import pytest
+
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.due import LATE_S, decide, next_instants
+from kiqbridge.schedule.state import SchedulePause, ScheduleState
+
+MINUTE = 60
+HOUR = 3600
+NOON = 1_700_049_600  # 2023-11-15T12:00:00Z
+NONE = ScheduleState()
+
+
+def schedule(expression="rate(5 minutes)", **options) -> ScheduleDefinition:
+    options = {"missed": "last", **options}
+    return ScheduleDefinition(
+        name="s", expression=expression, jobs=({"class": "A", "args": []},), **options
+    )
+
+
+def decided(definition, *, cursor, now=NOON, until=None, state=NONE, **options):
+    until = NOON + 6 * MINUTE if until is None else until
+    return decide(definition, state, cursor=cursor, now=now, until=until, **options)
+
+
+class TestAhead:
+    def test_what_is_due_within_the_horizon_is_placed_and_the_cursor_is_set_to_its_end(self):
+        found = decided(schedule(), cursor=NOON)
+
+        assert found.place == [NOON + 5 * MINUTE]
+        assert found.missed == []
+        assert found.cursor == NOON + 6 * MINUTE
+        assert found.next_at == NOON + 10 * MINUTE
+
+    def test_where_nothing_is_due_the_cursor_stays_and_the_next_instant_is_known(self):
+        found = decided(schedule("rate(1 hour)"), cursor=NOON)
+
+        assert (list(found.place), found.cursor, found.next_at) == ([], None, NOON + HOUR)
+
+    def test_an_occurrence_at_the_cursor_is_decided_already(self):
+        assert NOON + 5 * MINUTE not in decided(schedule(), cursor=NOON + 5 * MINUTE).place
+
+    def test_no_more_than_the_most_are_decided_and_the_cursor_stops_at_the_last_of_them(self):
+        found = decided(schedule("rate(1 minute)"), cursor=NOON, most=2)
+
+        assert found.place == [NOON + MINUTE, NOON + 2 * MINUTE]
+        assert found.cursor == NOON + 2 * MINUTE
+        assert found.next_at == NOON + 3 * MINUTE
+
+    def test_a_schedule_that_is_over_has_no_next_instant(self):
+        found = decided(schedule("at(2023-11-15T12:05:00)"), cursor=NOON)
+
+        assert (list(found.place), found.next_at) == ([NOON + 5 * MINUTE], None)
+
+    def test_a_disabled_schedule_is_never_due(self):
+        found = decided(schedule(enabled=False), cursor=NOON)
+
+        assert (list(found.place), found.cursor, found.next_at) == ([], None, None)
+
+    def test_a_skipped_occurrence_is_decided_and_not_placed(self):
+        found = decided(
+            schedule("rate(1 minute)"),
+            cursor=NOON,
+            until=NOON + 2 * MINUTE,
+            state=ScheduleState(skipped=(NOON + MINUTE,)),
+        )
+
+        assert found.place == [NOON + 2 * MINUTE]
+        assert found.cursor == NOON + 2 * MINUTE
+
+
+class TestLate:
+    def test_what_is_late_within_the_grace_time_is_placed_whatever_the_policy(self):
+        for policy in ("alert", "last", "all"):
+            found = decided(schedule("rate(1 minute)", missed=policy), cursor=NOON - 3 * MINUTE)
+
+            assert found.place[:3] == [NOON - 2 * MINUTE, NOON - MINUTE, NOON]
+            assert found.missed == []
+
+    def test_alert_places_nothing_that_was_missed(self):
+        found = decided(
+            schedule("rate(1 hour)", missed="alert"), cursor=NOON - HOUR, now=NOON + 900
+        )
+
+        assert (list(found.place), list(found.missed)) == ([], [NOON])
+        assert found.cursor == NOON + 6 * MINUTE
+
+    def test_last_places_only_the_newest_of_those_missed(self):
+        found = decided(
+            schedule("rate(10 minutes)", missed="last"), cursor=NOON - HOUR, now=NOON + 9 * MINUTE
+        )
+
+        assert found.place == [NOON]
+        assert found.missed == [NOON + minute * MINUTE for minute in (-50, -40, -30, -20, -10, 0)]
+
+    def test_last_places_nothing_missed_if_a_later_one_is_only_late(self):
+        found = decided(schedule("rate(10 minutes)", missed="last"), cursor=NOON - HOUR)
+
+        assert found.place == [NOON]
+        assert NOON - 10 * MINUTE in found.missed
+        assert NOON not in found.missed
+
+    def test_all_places_those_that_are_not_older_than_the_maximum_age(self):
+        definition = schedule("rate(10 minutes)", missed="all", max_age_s=1800)
+
+        found = decided(definition, cursor=NOON - 5 * HOUR, now=NOON + MINUTE)
+
+        assert found.place == [NOON - 20 * MINUTE, NOON - 10 * MINUTE, NOON]
+        assert found.missed == [NOON - 30 * MINUTE, NOON - 20 * MINUTE, NOON - 10 * MINUTE]
+
+    def test_without_a_maximum_age_an_hour_is_the_limit(self):
+        definition = schedule("rate(1 hour)", missed="all")
+
+        assert NOON in decided(definition, cursor=NOON - 60, now=NOON + LATE_S - 1).place
+        assert NOON not in decided(definition, cursor=NOON - 60, now=NOON + LATE_S).place
+
+    def test_of_what_is_older_than_the_maximum_age_the_newest_one_counts_as_missed(self):
+        found = decided(
+            schedule("rate(1 hour)", missed="last"), cursor=NOON - 9 * HOUR, now=NOON - HOUR + 1
+        )
+
+        assert found.missed == [NOON - 2 * HOUR]
+        assert NOON - 2 * HOUR not in found.place
+
+    def test_last_over_several_steps_places_only_the_very_last(self):
+        definition = schedule("rate(10 minutes)", missed="last", max_age_s=86_400.0)
+        cursor, placed, now = NOON - HOUR, [], NOON + 9 * MINUTE
+
+        while (found := decided(definition, cursor=cursor, now=now, most=2)).cursor is not None:
+            placed += found.place
+            cursor = found.cursor
+
+        assert placed == [NOON]
+
+
+class TestPaused:
+    def test_nothing_is_due_and_nothing_is_decided(self):
+        state = ScheduleState(paused=SchedulePause(at=NOON))
+
+        found = decided(schedule("rate(1 minute)"), cursor=NOON, state=state)
+
+        assert (list(found.place), found.cursor, found.next_at) == ([], None, None)
+
+    def test_what_comes_due_from_its_end_on_is_placed(self):
+        state = ScheduleState(paused=SchedulePause(at=NOON, until=NOON + 3 * MINUTE))
+
+        found = decided(schedule("rate(1 minute)"), cursor=NOON - HOUR, state=state)
+
+        assert found.place == [NOON + minute * MINUTE for minute in (3, 4, 5, 6)]
+        assert found.missed == []
+
+    def test_what_came_due_during_a_pause_that_is_over_is_not_caught_up(self):
+        state = ScheduleState(paused=SchedulePause(at=NOON - HOUR, until=NOON - 90))
+
+        found = decided(
+            schedule("rate(1 minute)"), cursor=NOON - HOUR, state=state, until=NOON + MINUTE
+        )
+
+        assert found.place == [NOON - MINUTE, NOON, NOON + MINUTE]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris"])
+def test_step_by_step_nothing_is_left_out_and_nothing_comes_twice(zone):
+    definition = schedule("*/7 * * * *", timezone=zone)
+    cursor, placed = NOON, []
+
+    for now in range(NOON, NOON + 5 * HOUR, 90):
+        found = decided(definition, cursor=cursor, now=now, until=now + 360)
+        placed += found.place
+        cursor = cursor if found.cursor is None else found.cursor
+
+    wanted = next_instants(definition, NONE, after=NOON, count=len(placed))
+    assert placed == wanted
+    assert placed[-1] >= NOON + 5 * HOUR
+
+
+def test_the_next_instants_leave_out_what_is_skipped():
+    definition = replace(schedule("rate(1 minute)"))
+    state = ScheduleState(skipped=(NOON + MINUTE,))
+
+    found = next_instants(definition, state, after=NOON + 0.5, count=2)
+
+    assert found == [NOON + 2 * MINUTE, NOON + 3 * MINUTE]

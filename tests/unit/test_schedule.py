@@ -1,0 +1,138 @@
+"""Declaring a schedule: what is taken, and what is refused at once."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.jobs import own_declarations
+
+from kiqbridge import ConfigError, PayloadError, Schedule, job
+
+
+@pytest.fixture
+def report():
+    with own_declarations():
+
+        @job(name="Reports::Nightly", queue="low", retry=3, tags=["nightly"])
+        def report(day: int, full: bool = False) -> None: ...
+
+        yield report
+
+
+class TestJob:
+    def test_a_declared_job_brings_its_name_and_options(self, report):
+        made = Schedule("nightly", report, cron="0 3 * * *", args=[1]).definition
+
+        assert made.jobs == (
+            {
+                "retry": 3,
+                "queue": "low",
+                "tags": ["nightly"],
+                "class": "Reports::Nightly",
+                "args": [1],
+            },
+        )
+        assert made.origin == "dynamic"
+
+    def test_a_name_of_a_class_is_enqueued_as_it_is(self):
+        made = Schedule(
+            "n", "Reports::Ruby", cron="0 3 * * *", queue="q", attributes={"retry": 1}
+        ).definition
+
+        assert made.jobs == ({"retry": 1, "queue": "q", "class": "Reports::Ruby", "args": []},)
+
+    def test_arguments_that_the_job_does_not_take_are_refused(self, report):
+        with pytest.raises(PayloadError, match="cannot be called like this"):
+            Schedule("nightly", report, cron="0 3 * * *")
+
+    @pytest.mark.parametrize("args", ["x", {"a": 1}, [object()], [float("nan")]])
+    def test_arguments_without_json_text_are_refused(self, args):
+        with pytest.raises(PayloadError, match="args"):
+            Schedule("nightly", "A", args=args, cron="0 3 * * *")
+
+    @pytest.mark.parametrize("job", [None, "", 5])
+    def test_what_is_no_job_is_refused(self, job):
+        with pytest.raises(PayloadError, match="class"):
+            Schedule("nightly", job, cron="0 3 * * *")
+
+    def test_what_each_occurrence_sets_anew_is_refused(self):
+        with pytest.raises(PayloadError, match="at, jid and tick"):
+            Schedule("nightly", "A", cron="0 3 * * *", attributes={"jid": "x"})
+
+
+class TestTimes:
+    @pytest.mark.parametrize(
+        ("options", "expression"),
+        [
+            ({"cron": "0 3 * * *"}, "0 3 * * *"),
+            ({"cron": " cron(0 3 * * ? *) "}, "cron(0 3 * * ? *)"),
+            ({"expression": "rate(5 minutes)"}, "rate(5 minutes)"),
+            ({"every": 300}, "rate(5 minutes)"),
+            ({"every": 60}, "rate(1 minute)"),
+            ({"every": timedelta(hours=1)}, "rate(1 hour)"),
+            ({"every": "2d"}, "rate(2 days)"),
+            ({"every": "90m"}, "rate(90 minutes)"),
+            ({"at": "2027-01-31T09:00:00"}, "at(2027-01-31T09:00:00)"),
+        ],
+    )
+    def test_each_form_becomes_an_expression(self, options, expression):
+        assert Schedule("s", "A", **options).definition.expression == expression
+
+    def test_an_instant_is_kept_in_utc_whatever_the_zone(self):
+        moment = datetime(2027, 1, 31, 9, tzinfo=UTC)
+
+        made = Schedule("s", "A", at=moment, timezone="Europe/Paris").definition
+
+        assert (made.expression, made.timezone) == ("at(2027-01-31T09:00:00)", "UTC")
+        assert made.when.next_after(moment - timedelta(days=1)) == moment
+
+    def test_start_and_end_are_aware_moments_or_texts(self):
+        made = Schedule(
+            "s",
+            "A",
+            every=60,
+            start="2027-01-01T01:00:00+01:00",
+            end=datetime(2028, 1, 1, tzinfo=UTC),
+        ).definition
+
+        assert made.start == datetime(2027, 1, 1, tzinfo=UTC)
+        assert made.end == datetime(2028, 1, 1, tzinfo=UTC)
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({}, "no expression given; give one of cron, every, at and expression"),
+            ({"cron": "0 3 * * *", "every": 60}, "cron and every given"),
+            ({"cron": "61 * * * *"}, "schedule 's': .*61"),
+            ({"cron": ""}, "cron: '' is no text"),
+            ({"cron": "0 3 * * *", "timezone": "Europe/Pariss"}, "Europe/Paris"),
+            ({"every": 0}, "every: 0"),
+            ({"every": 1.5}, "every: 1.5"),
+            ({"every": True}, "every: True"),
+            ({"every": "5 parsecs"}, "every: '5 parsecs'"),
+            ({"every": float("inf")}, "every: inf"),
+            ({"at": datetime(2027, 1, 1)}, "at: "),  # noqa: DTZ001 - that is the fault
+            ({"at": "soon"}, "at: 'soon'"),
+            ({"every": 60, "start": "2027-01-01"}, "start: '2027-01-01'"),
+            ({"every": 60, "jitter_s": -1}, "jitter_s: -1"),
+            ({"every": 60, "jitter_s": 1.5}, "jitter_s: 1.5"),
+            ({"every": 60, "max_age_s": -1}, "max_age_s: -1"),
+            ({"every": 60, "overlap": "wait"}, "overlap: 'wait' is none of allow, skip, cancel"),
+            ({"every": 60, "missed": "some"}, "missed: 'some' is none of alert, last, all"),
+            ({"every": 60, "enabled": "yes"}, "enabled: 'yes' is not true or false"),
+            ({"every": 60, "description": 5}, "description: 5 is no text"),
+            ({"every": 60, "timezon": "UTC"}, "timezon: no such option; known: cron, every"),
+        ],
+    )
+    def test_what_is_wrong_is_refused_at_once(self, options, said):
+        with pytest.raises(ConfigError, match=said):
+            Schedule("s", "A", **options)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "é", "x" * 257, None, 5, "a\n"])
+def test_what_is_no_name_is_refused(name):
+    with pytest.raises(ConfigError, match="is not a name"):
+        Schedule(name, "A", every=60)
+
+
+def test_the_name_of_a_schedule_may_look_like_a_path():
+    assert Schedule("shop/Nightly-2.1:eu", "A", every=60).name == "shop/Nightly-2.1:eu"

@@ -1,0 +1,309 @@
+"""A schedule as a program declares it: `Schedule("nightly", NightlyReport, cron="0 3 * * *")`.
+
+It is checked at once: expression, time zone, job and arguments. `Schedules` (schedules.py) saves it.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypedDict, Unpack, get_args
+from zoneinfo import ZoneInfo
+
+from kiqbridge.client.registry import definition_of
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.schedule.definition import (
+    DEFAULT_GRACE_S,
+    Missed,
+    Origin,
+    ScheduleDefinition,
+)
+from kiqbridge.wire.payload import DEFAULT_OPTIONS, check_payload, check_queue, shorten, validate
+from kiqbridge.wire.tick_mark import MAX_NAME, Overlap
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+", re.ASCII)
+_PERIOD: Final = re.compile(r"(\d+) ?([smhdw])", re.ASCII)
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+MAX_JITTER_S: Final = 86_400
+MAX_PERIOD_S: Final = 100 * 366 * 86_400
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """How and when a schedule is due; one of `cron`, `every`, `at` and `expression` is needed."""
+
+    cron: str
+    """A crontab line such as `0 3 * * *`, or EventBridge's `cron(…)`."""
+    every: float | timedelta | str
+    """Seconds, a timedelta, or a text such as `30s`, `5m`, `2h`; counted from `start`, or from 1970 in UTC."""
+    at: str | datetime
+    """Once: an aware datetime, or ISO 8601; without an offset it is in `timezone`."""
+    expression: str
+    """In any form that `kiqbridge schedule next --expression` reads."""
+    timezone: str
+    """IANA name; default UTC."""
+    start: datetime | str | None
+    """Nothing is due before; aware."""
+    end: datetime | str | None
+    """Nothing is due after; aware."""
+    overlap: Overlap
+    """What a job does while an earlier one of this schedule runs: allow, skip, or cancel (the earlier one)."""
+    jitter_s: int
+    """Each occurrence is put off by up to so many seconds, always the same for the same instant."""
+    max_age_s: float | timedelta | None
+    """Seconds after its instant from which an occurrence is neither enqueued late nor begun."""
+    missed: Missed
+    """What is done about occurrences that were not enqueued in time: alert, last (default) or all."""
+    grace_s: float
+    """Seconds by which an occurrence may be late before it counts as missed; default 300."""
+    enabled: bool
+    """False: never due."""
+    description: str
+    """For people."""
+
+
+class Schedule:
+    """A schedule, checked.
+
+    Args:
+        name: letters, digits and `_ - . : /`, at most 256; unique in the namespace.
+        job: a declared job, or the name of a class as on the wire.
+        args: of the job, a list.
+        queue: default: the declared one, or `default`.
+        attributes: further attributes of the job, such as `retry` or `tags`.
+        options: when it is due, see `ScheduleOptions`.
+
+    Raises:
+        ConfigError: name, expression, time zone or an option is wrong.
+        PayloadError: that is no job.
+
+    Attributes:
+        definition: as it is kept.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        job: object = None,
+        *,
+        args: Sequence[Any] = (),
+        queue: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> None:
+        check_name(name)
+        item = job_item(job, args, queue=queue, attributes=attributes or {})
+        self.definition = make_definition(name, [item], options)
+
+    def __repr__(self) -> str:
+        return f"<Schedule {self.definition.name}: {self.definition.expression}>"
+
+    @property
+    def name(self) -> str:
+        """Of the schedule."""
+        return self.definition.name
+
+
+def check_name(name: object) -> None:
+    """Refuse what is no name of a schedule.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not isinstance(name, str) or len(name) > MAX_NAME or not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"schedule: {shorten(name)} is not a name; write letters, digits and _ - . : /, at most {MAX_NAME}"
+        )
+
+
+def job_item(
+    job: object, args: Sequence[Any], *, queue: str | None, attributes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A job as a schedule keeps it: with the options that its declaration gives it.
+
+    Raises:
+        PayloadError: that is no job, or it cannot be called with these arguments.
+    """
+    if isinstance(args, str) or not isinstance(args, Sequence):
+        raise PayloadError(f"args: {shorten(args)} is not a list; write the arguments as a list")
+    declared = definition_of(job)
+    options = DEFAULT_OPTIONS if declared is None else declared.options
+    given = list(args) if declared is None else declared.positional(tuple(args), {})
+    name = job if declared is None else declared.name
+    item = {**options, "class": name, "args": given, **attributes}
+    if queue is not None:
+        item["queue"] = queue
+    validate(item)
+    check_queue(item["queue"])
+    check_payload(item)
+    if {"at", "jid", "tick"} & item.keys():
+        raise PayloadError(
+            "attributes: at, jid and tick are set anew for each occurrence; leave them out"
+        )
+    return item
+
+
+def make_definition(
+    name: str,
+    jobs: Sequence[Mapping[str, Any]],
+    options: ScheduleOptions,
+    origin: Origin = "dynamic",
+) -> ScheduleDefinition:
+    """The checked definition of a schedule.
+
+    Raises:
+        ConfigError: an option is wrong; names the schedule and the option.
+    """
+    unknown = options.keys() - ScheduleOptions.__annotations__.keys()
+    if unknown:
+        known = ", ".join(ScheduleOptions.__annotations__)
+        raise ConfigError(f"schedule {name!r}: {min(unknown)}: no such option; known: {known}")
+    zone = options.get("timezone") or "UTC"
+    expression, zone = _expression(name, options, zone)
+    made = ScheduleDefinition(
+        name=name,
+        expression=expression,
+        jobs=tuple(jobs),
+        timezone=zone,
+        start=_moment(name, "start", options.get("start")),
+        end=_moment(name, "end", options.get("end")),
+        origin=origin,
+        enabled=_checked_bool(name, "enabled", options.get("enabled", True)),
+        missed=_choice(name, "missed", options.get("missed", "last"), Missed),
+        max_age_s=_seconds(name, "max_age_s", options.get("max_age_s")),
+        grace_s=_seconds(name, "grace_s", options.get("grace_s", DEFAULT_GRACE_S)) or 0.0,
+        overlap=_choice(name, "overlap", options.get("overlap", "allow"), Overlap),
+        jitter_s=_jitter(name, options.get("jitter_s", 0)),
+        description=_checked_text(name, "description", options.get("description") or ""),
+    )
+    check_expression(made)
+    return made
+
+
+def check_expression(definition: ScheduleDefinition) -> None:
+    """Refuse a definition whose expression, time zone or bounds cannot be read.
+
+    Raises:
+        ConfigError: names the schedule and the reason.
+    """
+    try:
+        definition.when.next_after(datetime.now(UTC))
+    except ConfigError as error:
+        raise ConfigError(f"schedule {definition.name!r}: {error}") from error
+
+
+def _expression(name: str, options: ScheduleOptions, zone: str) -> tuple[str, str]:
+    given = [
+        each for each in ("cron", "every", "at", "expression") if options.get(each) is not None
+    ]
+    if len(given) != 1:
+        raise ConfigError(
+            f"schedule {name!r}: {' and '.join(given) or 'no expression'} given; give one of cron, every, at "
+            "and expression"
+        )
+    if given == ["every"]:
+        return _every(name, options["every"]), zone
+    if given == ["at"]:
+        return _at(name, options["at"], zone)
+    text = options.get(given[0])
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError(
+            f"schedule {name!r}: {given[0]}: {shorten(text)} is no text; write one such as '0 3 * * *'"
+        )
+    return text.strip(), zone
+
+
+def _every(name: str, value: object) -> str:
+    seconds: float = 0
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, str):
+        match = _PERIOD.fullmatch(value.strip())
+        seconds = int(match[1]) * _UNITS_S[match[2]] if match else 0
+    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        seconds = value
+    if seconds != int(seconds) or not 0 < seconds <= MAX_PERIOD_S:
+        raise ConfigError(
+            f"schedule {name!r}: every: {shorten(value)} is no whole number of seconds above 0; write 30, "
+            "timedelta(minutes=5) or a text such as 30s, 5m, 2h, 1d"
+        )
+    whole = int(seconds)
+    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if whole % size == 0:
+            count = whole // size
+            return f"rate({count} {unit}{'' if count == 1 else 's'})"
+    return f"every {whole}s"
+
+
+def _at(name: str, value: object, zone: str) -> tuple[str, str]:
+    moment = value
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+    if not isinstance(moment, datetime) or (moment.tzinfo is None and not isinstance(value, str)):
+        raise ConfigError(
+            f"schedule {name!r}: at: {shorten(value)} is no aware datetime and no ISO 8601 time; write one "
+            "such as 2027-01-31T09:00:00"
+        )
+    if moment.tzinfo is not None:  # an instant, which in another zone could come twice
+        moment, zone = moment.astimezone(ZoneInfo("UTC")), "UTC"
+    return f"at({moment:%Y-%m-%dT%H:%M:%S})", zone
+
+
+def _moment(name: str, option: str, value: object) -> datetime | None:
+    if value is None:
+        return None
+    moment = value
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise ConfigError(
+            f"schedule {name!r}: {option}: {shorten(value)} is no time with a zone; write an aware datetime, or "
+            "a text such as 2027-01-31T00:00:00Z"
+        )
+    return moment.astimezone(UTC)
+
+
+def _seconds(name: str, option: str, value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
+        raise ConfigError(
+            f"schedule {name!r}: {option}: {shorten(value)} is no number of seconds from 0"
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def _jitter(name: str, value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MAX_JITTER_S:
+        raise ConfigError(
+            f"schedule {name!r}: jitter_s: {shorten(value)} is no whole number of seconds from 0 to {MAX_JITTER_S}"
+        )
+    return value
+
+
+def _choice(name: str, option: str, value: object, choices: Any) -> Any:
+    if value not in get_args(choices):
+        raise ConfigError(
+            f"schedule {name!r}: {option}: {shorten(value)} is none of {', '.join(get_args(choices))}"
+        )
+    return value
+
+
+def _checked_bool(name: str, option: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"schedule {name!r}: {option}: {shorten(value)} is not true or false")
+    return value
+
+
+def _checked_text(name: str, option: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"schedule {name!r}: {option}: {shorten(value)} is no text")
+    return value

@@ -1,0 +1,461 @@
+"""The schedules in Redis, for programs and the command line: save, pause, resume, run, skip, delete.
+
+Each change is one script that compares with what was read, and is tried again if another process was faster. What
+was placed ahead and is to fire no more is withdrawn in the same script; what the poller has moved to a queue by
+then runs.
+"""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.default_client import default_client
+from kiqbridge.client.occurrences import digest_of, jobs_of_occurrence
+from kiqbridge.client.schedule import Schedule, check_expression
+from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.due import next_instants
+from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
+from kiqbridge.store.pauses import checked_end, server_time
+from kiqbridge.store.schedule_scripts import ANY, BACK, CHANGED, Placement, hold, place, save
+from kiqbridge.wire import json_text
+from kiqbridge.wire.names import text_of
+from kiqbridge.wire.payload import check_json, shorten
+from kiqbridge.wire.tick_mark import MAX_NAME
+
+Change = Literal["created", "changed", "unchanged"]
+
+TRIES: Final = 20
+"""Another process may change the same schedule at the same time; so often in a row it does not."""
+
+MOST_SKIPPED: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSchedule:
+    """A schedule as Redis knows it.
+
+    Attributes:
+        definition: what it is.
+        state: whether it is paused, what is skipped.
+        cursor: of a dynamic schedule, instant (epoch seconds) up to which all is decided; else None.
+    """
+
+    definition: ScheduleDefinition
+    state: ScheduleState
+    cursor: int | None
+
+    @property
+    def name(self) -> str:
+        """Of the schedule."""
+        return self.definition.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRun:
+    """A run outside of the times of a schedule.
+
+    Attributes:
+        at: instant under which the ledger has it, epoch seconds.
+        jids: of its jobs; empty if middleware stopped them.
+    """
+
+    at: int
+    jids: list[str]
+
+
+class _Read(NamedTuple):
+    definition: bytes
+    state: bytes
+    cursor: bytes
+    now: float
+
+
+class Schedules:
+    """The schedules of a namespace; iterating gives all of them by name.
+
+    Args:
+        client: default: the one that declared jobs push through.
+    """
+
+    def __init__(self, client: Client | None = None) -> None:
+        self._client = client or default_client()
+        self._keys = self._client.keys
+        self._pool = self._client.pool
+
+    def __iter__(self) -> Iterator[KnownSchedule]:
+        return iter(self.list())
+
+    def __repr__(self) -> str:
+        return f"Schedules({self._client})"
+
+    def save(self, schedule: Schedule | ScheduleDefinition, *, dry_run: bool = False) -> Change:
+        """Create a schedule or change it; what it was paused for stays.
+
+        In effect within seconds. If only its job or policies change, occurrences that are due already and not
+        placed yet follow the new definition; if its times change, it counts from now.
+
+        Raises:
+            ConfigError: it cannot be read, or the name is that of a schedule of another origin.
+            RedisUnavailable: save again, which does no harm.
+        """
+        definition = schedule.definition if isinstance(schedule, Schedule) else schedule
+        check_expression(definition)
+        text = json_text.dumps(definition.to_document())
+        for _ in range(TRIES):
+            read = self._read(definition.name)
+            former = _parsed(definition.name, read.definition)
+            if former is not None and former.origin != definition.origin:
+                raise ConfigError(_taken(former))
+            if former is not None and former.to_document() == definition.to_document():
+                return "unchanged"
+            if dry_run:
+                return "changed" if read.definition else "created"
+            now = int(read.now)
+            is_same_time = former is not None and _timing(former) == _timing(definition)
+            written = save(
+                self._pool,
+                self._keys,
+                definition.name,
+                known=read.definition,
+                text=text,
+                cursor=BACK if is_same_time else now,
+                # With other times, what has come due by the old ones and is only put off stays.
+                withdraw_after=None if is_same_time or not definition.enabled else now,
+            )
+            if written != "other":
+                return "changed" if read.definition else "created"
+        raise _busy(definition.name)
+
+    def get(self, name: str) -> KnownSchedule | None:
+        """The schedule of this name, if there is one that can be read.
+
+        Raises:
+            RedisUnavailable: nothing was read.
+        """
+        return _known(name, self._read(name))
+
+    def list(self) -> list[KnownSchedule]:
+        """All schedules by name, those of templates as well; one that cannot be read is left out.
+
+        Raises:
+            RedisUnavailable: nothing was read.
+        """
+        keys = self._keys
+        definitions, states, cursors = map(
+            _pairs,
+            self._pool.run(
+                ("HGETALL", keys.schedules),
+                ("HGETALL", keys.schedule_states),
+                ("HGETALL", keys.cursors),
+            ),
+        )
+        found = [
+            _known(
+                text_of(name),
+                _Read(text, states.get(name, b""), cursors.get(name, b""), 0.0),
+            )
+            for name, text in sorted(definitions.items())
+        ]
+        return [each for each in found if each is not None]
+
+    def delete(self, name: str) -> bool:
+        """Delete a schedule that is not of a template, with its state; whether there was one.
+
+        Raises:
+            ConfigError: it is one of a template.
+            RedisUnavailable: delete again, which does no harm.
+        """
+        for _ in range(TRIES):
+            read = self._read(name)
+            known = _parsed(name, read.definition)
+            if known is not None and known.origin == "template":
+                raise ConfigError(
+                    f"schedule {name!r} is a rule of a template: delete it there and deploy, or pause it"
+                )
+            if not read.definition and not read.state:
+                return False
+            written = hold(
+                self._pool,
+                self._keys,
+                name,
+                known=read.state,
+                state=b"",
+                withdraw="all",
+                delete=True,
+            )
+            if written != "other":
+                return bool(read.definition)
+        raise _busy(name)
+
+    def pause(
+        self,
+        name: str,
+        *,
+        reason: str = "",
+        by: str = "",
+        for_s: float | None = None,
+        until: float | datetime | None = None,
+    ) -> SchedulePause:
+        """Let a schedule fire no more, one of a template as well; jobs that are in a queue run.
+
+        What comes due meanwhile is not caught up. Pausing again replaces reason and end. A name that is not
+        known is paused for later.
+
+        Args:
+            name: of the schedule.
+            reason, by: why and who, kept for whoever looks.
+            for_s: seconds after which the pause ends by itself; default: never.
+            until: epoch seconds or an aware datetime at which it ends by itself.
+
+        Raises:
+            PayloadError: a wrong value; nothing was written.
+            RedisUnavailable: pause again, which does no harm.
+        """
+        check_json(reason, "reason")
+        check_json(by, "by")
+        seconds, moment = checked_end(for_s, until)
+        for _ in range(TRIES):
+            read = self._read(name)
+            if moment is not None and moment <= read.now:
+                raise PayloadError(
+                    f"until: {shorten(until)} is over; the clock of Redis shows {read.now:.0f} (epoch seconds)"
+                )
+            end = moment if seconds is None else read.now + seconds
+            made = SchedulePause(reason=reason, by=by, at=read.now, until=end)
+            state = ScheduleState(paused=made, skipped=_skipped(read))
+            if self._hold(name, read, state, cursor=BACK, withdraw="all"):
+                return made
+        raise _busy(name)
+
+    def resume(self, name: str) -> bool:
+        """End the pause of a schedule; whether it was paused. It counts from now.
+
+        Raises:
+            RedisUnavailable: resume again, which does no harm.
+        """
+        for _ in range(TRIES):
+            read = self._read(name)
+            known = ScheduleState.from_text(read.state)
+            if known.paused is None:
+                return False
+            from_now = int(read.now)
+            if known.paused.is_over(read.now):
+                # It fires again already. What was not enqueued during the pause stays so.
+                from_now = min(from_now, int(known.paused.until or 0))
+            cursor = max(int(read.cursor), from_now) if read.cursor else ""
+            if self._hold(name, read, ScheduleState(skipped=_skipped(read)), cursor=cursor):
+                return not known.paused.is_over(read.now)
+        raise _busy(name)
+
+    def skip_next(self, name: str, count: int = 1) -> Sequence[int]:
+        """Let the next occurrences not fire; their instants, epoch seconds. Those skipped already do not count.
+
+        Raises:
+            PayloadError: there is no such schedule, or `count` is no number from 1 to 1,000.
+            RedisUnavailable: look at its state before it is repeated: further ones would be skipped.
+        """
+        if type(count) is not int or not 0 < count <= MOST_SKIPPED:
+            raise PayloadError(f"count: {shorten(count)} is no number from 1 to {MOST_SKIPPED:,}")
+        for _ in range(TRIES):
+            read = self._read(name)
+            known = self._require(name, read)
+            found = next_instants(known.definition, known.state, after=read.now, count=count)
+            if not found:
+                return []
+            skipped = tuple(sorted({*_skipped(read), *found}))
+            state = ScheduleState(paused=known.state.paused, skipped=skipped)
+            if self._hold(name, read, state, withdraw=found):
+                return found
+        raise _busy(name)
+
+    def run(self, name: str, *, counted: bool = False, by: str = "cli") -> ScheduleRun:
+        """Enqueue the jobs of a schedule now, whether or not it is paused.
+
+        Args:
+            name: of the schedule.
+            counted: False: an extra run, with an entry of its own in the ledger. True: the run stands for an
+                occurrence, which does not fire any more: the last one, if that was missed, else the next one.
+            by: who asks, for the ledger.
+
+        Raises:
+            PayloadError: there is no such schedule, or it has no further occurrence that could count.
+            RedisUnavailable: look into its ledger before it is repeated.
+        """
+        for _ in range(TRIES):
+            read = self._read(name)
+            known = self._require(name, read)
+            if counted:
+                instant = self._counted_instant(known, read.now)
+                # If it was placed ahead already: back, to be placed for now.
+                self._withdraw(name, read, instant)
+            else:
+                instant = self._extra_instant(known, read.now)
+            now = int(read.now)
+            jobs = jobs_of_occurrence(
+                self._client, known.definition, instant, due=now, by=by, now=read.now
+            )
+            placement = Placement(
+                name=name,
+                definition=digest_of(read.definition),
+                state=ANY,
+                cursor=ANY,
+                new_cursor=None,
+                occurrences=[jobs],
+            )
+            [placed] = place(self._pool, self._keys, read.now, [placement])
+            if placed > 0:
+                return ScheduleRun(at=instant, jids=json_text.loads(jobs.entry)["jids"])
+            if placed == 0 and counted:
+                raise PayloadError(
+                    f"schedule {name!r}: its occurrence of {_shown(instant)} was enqueued already; run it without "
+                    "counting it"
+                )
+            if placed < CHANGED:
+                raise KiqbridgeError(
+                    f"schedule {name!r}: one of its keys holds another type; kiqbridge doctor names it"
+                )
+        raise _busy(name)
+
+    def near_names(self, name: str) -> Sequence[str]:
+        """Names of schedules that resemble this one.
+
+        Raises:
+            RedisUnavailable: nothing was read.
+        """
+        names = [text_of(each) for each in self._pool.call("HKEYS", self._keys.schedules)]
+        return difflib.get_close_matches(name, names, n=3)
+
+    def _read(self, name: str) -> _Read:
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+            raise PayloadError(f"schedule: {shorten(name)} is not the name of a schedule")
+        keys = self._keys
+        definition, state, cursor, now = self._pool.run(
+            ("HGET", keys.schedules, name),
+            ("HGET", keys.schedule_states, name),
+            ("HGET", keys.cursors, name),
+            ("TIME",),
+        )
+        return _Read(definition or b"", state or b"", cursor or b"", server_time(now))
+
+    def _require(self, name: str, read: _Read) -> KnownSchedule:
+        known = _known(name, read)
+        if known is None:
+            near = self.near_names(name)
+            hint = (
+                f"did you mean {' or '.join(near)}?" if near else "kiqbridge schedule list has all"
+            )
+            raise PayloadError(f"schedule {name!r} is not known; {hint}")
+        return known
+
+    def _hold(self, name: str, read: _Read, state: ScheduleState, **options: Any) -> bool:
+        """Write a state; False: another process was faster, read again."""
+        written = hold(
+            self._pool, self._keys, name, known=read.state, state=state.to_text(), **options
+        )
+        return written != "other"
+
+    def _withdraw(self, name: str, read: _Read, instant: int) -> None:
+        hold(
+            self._pool,
+            self._keys,
+            name,
+            known=read.state,
+            state=read.state,
+            cursor=BACK,
+            withdraw=[instant],
+        )
+
+    def _counted_instant(self, known: KnownSchedule, now: float) -> int:
+        last = known.definition.when.latest_at_or_before(datetime.fromtimestamp(now, UTC))
+        if last is not None:
+            instant = int(last.timestamp())
+            missed, entries = self._pool.run(
+                ("ZSCORE", self._keys.missed, f"{instant} {known.name}"),
+                ("ZCOUNT", self._keys.ticks(known.name), instant, instant),
+            )
+            if missed is not None and not entries:
+                return instant
+        coming = next_instants(known.definition, known.state, after=now, count=1)
+        if not coming:
+            raise PayloadError(
+                f"schedule {known.name!r} has no further occurrence that this run could count as; run it without "
+                "counting it"
+            )
+        return coming[0]
+
+    def _extra_instant(self, known: KnownSchedule, now: float) -> int:
+        """The newest second that is no occurrence, and that the ledger does not know."""
+        instant = int(now)
+        entries = self._pool.call(
+            "ZRANGE", self._keys.ticks(known.name), instant - MOST_SKIPPED, instant, "BYSCORE"
+        )
+        taken = {json_text.loads(entry)["at"] for entry in entries}
+        while instant in taken or _may_be_due(known.definition, instant):
+            instant -= 1
+        return instant
+
+
+def _shown(instant: int) -> str:
+    return f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _may_be_due(definition: ScheduleDefinition, instant: int) -> bool:
+    # AWS's instants are floored to the minute, and those of its rates are known to AWS alone.
+    if definition.origin == "template":
+        return instant % 60 == 0
+    moment = datetime.fromtimestamp(instant, UTC)
+    is_each_second = definition.when.next_after(moment) == datetime.fromtimestamp(instant + 1, UTC)
+    return definition.when.latest_at_or_before(moment) == moment and not is_each_second
+
+
+def _known(name: str, read: _Read) -> KnownSchedule | None:
+    definition = _parsed(name, read.definition)
+    if definition is None:
+        return None
+    return KnownSchedule(
+        definition=definition,
+        state=ScheduleState.from_text(read.state),
+        cursor=int(read.cursor) if read.cursor else None,
+    )
+
+
+def _parsed(name: str, text: bytes) -> ScheduleDefinition | None:
+    try:
+        return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
+    except (ConfigError, ValueError):
+        return None  # what cannot be read may be replaced
+
+
+def _skipped(read: _Read) -> tuple[int, ...]:
+    known = ScheduleState.from_text(read.state).skipped
+    return tuple(each for each in known if each > read.now - KEEP_SKIPPED_S)
+
+
+def _timing(definition: ScheduleDefinition) -> tuple[object, ...]:
+    return (
+        *(definition.expression, definition.timezone, definition.start, definition.end),
+        definition.enabled,
+    )
+
+
+def _pairs(reply: Any) -> dict[bytes, bytes]:
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def _taken(known: ScheduleDefinition) -> str:
+    where = {
+        "template": "a rule of a template: change it there and deploy",
+        "code": "declared beside its job: change it there, or pause it",
+        "dynamic": "saved by a call, the command line or a file: delete it first",
+    }
+    return f"schedule {known.name!r} is {where[known.origin]}; or take another name"
+
+
+def _busy(name: str) -> KiqbridgeError:
+    return KiqbridgeError(
+        f"schedule {name!r} was changed by another process {TRIES} times in a row; try again"
+    )

@@ -1,0 +1,106 @@
+"""What is said about a schedule beside its definition: that it is paused, which occurrences are skipped.
+
+It is kept as JSON under the schedule's name in `kb:schedules:state`, for schedules of a template as well:
+
+    {"paused":{"reason":"migration","by":"ana@host","at":1700000000.5,"until":null},"skipped":[1700006400]}
+
+Pure; who writes it: client/schedules.py.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kiqbridge.wire import json_text
+
+KEEP_SKIPPED_S: Final = 2 * 86_400
+"""For so long a skipped occurrence is remembered after its instant: a delivery by AWS may come a day late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePause:
+    """A pause; times in epoch seconds on the clock of Redis.
+
+    Attributes:
+        reason, by: what was given.
+        at: since when.
+        until: when it ends by itself, None = never.
+    """
+
+    reason: str = ""
+    by: str = ""
+    at: float | None = None
+    until: float | None = None
+
+    def is_over(self, now: float) -> bool:
+        """Whether it has ended by itself."""
+        return self.until is not None and self.until <= now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleState:
+    """The state of one schedule.
+
+    Attributes:
+        paused: the pause, which may be over.
+        skipped: instants that are not enqueued, ascending.
+    """
+
+    paused: SchedulePause | None = None
+    skipped: tuple[int, ...] = ()
+
+    def pause_at(self, now: float) -> SchedulePause | None:
+        """The pause that is in force."""
+        return None if self.paused is None or self.paused.is_over(now) else self.paused
+
+    def to_text(self) -> bytes:
+        """As it is kept; empty for a state that says nothing."""
+        document: dict[str, Any] = {}
+        if self.paused is not None:
+            document["paused"] = {
+                "reason": self.paused.reason,
+                "by": self.paused.by,
+                "at": self.paused.at,
+                "until": self.paused.until,
+            }
+        if self.skipped:
+            document["skipped"] = list(self.skipped)
+        return json_text.dumps(document) if document else b""
+
+    @classmethod
+    def from_text(cls, text: bytes | None) -> "ScheduleState":
+        """The counterpart of `to_text`; what cannot be read stops no schedule."""
+        try:
+            document = json_text.loads(text) if text else {}
+        except ValueError:
+            return cls()
+        if not isinstance(document, Mapping):
+            return cls()
+        skipped = document.get("skipped")
+        return cls(
+            paused=_pause(document.get("paused")),
+            skipped=tuple(sorted(each for each in skipped if type(each) is int))
+            if isinstance(skipped, list)
+            else (),
+        )
+
+
+def _pause(value: object) -> SchedulePause | None:
+    if not isinstance(value, Mapping):
+        return None
+    return SchedulePause(
+        reason=_text(value.get("reason")),
+        by=_text(value.get("by")),
+        at=_time(value.get("at")),
+        until=_time(value.get("until")),
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _time(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None  # type: ignore[arg-type]

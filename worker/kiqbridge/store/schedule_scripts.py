@@ -1,0 +1,170 @@
+"""The scripts that change the schedules in Redis: save a definition, change a state, place occurrences.
+
+Each compares with what was read before: who asks reads again if another process was faster.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+_SAVE: Final = scripts.load("save_schedule")
+_HOLD: Final = scripts.load("hold_schedule")
+_PLACE: Final = scripts.load("place")
+
+HORIZON_S: Final = 17 * 86_400
+"""How long a ledger and the missed ticks are remembered, as `Client.push_tick` does."""
+
+KEPT_ENTRIES: Final = 100
+"""Entries that the ledger of a dynamic schedule keeps of what is past: its cursor says what is decided."""
+
+ANY: Final = "*"
+"""Whatever the state or the cursor is."""
+
+BACK: Final = "back"
+"""The cursor goes back to before the first occurrence that is withdrawn."""
+
+CHANGED: Final = -1
+WRONG_TYPE: Final = -2
+
+Written = Literal["written", "same", "other"]
+"""`same`: it is so already; `other`: it is not what was read, read again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedJobs:
+    """The jobs of one occurrence.
+
+    Attributes:
+        instant: epoch seconds.
+        entry: for the ledger.
+        jobs: score in `schedule` (epoch seconds) and text of each job.
+    """
+
+    instant: int
+    entry: bytes
+    jobs: Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """What to place of one schedule.
+
+    Attributes:
+        name: of the schedule.
+        definition: SHA-1 of its text as it was read, or `ANY`.
+        state: SHA-1 of its state, empty for none, or `ANY`.
+        cursor: as it was read, None for none, or `ANY`.
+        new_cursor: None = leave it.
+        missed: instants to note as missed.
+        occurrences: to place.
+    """
+
+    name: str
+    definition: str
+    state: str
+    cursor: int | str | None
+    new_cursor: int | None
+    missed: Sequence[int] = ()
+    occurrences: Sequence[PlacedJobs] = ()
+
+
+def save(
+    pool: RedisPool,
+    keys: Keys,
+    name: str,
+    *,
+    known: bytes,
+    text: bytes,
+    cursor: int | Literal["back"],
+    withdraw_after: int | None,
+) -> Written:
+    """Write a definition in the place of `known` (empty: there is none), and withdraw what it replaces.
+
+    Args:
+        pool: where to write.
+        keys: the namespace.
+        name: of the schedule.
+        known, text: definitions as `kb:schedules` holds them.
+        cursor: instant up to which all is decided then, or `BACK`.
+        withdraw_after: occurrences placed ahead after this instant are withdrawn, None = all.
+
+    Raises:
+        RedisUnavailable, RedisRefused: repeat it.
+    """
+    answer = pool.script(
+        _SAVE,
+        [
+            *(keys.schedules, keys.cursors, keys.placed(name), keys.schedule),
+            *(keys.ticks(name), keys.schedule_changes),
+        ],
+        [name, known, text, cursor, "-inf" if withdraw_after is None else str(withdraw_after)],
+    )
+    return _written(answer[0])
+
+
+def hold(
+    pool: RedisPool,
+    keys: Keys,
+    name: str,
+    *,
+    known: bytes,
+    state: bytes,
+    cursor: int | Literal["", "back"] = "",
+    withdraw: Sequence[int] | Literal["all"] = (),
+    delete: bool = False,
+) -> Written:
+    """Write a state in the place of `known` (empty: none), withdraw occurrences; or delete the schedule.
+
+    Raises:
+        RedisUnavailable, RedisRefused: repeat it.
+    """
+    answer = pool.script(
+        _HOLD,
+        [
+            *(keys.schedules, keys.schedule_states, keys.cursors, keys.placed(name)),
+            *(keys.schedule, keys.ticks(name), keys.schedule_changes),
+        ],
+        [
+            *(name, "delete" if delete else "keep", known, state, cursor),
+            *([withdraw] if isinstance(withdraw, str) else map(str, withdraw)),
+        ],
+    )
+    return _written(answer[0])
+
+
+def place(
+    connection: RedisConnection | RedisPool, keys: Keys, now: float, batch: Sequence[Placement]
+) -> list[int]:
+    """Place occurrences, each once; for each schedule how many were, `CHANGED` or `WRONG_TYPE`.
+
+    Raises:
+        RedisUnavailable, RedisRefused: repeat it.
+    """
+    names = [
+        *(keys.schedules, keys.schedule_states, keys.cursors, keys.schedule),
+        *(keys.ledgers, keys.missed),
+    ]
+    args: list[str | bytes] = [str(int(now)), str(HORIZON_S), str(KEPT_ENTRIES)]
+    for each in batch:
+        names += [keys.ticks(each.name), keys.placed(each.name)]
+        names += [keys.attempts(each.name), keys.ends(each.name)]
+        args += [each.name, each.definition, each.state, _text(each.cursor), _text(each.new_cursor)]
+        args += [str(len(each.missed)), *map(str, each.missed), str(len(each.occurrences))]
+        for occurrence in each.occurrences:
+            args += [str(occurrence.instant), occurrence.entry, str(len(occurrence.jobs))]
+            for score, text in occurrence.jobs:
+                args += [str(score), text]
+    return [int(count) for count in connection.script(_PLACE, names, args)]
+
+
+def _text(cursor: int | str | None) -> str:
+    return "" if cursor is None else str(cursor)
+
+
+def _written(answer: bytes) -> Written:
+    return "same" if answer == b"same" else "other" if answer == b"other" else "written"
