@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "runtime": "",
     "wire": "",
     "logs": "runtime wire",
-    "schedule": "wire",
+    "schedule": "runtime wire",
     "config": "wire",
     "credentials": "config",
     "store": "runtime wire config credentials",

@@ -1,0 +1,219 @@
+"""Writing imported schedules: `ScheduleV2` events for template.yaml, or the file of dynamic schedules.
+
+The events are those of the enqueue function, with the Input that rule_input.py asks for. A schedule that needs
+several expressions becomes several events, no two of which are ever due in the same minute.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kiqbridge.schedule.cron import Rate, ScheduleExpression
+from kiqbridge.schedule.cron_fields import ExpressionError
+from kiqbridge.schedule.eventbridge import EventBridgeRule, eventbridge_expressions
+from kiqbridge.schedule.expression import parse_expression
+from kiqbridge.schedule.imports.command_line import SHELL_COMMAND, class_name_to_identifier
+from kiqbridge.schedule.imports.record import ImportedSchedule
+from kiqbridge.schedule.rule_input import SCHEDULED_TIME
+
+_LONGEST_DESCRIPTION: Final = 512  # API_CreateSchedule
+_LONGEST_AGE_S: Final = 14_400
+_SHORTEST_AGE_S: Final = 60
+_SHOWN: Final = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """An imported schedule with its unique name and the rules of EventBridge that it becomes."""
+
+    name: str
+    schedule: ImportedSchedule
+    rules: Sequence[EventBridgeRule]
+    event_names: Sequence[str] = ()
+
+
+def when(schedule: ImportedSchedule) -> ScheduleExpression:
+    """Its expression.
+
+    Raises:
+        ExpressionError: it cannot be read.
+    """
+    return parse_expression(schedule.expression, schedule.timezone)
+
+
+def write_all(
+    schedules: Iterable[ImportedSchedule], *, now: datetime, is_dynamic: bool
+) -> tuple[list[Written], list[tuple[ImportedSchedule, str]]]:
+    """Give each schedule a unique name, and its rules.
+
+    Args:
+        schedules: in the order of their file.
+        now: occurrences before this year are left out of rules that name years.
+        is_dynamic: the expression is kept as it is, so that one that EventBridge cannot say is none that is
+            refused.
+
+    Returns:
+        What can be written, and the others with the reason.
+    """
+    written: list[Written] = []
+    refused: list[tuple[ImportedSchedule, str]] = []
+    taken: set[str] = set()
+    for schedule in schedules:
+        rules: list[EventBridgeRule] = []
+        try:
+            rules = eventbridge_expressions(when(schedule), first_year=now.year)
+        except ExpressionError as error:
+            if not is_dynamic:
+                refused.append((schedule, _reason(error, schedule.expression)))
+                continue
+        if is_dynamic:
+            name = _unique(schedule.name, taken, separator="-")
+            written.append(Written(name=name, schedule=schedule, rules=rules))
+            continue
+        identifier = class_name_to_identifier(schedule.name)
+        names = [_unique(identifier, taken) for _ in rules]
+        written.append(Written(name=names[0], schedule=schedule, rules=rules, event_names=names))
+    return written, refused
+
+
+def events_text(written: Sequence[Written], *, source: str, now: datetime) -> str:
+    """YAML to paste under `Events:` of the enqueue function, with what else has to be written there."""
+    lines = [
+        f"# Made of {_one_line(source)} by kiqbridge schedule import.",
+        "# Paste it under Events: of EnqueueFunction in template.yaml, and allow there what it enqueues:",
+        f"#   KIQBRIDGE_ALLOWED_CLASSES: {', '.join(_classes(written))}",
+        f"#   KIQBRIDGE_ALLOWED_QUEUES: {', '.join(_queues(written))}",
+    ]
+    for each in written:
+        for name, rule in zip(each.event_names, each.rules, strict=True):
+            lines += ["", *_event(each, name, rule, now)]
+    return "\n".join(lines) + "\n"
+
+
+def dynamic_document(written: Sequence[Written]) -> dict[str, Any]:
+    """What `kiqbridge schedule apply` reads: name → expression, timezone, class, args, queue and more."""
+    document: dict[str, Any] = {}
+    for each in written:
+        schedule = each.schedule
+        entry: dict[str, Any] = {"expression": schedule.expression}
+        if schedule.timezone != "UTC":
+            entry["timezone"] = schedule.timezone
+        entry |= schedule.job
+        if schedule.description:
+            entry["description"] = schedule.description
+        if not schedule.enabled:
+            entry["enabled"] = False
+        document[each.name] = entry
+    return document
+
+
+def shell_commands(written: Sequence[Written]) -> list[str]:
+    """The commands that KIQBRIDGE_SHELL_COMMANDS has to allow."""
+    jobs = [each.schedule.job for each in written]
+    return list(dict.fromkeys(job["args"][0] for job in jobs if job.get("class") == SHELL_COMMAND))
+
+
+def _event(each: Written, name: str, rule: EventBridgeRule, now: datetime) -> list[str]:
+    schedule = each.schedule
+    lines = [f"# line {schedule.line}: {_one_line(schedule.source)}"]
+    lines += [f"# note: {_one_line(note)}" for note in schedule.notes]
+    description = schedule.description or f"Imported: {schedule.source}"
+    properties = [
+        f"Description: {_scalar(_one_line(description, _LONGEST_DESCRIPTION))}",
+        f"ScheduleExpression: {rule.expression}",
+        f"ScheduleExpressionTimezone: {rule.timezone}",
+    ]
+    for key, moment in (("StartDate", rule.start), ("EndDate", rule.end)):
+        if moment is not None:
+            properties.append(f'{key}: "{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"')
+    if not schedule.enabled:
+        properties.append("State: DISABLED")
+    age = _age_s(schedule, now)
+    properties += [
+        'FlexibleTimeWindow: {Mode: "OFF"}',
+        "GroupName: !Ref ScheduleGroup",
+        "OmitName: true",
+        "RoleArn: !GetAtt ScheduleRole.Arn",
+        f"RetryPolicy: {{MaximumRetryAttempts: 20, MaximumEventAgeInSeconds: {age}}}",
+        "DeadLetterConfig: {Arn: !GetAtt EnqueueDeadLetterQueue.Arn}",
+        "Input: !Sub |-",
+        *(f"  {line}" for line in _input(name, schedule.job)),
+    ]
+    lines += [f"{name}:", "  Type: ScheduleV2", "  Properties:", *(f"    {p}" for p in properties)]
+    return [f"        {line}" for line in lines]
+
+
+def _input(name: str, job: Mapping[str, Any]) -> list[str]:
+    """The Input's lines, a member each."""
+    members = [f"  {json.dumps(key)}: {_json(value)}," for key, value in job.items()]
+    return [
+        "{",
+        *members,
+        '  "tick": {',
+        f'    "schedule": "${{AWS::StackName}}/{name}",',
+        f'    "at": "{SCHEDULED_TIME}"',
+        "  }",
+        "}",
+    ]
+
+
+def _json(value: object) -> str:
+    """JSON in which neither CloudFormation nor Scheduler finds something to fill in."""
+    return json.dumps(value).replace("${", r"\u0024{").replace("<aws.", r"\u003caws.")
+
+
+def _age_s(schedule: ImportedSchedule, now: datetime) -> int:
+    """Until when a delivery is tried again: not beyond the next occurrence, and not for long."""
+    parsed = when(schedule)
+    if isinstance(parsed, Rate):
+        gap = parsed.period_s
+    else:
+        first = parsed.next_after(now)
+        second = None if first is None else parsed.next_after(first)
+        found = first is not None and second is not None
+        gap = (
+            int((second - first).total_seconds()) if found and first and second else _LONGEST_AGE_S
+        )
+    return max(_SHORTEST_AGE_S, min(_LONGEST_AGE_S, gap))
+
+
+def _classes(written: Sequence[Written]) -> list[str]:
+    jobs = [each.schedule.job for each in written]
+    return sorted({str(job.get("class", job.get("active_job"))) for job in jobs})
+
+
+def _queues(written: Sequence[Written]) -> list[str]:
+    return sorted({str(each.schedule.job.get("queue", "default")) for each in written})
+
+
+def _unique(name: str, taken: set[str], *, separator: str = "") -> str:
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}{separator}{number}"
+    taken.add(found)
+    return found
+
+
+def _one_line(text: str, most: int = _SHOWN) -> str:
+    text = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]+", " ", text).strip()
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _scalar(text: str) -> str:
+    """A YAML scalar; JSON's strings are YAML's."""
+    is_plain = re.fullmatch(r"[A-Za-z][\w ,.'()/-]*", text) and not text.endswith((" ", ":"))
+    return text if is_plain and text.lower() not in _YAML_WORDS else json.dumps(text)
+
+
+_YAML_WORDS: Final = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})
+
+
+def _reason(error: ExpressionError, expression: str) -> str:
+    text = str(error)
+    for start in (f"schedule expression {expression!r}: ", f"crontab line {expression!r}: "):
+        text = text.removeprefix(start)
+    return text
