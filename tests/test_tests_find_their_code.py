@@ -79,6 +79,8 @@ TESTED_ELSEWHERE = {
     "schedule/check": "unit/test_template.py",
     "schedule/cloudformation": "unit/test_template.py",
     "schedule/cron_fields": "unit/test_cron.py",
+    "schedule/imports/events": "unit/test_schedule_import.py",
+    "schedule/imports/record": "unit/test_schedule_import.py",
     "schedule/rule_input": "unit/test_template.py",
     "schedule/yaml_nodes": "unit/test_template.py",
     "store/server_check": "redis/test_connection_faults.py",

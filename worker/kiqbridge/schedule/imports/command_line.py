@@ -24,7 +24,7 @@ _REDIRECTION: Final = re.compile(
 )
 _CALL: Final = re.compile(
     r"\s*(?:::)?(?P<name>[A-Z]\w*(?:::[A-Z]\w*)*)(?:\.set\((?P<set>[^()]*)\))?"
-    r"\.(?P<verb>\w+[?!]?)\s*(?:\((?P<args>.*)\)|(?P<bare>[^\s(;].*?))?\s*;?\s*",
+    r"\.(?P<verb>\w+[?!]?)(?:\s*\((?P<args>.*)\)|\s+(?P<bare>[^\s(;].*?))?\s*;?\s*",
     re.DOTALL,
 )
 _OTHER_VERBS: Final = frozenset({"perform_in", "perform_at", "perform_bulk"})
@@ -232,7 +232,7 @@ def _name_of_command(command: str) -> str:
     if texts and _base(texts[0]) in ("rake", "rails"):
         texts = [text for text in texts[1:] if not text.startswith("-")] or texts
     if len(texts) > 1 and texts[0] in ("runner", "r"):
-        return class_name_to_identifier(re.split(r"[\s(]", texts[-1])[0][:40])
+        return class_name_to_identifier(re.split(r"[\s(]|\.perform", texts[-1])[0][:40])
     first = re.sub(r"\.\w+$", "", _base(texts[0]))[:40] if texts else "Command"
     return class_name_to_identifier(first)
 

@@ -123,7 +123,7 @@ def _schedule(
         raise Unsayable(state.zone_fault)
     user = ""
     if has_user:
-        user, _, rest = rest.partition(" ") if " " in rest else (rest, "", "")
+        user, rest = [*rest.split(None, 1), "", ""][:2]
         if not _USER.fullmatch(user) or not rest.strip():
             raise Unsayable(
                 f"{user!r} is no user with a command after it, as system crontabs have them; read it "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kiqbridge.schedule.cron import Rate, ScheduleExpression
+from kiqbridge.schedule.cron import Rate, ScheduleExpression, parse
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.eventbridge import EventBridgeRule, eventbridge_expressions
 from kiqbridge.schedule.expression import parse_expression
@@ -33,6 +33,16 @@ class Written:
     schedule: ImportedSchedule
     rules: Sequence[EventBridgeRule]
     event_names: Sequence[str] = ()
+
+    @property
+    def parsed(self) -> list[ScheduleExpression]:
+        """What fires it: its events, parsed again from their text, or its own expression."""
+        if not self.event_names:
+            return [when(self.schedule)]
+        return [
+            parse(rule.expression, rule.timezone, start=rule.start, end=rule.end)
+            for rule in self.rules
+        ]
 
 
 def when(schedule: ImportedSchedule) -> ScheduleExpression:

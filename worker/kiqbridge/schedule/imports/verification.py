@@ -1,7 +1,7 @@
 """Comparing what a schedule fired at before with what it will fire at here, instant by instant.
 
-The old instants come from the source's own rules (source_clock.py), the new ones from the expressions that
-were written for EventBridge, parsed again from their text. A difference that a clock change explains is named
+The old instants come from the source's own rules (source_clock.py), the new ones from the expressions as they
+are written, parsed again from their text. A difference that a clock change explains is named
 by its rule; any other one is a fault of the import.
 """
 
@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
-from kiqbridge.schedule.cron import Rate, parse
-from kiqbridge.schedule.eventbridge import EventBridgeRule
+from kiqbridge.schedule.cron import Rate, ScheduleExpression
 from kiqbridge.schedule.imports.record import ImportedSchedule
 from kiqbridge.schedule.imports.source_clock import SourceClock
 
@@ -64,15 +63,10 @@ class Verification:
 
 
 def verify(
-    schedule: ImportedSchedule, rules: Sequence[EventBridgeRule], *, start: datetime, days: int
+    schedule: ImportedSchedule, parsed: Sequence[ScheduleExpression], *, start: datetime, days: int
 ) -> Verification:
-    """Compare a schedule with the rules that were made of it, over the days after `start` (aware)."""
+    """Compare a schedule with what was made of it, over the days after `start` (aware)."""
     end = start + timedelta(days=days)
-    if not rules:
-        return Verification(not_compared="there is no rule to compare with")
-    parsed = [
-        parse(rule.expression, rule.timezone, start=rule.start, end=rule.end) for rule in rules
-    ]
     if any(isinstance(each, Rate) for each in parsed):
         return Verification(not_compared="an interval counts from its own start on either side")
     new = [instant for each in parsed for instant in each.between(start, end)]

@@ -1,0 +1,166 @@
+"""From a command of a crontab to a job."""
+
+import pytest
+
+from kiqbridge.schedule.imports.command_line import (
+    class_name_to_identifier,
+    job_of_code,
+    job_of_command,
+)
+from kiqbridge.schedule.imports.record import Reading, Unsayable
+
+READING = Reading(queue="q", shell_queue="shell")
+
+
+@pytest.mark.parametrize(
+    ("command", "job"),
+    [
+        (
+            "cd /app && bin/rails runner -e production 'Foo::BarJob.perform_async(1, \"x\")'",
+            {"class": "Foo::BarJob", "args": [1, "x"], "queue": "q"},
+        ),
+        (
+            'bundle exec rails runner "Foo.perform_later"',
+            {"active_job": "Foo", "args": [], "queue": "q"},
+        ),
+        ("bin/rails runner 'A.perform_async'", {"class": "A", "args": [], "queue": "q"}),
+        ("rails r 'A.perform_async()'", {"class": "A", "args": [], "queue": "q"}),
+        ("rails runner '::A.perform_async 1, 2'", {"class": "A", "args": [1, 2], "queue": "q"}),
+        ("rails runner 'A.perform_async;'", {"class": "A", "args": [], "queue": "q"}),
+        ("rails runner A.perform_async", {"class": "A", "args": [], "queue": "q"}),
+        (
+            "rails runner 'A.perform_later(1, day: \"mon\")'",
+            {"active_job": "A", "args": [1], "queue": "q", "kwargs": {"day": "mon"}},
+        ),
+        (
+            "rails runner 'A.set(queue: :low).perform_async(1)'",
+            {"class": "A", "args": [1], "queue": "low"},
+        ),
+        (
+            "cd /a; RAILS_ENV=production nice -n 10 /a/bin/rails runner 'A.perform_async'",
+            {"class": "A", "args": [], "queue": "q"},
+        ),
+        (
+            "/usr/bin/env TZ=UTC flock -n /tmp/l timeout -k 5 60 bin/rails runner 'A.perform_async'",
+            {"class": "A", "args": [], "queue": "q"},
+        ),
+        (
+            (
+                "/bin/bash -l -c 'cd /app && bin/rails runner -e production '\\''A.perform_async(\"x\")'\\'' "
+                ">> log/cron.log 2>&1'"
+            ),
+            {"class": "A", "args": ["x"], "queue": "q"},
+        ),
+        (
+            "rails runner 'A.perform_async(1)' -e production >/dev/null 2>&1",
+            {"class": "A", "args": [1], "queue": "q"},
+        ),
+        (
+            "rails runner --environment=production 'A.perform_async'",
+            {"class": "A", "args": [], "queue": "q"},
+        ),
+        ("ruby bin/rails runner 'A.perform_async'", {"class": "A", "args": [], "queue": "q"}),
+    ],
+)
+def test_a_call_in_rails_is_that_job(command, job):
+    assert job_of_command(command, READING).job == job
+
+
+@pytest.mark.parametrize(
+    ("command", "run", "name"),
+    [
+        ("/usr/local/bin/backup.sh --full", "/usr/local/bin/backup.sh --full", "Backup"),
+        ("backup >> /var/log/b.log 2>&1", "backup", "Backup"),
+        ("backup > /dev/null", "backup", "Backup"),
+        ("backup 2>&1 | mail ops", "backup 2>&1 | mail ops", "Backup"),
+        ("echo 'a > b'", "echo 'a > b'", "Echo"),
+        (
+            "cd /app && bin/rake reports:weekly",
+            "cd /app && bin/rake reports:weekly",
+            "ReportsWeekly",
+        ),
+        ("python3 -u /srv/sync.py", "python3 -u /srv/sync.py", "Sync"),
+        ("a 'b", "a 'b", "A"),
+        ("123", "123", "Schedule123"),
+        ("test -x /x || ( cd / && y )", "test -x /x || ( cd / && y )", "Test"),
+    ],
+)
+def test_another_command_is_run_by_a_job(command, run, name):
+    found = job_of_command(command, READING)
+
+    assert found.job == {"class": "ShellCommand", "args": [run], "queue": "shell"}
+    assert found.name == name
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("A.perform_async(:x)", "symbol"),
+        ("A.perform_in(5, 1)", "for later"),
+        ("A.new.perform", "enqueues nothing|no single call"),
+        ("A.run!", "enqueues nothing"),
+        ("A.perform_async(day: 1)", "keyword"),
+        ("A.set(wait: 5).perform_later", "more than a queue"),
+        ("A.perform_async(1); B.perform_async", "literal|no single call"),
+        ("A.perform_async(Date.today)", "expression"),
+        ("a.perform_async", "no single call"),
+        ("puts 1", "no single call"),
+        ("A.perform_async if monday?", "no literal|expression"),
+    ],
+)
+def test_other_ruby_stays_a_command_with_the_reason(code, reason):
+    with pytest.raises(Unsayable, match=reason):
+        job_of_code(code, READING)
+
+    found = job_of_command(f"bin/rails runner '{code}'", READING)
+
+    assert found.job["class"] == "ShellCommand"
+    assert found.notes[-1].startswith("not recognized as a job: ")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bin/rails runner 'A.perform_async' && rm x",
+        "bin/rails runner \"A.perform_async('$(id)')\"",
+        "echo 'bin/rails runner A.perform_async'",
+        "bin/rails runner script.rb arg",
+        "bin/rails server",
+        "bash -x script.sh",
+        "bash -c \"bin/rails runner 'A.perform_async' | tee x\"",
+    ],
+)
+def test_what_the_shell_adds_is_never_lost(command):
+    assert job_of_command(command, READING).job == {
+        "class": "ShellCommand",
+        "args": [command],
+        "queue": "shell",
+    }
+
+
+def test_no_command_is_refused():
+    with pytest.raises(Unsayable, match="no command"):
+        job_of_command("  ", READING)
+
+
+def test_what_is_left_out_is_noted():
+    notes = job_of_command(
+        "flock -n l TZ=UTC rails runner 'A.perform_async' >> x.log", READING
+    ).notes
+
+    assert any("overlap" in note for note in notes)
+    assert any("TZ=UTC" in note for note in notes)
+    assert any("x.log" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "identifier"),
+    [
+        ("Foo::BarJob", "FooBarJob"),
+        ("my job-2", "MyJob2"),
+        ("9to5", "Schedule9to5"),
+        ("", "Schedule"),
+    ],
+)
+def test_names_become_logical_ids(name, identifier):
+    assert class_name_to_identifier(name) == identifier

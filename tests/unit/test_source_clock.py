@@ -1,0 +1,107 @@
+"""When the programs fire that are imported from: held against croniter, and against cron(8) at clock changes."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from croniter import croniter
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kiqbridge.schedule.imports.source_clock import SourceClock
+
+PARIS = "Europe/Paris"
+SPRING = datetime(2026, 3, 29, tzinfo=UTC)
+AUTUMN = datetime(2026, 10, 25, tzinfo=UTC)
+
+
+def fires(text, day, dialect="cron", zone=PARIS):
+    clock = SourceClock(text=text, timezone=zone, dialect=dialect)
+    found = clock.between(day - timedelta(minutes=1), day + timedelta(hours=5))
+    return [f"{each:%H:%M}" for each in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect", "spring", "autumn"),
+    [
+        ("30 2 * * *", "cron", ["01:00"], ["00:30"]),
+        ("0,30 2 * * *", "cron", ["01:00", "01:00"], ["00:00", "00:30"]),
+        ("0 3 * * *", "cron", ["01:00"], ["02:00"]),
+        ("30 * * * *", "cron", ["00:30", "01:30", "02:30", "03:30", "04:30"], 6 * ["x"]),
+        ("*/30 2 * * *", "cron", [], ["00:00", "00:30", "01:00", "01:30"]),
+        ("30 2 * * *", "fugit", [], ["00:30", "01:30"]),
+        ("30 2 * * *", "celery", [], ["00:30"]),
+    ],
+)
+def test_clock_changes_go_by_the_rule_of_the_program(text, dialect, spring, autumn):
+    assert fires(text, SPRING, dialect) == spring
+    found = fires(text, AUTUMN, dialect)
+    if autumn == 6 * ["x"]:
+        assert found == ["00:30", "01:30", "02:30", "03:30", "04:30"]
+    else:
+        assert found == autumn
+
+
+def test_half_an_hour_skipped_is_made_up_for():
+    # Lord Howe: at 02:00 the clocks skip to 02:30, on 4 October 2026.
+    day = datetime(2026, 10, 3, 13, tzinfo=UTC)
+
+    assert fires("15 2 * * *", day, zone="Australia/Lord_Howe") == ["15:30"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cron", "fugit"),
+    [("0 0 1 * 1", 6, 6), ("0 0 */2 * 1", 2, 18), ("0 0 1-31/2 * 1", 18, 18)],
+)
+def test_both_day_fields_go_by_the_rule_of_the_program(text, cron, fugit):
+    start = datetime(2026, 10, 31, 12, tzinfo=UTC)  # 1 November, and 30 days
+    end = start + timedelta(days=30)
+
+    def count(dialect):
+        return len(SourceClock(text=text, timezone="UTC", dialect=dialect).between(start, end))
+
+    assert (count("cron"), count("fugit")) == (cron, fugit)
+
+
+def field(low, high):
+    number = st.integers(low, high)
+    # Not 0-0 for a weekday, which croniter takes for all of them.
+    span = st.integers(low, high - 1).map(lambda first: f"{first}-{first + 1}")
+    return st.one_of(
+        st.just("*"),
+        st.integers(2, 9).map(lambda step: f"*/{step}"),
+        st.lists(st.one_of(number.map(str), span), min_size=1, max_size=3).map(",".join),
+    )
+
+
+LINES = st.tuples(field(0, 59), field(0, 23), field(1, 28), field(1, 12), field(0, 6)).map(" ".join)
+
+
+@settings(max_examples=40, deadline=None)
+@given(LINES)
+def test_without_clock_changes_it_fires_as_croniter(line):
+    start = datetime(2026, 2, 10, tzinfo=UTC)
+    end = start + timedelta(days=400)
+    walk = croniter(line, start, implement_cron_bug=True)
+    wanted = []
+    while len(wanted) < 300 and (found := walk.get_next(datetime)) <= end:
+        wanted.append(found)
+
+    clock = SourceClock(text=line, timezone="UTC", dialect="cron")
+    until = wanted[-1] if len(wanted) == 300 else end
+
+    assert clock.between(start, until) == wanted
+
+
+def test_local_time_is_that_of_the_zone():
+    clock = SourceClock(text="0 3 * * *", timezone="Asia/Kolkata", dialect="cron")
+    found = clock.between(SPRING, SPRING + timedelta(days=3))
+
+    assert {each.astimezone(ZoneInfo("Asia/Kolkata")).hour for each in found} == {3}
+    assert len(found) == 3
+
+
+@pytest.mark.parametrize("text", ["L * * * *", "0 0 * * 1#2", "61 * * * *", "5-1 * * * *", "* * *"])
+def test_other_fields_are_not_guessed(text):
+    with pytest.raises(ValueError, match=r"."):
+        SourceClock(text=text, timezone="UTC", dialect="cron").between(SPRING, AUTUMN)

@@ -1,0 +1,288 @@
+"""`kiqbridge schedule import`: moving in from a crontab, whenever, sidekiq-cron and others.
+
+What can be said here goes to standard output (or `--output`): events for template.yaml, or the file of dynamic
+schedules. What cannot, and what is different, goes to standard error with the line and the reason. Exit 0 if all
+was taken and, with `--verify`, fires as before; 1 if something was refused or differs; 2 if the file cannot be
+read.
+"""
+
+import argparse
+import json
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kiqbridge.schedule.imports.record import Imported
+    from kiqbridge.schedule.imports.verification import Verification
+
+USAGE: Final = 2
+_KINDS: Final = (
+    "crontab",
+    "system-crontab",
+    "whenever",
+    "sidekiq-cron",
+    "sidekiq-scheduler",
+    "celery-beat",
+)
+_MOST_DAYS: Final = 3660
+_MANY_RULES: Final = 3
+_MOST_SHOWN: Final = 3
+
+
+def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The verb import."""
+    verb = verbs.add_parser(
+        "import",
+        help="move in: schedules of a crontab, whenever, sidekiq-cron, sidekiq-scheduler, Celery beat",
+        description="Read the schedules of another program and write ScheduleV2 events for template.yaml. "
+        "Nothing of what is read is run. Exit 1 if something was refused or fires at other times, 2 if the "
+        "file cannot be read.",
+    )
+    verb.add_argument("file", metavar="FILE", help="- for standard input")
+    verb.add_argument(
+        "--kind", choices=_KINDS, help="whose file it is (default: by name and content)"
+    )
+    verb.add_argument(
+        "--timezone",
+        default="UTC",
+        metavar="ZONE",
+        help="of schedules that name none, such as Europe/Paris (default: UTC)",
+    )
+    verb.add_argument(
+        "--queue", default="default", help="of jobs whose queue is not named (default: default)"
+    )
+    verb.add_argument(
+        "--shell-queue", default="default", help="of ShellCommand jobs (default: default)"
+    )
+    verb.add_argument(
+        "--dynamic", action="store_true", help="write the file of `schedule apply` instead"
+    )
+    verb.add_argument(
+        "--verify",
+        type=_days,
+        metavar="DAYS",
+        help="compare each firing, old against new, over that many days, such as 400d",
+    )
+    verb.add_argument("--output", type=Path, metavar="FILE", help="write to it (default: print)")
+    verb.add_argument(
+        "--strict", action="store_true", help="write nothing if something is refused or differs"
+    )
+    verb.add_argument("--dry-run", action="store_true", help="only report, write nothing")
+    verb.add_argument("--json", action="store_true", help="print all that was found as JSON")
+    verb.set_defaults(command=_import)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from kiqbridge.errors import ConfigError  # noqa: PLC0415 - at each start of any command else
+
+    now = datetime.now(UTC)
+    try:
+        imported = _read(options)
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        sys.stderr.write(f"kiqbridge: {error}\n")
+        return USAGE
+    found = _Found(imported, options, now)
+    if options.json:
+        sys.stdout.write(json.dumps(found.as_json(), indent=2) + "\n")
+    else:
+        found.report()
+    if options.strict and not found.is_complete:
+        sys.stderr.write("kiqbridge: nothing is written, because of --strict\n")
+    elif not options.dry_run and found.written:
+        _write(found.text(), options)
+    return 0 if found.is_complete else 1
+
+
+def _read(options: argparse.Namespace) -> "Imported":
+    from kiqbridge.schedule.cron import check_zone  # noqa: PLC0415
+    from kiqbridge.schedule.imports.kinds import guess_kind, read_as  # noqa: PLC0415
+    from kiqbridge.schedule.imports.record import Reading  # noqa: PLC0415
+
+    check_zone(options.timezone)
+    is_stdin = options.file == "-"
+    content = sys.stdin.buffer.read() if is_stdin else Path(options.file).read_bytes()
+    text = content.decode("utf-8")
+    kind = options.kind
+    if kind is None:
+        kind, reason = guess_kind("standard input" if is_stdin else options.file, text)
+        sys.stderr.write(f"read as {kind}: {reason}\n")
+    reading = Reading(
+        timezone=options.timezone, queue=options.queue, shell_queue=options.shell_queue
+    )
+    return read_as(kind, text, reading)
+
+
+class _Found:
+    """What was read, what it becomes, and how it compares."""
+
+    def __init__(self, imported: "Imported", options: argparse.Namespace, now: datetime) -> None:
+        from kiqbridge.schedule.imports.events import write_all  # noqa: PLC0415
+
+        self._imported = imported
+        self._options = options
+        self._now = now
+        self.written, unsayable = write_all(imported.schedules, now=now, is_dynamic=options.dynamic)
+        for schedule, reason in unsayable:
+            imported.refuse(schedule.line, schedule.source, reason)
+        imported.refused.sort(key=lambda each: each.line)
+        self.verifications = self._verified()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing was refused, and nothing fires at other times but by a clock change."""
+        return not self._imported.refused and all(each.is_faithful for each in self.verifications)
+
+    def text(self) -> str:
+        """What is to be written."""
+        from kiqbridge.schedule.imports.events import events_text  # noqa: PLC0415
+
+        if not self._options.dynamic:
+            return events_text(self.written, source=self._options.file, now=self._now)
+        import yaml  # noqa: PLC0415 - not needed for a template
+
+        from kiqbridge.schedule.imports.events import dynamic_document  # noqa: PLC0415
+
+        head = f"# Made of {self._options.file!r} by kiqbridge schedule import --dynamic.\n"
+        document = dynamic_document(self.written)
+        return head + str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+
+    def report(self) -> None:
+        """Refused lines, notes and the comparison, on standard error."""
+        from kiqbridge.schedule.imports.events import shell_commands  # noqa: PLC0415
+
+        write = sys.stderr.write
+        for note in self._imported.notes:
+            write(f"note: {note}\n")
+        for each in self.written:
+            if len(each.event_names) > _MANY_RULES:
+                write(
+                    f"note: line {each.schedule.line}: either day field is enough, and it takes "
+                    f"{len(each.event_names)} events to fire once on days that are in both; --dynamic "
+                    "keeps it as one schedule\n"
+                )
+        for refused in self._imported.refused:
+            write(f"refused: line {refused.line}: {refused.source}\n    {refused.reason}\n")
+        commands = shell_commands(self.written)
+        if commands:
+            write(
+                f"{len(commands)} run a command as the job ShellCommand, which is off until the worker's "
+                "KIQBRIDGE_SHELL_COMMANDS allows them, one a line:\n"
+            )
+            write("".join(f"    {command}\n" for command in commands))
+        self._report_verifications()
+        schedules = len(self.written)
+        events = sum(len(each.event_names) for each in self.written)
+        shape = "" if self._options.dynamic else f" as {events} events"
+        write(f"{schedules} schedules{shape}, {len(self._imported.refused)} refused\n")
+
+    def _report_verifications(self) -> None:
+        if not self.verifications:
+            return
+        write = sys.stderr.write
+        write(f"over {self._options.verify} days, old against new:\n")
+        for each, verification in zip(self.written, self.verifications, strict=True):
+            write(f"    {each.name}: {_sentence(verification)}\n")
+        old = sum(each.old for each in self.verifications)
+        new = sum(each.new for each in self.verifications)
+        explained = sum(bool(d.reason) for each in self.verifications for d in each.differences)
+        faults = sum(not d.reason for each in self.verifications for d in each.differences)
+        write(
+            f"    in all: {old} old, {new} new; {explained} differ by a clock change, "
+            f"{faults} for no known reason\n"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it."""
+        schedules: list[dict[str, Any]] = []
+        for place, each in enumerate(self.written):
+            entry: dict[str, Any] = {
+                "name": each.name,
+                "line": each.schedule.line,
+                "source": each.schedule.source,
+                "expression": each.schedule.expression,
+                "timezone": each.schedule.timezone,
+                "enabled": each.schedule.enabled,
+                "job": dict(each.schedule.job),
+                "description": each.schedule.description,
+                "notes": list(each.schedule.notes),
+                "events": {
+                    name: rule.expression
+                    for name, rule in zip(each.event_names, each.rules, strict=False)
+                },
+            }
+            if self.verifications:
+                entry["verification"] = _as_json(self.verifications[place])
+            schedules.append(entry)
+        return {
+            "kind": self._imported.kind,
+            "schedules": schedules,
+            "refused": [
+                {"line": each.line, "source": each.source, "reason": each.reason}
+                for each in self._imported.refused
+            ],
+            "notes": self._imported.notes,
+        }
+
+    def _verified(self) -> "Sequence[Verification]":
+        if self._options.verify is None:
+            return ()
+        from kiqbridge.schedule.imports.verification import verify  # noqa: PLC0415
+
+        return [
+            verify(each.schedule, each.parsed, start=self._now, days=self._options.verify)
+            for each in self.written
+        ]
+
+
+def _sentence(verification: "Verification") -> str:
+    if verification.not_compared:
+        return f"not compared: {verification.not_compared}"
+    if not verification.differences:
+        return f"{verification.new} times, all the same"
+    reasons: dict[str, list[str]] = {}
+    for each in verification.differences:
+        reason = each.reason or f"only {each.side}, for no known reason"
+        reasons.setdefault(reason, []).append(_instant(each.at))
+    parts = []
+    for reason, instants in reasons.items():
+        more = f" and {len(instants) - _MOST_SHOWN} more" if len(instants) > _MOST_SHOWN else ""
+        parts.append(f"{', '.join(instants[:_MOST_SHOWN])}{more}: {reason}")
+    return f"{verification.old} times old, {verification.new} new; {'; '.join(parts)}"
+
+
+def _as_json(verification: "Verification") -> dict[str, Any]:
+    return {
+        "old": verification.old,
+        "new": verification.new,
+        "not_compared": verification.not_compared,
+        "differences": [
+            {"at": _instant(each.at), "side": each.side, "reason": each.reason}
+            for each in verification.differences
+        ],
+    }
+
+
+def _write(text: str, options: argparse.Namespace) -> None:
+    if options.output is not None:
+        options.output.write_text(text, encoding="utf-8")
+        sys.stderr.write(f"written to {options.output}\n")
+    elif not options.json:
+        sys.stdout.write(text)
+
+
+def _instant(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _days(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,5})d?", text)
+    if match is None or not 0 < int(match[1]) <= _MOST_DAYS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of days from 1 to {_MOST_DAYS}, such as 400d"
+        )
+    return int(match[1])

@@ -1,0 +1,53 @@
+"""Which program a file of schedules is of, and reading it as that."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kiqbridge.schedule.imports.crontab_file import read_crontab
+from kiqbridge.schedule.imports.record import Imported, ImportKindError, Kind, Reading
+
+_READERS: Final[Mapping[Kind, Callable[[str, Reading], Imported]]] = {
+    "crontab": lambda text, reading: read_crontab(text, reading, has_user=False),
+    "system-crontab": lambda text, reading: read_crontab(text, reading, has_user=True),
+}
+KINDS: Final = tuple(_READERS)
+
+_CRON_LINE: Final = re.compile(r"(@[a-z]+|[0-9*][0-9*,/-]*)(\s+\S+)+")
+_SYSTEM_USERS: Final = frozenset({"root", "www-data", "nobody", "daemon", "postgres", "deploy"})
+
+
+def read_as(kind: Kind, text: str, reading: Reading) -> Imported:
+    """Read a file.
+
+    Raises:
+        ImportKindError: it is none of this kind.
+    """
+    return _READERS[kind](text, reading)
+
+
+def guess_kind(name: str, text: str) -> tuple[Kind, str]:
+    """The kind of a file by its name and its content, and what says so.
+
+    Raises:
+        ImportKindError: neither says it.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#")]
+    if re.search(r"(^|/)etc/(crontab$|cron\.d/)", name):
+        return "system-crontab", f"{name} has a user column"
+    if any(_CRON_LINE.match(line) for line in lines):
+        users = [_sixth(line) for line in lines if _CRON_LINE.match(line)]
+        if users and all(user in _SYSTEM_USERS for user in users):
+            return "system-crontab", f"its lines have a user, such as {users[0]}"
+        return "crontab", "its lines begin with five fields"
+    raise ImportKindError(
+        f"{name}: neither its name nor its content says what it is; give --kind, one of {', '.join(KINDS)}"
+    )
+
+
+def _sixth(line: str) -> str:
+    """What stands right after the fields or the macro."""
+    words = line.split(None, 6)
+    place = 1 if line.startswith("@") else 5
+    return words[place] if len(words) > place + 1 else ""
