@@ -59,6 +59,7 @@ TESTED_ELSEWHERE = {
     "dev/lambda_runtime": "process/test_dev.py",
     "dev/local_data": "process/test_dev.py",
     "dev/local_function": "process/test_dev.py",
+    "dev/overview": "process/test_dev_tables.py",
     "dev/session": "process/test_dev.py",
     "dev/tick_delivery": "process/test_dev.py",
     "dev/worker_child": "process/test_dev.py",

@@ -1,11 +1,10 @@
 """Which rule fires when, on a clock that the test holds, and what it then delivers."""
 
-import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
+from support.template_rules import TICK, rule
 
 from kiqbridge.dev.firing import (
     MOST_AT_ONCE,
@@ -16,37 +15,12 @@ from kiqbridge.dev.firing import (
     iso_time,
     most_frequent,
 )
-from kiqbridge.schedule import cron
-from kiqbridge.schedule.template import TemplateSchedule
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-TICK = {"schedule": "app/Rule", "at": "<aws.scheduler.scheduled-time>"}
 
 
 def minutes(count):
     return timedelta(minutes=count)
-
-
-def rule(expression, name="Rule", *, timezone="UTC", start=None, end=None, **changes):
-    document = {"class": "Pulse", "args": [2**70], "tick": TICK}
-    schedule = TemplateSchedule(
-        name=name,
-        kind="ScheduleV2",
-        expression=cron.parse(expression, timezone, start=start, end=end),
-        expression_text=expression,
-        timezone=timezone,
-        input=json.dumps(document),
-        enabled=True,
-        start=start,
-        end=end,
-        function="Enqueue",
-        handler="app.lambda_handler",
-        code_uri="lambdas/enqueue",
-        environment={},
-        path=Path("template.yaml"),
-        line=1,
-    )
-    return dataclasses.replace(schedule, **changes)
 
 
 def fired(firings):

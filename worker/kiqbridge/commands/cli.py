@@ -120,7 +120,11 @@ def _add_dev(commands: "_Commands", named: str) -> None:
         "dev",
         help="run server, cron rules and worker on this machine",
         description="Run an embedded Valkey, fire the rules of the template at their true times "
-        "through the real function, and perform the jobs; REDIS_URL uses another server.",
+        "through the real function, and perform the jobs; REDIS_URL uses another server. For each tick "
+        "a line shows its entry in the ledger once its jobs have ended, at most one a second for a rule. "
+        "Enter (or the signal USR1) shows next firings, dynamic schedules and the ledger. Dynamic "
+        "schedules are fired by the worker and follow the real clock, whatever --speed and --at say; "
+        "lateness and durations are in real seconds.",
     )
     if named == "dev":
         from kiqbridge.dev.command import add_arguments, run  # noqa: PLC0415

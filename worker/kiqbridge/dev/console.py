@@ -22,6 +22,8 @@ _COLOURS: Final = {
     "error": "\033[31;1m",
     "warning": "\033[33m",
     "back": "\033[33m",
+    "ledger": "\033[36m",
+    "clock": "\033[33;1m",
 }
 _KIND_WIDTH: Final = 8
 

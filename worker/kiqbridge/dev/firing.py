@@ -15,6 +15,9 @@ from typing import Any, Final
 from kiqbridge.schedule import cron
 from kiqbridge.schedule.template import TemplateSchedule
 
+SIMULATED: Final = "#simulated-"
+"""What the name of a schedule has behind it, before the name of the run, in ticks of a simulated clock."""
+
 MOST_AT_ONCE: Final = 10
 """Ticks of one rule that are delivered late; a machine that slept a night shall not fire hundreds."""
 

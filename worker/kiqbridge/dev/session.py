@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
@@ -25,17 +24,19 @@ from kiqbridge.dev.console import Console
 from kiqbridge.dev.embedded_server import EmbeddedServer
 from kiqbridge.dev.end_inbox import EndInbox
 from kiqbridge.dev.firing import Agenda, SimulatedClock, anchored, most_frequent, unknown_rule
+from kiqbridge.dev.job_places import JobPlaces
+from kiqbridge.dev.ledger_watch import LedgerWatch
 from kiqbridge.dev.local_data import LocalData
 from kiqbridge.dev.local_function import LocalFunction
-from kiqbridge.dev.tick_delivery import JobPlaces, TickDelivery
+from kiqbridge.dev.overview import Overview
+from kiqbridge.dev.tick_delivery import TickDelivery
 from kiqbridge.dev.worker_child import WorkerChild
+from kiqbridge.dev.zone_changes import ZoneCalendar, describe
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.schedule.template import TemplateSchedule, read_schedules
 from kiqbridge.store.redis_address import without_password
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
-
-_LOOK_S: Final = 1.0  # a clock that was set, or a machine that slept, is noticed so soon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,7 @@ class Dev:
         self._others = [schedule for schedule in schedules if not schedule.jobs]
         self._rules = [anchored(schedule, now) for schedule in schedules if schedule.jobs]
         self._agenda = Agenda(self._rules, now)
+        self._calendar = ZoneCalendar((rule.timezone for rule in self._rules), now)
 
     def run(self, inbox: EndInbox) -> int:
         """Run until a signal; 0 after an orderly end, 1 when a part cannot go on."""
@@ -132,33 +134,44 @@ class Dev:
         )
         worker = self._worker(environ, places.served, inbox)
         functions = self._functions(environ)
+        watch = LedgerWatch(
+            console=self._console, pool=places.pool, keys=places.keys, clock=self._clock
+        )
+        overview = Overview(
+            console=self._console, places=places, rules=self._rules, clock=self._clock, watch=watch
+        )
         delivery = TickDelivery(
             functions=functions,
             console=self._console,
             places=places,
             expect=worker.lines.expect,
             run_name=f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._boot))}-{os.getpid()}",
-            simulated=self._clock.is_simulated,
+            clock=self._clock,
+            watch=watch,
         )
         try:
             with self._console.together():
                 for function in functions.values():
                     function.start()
                 worker.start()
-                self._show_start(delivery)
+                self._show_start(overview, has_keys=inbox.listen())
             self._deliver_at_once(delivery, places)
-            return self._keep_going(inbox, worker, delivery)
+            return self._keep_going(inbox, worker, delivery, overview)
         finally:
             if inbox.ending:
                 self._console.line("stop", "", "no more ticks; running jobs end or are given back")
             worker.stop()
             for function in functions.values():
                 function.stop()
-            self._say_goodbye(worker, delivery)
+            watch.look(time.monotonic(), is_last=True)
+            self._say_goodbye(worker, delivery, overview)
 
-    def _keep_going(self, inbox: EndInbox, worker: WorkerChild, delivery: TickDelivery) -> int:
+    def _keep_going(
+        self, inbox: EndInbox, worker: WorkerChild, delivery: TickDelivery, overview: Overview
+    ) -> int:
         while not inbox.ending:
             now = self._clock.read(time.time())
+            self._show_zone_changes(now)
             for firing in self._agenda.due(now):
                 if not inbox.ending:
                     delivery.fire(firing)
@@ -168,15 +181,25 @@ class Dev:
                 log = self._data.server_log
                 self._console.line("error", "", f"the embedded Valkey has ended; see {log}")
                 return 1
-            inbox.wait(self._pause_s())
+            overview.look(
+                time.monotonic(),
+                now,
+                is_asked=inbox.take_request(),
+                is_ready=worker.lines.is_ready,
+            )
+            inbox.wait(self._pause_s(overview.look_again_s))
         return 0
 
-    def _pause_s(self) -> float:
+    def _show_zone_changes(self, now: datetime) -> None:
+        for change in self._calendar.due(now):
+            self._console.line("clock", change.timezone, describe(change, self._rules))
+
+    def _pause_s(self, longest_s: float) -> float:
         coming = self._agenda.next_instant()
         if coming is None:
-            return _LOOK_S
+            return longest_s
         span = coming - self._clock.read(time.time())
-        return min(_LOOK_S, self._clock.real_seconds(span))
+        return min(longest_s, self._clock.real_seconds(span))
 
     def _deliver_at_once(self, delivery: TickDelivery, places: JobPlaces) -> None:
         now = self._clock.read(time.time())
@@ -266,7 +289,7 @@ class Dev:
             on_end=inbox.wake,
         )
 
-    def _show_start(self, delivery: TickDelivery) -> None:
+    def _show_start(self, overview: Overview, *, has_keys: bool) -> None:
         console = self._console
         kept = (
             f"embedded Valkey, data kept in {self._data.server_data}/ (--fresh deletes it)"
@@ -279,18 +302,17 @@ class Dev:
             console.text(f"  {_why_external(os.environ)}")
         if self._clock.is_simulated:
             console.text(f"  simulated: {self._described_clock()}")
+        if has_keys:
+            console.text("  Enter shows next firings and the ledger; Ctrl-C ends")
         console.text("")
         now = self._clock.read(self._boot)
-        console.table(
-            [
-                ("RULE", "JOB", "EXPRESSION", "NEXT FIRING"),
-                *(delivery.described(rule, now) for rule in self._rules),
-            ]
-        )
+        overview.show_rules(now)
         for other in self._others:
             console.text(
                 f"  {other.name} is not fired: {other.function} enqueues no jobs", dim=True
             )
+        for change in self._calendar.near(now):
+            console.text(f"  {change.timezone}: {describe(change, self._rules)}")
         console.text("")
         names = [job.name for job in self._registry]
         for rule in self._rules:
@@ -304,7 +326,8 @@ class Dev:
         joined = f"{pace}, starting {start}" if pace else f" starts {start}"
         return f"the rules' clock{joined}; all times here are its own, durations are real"
 
-    def _say_goodbye(self, worker: WorkerChild, delivery: TickDelivery) -> None:
+    def _say_goodbye(self, worker: WorkerChild, delivery: TickDelivery, overview: Overview) -> None:
+        overview.show_sums()
         counts = worker.lines.counts
         self._console.heading(
             f"kiqbridge dev: {_counted(delivery.ticks, 'tick')}, "

@@ -3,50 +3,16 @@
 import itertools
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kiqbridge.client.registry import Registry
 from kiqbridge.dev.console import Console, short, shown_instant
-from kiqbridge.dev.firing import Firing, event_of
+from kiqbridge.dev.firing import SIMULATED, Firing, SimulatedClock, event_of
+from kiqbridge.dev.job_places import JobPlaces
+from kiqbridge.dev.ledger_watch import DeliveredTick, LedgerWatch
 from kiqbridge.dev.local_function import FunctionError, LocalFunction
-from kiqbridge.errors import KiqbridgeError
+from kiqbridge.dev.overview import following
 from kiqbridge.schedule.template import TemplateSchedule
-from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.wire.keys import Keys
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPlaces:
-    """Where jobs are performed: here, or by somebody else's worker.
-
-    Attributes:
-        served: queues of the Python worker.
-    """
-
-    served: list[str]
-    registry: Registry
-    pool: RedisPool
-    keys: Keys
-
-    def are_here(self, rule: TemplateSchedule) -> bool:
-        """Whether all jobs of a rule are Python classes that this worker knows."""
-        return all(job.get("class", job.get("active_job")) in self.registry for job in rule.jobs)
-
-    def note(self, job_class: str, queue: str) -> str:
-        """What keeps a job from being performed here; empty if nothing does."""
-        if queue not in self.served:
-            return "waits for a Ruby worker"
-        # A wrapper that is named itself and misspelt names alike: the worker will say more.
-        return "" if job_class in self.registry else "no Python job has this name"
-
-    def waiting(self, queue: str) -> str:
-        """How many jobs wait in a queue that is not served here."""
-        try:
-            return f"{self.pool.call('LLEN', self.keys.queue(queue))} there"
-        except KiqbridgeError:
-            return "number unknown"  # only an adornment of a line
 
 
 class TickDelivery:
@@ -56,7 +22,8 @@ class TickDelivery:
         functions: logical id → function.
         expect: gets jid and rule of each job before the worker can show it.
         run_name: distinguishes the ticks that we deliver by hand from those of other runs.
-        simulated: whether the instants come from another clock than the wall's.
+        clock: that of the rules.
+        watch: gets each tick that was enqueued.
     """
 
     def __init__(
@@ -67,35 +34,32 @@ class TickDelivery:
         places: JobPlaces,
         expect: Callable[[str, str], None],
         run_name: str,
-        simulated: bool,
+        clock: SimulatedClock,
+        watch: LedgerWatch,
     ) -> None:
         self._functions = functions
         self._console = console
         self._places = places
         self._expect = expect
         self._run_name = run_name
-        self._simulated = simulated
+        self._clock = clock
+        self._watch = watch
         self._numbers = itertools.count(1)
         self.ticks = 0
-
-    def described(self, rule: TemplateSchedule, now: datetime) -> tuple[str, str, str, str]:
-        """A rule's row: name, jobs, expression, next firing."""
-        jobs = "; ".join(self._described_job(job) for job in rule.jobs)
-        expression = f"{rule.expression_text} {rule.timezone}"
-        return rule.name, jobs, expression, _following(rule, now) if rule.enabled else "disabled"
 
     def fire(self, firing: Firing) -> None:
         """Deliver a tick that is due."""
         rule = firing.schedule
         notes = [f"due {shown_instant(firing.instant, rule.timezone)}"]
-        notes += [f"next {_following(rule, firing.instant)}"]
+        notes += [f"next {following(rule, firing.instant)}"]
         notes += [f"{firing.skipped} older ticks skipped"] if firing.skipped else []
         # Under the rule's own name the ledger would take the true tick of this instant for a repetition
         # of the simulated one, in a later run on the same data.
-        own_name = f"#simulated-{self._run_name}" if self._simulated else ""
+        own_name = f"{SIMULATED}{self._run_name}" if self._clock.is_simulated else ""
+        due = self._clock.wall_at(firing.instant.timestamp())
         with self._console.together():
             self._console.line("tick", rule.name, "; ".join(notes))
-            self._deliver(rule, firing.instant, own_name)
+            self._deliver(rule, firing.instant, own_name, due=due)
 
     def catch_up(self, rule: TemplateSchedule, due: datetime | None, now: datetime) -> None:
         """Deliver the last due tick, so that a job is seen at once.
@@ -133,7 +97,12 @@ class TickDelivery:
         return f"#{self._run_name}-{next(self._numbers)}"
 
     def _deliver(
-        self, rule: TemplateSchedule, instant: datetime, own_name: str = ""
+        self,
+        rule: TemplateSchedule,
+        instant: datetime,
+        own_name: str = "",
+        *,
+        due: float | None = None,
     ) -> dict[str, Any] | None:
         self.ticks += 1
         event = event_of(rule, instant, execution_id=str(uuid.uuid4()), own_name=own_name)
@@ -146,6 +115,16 @@ class TickDelivery:
             return None
         for job in answer["enqueued"]:
             self._show_enqueued(rule, job)
+        if answer["enqueued"] and "tick" in event:
+            self._watch.follow(
+                DeliveredTick(
+                    rule=rule.name,
+                    schedule=event["tick"]["schedule"],
+                    at=int(instant.timestamp()) // 60 * 60,  # as push_tick has it
+                    jobs=len(answer["enqueued"]),
+                    due=due,
+                )
+            )
         for job in answer["duplicates"]:
             text = f"{short(job['jid'])}  this tick is enqueued already: the ledger knows it"
             self._console.line("enqueue", job["class"], text)
@@ -169,14 +148,3 @@ class TickDelivery:
             text += f": {note}"
         origin = "" if rule.name == job_class else f"  rule {rule.name}"
         self._console.line("enqueue", job_class, text + origin)
-
-    def _described_job(self, job: Mapping[str, Any]) -> str:
-        job_class = str(job.get("class", job.get("active_job")))
-        queue = str(job.get("queue", "default"))
-        note = self._places.note(job_class, queue)
-        return f"{job_class} → {queue}" + (f" ({note})" if note else "")
-
-
-def _following(rule: TemplateSchedule, instant: datetime) -> str:
-    following = rule.expression.next_after(instant)
-    return shown_instant(following, rule.timezone) if following else "never again"

@@ -1,0 +1,182 @@
+"""What `kiqbridge dev` shows besides the life of each job: tables on request and at the end, and clock changes."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from support.dev_project import dev_project, interrupt, lines_of, wait_for_job
+from support.waiting import wait_until
+
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.wire import json_text
+
+
+@pytest.fixture
+def project(tmp_path):
+    with dev_project(tmp_path) as project:
+        yield project
+
+
+def table(text, heading):
+    """The rows below the last table whose first heading is this one, as lists of cells."""
+    _, found, rest = text.rpartition(f"\n  {heading}   ")
+    below = rest.splitlines()[1:] if found else []
+    rows = []
+    for line in below:
+        if not line.startswith("  "):
+            break
+        rows.append(re.split(r" {3,}", line.strip()))
+    return rows
+
+
+class TestTheTablesOnRequest:
+    def test_come_at_usr1_with_next_firings_and_the_ledger(self, project):
+        run = project.dev()
+        wait_for_job(run)
+        assert "the ledger, newest first" not in run.output
+
+        run.signal(signal.SIGUSR1)
+        run.wait_for_output("the ledger, newest first\n")
+        run.wait_for(lambda: table(run.output, "INSTANT"), 20, "the rows of the ledger")
+
+        [row] = table(run.output, "INSTANT")
+        assert row[1:3] == ["HealthPulse", "lambda"]
+        assert run.output.count("NEXT FIRING") == 2
+        assert interrupt(run) == 0
+
+    def test_come_at_enter_on_a_terminal(self, project):
+        primary, secondary = pty.openpty()
+        command = [sys.executable, "-m", "kiqbridge", "dev"]
+        # The terminal becomes that of a session of its own, as in a window.
+        leader = (
+            "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+            "os.execv(sys.argv[1], sys.argv[1:])"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", leader, *command],
+            stdin=secondary,
+            stdout=secondary,
+            stderr=secondary,
+            cwd=project.folder,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+        os.close(secondary)
+        seen = []
+
+        def has(text):
+            seen.append(os.read(primary, 65536).decode(errors="replace"))
+            return text in "".join(seen)
+
+        try:
+            wait_until(lambda: has("Enter shows next firings"), 20, "the line about Enter")
+            wait_until(lambda: has(" done "), 20, "a job")
+            os.write(primary, b"\n")
+            wait_until(lambda: has("the ledger, newest first"), 20, "the table")
+            os.write(primary, b"\x03")
+            wait_until(lambda: has("Bye."), 20, "the end")
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            process.wait()
+            os.close(primary)
+
+    def test_are_not_offered_without_a_terminal(self, project):
+        run = project.dev()
+        wait_for_job(run)
+
+        assert "Enter shows" not in run.output
+
+
+class TestDynamicSchedules:
+    def test_are_shown_with_their_next_firing(self, project, redis, redis_url):
+        definition = ScheduleDefinition(
+            name="month end",
+            expression="cron(30 23 L * ? *)",
+            timezone="Asia/Tokyo",
+            jobs=({"class": "NightlyReport", "queue": "low", "args": [1]},),
+            start=None,
+        )
+        from_template = ScheduleDefinition(
+            name="shop/Other",
+            expression="rate(1 day)",
+            jobs=({"class": "A", "args": []},),
+            origin="template",
+        )
+        for each in (definition, from_template):
+            redis.hset("kb:schedules", each.name, json_text.dumps(each.to_document()))
+
+        run = project.dev(REDIS_URL=redis_url)
+        wait_for_job(run)
+        run.wait_for(lambda: table(run.output, "SCHEDULE"), 20, "the table of dynamic schedules")
+
+        [row] = table(run.output, "SCHEDULE")
+        assert row[:3] == ["month end", "NightlyReport → low", "cron(30 23 L * ? *) Asia/Tokyo"]
+        assert re.fullmatch(r"\w{3} [\d-]+ 23:30 JST = 14:30 UTC", row[3])
+        assert "by the real clock" not in run.output
+        assert interrupt(run) == 0
+
+    def test_have_the_real_clock_while_that_of_the_rules_is_simulated(
+        self, project, redis, redis_url
+    ):
+        definition = ScheduleDefinition(
+            name="once", expression="at(2020-01-01T00:00:00)", jobs=({"class": "A", "args": []},)
+        )
+        redis.hset("kb:schedules", "once", json_text.dumps(definition.to_document()))
+
+        run = project.dev("--at", "2019-12-31T23:59:50Z", "--speed", "60", REDIS_URL=redis_url)
+        wait_for_job(run)
+        run.wait_for(lambda: table(run.output, "SCHEDULE"), 20, "the table of dynamic schedules")
+
+        assert "by the real clock and not by that of the rules" in run.output
+        assert table(run.output, "SCHEDULE")[0][3] == "never again"
+
+
+class TestTheEnd:
+    def test_counts_ticks_and_jobs_of_each_rule_with_the_worst_lateness(self, project):
+        run = project.dev(
+            "--at",
+            "2026-10-24T22:59:30Z",
+            "--speed",
+            "600",
+            "--fire",
+            "NightlyReport",
+            "--fire",
+            "CloseDay",
+        )
+        run.wait_for(lambda: len(lines_of(run, "done")) > 3, 20, "four jobs")
+        assert interrupt(run) == 0
+
+        rows = {row[0]: row[1:] for row in table(run.output, "RULE")}
+        assert rows["NightlyReport"][:2] == ["1", "1"]
+        assert rows["NightlyReport"][-1] == "by hand"
+        ticks, jobs, *_, late = rows["HealthPulse"]
+        assert int(ticks) == int(jobs) > 1
+        assert re.fullmatch(r"\d+\.\d\d s", late)
+        assert rows["CloseDay"][-2] == "1", "a Ruby job, which nobody performs here, is open"
+        assert "WeekdayDigest" not in rows
+
+    def test_has_no_table_without_a_tick(self, project):
+        run = project.dev("--at", "2026-10-24T22:00:01Z")
+        run.wait_for_output(" is ready: ")
+
+        assert interrupt(run) == 0
+        assert "WORST LATENESS" not in run.output
+
+
+class TestAClockChange:
+    def test_is_said_at_its_instant_with_the_rules_that_it_leaves_out(self, project):
+        project.change("cron(0 3 * * ? *)", "cron(30 2 * * ? *)")
+
+        run = project.dev("--at", "2026-03-29T00:56:00Z", "--speed", "600")
+        run.wait_for(lambda: len(lines_of(run, "clock")) == 2, 20, "two zones")
+
+        told = (
+            "Sun 2026-03-29 02:00 CET is 03:00 CEST: 02:00 to 03:00 does not exist; "
+            "not due: NightlyReport (02:30)"
+        )
+        assert f"  Europe/Paris: {told}\n" in run.output
+        assert any(line.endswith(told) for line in lines_of(run, "clock"))

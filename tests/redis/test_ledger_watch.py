@@ -1,0 +1,213 @@
+"""The lines and sums of a run's ticks, from the ledger as it is in Redis."""
+
+import io
+
+import pytest
+
+from kiqbridge.clocks.ledger import LedgerEntry
+from kiqbridge.dev.console import Console
+from kiqbridge.dev.firing import SIMULATED, SimulatedClock
+from kiqbridge.dev.ledger_watch import DeliveredTick, LedgerWatch, ledger_text, outcome_text
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import JobEnd
+
+AT = 1_780_000_200  # a full minute
+JIDS = ("a" * 24, "b" * 24)
+
+
+@pytest.fixture
+def stream():
+    return io.StringIO()
+
+
+@pytest.fixture
+def watch(redis_url, redis, stream):
+    return LedgerWatch(
+        console=Console(stream, on_closed=lambda: None),
+        pool=RedisPool(redis_url),
+        keys=Keys(""),
+        clock=SimulatedClock(start=AT),
+    )
+
+
+def enqueue(redis, *, at=AT, jids=JIDS[:1], late_s=0.1, schedule="shop/Nightly"):
+    """An entry as push_tick writes it."""
+    entry = {"at": at, "jids": list(jids), "by": "lambda:r1", "enqueued_at": at + late_s}
+    redis.zadd(f"kb:ticks:{schedule}", {json_text.dumps(entry): at})
+
+
+def end(redis, *, at=AT, jid=JIDS[0], outcome="done", took_s=0.03, schedule="shop/Nightly"):
+    """An end as the worker's scripts write it."""
+    found = JobEnd(at=at, jid=jid, outcome=outcome, ended_at=at + 1, took_s=took_s)
+    redis.zadd(f"kb:ends:{schedule}", {found.to_text(): at})
+
+
+def tick(*, at=AT, jobs=1, schedule="shop/Nightly", due=float(AT)):
+    return DeliveredTick(rule="Nightly", schedule=schedule, at=at, jobs=jobs, due=due)
+
+
+def lines(stream):
+    return [line.partition("ledger   ")[2] for line in stream.getvalue().splitlines()]
+
+
+class TestALine:
+    def test_is_shown_when_the_last_job_of_a_tick_has_ended(self, watch, redis, stream):
+        enqueue(redis, jids=JIDS)
+        watch.follow(tick(jobs=2))
+        end(redis)
+
+        watch.look(0)
+        assert lines(stream) == []
+        assert watch.is_waiting
+        end(redis, jid=JIDS[1], outcome="dead", took_s=0.5)
+        watch.look(1)
+
+        [line] = lines(stream)
+        assert line == (
+            "Nightly  20:30:00Z  by lambda  late 0.10 s  attempts 1  1 done, 1 dead in 0.50 s at most"
+        )
+        assert not watch.is_waiting
+
+    def test_counts_each_delivery(self, watch, redis, stream):
+        enqueue(redis)
+        redis.hset("kb:attempts:shop/Nightly", AT, 3)
+        watch.follow(tick())
+        end(redis)
+
+        watch.look(0)
+
+        assert "attempts 3  done in 0.03 s" in lines(stream)[0]
+
+    def test_comes_once_a_second_for_a_rule_and_counts_the_others_in_it(self, watch, redis, stream):
+        for minute in range(13):
+            at = AT + 60 * minute
+            enqueue(redis, at=at, late_s=0.1 + minute / 100)
+            watch.follow(tick(at=at, due=float(at)))
+        end(redis)
+        watch.look(0)
+        for minute in range(1, 13):
+            end(redis, at=AT + 60 * minute)
+        watch.look(0.5)
+        assert len(lines(stream)) == 1
+
+        watch.look(1.0)
+
+        assert lines(stream)[1] == (
+            "Nightly  12 ticks 20:31:00Z to 20:42:00Z  by lambda  late 0.22 s at most  attempts 12  "
+            "12 done in 0.03 s at most"
+        )
+
+    def test_that_waits_for_its_second_is_shown_at_the_end(self, watch, redis, stream):
+        for at in (AT, AT + 60):
+            enqueue(redis, at=at)
+            watch.follow(tick(at=at))
+            end(redis, at=at)
+            watch.look(at - AT if at == AT else 0.3)
+        assert len(lines(stream)) == 1
+
+        watch.look(0.4, is_last=True)
+
+        assert len(lines(stream)) == 2
+
+    def test_of_a_tick_that_was_fired_by_hand_has_no_lateness(self, watch, redis, stream):
+        enqueue(redis)
+        watch.follow(tick(due=None))
+        end(redis)
+
+        watch.look(0)
+
+        assert "by lambda  fired by hand  attempts 1" in lines(stream)[0]
+
+    def test_has_no_date_but_on_a_simulated_clock(self):
+        entry = LedgerEntry(schedule="s", at=AT, jids=[], by="lambda:1", enqueued_at=AT)
+
+        assert ledger_text([(entry, 0.0)]).startswith("20:30:00Z  by lambda")
+        assert ledger_text([(entry, 0.0)], with_date=True).startswith("2026-05-28T20:30:00Z  by")
+
+
+class TestTheSums:
+    def test_say_what_became_of_the_jobs(self, watch, redis):
+        for minute, outcome in enumerate(("done", "dead", "skipped", None)):
+            at = AT + 60 * minute
+            enqueue(redis, at=at, late_s=minute)
+            watch.follow(tick(at=at, due=float(at)))
+            if outcome:
+                end(redis, at=at, outcome=outcome)
+
+        watch.look(0)
+
+        sums = watch.sums["Nightly"]
+        assert (sums.ticks, sums.jobs, sums.open) == (4, 4, 1)
+        assert sums.ends == {"done": 1, "dead": 1, "skipped": 1}
+        assert sums.late_s == 3.0
+
+    def test_count_a_job_that_ended_twice_once(self, watch, redis):
+        enqueue(redis, jids=JIDS)
+        watch.follow(tick(jobs=2))
+        end(redis, took_s=1)
+        end(redis, took_s=2)
+
+        watch.look(0)
+
+        assert watch.is_waiting
+        assert watch.sums["Nightly"].open == 2
+
+    def test_keep_what_is_not_followed_any_more_as_open(self, watch, redis):
+        for minute in range(300):
+            watch.follow(tick(at=AT + 60 * minute))
+        enqueue(redis)
+        end(redis)
+
+        watch.look(0)
+
+        assert watch.sums["Nightly"].open == 300
+
+
+class TestLateness:
+    def test_of_a_simulated_tick_is_counted_in_real_seconds_from_when_its_clock_showed_it(
+        self, redis_url, redis, stream
+    ):
+        clock = SimulatedClock(start=5000.0, speed=600, shows=float(AT))
+        watch = LedgerWatch(
+            console=Console(stream, on_closed=lambda: None),
+            pool=RedisPool(redis_url),
+            keys=Keys(""),
+            clock=clock,
+        )
+        entry = LedgerEntry(
+            schedule=f"s{SIMULATED}1", at=AT + 600, jids=[], by="lambda:1", enqueued_at=5001.25
+        )
+
+        assert watch.late_s(entry) == 0.25
+
+    def test_of_what_was_placed_ahead_is_below_zero(self, watch):
+        entry = LedgerEntry(schedule="s", at=AT, jids=[], by="worker:1", enqueued_at=AT - 120)
+
+        assert watch.late_s(entry) == -120
+
+    def test_is_none_by_hand(self, watch):
+        entry = LedgerEntry(schedule="s#run-1", at=AT, jids=[], by="lambda:1", enqueued_at=AT)
+
+        assert watch.late_s(entry) is None
+
+
+def test_a_server_that_is_away_is_no_error(stream):
+    watch = LedgerWatch(
+        console=Console(stream, on_closed=lambda: None),
+        pool=RedisPool("redis://127.0.0.1:1/0"),
+        keys=Keys(""),
+        clock=SimulatedClock(start=AT),
+    )
+    watch.follow(tick())
+
+    watch.look(0)
+
+    assert watch.is_waiting
+
+
+def test_the_text_of_jobs_that_have_not_ended():
+    entry = LedgerEntry(schedule="s", at=AT, jids=JIDS, by="lambda:1", enqueued_at=AT)
+
+    assert outcome_text([entry]) == "2 open"

@@ -1,0 +1,196 @@
+"""The ledger of a run of `kiqbridge dev`: each tick's entry as a line, once its jobs have ended, and sums.
+
+What was delivered is followed in the ledger itself: which clock enqueued it, when, how often it came, and how
+its jobs ended. At most one line a second is shown for a rule; entries that ended meanwhile are counted in it.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
+from kiqbridge.dev.console import Console
+from kiqbridge.dev.firing import SIMULATED, SimulatedClock
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+LINE_EVERY_S: Final = 1.0
+LOOK_EVERY_S: Final = 0.2
+_MOST_OPEN: Final = 200
+"""Entries of a rule that are followed; older ones, whose jobs nobody performs here, stay open in the sums."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveredTick:
+    """A tick that was enqueued.
+
+    Attributes:
+        rule: name of its rule, or of its schedule if it is dynamic.
+        schedule: name of its ledger.
+        at: its instant in the ledger, epoch seconds.
+        jobs: how many it enqueued.
+        due: epoch second of the wall clock at which the rules' clock showed its instant; None: it was delivered
+            by hand, and cannot be late.
+    """
+
+    rule: str
+    schedule: str
+    at: int
+    jobs: int
+    due: float | None
+
+
+@dataclass(slots=True)
+class TickSums:
+    """What became of the ticks of a rule in this run."""
+
+    ticks: int = 0
+    jobs: int = 0
+    ends: Counter[str] = field(default_factory=Counter)
+    late_s: float | None = None
+
+    @property
+    def open(self) -> int:
+        """Jobs that have not ended: they wait, run, or will be tried again."""
+        return self.jobs - self.ends.total()
+
+
+class LedgerWatch:
+    """Follows the ticks of a run, from the main thread.
+
+    Args:
+        clock: that of the rules; lateness is counted from when it shows an instant, in real seconds.
+    """
+
+    def __init__(
+        self, *, console: Console, pool: RedisPool, keys: Keys, clock: SimulatedClock
+    ) -> None:
+        self._console = console
+        self._pool = pool
+        self._keys = keys
+        self._clock = clock
+        self._open: dict[str, dict[int, DeliveredTick]] = {}
+        self._ended: dict[str, list[tuple[LedgerEntry, float | None]]] = {}
+        self._shown_at: dict[str, float] = {}
+        self._looked_at = float("-inf")
+        self.sums: dict[str, TickSums] = {}
+        self.ledgers: dict[str, str] = {}
+        """Name of each ledger that was written, and its rule."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether jobs of a tick have not ended yet, or an entry is not shown."""
+        return any(self._open.values()) or any(self._ended.values())
+
+    def follow(self, tick: DeliveredTick) -> None:
+        """Look out for the end of a tick that was enqueued just now."""
+        sums = self.sums.setdefault(tick.rule, TickSums())
+        sums.ticks += 1
+        sums.jobs += tick.jobs
+        self.ledgers[tick.schedule] = tick.rule
+        followed = self._open.setdefault(tick.schedule, {})
+        followed[tick.at] = tick
+        if len(followed) > _MOST_OPEN:
+            del followed[min(followed)]
+
+    def late_s(self, entry: LedgerEntry) -> float | None:
+        """Real seconds between an entry's instant, by the clock that it is of, and its enqueuing.
+
+        Below 0: it was placed ahead. None: it was delivered by hand, and cannot be late.
+        """
+        if SIMULATED in entry.schedule:
+            return max(0.0, entry.enqueued_at - self._clock.wall_at(entry.at))
+        return None if "#" in entry.schedule else entry.lateness_s
+
+    def look(self, now: float, *, is_last: bool = False) -> None:
+        """Read what is open, and show what has ended; as often as somebody likes, up to some times a second.
+
+        Args:
+            now: a clock that cannot be set.
+            is_last: there is no further look: show all that has ended.
+        """
+        if not is_last and now - self._looked_at < LOOK_EVERY_S:
+            return
+        self._looked_at = now
+        try:
+            for schedule, followed in self._open.items():
+                if followed:
+                    self._read(schedule, followed)
+        except KiqbridgeError:
+            pass  # the next look finds it; that the server is away is said elsewhere
+        for rule, ended in self._ended.items():
+            is_time = is_last or now - self._shown_at.get(rule, float("-inf")) >= LINE_EVERY_S
+            if ended and is_time:
+                self._console.line(
+                    "ledger", rule, ledger_text(ended, with_date=self._clock.is_simulated)
+                )
+                self._shown_at[rule] = now
+                ended.clear()
+
+    def _read(self, schedule: str, followed: dict[int, DeliveredTick]) -> None:
+        entries = read_ledger(
+            self._pool,
+            self._keys,
+            schedule,
+            since=min(followed),
+            until=max(followed),
+            most=_MOST_OPEN,
+        )
+        for entry in reversed(entries):
+            tick = followed.get(entry.at)
+            if tick is None:
+                continue
+            late_s = None if tick.due is None else max(0.0, entry.enqueued_at - tick.due)
+            sums = self.sums[tick.rule]
+            if late_s is not None:
+                sums.late_s = max(late_s, sums.late_s or 0.0)
+            if len({end.jid for end in entry.ends}) == len(entry.jids):
+                del followed[entry.at]
+                sums.ends.update(end.outcome for end in entry.ends)
+                self._ended.setdefault(tick.rule, []).append((entry, late_s))
+
+
+def ledger_text(
+    ended: Sequence[tuple[LedgerEntry, float | None]], *, with_date: bool = False
+) -> str:
+    """A line about entries whose jobs have ended, oldest first, each with its lateness in seconds.
+
+    `07:00:00Z  by lambda  late 0.12 s  attempts 1  done in 0.03 s`, and of several:
+    `12 ticks 07:00:00Z to 07:55:00Z  by lambda  late 0.12 s at most  attempts 12  12 done in 0.03 s at most`.
+    """
+    entries = [entry for entry, _ in ended]
+    lates = [late_s for _, late_s in ended if late_s is not None]
+    most = " at most" if len(ended) > 1 else ""
+    form = "%Y-%m-%dT%H:%M:%SZ" if with_date else "%H:%M:%SZ"
+    first, last = (
+        datetime.fromtimestamp(entry.at, UTC).strftime(form) for entry in (entries[0], entries[-1])
+    )
+    when = first if len(ended) == 1 else f"{len(ended)} ticks {first} to {last}"
+    by = ", ".join(dict.fromkeys(clock_of(entry.by) for entry in entries))
+    late = f"late {max(lates):.2f} s{most}" if lates else "fired by hand"
+    attempts = sum(entry.attempts for entry in entries)
+    return "  ".join([when, f"by {by}", late, f"attempts {attempts}", outcome_text(entries)])
+
+
+def outcome_text(entries: Sequence[LedgerEntry]) -> str:
+    """How the jobs of entries ended: `done in 0.03 s`, `3 done, 1 dead in 0.03 s at most`, `1 open`."""
+    ends = [end for entry in entries for end in entry.ends]
+    jobs = sum(len(entry.jids) for entry in entries)
+    if not jobs:
+        return "no jobs"
+    counts: Mapping[str, int] = Counter(end.outcome for end in ends)
+    shown = [f"{count} {outcome}" for outcome, count in counts.items()]
+    shown += [f"{jobs - len(ends)} open"] if jobs > len(ends) else []
+    if jobs == 1 and ends:
+        shown = [ends[0].outcome]
+    took = [end.took_s for end in ends if end.took_s is not None]
+    most = " at most" if len(took) > 1 else ""
+    return ", ".join(shown) + (f" in {max(took):.2f} s{most}" if took else "")
+
+
+def clock_of(by: str) -> str:
+    """Which clock delivered a tick: `lambda` of `lambda:REQUEST`."""
+    return by.partition(":")[0] or "?"

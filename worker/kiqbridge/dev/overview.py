@@ -1,0 +1,206 @@
+"""The tables of `kiqbridge dev`: what fires next, what the ledger has, what became of the ticks of this run."""
+
+import contextlib
+import heapq
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kiqbridge.clocks.definitions import read_definitions
+from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
+from kiqbridge.dev.console import Console, shown_instant
+from kiqbridge.dev.firing import SimulatedClock
+from kiqbridge.dev.job_places import JobPlaces
+from kiqbridge.dev.ledger_watch import LOOK_EVERY_S, LedgerWatch, clock_of, outcome_text
+from kiqbridge.errors import ConfigError, KiqbridgeError
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.template import TemplateSchedule
+
+_LOOK_S: Final = 1.0  # a clock that was set, or a machine that slept, is noticed so soon
+MOST_SCHEDULES: Final = 20
+MOST_ENTRIES: Final = 15
+
+_RULE_HEADINGS: Final = ("RULE", "JOB", "EXPRESSION", "NEXT FIRING")
+_SCHEDULE_HEADINGS: Final = ("SCHEDULE", "JOB", "EXPRESSION", "NEXT FIRING")
+_LEDGER_HEADINGS: Final = ("INSTANT", "SCHEDULE", "BY", "LATE", "ATTEMPTS", "JOBS")
+_SUM_HEADINGS: Final = (
+    "RULE",
+    "TICKS",
+    "JOBS",
+    "DONE",
+    "FAILED",
+    "NOT RUN",
+    "OPEN",
+    "WORST LATENESS",
+)
+_FAILED: Final = ("dead", "discarded")
+_NOT_RUN: Final = ("skipped", "expired", "cancelled")
+
+
+class Overview:
+    """Shows tables; from the main thread."""
+
+    def __init__(
+        self,
+        *,
+        console: Console,
+        places: JobPlaces,
+        rules: Sequence[TemplateSchedule],
+        clock: SimulatedClock,
+        watch: LedgerWatch,
+    ) -> None:
+        self._console = console
+        self._places = places
+        self._rules = rules
+        self._clock = clock
+        self._watch = watch
+        self._has_shown_dynamic = False
+
+    @property
+    def look_again_s(self) -> float:
+        """In how many seconds there may be something to show."""
+        return LOOK_EVERY_S if self._watch.is_waiting else _LOOK_S
+
+    def look(self, now_s: float, now: datetime, *, is_asked: bool, is_ready: bool) -> None:
+        """Show what has ended, and all tables if somebody has asked for them.
+
+        Args:
+            now_s: a clock that cannot be set.
+            now: what the rules' clock shows.
+            is_asked: whether somebody has asked.
+            is_ready: whether the worker has started, and has saved the schedules that its jobs declare.
+        """
+        self._watch.look(now_s)
+        if is_ready and not self._has_shown_dynamic:
+            self._has_shown_dynamic = True
+            with self._console.together():
+                self.show_dynamic()
+        if is_asked:
+            self.show_all(now)
+
+    def show_rules(self, now: datetime) -> None:
+        """The rules of the template with their next firings, by their clock."""
+        self._console.table([_RULE_HEADINGS, *(self._rule_row(rule, now) for rule in self._rules)])
+
+    def show_dynamic(self) -> None:
+        """The dynamic schedules of the server, if there are any, by the wall clock, which fires them."""
+        found = self._dynamic()
+        if not found:
+            return
+        now = datetime.fromtimestamp(time.time(), UTC)
+        rows = [
+            (
+                each.name,
+                "; ".join(map(self._described_job, each.jobs)),
+                f"{each.expression} {each.timezone}",
+                _next_of(each, now),
+            )
+            for each in found[:MOST_SCHEDULES]
+        ]
+        clock = (
+            ", by the real clock and not by that of the rules" if self._clock.is_simulated else ""
+        )
+        self._console.text("")
+        self._console.heading(f"dynamic schedules: the worker fires them{clock}")
+        self._console.table([_SCHEDULE_HEADINGS, *rows])
+        if len(found) > MOST_SCHEDULES:
+            self._console.text(f"  … and {len(found) - MOST_SCHEDULES} more", dim=True)
+        self._console.text("")
+
+    def show_all(self, now: datetime) -> None:
+        """Next firings, dynamic schedules and the newest entries of the ledger."""
+        with self._console.together():
+            self._console.text("")
+            self.show_rules(now)
+            self.show_dynamic()
+            self._show_ledger()
+
+    def show_sums(self) -> None:
+        """What became of the ticks of this run, a row a rule."""
+        if not self._watch.sums:
+            return
+        rows = []
+        for rule, sums in self._watch.sums.items():
+            failed, not_run = (
+                sum(sums.ends[kind] for kind in kinds) for kinds in (_FAILED, _NOT_RUN)
+            )
+            late = "by hand" if sums.late_s is None else f"{sums.late_s:.2f} s"
+            counts = (sums.ticks, sums.jobs, sums.ends["done"], failed, not_run, sums.open)
+            rows.append((rule, *map(str, counts), late))
+        self._console.text("")
+        self._console.table([_SUM_HEADINGS, *rows])
+
+    def _rule_row(self, rule: TemplateSchedule, now: datetime) -> tuple[str, str, str, str]:
+        jobs = "; ".join(map(self._described_job, rule.jobs))
+        expression = f"{rule.expression_text} {rule.timezone}"
+        return rule.name, jobs, expression, following(rule, now) if rule.enabled else "disabled"
+
+    def _described_job(self, job: Mapping[str, Any]) -> str:
+        job_class = str(job.get("class", job.get("active_job")))
+        queue = str(job.get("queue", "default"))
+        note = self._places.note(job_class, queue)
+        return f"{job_class} → {queue}" + (f" ({note})" if note else "")
+
+    def _dynamic(self) -> list[ScheduleDefinition]:
+        """The schedules that do not come from a template; none if the server cannot be asked."""
+        with contextlib.suppress(KiqbridgeError):
+            found = read_definitions(self._places.pool, self._places.keys).values()
+            return sorted(
+                (each for each in found if each.origin != "template"), key=lambda each: each.name
+            )
+        return []
+
+    def _show_ledger(self) -> None:
+        names = {
+            **self._watch.ledgers,
+            **{each.name: each.name for each in self._dynamic()[:MOST_SCHEDULES]},
+        }
+        entries: list[LedgerEntry] = []
+        with contextlib.suppress(KiqbridgeError):
+            for name in names:
+                entries += read_ledger(
+                    self._places.pool, self._places.keys, name, most=MOST_ENTRIES
+                )
+        newest = heapq.nlargest(MOST_ENTRIES, entries, key=lambda entry: entry.enqueued_at)
+        rows = [self._ledger_row(entry, names[entry.schedule]) for entry in newest]
+        self._console.text("")
+        self._console.heading(
+            "the ledger, newest first" if rows else "the ledger has no entries yet"
+        )
+        if rows:
+            self._console.table([_LEDGER_HEADINGS, *rows])
+        self._console.text("")
+
+    def _ledger_row(self, entry: LedgerEntry, name: str) -> tuple[str, ...]:
+        instant = datetime.fromtimestamp(entry.at, UTC)
+        return (
+            f"{instant:%a %Y-%m-%d %H:%M:%S}Z",
+            name,
+            clock_of(entry.by),
+            self._lateness(entry),
+            str(entry.attempts),
+            outcome_text([entry]),
+        )
+
+    def _lateness(self, entry: LedgerEntry) -> str:
+        late_s = self._watch.late_s(entry)
+        if late_s is None:
+            return "by hand"
+        return f"{late_s:.2f} s" if late_s >= 0 else f"{-late_s:.0f} s ahead"
+
+
+def following(rule: TemplateSchedule, instant: datetime) -> str:
+    """When a rule fires next, in its zone and in UTC."""
+    due = rule.expression.next_after(instant)
+    return shown_instant(due, rule.timezone) if due else "never again"
+
+
+def _next_of(schedule: ScheduleDefinition, now: datetime) -> str:
+    if not schedule.enabled:
+        return "disabled"
+    try:
+        due = schedule.when.next_after(now)
+    except ConfigError as error:
+        return str(error)
+    return shown_instant(due, schedule.timezone) if due else "never again"
