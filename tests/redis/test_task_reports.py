@@ -7,7 +7,7 @@ from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.chunk import NO_LEASE, Chunk
 from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.settling import Settler
-from kiqbridge.store.due_jobs import bury
+from kiqbridge.store.due_jobs import Buried, bury
 from kiqbridge.store.task_reports import (
     has_reports,
     put_off_report,
@@ -50,7 +50,9 @@ def dead():
 
 
 def done():
-    return Settlement(verdict=Verdict.REPORT, score=0, text=REPORT, counted=True, failed=False)
+    return Settlement(
+        verdict=Verdict.LEAVE, score=0, text=b"", counted=True, failed=False, report=REPORT
+    )
 
 
 def in_flight(redis):
@@ -125,10 +127,10 @@ class TestWriting:
     def test_a_due_job_that_is_dropped_or_buried_is_reported(self, redis, process):
         redis.zadd("retry", {"dropped": NOW, "buried": NOW, "later": NOW + 1})
         members = [
-            (b"dropped", b"", b"r1"),
-            (b"buried", b"kept", b"r2"),
-            (b"later", b"", b"r3"),
-            (b"gone", b"", b"r4"),
+            Buried(b"dropped", b"", b"r1"),
+            Buried(b"buried", b"kept", b"r2"),
+            Buried(b"later", b"", b"r3"),
+            Buried(b"gone", b"", b"r4"),
         ]
 
         moved = bury(

@@ -8,7 +8,7 @@ from support.engine import EngineProcess
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.inflight.claims import acknowledge, settle_all
-from kiqbridge.store.due_jobs import bury
+from kiqbridge.store.due_jobs import Buried, bury
 from kiqbridge.wire import json_text
 
 TWIN = b'{"class":"A","args":[],"jid":"the same"}'
@@ -92,7 +92,7 @@ def test_the_poller_buries_none_on_top_of_another(redis, process):
         process.connect(),
         process.keys,
         "schedule",
-        [(b"{nonsense", b"{nonsense", b"")],
+        [Buried(b"{nonsense", b"{nonsense")],
         now=2.0,
         bounds=(float("-inf"), 100),
     )

@@ -15,6 +15,7 @@ from kiqbridge.client.server import Server
 from kiqbridge.errors import JobRefused
 from kiqbridge.perform.gate import Diversion
 from kiqbridge.settle.settlement import Verdict
+from kiqbridge.wire.tick_mark import JobEnd
 
 
 @pytest.fixture
@@ -225,7 +226,7 @@ class TestJobsWithoutAnId:
 
 
 def report(settlement):
-    return json.loads(settlement.text)
+    return json.loads(settlement.report)
 
 
 class TestTasks:
@@ -236,7 +237,7 @@ class TestTasks:
 
         settlement = runner.run(payload(7, task_token="t"))
 
-        assert settlement.verdict is Verdict.REPORT
+        assert settlement.verdict is Verdict.LEAVE
         assert (settlement.counted, settlement.failed) == (True, False)
         assert settlement.score == 0  # due at once, whatever clocks say
         assert report(settlement) == {
@@ -262,7 +263,7 @@ class TestTasks:
             execution = runner.runner.read(text, "default")
             settlement = asyncio.run(runner.runner.perform_async(execution, executor))
 
-        assert settlement.verdict is Verdict.REPORT
+        assert settlement.verdict is Verdict.LEAVE
         assert report(settlement)["output"] == "[7]"
 
     def test_what_middleware_answers_is_not_the_result_of_the_job(self, runner):
@@ -311,7 +312,7 @@ class TestTasks:
         settlement = stand.run(payload(task_token="t", **options))
         settlement.notify()
 
-        assert settlement.verdict is Verdict.REPORT
+        assert settlement.verdict is Verdict.LEAVE
         assert settlement.failed
         assert report(settlement)["error"] == "ValueError"
         assert died == [("j1", "no luck")]
@@ -338,3 +339,106 @@ class TestTasks:
 
         assert "task_token is no text of 1 to 2048 characters" in caplog.text
         assert "ttt" not in caplog.text
+
+
+TICK = {"schedule": "shop/Nightly", "at": 1_700_000_000}
+
+
+def ended(settlement):
+    """Outcome, error and whether it was run, of the end that a settlement adds to the ledger."""
+    end = JobEnd.from_text(settlement.end.text)
+    assert (settlement.end.schedule, settlement.end.at) == ("shop/Nightly", 1_700_000_000)
+    assert (end.jid, end.ended_at) == ("j1", NOW)
+    return end.outcome, end.error, end.took_s is not None
+
+
+class TestTicks:
+    """The job belongs to a schedule, whose ledger gets its end."""
+
+    def test_success_leaves_its_end(self, runner):
+        runner.declare(lambda: "result")
+
+        settlement = runner.run(payload(tick=TICK, retry_count=0))
+
+        assert (settlement.verdict, settlement.counted, settlement.failed) == (
+            Verdict.LEAVE,
+            True,
+            False,
+        )
+        assert settlement.report == b""
+        assert ended(settlement) == ("done", "", True)
+        assert JobEnd.from_text(settlement.end.text).retries == 1
+
+    @pytest.mark.parametrize("has_middleware", [False, True])
+    def test_so_it_is_on_an_event_loop(self, runner, has_middleware):
+        async def work():
+            await asyncio.sleep(0)
+
+        runner.declare(work)
+        if has_middleware:
+            runner.middleware.add(lambda _job, _payload, _queue, call_next: call_next())
+        text = json.dumps(payload(tick=TICK)).encode()
+
+        with ThreadPoolExecutor() as executor:
+            execution = runner.runner.read(text, "default")
+            settlement = asyncio.run(runner.runner.perform_async(execution, executor))
+
+        assert ended(settlement) == ("done", "", True)
+
+    def test_a_retry_leaves_none(self, runner):
+        runner.declare(fail)
+
+        settlement = runner.run(payload(tick=TICK))
+
+        assert (settlement.verdict, settlement.end) == (Verdict.RETRY, None)
+        assert kept(settlement)["tick"] == TICK
+
+    def test_death_leaves_it_beside_the_dead_job(self, runner):
+        runner.declare(fail)
+
+        settlement = runner.run(payload(tick=TICK, retry=0))
+
+        assert settlement.verdict is Verdict.DEAD
+        assert ended(settlement) == ("dead", "ValueError", True)
+
+    @pytest.mark.parametrize("options", [{"retry": False}, {"retry": 0, "dead": False}])
+    def test_a_discarded_job_leaves_it(self, runner, options):
+        runner.declare(fail)
+
+        settlement = runner.run(payload(tick=TICK, **options))
+
+        assert (settlement.verdict, settlement.failed) == (Verdict.LEAVE, True)
+        assert ended(settlement) == ("discarded", "ValueError", True)
+
+    def test_a_job_that_middleware_skips_leaves_it(self, runner):
+        runner.declare(lambda: None)
+        runner.middleware.add(lambda _job, _payload, _queue, _call_next: None)
+
+        assert ended(runner.run(payload(tick=TICK))) == ("skipped", "", False)
+
+    def test_a_job_that_is_refused_leaves_it(self, runner):
+        runner.diversion = Diversion(error=JobRefused("not here"))
+
+        settlement = runner.run(payload(tick=TICK))
+
+        assert settlement.verdict is Verdict.DEAD
+        assert ended(settlement) == ("dead", "kiqbridge.errors.JobRefused", False)
+
+    @pytest.mark.parametrize("diversion", [Diversion(at=5.0), Diversion(queue="other")])
+    def test_a_job_that_goes_elsewhere_leaves_none(self, runner, diversion):
+        runner.diversion = diversion
+
+        assert runner.run(payload(tick=TICK)).end is None
+
+    def test_one_that_names_no_occurrence_is_a_job_like_others(self, runner):
+        runner.declare(lambda: None)
+
+        assert runner.run(payload(tick="nonsense")) is None
+
+    def test_a_state_machine_and_a_schedule_both_get_to_know(self, runner):
+        runner.declare(lambda: 7)
+
+        settlement = runner.run(payload(tick=TICK, task_token="t"))
+
+        assert report(settlement)["output"] == "7"
+        assert ended(settlement) == ("done", "", True)

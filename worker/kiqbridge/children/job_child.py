@@ -63,6 +63,7 @@ from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.task_report import NOT_PERFORMED, encode_output
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
+from kiqbridge.wire.payload import TASK_TOKEN
 
 logger = logging.getLogger(__name__)
 
@@ -281,7 +282,9 @@ class _Answering:
             return {"done": True}
         if execution.result is Cancelled.CANCELLED:
             return {"done": True, "cancelled": True}
-        return {"done": True, "output": asdict(encode_output(execution.result))}
+        # Without a task only whether it was performed matters.
+        output = encode_output(execution.result if TASK_TOKEN in execution.payload else None)
+        return {"done": True, "output": asdict(output)}
 
     def failed(self, execution: Execution, error: BaseException) -> dict[str, Any]:
         """Ask the rules of the class, which the worker cannot: it gets no exception object."""

@@ -17,6 +17,7 @@ from kiqbridge.errors import ProcessDied
 from kiqbridge.runtime import user_code
 from kiqbridge.settle.error_report import Failure
 from kiqbridge.settle.failed_payload import error_class, error_message
+from kiqbridge.settle.job_end import end_in
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
@@ -25,6 +26,7 @@ from kiqbridge.wire import json_text
 from kiqbridge.wire.raw_job import failed_text, outline, unreadable_job
 from kiqbridge.wire.showable import KEPT_IN, showable
 from kiqbridge.wire.task_token import task_in
+from kiqbridge.wire.tick_mark import LedgerEnd
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +93,7 @@ class SuspectRunner:
             queue=settled["queue"],
             failed=settled["failed"],
             report=settled["report"].encode(),
+            end=_end(settled["end"]),
             notify=raised and (lambda: self._notify(raised, text, kept)),
         )
 
@@ -134,6 +137,7 @@ class SuspectRunner:
             counted=True,
             notify=notify,
             report=failure_report(task, died, now, {}) if task is not None else b"",
+            end=end_in(text, "dead", now, error=died),
         )
 
     def _notify(self, raised: Mapping[str, Any], text: bytes, kept: bytes) -> None:
@@ -145,6 +149,12 @@ class SuspectRunner:
         shown = {"jobstr": text} if raised["unread"] else {"job": shown_payload(text)}
         for error_handler in self._server.error_handlers:
             _call(error_handler, error, {"context": raised["context"], **shown})
+
+
+def _end(described: Mapping[str, Any] | None) -> LedgerEnd | None:
+    if described is None:
+        return None
+    return LedgerEnd(described["schedule"], described["at"], described["text"].encode())
 
 
 def shown_payload(text: bytes) -> dict[str, Any]:

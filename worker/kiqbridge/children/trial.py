@@ -143,6 +143,7 @@ def be_killed_first() -> None:
 def _described(settlement: Settlement | None) -> dict[str, Any] | None:
     if settlement is None:
         return None
+    end = settlement.end
     return {
         "verdict": Verdict(settlement.verdict).value,
         "score": settlement.score,
@@ -150,6 +151,7 @@ def _described(settlement: Settlement | None) -> dict[str, Any] | None:
         "queue": settlement.queue,
         "failed": settlement.failed,
         "report": settlement.report.decode(),
+        "end": end and {"schedule": end.schedule, "at": end.at, "text": end.text.decode()},
     }
 
 

@@ -28,8 +28,9 @@ from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
+from kiqbridge.settle.job_end import end_in
 from kiqbridge.settle.task_report import failure_report
-from kiqbridge.store.due_jobs import bury, promote, read_due
+from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.leadership import release_lead, renew_lead, take_lead
 from kiqbridge.store.process_set import CLEANUP_S, remove_gone
@@ -292,13 +293,14 @@ class Poller:
     def _move(self, source: str, due: Sequence[bytes], now: float) -> int:
         jobs: dict[str, tuple[list[bytes], list[bytes]]] = {}
         dropped: list[bytes] = []
-        buried: list[tuple[bytes, bytes, bytes]] = []
+        buried: list[Buried] = []
         for member, stamped in zip(due, self.client.stamp_moved(due, now), strict=True):
             try:
                 pushed = stamped or self._prepared(member, now)
             except (json_text.MalformedJSON, PayloadError) as error:
                 kept = self._with_reason(member, error, now)
-                buried.append((member, kept, _report(member, error, now)))
+                end = end_in(member, "dead", now, error=error)
+                buried.append(Buried(member, kept, _report(member, error, now), end))
                 continue
             except BaseException as error:  # noqa: BLE001 - whatever it is, the other jobs must go on
                 user_code.log_error(
@@ -311,9 +313,9 @@ class Poller:
                 stopped = JobSkipped(
                     "client middleware stopped the push of this job when it was due"
                 )
-                report = _report(member, stopped, now)
-                if report:
-                    buried.append((member, b"", report))
+                report, end = _report(member, stopped, now), end_in(member, "skipped", now)
+                if report or end:
+                    buried.append(Buried(member, b"", report, end))
                 else:
                     dropped.append(member)
                 continue

@@ -4,6 +4,7 @@ A claimer is one processor thread with a connection of its own. It numbers its c
 s acknowledges chunk s-1. All effects on the in-flight lists go through here, one script each.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.round_trip import Command
 from kiqbridge.wire.batches import count_by_bytes
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import LedgerEnd
 
 _CLAIM = scripts.load("claim")
 _SETTLE = scripts.load("settle")
@@ -27,7 +29,10 @@ _REPUSH = scripts.load("repush")
 _FENCED = -1
 _STALE = -2
 _SETTLED = (1, 0, _FENCED)
-_TAKEN = (1, 0)
+_ENDLESS = 2
+_TAKEN = (1, 0, _ENDLESS)
+
+logger = logging.getLogger(__name__)
 
 
 class Claimer:
@@ -177,26 +182,42 @@ def settle(
     chunk: Chunk,
     job: bytes,
     *,
-    target: str,
+    target: str | None,
     score: float,
     text: bytes,
     trim: Sequence[float] = (),
     report: bytes = b"",
+    end: LedgerEnd | None = None,
 ) -> bool:
-    """Move a claimed job into a sorted set and acknowledge it, in one step.
+    """Move a claimed job into a sorted set, or let it leave Redis, and acknowledge it, in one step.
 
-    `trim` is for the dead set, see settle.lua; `report` is added to those for Step Functions in the same
-    step. False: it was not ours any more, nothing was done.
+    Args:
+        connection: where to write.
+        keys: the namespace.
+        chunk: that holds the job.
+        job: as it was fetched.
+        target: key of the sorted set; None = it leaves Redis.
+        score, text: the member.
+        trim: for the dead set, see settle.lua.
+        report: added to those for Step Functions in the same step.
+        end: added to the ledger of the job's schedule in the same step.
+
+    Returns:
+        False: it was not ours any more, nothing was done.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
     """
     if chunk.is_popped:
-        more: list[Command] = [("ZADD", keys.task_reports, "0", report)] if report else []
-        connection.run(*_plain_settlement(target, score, text, trim, more))
+        commands = [] if target is None else _plain_settlement(target, score, text, trim)
+        commands += [("ZADD", keys.task_reports, "0", report)] if report else []
+        commands += _plain_end(connection, keys, end) if end is not None else []
+        if commands:
+            connection.run(("MULTI",), *commands, ("EXEC",))
         return True
+    retry = (job, score, text)
     return settle_all(
-        connection, keys, chunk, [(job, score, text)], target=target, trim=trim, report=report
+        connection, keys, chunk, [retry], target=target, trim=trim, report=report, end=end
     )[0]
 
 
@@ -206,9 +227,10 @@ def settle_all(
     chunk: Chunk,
     jobs: Sequence[tuple[bytes, float, bytes]],
     *,
-    target: str,
+    target: str | None,
     trim: Sequence[float] = (),
     report: bytes = b"",
+    end: LedgerEnd | None = None,
 ) -> list[bool]:
     """Move claimed jobs of one chunk, each (job, score, text), as `settle` does, all in one script.
 
@@ -220,15 +242,32 @@ def settle_all(
     args: list[str | bytes] = [
         *_claim_of(chunk),
         *([str(bound) for bound in trim] or ["", ""]),
-        *([report] if report else []),
+        report,
+        *((end.text, str(end.at)) if end else ("", "")),
     ]
     for job, score, text in jobs:
         args += [job, repr(score), text]
-    targets = [*_keys_of(keys, chunk), target, *([keys.task_reports] if report else [])]
+    targets = [*_keys_of(keys, chunk), target or chunk.list_key]
+    targets += [keys.task_reports] if report else []
+    targets += [keys.ends(end.schedule), keys.ticks(end.schedule)] if end else []
     answer = connection.script(_SETTLE, targets, args, settles=True)
     if isinstance(answer, list) and len(answer) == len(jobs):
-        return [_number(connection, each, _TAKEN) == 1 for each in answer]
+        numbers = [_number(connection, each, _TAKEN) for each in answer]
+        if end is not None and _ENDLESS in numbers:
+            _warn_of_no_end(keys, end)
+        return [number != 0 for number in numbers]
     return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)
+
+
+def _warn_of_no_end(keys: Keys, end: LedgerEnd) -> None:
+    logger.warning(
+        "%s or %s is no sorted set: how a job of schedule %s ended is not in its ledger (%s); all else is "
+        "settled. Delete the key that something else has written",
+        keys.ends(end.schedule),
+        keys.ticks(end.schedule),
+        end.schedule,
+        end.text.decode(errors="replace"),
+    )
 
 
 def route(connection: RedisConnection, keys: Keys, chunk: Chunk, job: bytes, queue: str) -> bool:
@@ -379,14 +418,25 @@ def take_away(
 
 
 def _plain_settlement(
-    target: str, score: float, text: bytes, trim: Sequence[float], more: Sequence[Command]
+    target: str, score: float, text: bytes, trim: Sequence[float]
 ) -> list[Command]:
     """As Sidekiq writes it: a job that was popped is in no list that names its owner."""
-    commands: list[Command] = [("MULTI",), ("ZADD", target, repr(score), text)]
+    commands: list[Command] = [("ZADD", target, repr(score), text)]
     if trim:
         cutoff, most = trim
         commands += [
             ("ZREMRANGEBYSCORE", target, "-inf", repr(cutoff)),
             ("ZREMRANGEBYRANK", target, 0, -int(most)),
         ]
-    return [*commands, *more, ("EXEC",)]
+    return commands
+
+
+def _plain_end(connection: RedisConnection, keys: Keys, end: LedgerEnd) -> list[Command]:
+    """What adds the end of a popped job, by the rules of the script's part add_end.lua."""
+    ends, ledger = keys.ends(end.schedule), keys.ticks(end.schedule)
+    kinds = connection.run(("TYPE", ends), ("TYPE", ledger))
+    if not set(kinds) <= {b"zset", b"none"}:
+        _warn_of_no_end(keys, end)
+        return []
+    is_known = connection.call("ZCOUNT", ledger, end.at, end.at)
+    return [("ZADD", ends, end.at, end.text)] if is_known else []

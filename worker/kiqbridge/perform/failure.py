@@ -10,7 +10,8 @@
    called in the background (settle/notifications.py).
 
 A job that makes room, is put off, refused or cannot be read becomes a `Settlement` here as well, and so does
-one that has ended, well or not, while a state machine waits for it: Step Functions gets a report.
+one that has ended, well or not, while a state machine waits for it, or that belongs to a schedule: Step
+Functions gets a report, the schedule's ledger its end.
 """
 
 import logging
@@ -32,6 +33,7 @@ from kiqbridge.perform.job_lines import log_failure
 from kiqbridge.runtime import job_forks, user_code
 from kiqbridge.settle.error_report import rules_after
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
+from kiqbridge.settle.job_end import end_of
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.settlement import Settlement, Verdict
@@ -42,10 +44,11 @@ from kiqbridge.settle.task_report import (
     success_report,
 )
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_TOKEN, new_jid, shorten
+from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_TOKEN, TICK, new_jid, shorten
 from kiqbridge.wire.raw_job import UNREADABLE_CLASS, unreadable_job
 from kiqbridge.wire.showable import showable
 from kiqbridge.wire.task_token import task_of
+from kiqbridge.wire.tick_mark import EndKind, LedgerEnd
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +123,7 @@ class Failures:
         is_over = decision.verdict is not Verdict.RETRY
         task = task_of(payload) if is_over else None
         report = failure_report(task, error, now, decision.payload) if task else b""
+        end = self._end_of_failed(execution, payload, decision.verdict, error, now)
         outcome = {
             Verdict.RETRY: f"is tried again in {decision.at - now:.0f} s",
             Verdict.DEAD: "is dead, no tries are left",
@@ -132,8 +136,8 @@ class Failures:
             if self._handlers.listens(died=is_over)
             else None
         )
-        if report and decision.verdict is Verdict.DISCARD:
-            return _reported(report, notify=notify)
+        if (report or end) and decision.verdict is Verdict.DISCARD:
+            return _left(report, end, notify=notify)
         return Settlement(
             verdict=decision.verdict,
             score=now if is_over else decision.at,
@@ -141,26 +145,53 @@ class Failures:
             counted=True,
             notify=notify,
             report=report,
+            end=end,
         )
 
-    def succeeded(self, execution: Execution) -> Settlement | None:
-        """A job that a state machine waits for has succeeded: its return value is reported."""
-        task = task_of(json_text.loads(execution.text))
-        if task is None:
-            logger.warning(
-                "%s is no text of 1 to %d characters: nothing is reported to Step Functions",
-                TASK_TOKEN,
-                MAX_TASK_TOKEN,
-            )
+    @staticmethod
+    def _end_of_failed(
+        execution: Execution,
+        payload: Mapping[str, Any],
+        verdict: Verdict,
+        error: BaseException,
+        now: float,
+    ) -> LedgerEnd | None:
+        if TICK not in payload or verdict is Verdict.RETRY:
             return None
-        now = self._wall_now()
+        outcome: EndKind = "dead" if verdict is Verdict.DEAD else "discarded"
+        return end_of(payload, outcome, now, took_s=execution.elapsed_s, error=error)
+
+    def succeeded(self, execution: Execution) -> Settlement | None:
+        """A job that a state machine waits for, or of a schedule, has succeeded: that is noted."""
+        payload, now = json_text.loads(execution.text), self._wall_now()
+        report = self._report_of_success(execution, payload, now)
+        outcome: EndKind = "done"
+        if execution.result is Cancelled.CANCELLED:
+            outcome = "cancelled"
+        elif execution.result is NOT_PERFORMED:
+            outcome = "skipped"
+        took_s = None if outcome == "skipped" else execution.elapsed_s
+        end = end_of(payload, outcome, now, took_s=took_s)
+        return _left(report, end, failed=False) if report or end else None
+
+    @staticmethod
+    def _report_of_success(execution: Execution, payload: Mapping[str, Any], now: float) -> bytes:
+        task = task_of(payload)
+        if task is None:
+            if TASK_TOKEN in payload:
+                logger.warning(
+                    "%s is no text of 1 to %d characters: nothing is reported to Step Functions",
+                    TASK_TOKEN,
+                    MAX_TASK_TOKEN,
+                )
+            return b""
         if execution.result is NOT_PERFORMED:
             error = JobSkipped("middleware ended this job without performing it")
             logger.warning("%s; Step Functions gets a failure", error)
-            return _reported(failure_report(task, error, now, execution.payload), failed=False)
+            return failure_report(task, error, now, execution.payload)
         if execution.result is Cancelled.CANCELLED:
             cancelled = JobCancelled("this job was cancelled before it was complete")
-            return _reported(failure_report(task, cancelled, now, execution.payload), failed=False)
+            return failure_report(task, cancelled, now, execution.payload)
         output = encode_output(execution.result)
         if output.omitted:
             logger.warning(
@@ -168,7 +199,7 @@ class Failures:
                 "its place",
                 output.omitted,
             )
-        return _reported(success_report(task, output, now), failed=False)
+        return success_report(task, output, now)
 
     def interrupted(self, execution: Execution) -> Settlement:
         """An iterable job makes room: it is pushed again, to the end of its queue (§13.2).
@@ -185,9 +216,12 @@ class Failures:
         pushed = runtime.client.prepare_moved(payload, now, execution.text)
         if pushed is None:
             logger.warning("interrupted, and client middleware stopped its push: it is dropped")
-            if (task := task_of(payload)) is not None:
-                stopped = JobSkipped("client middleware stopped the push of this interrupted job")
-                return _reported(failure_report(task, stopped, now, payload))
+            task = task_of(payload)
+            stopped = JobSkipped("client middleware stopped the push of this interrupted job")
+            report = failure_report(task, stopped, now, payload) if task else b""
+            end = end_of(payload, "skipped", now, took_s=execution.elapsed_s)
+            if report or end:
+                return _left(report, end)
             return Settlement(verdict=Verdict.DISCARD, score=now, text=execution.text, counted=True)
         elapsed = {"elapsed": round(execution.elapsed_s, 3)}
         logger.info("interrupted: goes on later", extra=elapsed)
@@ -229,6 +263,7 @@ class Failures:
             counted=True,
             notify=partial(self._notify, error, payload, failed, "a job was refused"),
             report=failure_report(task, error, now, failed) if task else b"",
+            end=end_of(payload, "dead", now, error=error),
         )
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
@@ -271,12 +306,23 @@ class Failures:
         self._handlers.report(error, {"context": context, "job": payload})
 
 
-def _reported(
-    report: bytes, *, failed: bool = True, notify: Callable[[], None] | None = None
+def _left(
+    report: bytes,
+    end: LedgerEnd | None,
+    *,
+    failed: bool = True,
+    notify: Callable[[], None] | None = None,
 ) -> Settlement:
-    """The job leaves Redis, and its report takes its place: due at once, whatever clocks say."""
+    """The job leaves Redis, and its report or its end, or both, take its place."""
     return Settlement(
-        verdict=Verdict.REPORT, score=0, text=report, counted=True, failed=failed, notify=notify
+        verdict=Verdict.LEAVE,
+        score=0,
+        text=b"",
+        counted=True,
+        failed=failed,
+        notify=notify,
+        report=report,
+        end=end,
     )
 
 

@@ -26,7 +26,7 @@ from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.error_report import was_not_made
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.task_report import TaskOutput
-from kiqbridge.wire.payload import TASK_TOKEN, shorten
+from kiqbridge.wire.payload import TASK_TOKEN, TICK, shorten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +220,7 @@ class Invoker:
             definition.handling.timeout_s is None
             and not len(self._middleware)
             and TASK_TOKEN not in execution.payload
+            and TICK not in execution.payload
         ):
             coroutine: Awaitable[Any] = perform(*_arguments(execution.payload))
             return coroutine

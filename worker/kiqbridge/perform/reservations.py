@@ -32,6 +32,7 @@ from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.failed_payload import failed_payload
+from kiqbridge.settle.job_end import end_of
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.task_report import failure_report
 from kiqbridge.store.redis_connection import RedisConnection
@@ -217,8 +218,9 @@ class Reservations:
         text, queue, now = run.job.text, run.job.queue, wall_now()
         error = JobOverran(f"ran longer than its max_run_s of {limit:g} s, and was taken away")
         policy = self._rules.policy()
+        job = json_text.loads(text)
         payload = failed_payload(
-            json_text.loads(text),
+            job,
             error,
             queue=queue,
             profile=policy.profile,
@@ -236,6 +238,7 @@ class Reservations:
             text=json_text.dumps_moved(payload, text),
             trim=self._rules.dead_bounds(now),
             report=failure_report(task, error, now, payload) if task is not None else b"",
+            end=end_of(job, "dead", now, took_s=time.monotonic() - run.seen_at, error=error),
         )
         if is_ours:
             self._on_dead(payload, error)

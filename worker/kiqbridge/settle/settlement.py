@@ -4,13 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kiqbridge.wire.tick_mark import LedgerEnd
+
 
 class Verdict(StrEnum):
     """Where a job goes that did not simply succeed.
 
     REPUSH is the end of its queue, for an iterable job that makes room; SCHEDULE puts it off,
-    untouched. ROUTE is the end of another queue, untouched as well. REPORT is for a job that has succeeded or
-    is discarded, while a state machine waits for it: its report takes its place.
+    untouched. ROUTE is the end of another queue, untouched as well. DISCARD leaves with the acknowledgement.
+    LEAVE is for a job that leaves Redis and of which something stays: its report for a state machine that waits
+    for it, or its end for the ledger of its schedule.
     """
 
     RETRY = "retry"
@@ -19,7 +22,7 @@ class Verdict(StrEnum):
     REPUSH = "repush"
     SCHEDULE = "schedule"
     ROUTE = "route"
-    REPORT = "report"
+    LEAVE = "leave"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +32,13 @@ class Settlement:
     Attributes:
         verdict: where it goes.
         score: epoch seconds, the time of the retry or of death.
-        text: the job as it shall be kept; of REPORT, the report.
+        text: the job as it shall be kept; empty for LEAVE.
         counted: whether it counts as processed and failed (§11: malformed texts do not).
         failed: whether it counts as failed, if it is counted.
         notify: calls the error and death handlers; to be called once it is written, and only then.
         queue: where a job goes that is routed or pushed again.
-        report: what Step Functions gets to know of a job that is dead (task_report.py); written with it.
+        report: what Step Functions gets to know of a job that has ended (task_report.py); written with it.
+        end: what the ledger of its schedule keeps of a job that has ended (job_end.py); written with it.
     """
 
     verdict: Verdict
@@ -45,3 +49,4 @@ class Settlement:
     queue: str = ""
     failed: bool = True
     report: bytes = b""
+    end: LedgerEnd | None = None

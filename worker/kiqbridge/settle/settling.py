@@ -3,7 +3,8 @@
 1. `write` gets the chunk, the job's text as it was fetched, and a `Settlement`:
    `verdict=RETRY, score=1700000017.5, text=b'{"class":"Mail",…,"retry_count":0}'`.
 2. One script (settle.lua) adds the text to `retry`, `dead` or `schedule`, or to a queue, and removes the
-   fetched one from the in-flight list. If a state machine waits for the job, the same script adds the report. A second time does nothing, so it is repeated until Redis confirms.
+   fetched one from the in-flight list. If a state machine waits for the job, the same script adds the report;
+   if it belongs to a schedule, its end. A second time does nothing, so it is repeated until Redis confirms.
 3. A job that is discarded is not written: it leaves with the acknowledgement of its chunk.
 4. After that, and only then, `Settlement.notify` calls the error and death handlers.
 
@@ -69,14 +70,14 @@ class Settler:
                 queue=settlement.queue,
                 text=settlement.text,
             )
-        target = self._keys.retry
+        target: str | None = self._keys.retry
         trim: tuple[float, ...] = ()
         if verdict is Verdict.SCHEDULE:
             target = self._keys.schedule
         elif verdict is Verdict.DEAD:
             target, trim = self._keys.dead, self._dead_bounds(settlement.score)
-        elif verdict is Verdict.REPORT:
-            target = self._keys.task_reports
+        elif verdict is Verdict.LEAVE:
+            target = None
         is_ours = settle(
             connection,
             self._keys,
@@ -87,8 +88,9 @@ class Settler:
             text=settlement.text,
             trim=trim,
             report=settlement.report,
+            end=settlement.end,
         )
-        if is_ours and (verdict is Verdict.REPORT or settlement.report):
+        if is_ours and settlement.report:
             self._on_report()
         return is_ours
 

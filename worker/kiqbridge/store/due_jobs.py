@@ -5,11 +5,12 @@ the meantime is left alone.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import LedgerEnd
 
 BATCH: Final = 1000
 """Members moved per script, at most; see also `RedisConnection.batch_bytes`."""
@@ -17,6 +18,22 @@ BATCH: Final = 1000
 _DUE = scripts.load("due")
 _PROMOTE = scripts.load("promote")
 _BURY = scripts.load("bury")
+
+
+class Buried(NamedTuple):
+    """A member that is not pushed.
+
+    Attributes:
+        member: as read.
+        kept: as it is to be kept in the dead set, or b"" for one that is dropped.
+        report: for Step Functions, or b"".
+        end: for the ledger of its schedule.
+    """
+
+    member: bytes
+    kept: bytes
+    report: bytes = b""
+    end: LedgerEnd | None = None
 
 
 def read_due(
@@ -73,7 +90,7 @@ def bury(
     connection: RedisConnection,
     keys: Keys,
     source: str,
-    members: Sequence[tuple[bytes, bytes, bytes]],
+    members: Sequence[Buried],
     *,
     now: float,
     bounds: tuple[float, int],
@@ -84,8 +101,7 @@ def bury(
         connection: where to write.
         keys: the namespace.
         source: key of the set.
-        members: each as read; as it is to be kept, or b"" for one that is dropped; its report for Step
-            Functions, or b"".
+        members: what leaves the set.
         now: epoch seconds, their score in the dead set.
         bounds: of the dead set: remove what died up to this score; keep the last N - 1 only.
 
@@ -93,6 +109,9 @@ def bury(
         RedisUnavailable: repeat it; what was moved is not moved again.
     """
     cutoff, most = bounds
-    texts = [text for member in members for text in member]
+    args: list[str | bytes | float] = [repr(now), repr(cutoff), most]
     targets = [source, keys.dead, keys.task_reports]
-    return int(connection.script(_BURY, targets, [repr(now), repr(cutoff), most, *texts]))
+    for member, kept, report, end in members:
+        args += [member, kept, report, *((end.text, end.at) if end else ("", ""))]
+        targets += [keys.ends(end.schedule), keys.ticks(end.schedule)] if end else []
+    return int(connection.script(_BURY, targets, args))

@@ -71,6 +71,12 @@ def waiting_since(text: bytes) -> float | None:
     return None
 
 
+def retry_count_in(text: bytes) -> int | None:
+    """The last `retry_count` in a text that is a whole number from 0, as `jid_in`."""
+    count = _last(_COUNT, _COUNT_NAME, text)
+    return None if count is None else int(count)
+
+
 def _last(pattern: "re.Pattern[bytes]", name: bytes, text: bytes) -> bytes | None:
     end = len(text)
     while (start := text.rfind(name, 0, end)) >= 0:
@@ -165,12 +171,12 @@ def failed_text(
             now=now,
             profile=profile,
         )
-    count = _last(_COUNT, _COUNT_NAME, stripped)
+    count = retry_count_in(stripped)
     at = timestamp(now, profile)
     times: dict[str, object] = (
         {"failed_at": at, "retry_count": 0}
         if count is None
-        else {"retried_at": at, "retry_count": int(count) + 1}
+        else {"retried_at": at, "retry_count": count + 1}
     )
     found = outline(stripped)
     odd = replacements(found.strings, found.others) if found else {}

@@ -9,9 +9,10 @@ Who settles the job adds its end to `kb:ends:SCHEDULE`, in the script that settl
     {"at":1700000000,"jid":"b4a5…","outcome":"done","ended_at":1700000003.25,"took_s":3.1}
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import TICK
@@ -25,6 +26,12 @@ than its maximum age, `discarded`: it failed and asked for no retry."""
 
 MAX_NAME: Final = 256
 """Characters of the name of a schedule."""
+
+_NAME: Final = f'"{TICK}"'.encode()
+_MAX_PARSED_BYTES: Final = 100_000
+"""A longer text is looked at by its bytes alone: it may be one that kills its parser."""
+_MAX_MARK_BYTES: Final = 4_000
+_MAX_INSTANT: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +73,9 @@ def tick_mark_of(payload: Mapping[str, Any]) -> TickMark | None:
     schedule, at = tick.get("schedule"), tick.get("at")
     if not isinstance(schedule, str) or not 0 < len(schedule) <= MAX_NAME:
         return None
-    if type(at) is not int or at < 0:
+    if type(at) is not int or not 0 <= at < _MAX_INSTANT:
+        return None
+    if not schedule.isascii() and _shown(schedule) != schedule:  # no name of a key
         return None
     overlap, age = tick.get("overlap"), tick.get("max_age_s")
     return TickMark(
@@ -75,6 +84,38 @@ def tick_mark_of(payload: Mapping[str, Any]) -> TickMark | None:
         overlap=cast("Overlap", overlap) if overlap in get_args(Overlap) else "allow",
         max_age_s=float(age) if isinstance(age, int | float) and age is not True else None,
     )
+
+
+def tick_mark_in(text: bytes) -> TickMark | None:
+    """As `tick_mark_of`, from the text of a job, in time and memory that its length bounds."""
+    if _NAME not in text:
+        return None
+    if len(text) > _MAX_PARSED_BYTES:
+        return _last_mark(text)
+    try:
+        payload = json_text.loads(text)
+    except json_text.MalformedJSON:
+        return None
+    return tick_mark_of(payload) if isinstance(payload, Mapping) else None
+
+
+def _last_mark(text: bytes) -> TickMark | None:
+    """The last one: clients write it behind the arguments, which may hold those of other jobs."""
+    at = text.rfind(_NAME)
+    value = text[at + len(_NAME) : at + _MAX_MARK_BYTES].decode(errors="replace").lstrip(" \t\r\n:")
+    try:
+        mark, _ = json.JSONDecoder().raw_decode(value)
+    except (ValueError, RecursionError):
+        return None
+    return tick_mark_of({TICK: mark})
+
+
+class LedgerEnd(NamedTuple):
+    """What is added to the ledger of a schedule when a job of it has ended: `text` is `JobEnd.to_text`."""
+
+    schedule: str
+    at: int
+    text: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +144,14 @@ class JobEnd:
         """As it is kept in `kb:ends:SCHEDULE`."""
         found: dict[str, Any] = {
             "at": self.at,
-            "jid": self.jid,
+            "jid": _shown(self.jid),
             "outcome": self.outcome,
             "ended_at": round(self.ended_at, 3),
         }
         if self.took_s is not None:
             found["took_s"] = round(self.took_s, 3)
         if self.error:
-            found["error"] = self.error
+            found["error"] = _shown(self.error)
         if self.retries:
             found["retries"] = self.retries
         return json_text.dumps(found)
@@ -135,3 +176,8 @@ class JobEnd:
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("it lacks what every end has") from error
+
+
+def _shown(text: str) -> str:
+    """Without what JSON and keys cannot carry, lone surrogates of a foreign client, and no longer than needed."""
+    return text[:MAX_NAME].encode(errors="replace").decode()
