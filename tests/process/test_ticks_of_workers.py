@@ -58,7 +58,7 @@ def nothing_left(redis):
     ("job_class", "args"),
     [("Bill", [7]), ("Asynchronous", [1]), ("InChild", [1]), ("Steps", []), ("StepsInChild", [])],
 )
-def test_what_succeeds_is_done(start, push, ledger, redis, tmp_path, fetch, job_class, args):
+def test_what_succeeds_is_done(start, push, ledger, redis, *, tmp_path, fetch, job_class, args):
     (tmp_path / "go").touch()
     worker = start(KIQBRIDGE_FETCH=fetch)
     jid = push(job_class, *args)
@@ -87,7 +87,7 @@ def test_a_retry_goes_on_and_its_number_is_in_the_end(start, push, ledger, redis
 
 @pytest.mark.parametrize("fetch", ["reliable", "basic"])
 @pytest.mark.parametrize(("retry", "outcome"), [("0", "dead"), ("false", "discarded")])
-def test_what_fails_for_good_has_its_error(start, push, ledger, redis, fetch, retry, outcome):
+def test_what_fails_for_good_has_its_error(start, push, ledger, redis, *, fetch, retry, outcome):
     start(KIQBRIDGE_FETCH=fetch)
     push("Dying", retry=json.loads(retry))
 
@@ -137,7 +137,7 @@ def test_a_job_of_a_class_that_is_not_declared_is_discarded(start, push, ledger)
     [("Bill", "done", ""), ("Killer", "dead", "kiqbridge.errors.ProcessDied")],
 )
 def test_a_suspect_that_runs_alone_has_an_end(
-    start, push, ledger, redis, job_class, outcome, error
+    start, push, ledger, redis, *, job_class, outcome, error
 ):
     push(job_class, *([7] if job_class == "Bill" else []))
     redis.rename("queue:default", "kb:suspects:default")

@@ -61,7 +61,7 @@ def in_flight(redis):
 @pytest.mark.parametrize("settlement", [done, dead])
 @pytest.mark.parametrize("is_popped", [False, True])
 def test_the_end_is_written_with_what_becomes_of_the_job(
-    redis, process, settler, job, settlement, is_popped
+    redis, process, settler, job, *, settlement, is_popped
 ):
     chunk = claim(process)
     if is_popped:
@@ -139,7 +139,7 @@ def test_an_occurrence_has_a_bounded_number_of_ends(redis, process, settler, job
 @pytest.mark.parametrize("is_popped", [False, True])
 @pytest.mark.parametrize("settlement", [done, dead])
 def test_a_key_of_another_type_keeps_no_job_and_is_logged(
-    redis, process, settler, job, caplog, key, is_popped, settlement
+    redis, process, settler, job, *, caplog, key, is_popped, settlement
 ):
     chunk = claim(process)
     if is_popped:
