@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "perform": "runtime wire logs config store client inflight settle",
     "children": "runtime wire config store client inflight host settle perform",
     "step_functions": "runtime wire store client settle perform",
-    "engine": "runtime wire config store client inflight host settle perform children step_functions",
+    "engine": "runtime wire config store client clocks inflight host settle perform children step_functions",
     "dev": "wire schedule config store client clocks",
     "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev",
 }

@@ -35,7 +35,7 @@ HORIZON_S: Final = 300.0
 """Seconds for which occurrences are placed ahead, at least."""
 
 STRIDE_S: Final = 60.0
-"""Beyond the horizon as well, so that a schedule of each minute is placed once a minute."""
+"""Beyond the horizon as well, at most as much again, so that a schedule of each minute is placed once a minute."""
 
 BATCH_OCCURRENCES: Final = 500
 BATCH_BYTES: Final = 500_000
@@ -197,7 +197,7 @@ class Placer:
                 self._note(placed, result, now, report)
 
     def _decided(self, names: Sequence[str], now: float) -> Iterator[tuple[Placement, Decision]]:
-        until = int(now + self._horizon_s + STRIDE_S)
+        until = int(now + self._horizon_s + min(STRIDE_S, self._horizon_s))
         for name in names:
             known = self._known[name]
             begin = int(now) if known.cursor is None else known.cursor

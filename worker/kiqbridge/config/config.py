@@ -66,6 +66,7 @@ class Config:
     run_dir: str
     ecs_protect_after_s: float
     task_heartbeat_s: float
+    schedule_horizon_s: float
     foreign_jobs: ForeignJobs
     unknown_class: str
     max_iteration_runtime_s: float | None

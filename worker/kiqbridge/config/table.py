@@ -299,6 +299,14 @@ SETTINGS: tuple[Setting, ...] = (
         "for; `task_heartbeat_s` in a job counts first; 0 = none",
     ),
     Setting(
+        name="schedule_horizon_s",
+        parse=seconds("schedule_horizon_s"),
+        default=300,
+        env=("KIQBRIDGE_SCHEDULE_HORIZON_S",),
+        help="seconds for which occurrences of dynamic schedules are placed ahead: a fleet that is away for a "
+        "shorter time fires each one in time when it is back",
+    ),
+    Setting(
         name="max_iteration_runtime_s",
         parse=seconds_or_none("max_iteration_runtime"),
         default="",

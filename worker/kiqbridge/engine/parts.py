@@ -35,6 +35,7 @@ from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import Ages, ages_of
 from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
+from kiqbridge.engine.dynamic_schedules import dynamic_steps
 from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, ProcessView
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.pause_watch import PauseWatch
@@ -143,7 +144,9 @@ class EngineParts:
             max_payload_bytes=config.max_payload_bytes,
         )
         self.schedules = ScheduleLeader(
-            (), connection=self.pool.connection(), leads=lambda: self.poller.leads
+            dynamic_steps(self.client, identity=self.identity, horizon_s=config.schedule_horizon_s),
+            connection=self.pool.connection(),
+            leads=lambda: self.poller.leads,
         )
         self.pauses = PauseWatch(
             keys=self.keys, connection=self.pool.connection(), track=self._track
