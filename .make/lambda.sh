@@ -8,7 +8,7 @@
 #   LAMBDA_ARCHITECTURE  arm64 or x86_64
 #   LAMBDA_PYTHON        version of Lambda's Python, e.g. 3.13
 #   BUILD_PYTHON         a Python with pip; any version, since nothing that is built here runs here
-#   MAPPINGS_PYTHON      a Python with this package; needed only if there are mappings
+#   MAPPINGS_PYTHON      a Python with this package: for the manifest of schedules, and if there are mappings
 #
 # Everything is compiled to bytecode: Lambda's folders are read-only, so without it every cold start
 # compiles again. `unchecked-hash`, because Lambda's files get new times when they are unpacked.
@@ -46,7 +46,27 @@ build_layer() {
     rm -rf "${folder:?}/bin"
     rm "$folder"/kiqbridge-*.dist-info/direct_url.json
     sed -i -e '/direct_url\.json/d' -e '\,^\(\.\./\)*bin/,d' "$folder"/*.dist-info/RECORD
+    add_manifest "$folder/kiqbridge/schedule/manifest.json"
     finish /opt
+}
+
+# The schedules of the template, which the function publishes, so that the fleet notices a tick that is missing.
+add_manifest() {
+    [ -e template.yaml ] || return 0
+    if ! "${MAPPINGS_PYTHON:-false}" -c 'import kiqbridge.schedule.manifest' 2>/dev/null; then
+        cat >&2 <<END
+******************************************************************************
+NO MANIFEST in layer: MAPPINGS_PYTHON is no Python that has this package, so that
+nobody notices a tick that does not come. Run make up once, and build with make build.
+******************************************************************************
+END
+        return 0
+    fi
+    if ! "$MAPPINGS_PYTHON" -m kiqbridge.commands.build_manifest template.yaml \
+        --answers samconfig.local.toml --output "$1"; then
+        echo "template.yaml: there is no manifest of its schedules; correct it (make check names its faults)" >&2
+        exit 1
+    fi
 }
 
 build_function() {

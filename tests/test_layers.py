@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "clocks": "wire schedule store client",
     "inflight": "runtime wire store",
     "host": "runtime logs config client",
-    "aws": "wire schedule config store client",
+    "aws": "wire schedule config store client clocks",
     "monitor": "wire store inflight aws",
     "settle": "runtime wire store client inflight",
     "perform": "runtime wire logs config store client inflight settle",

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from support.aws_services import aws_services
 from support.enqueue_function import ENVIRONMENT, read_event
-from support.lambda_build import MACHINE, THIS_PYTHON, Build, build_once, make
+from support.lambda_build import MACHINE, ROOT, THIS_PYTHON, Build, build_once, make
 from support.lambda_runtime_api import LambdaProcess, install_runtime_client
 from support.servers import find_free_port
 
 from kiqbridge.aws.mapping.check import main as check_mappings
+from kiqbridge.schedule.template import read_schedules
 
 MB = 1_000_000
 # Unpacked, with bytecode. Lambda takes 250 MB; a large package makes cold starts slow long before.
@@ -377,6 +378,13 @@ class TestBuild:
         with pytest.raises(AssertionError, match=r"mappings.yml:3 mappings\[0\].args\[0\]: 'a-b'"):
             make("build-EnqueueFunction", folder=checkout, **variables)
 
+    def test_the_layer_has_the_manifest_of_the_schedules(self, built):
+        found = json.loads((built.layer / "kiqbridge/schedule/manifest.json").read_bytes())
+
+        assert found["version"] == 1_700_000_000
+        rules = {each.name for each in read_schedules(ROOT / "template.yaml") if each.jobs}
+        assert set(found["schedules"]) == rules
+
     def test_an_unknown_architecture_is_refused(self, tmp_path):
         with pytest.raises(AssertionError, match="LAMBDA_ARCHITECTURE=arm: write arm64 or x86_64"):
             make("build-KiqbridgeLayer", ARTIFACTS_DIR=str(tmp_path), LAMBDA_ARCHITECTURE="arm")
@@ -403,7 +411,15 @@ def copy_sources(folder: Path) -> Path:
     """What the builds read, in another folder."""
     root = Path(__file__).parents[2]
     folder.mkdir()
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"):
+    names = (
+        "Makefile",
+        "pyproject.toml",
+        "constraints.txt",
+        "README.md",
+        "LICENSE",
+        "template.yaml",
+    )
+    for name in names:
         shutil.copy(root / name, folder)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(root / ".make", folder / ".make", ignore=ignored)

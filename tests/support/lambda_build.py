@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+FIXED = {"MAPPINGS_PYTHON": sys.executable, "SOURCE_DATE_EPOCH": "1700000000"}
+"""What the manifest is made with, the same wherever it is built."""
+
 ROOT = Path(__file__).parents[2]
 MACHINE = {"x86_64": "x86_64", "aarch64": "arm64"}[platform.machine()]
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -89,7 +92,7 @@ def make(target: str, *, folder: Path = ROOT, **variables: str) -> str:
     done = subprocess.run(
         ["make", "--makefile", str(folder / "Makefile"), target],
         cwd=folder,
-        env={**inherited, "BUILD_PYTHON": sys.executable, **variables},
+        env={**inherited, **FIXED, "BUILD_PYTHON": sys.executable, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

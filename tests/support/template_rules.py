@@ -33,6 +33,7 @@ def rule(
         enabled=True,
         start=start,
         end=end,
+        window_minutes=0,
         function="Enqueue",
         handler="app.lambda_handler",
         code_uri="lambdas/enqueue",

@@ -42,6 +42,21 @@ def test_a_tick_beside_one_job_and_beside_several():
     assert several == EnqueueRequest(jobs=[JobRequest(item=JOB)] * 2, tick=tick)
 
 
+def test_a_tick_may_have_the_policies_of_its_schedule():
+    more = {"overlap": "skip", "max_age_s": 60, "missed": "last", "grace_s": 0}
+
+    tick = parse_event(JOB | {"tick": TICK | more}, NOW).tick
+
+    assert (tick.overlap, tick.max_age_s) == ("skip", 60)
+
+
+@pytest.mark.parametrize("wrong", [{"overlap": "run"}, {"max_age_s": "1h"}, {"missed": None}])
+def test_a_policy_that_is_none_is_refused(wrong):
+    [member] = wrong
+    with pytest.raises(EventError, match=f"tick.{member}: "):
+        parse_event(JOB | {"tick": TICK | wrong}, NOW)
+
+
 def test_a_bus_event_gives_its_id_to_what_has_no_identity():
     def parsed(detail):
         event = {"detail-type": "t", "source": "shop", "id": "e", "detail": detail}

@@ -43,19 +43,24 @@ from kiqbridge.config.function_settings import (
     QUEUE_LIMITS,
     SPILL_FIFO_QUEUE_URL,
     SPILL_QUEUE_URL,
+    STACK,
     TICK_AHEAD_S,
     TICK_OFFSET_S,
 )
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
-from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 
 if TYPE_CHECKING:
     from kiqbridge.aws.mapping.mapper import Mapper
     from kiqbridge.aws.mapping.schemas import JobSchemas
+    from kiqbridge.aws.publishing import Publisher
 
 UNKNOWN = "unknown"
 """The source of an event that could not be read."""
+
+PUBLISH = "publish"
+"""That of a direct invocation that publishes the schedules of the template."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,7 @@ class Handled:
         error: what the function raises, so that the caller knows or the service delivers again.
         ignored: why the event asks for nothing; "" = it does.
         push_ms: milliseconds that pushing took; None = nothing was pushed.
+        published: what became of the manifest of schedules; None = nothing worth a line.
     """
 
     source: str
@@ -77,6 +83,7 @@ class Handled:
     error: Exception | None = None
     ignored: str = ""
     push_ms: float | None = None
+    published: Mapping[str, Any] | None = None
 
 
 class Enqueuer:
@@ -89,6 +96,7 @@ class Enqueuer:
         schemas: what the arguments of a class must be; None = anything.
         http: which HTTP requests may ask for jobs.
         shows_arguments: whether messages about events may show values of theirs.
+        publisher: publishes the schedules of the template after the first push; None = nobody does.
     """
 
     def __init__(
@@ -100,7 +108,9 @@ class Enqueuer:
         http: HttpRules = sources.DEFAULT_HTTP,
         *,
         shows_arguments: bool = True,
+        publisher: "Publisher | None" = None,
     ) -> None:
+        self._publisher = publisher
         self._pusher = pusher
         self._allowed = allowed
         self._mapper = mapper
@@ -129,11 +139,20 @@ class Enqueuer:
             wait_replicas=read(WAIT_REPLICAS, environ),
             max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),
         )
-        return cls.with_mappings(_pusher(client, environ), environ, folder)
+        publisher = None
+        if stack := read(STACK, environ):
+            from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is a stack
+
+            publisher = Publisher(client.pool, client.keys, stack)
+        return cls.with_mappings(_pusher(client, environ), environ, folder, publisher)
 
     @classmethod
     def with_mappings(
-        cls, pusher: Pushing, environ: Mapping[str, str], folder: Path | None
+        cls,
+        pusher: Pushing,
+        environ: Mapping[str, str],
+        folder: Path | None,
+        publisher: "Publisher | None" = None,
     ) -> Self:
         """As `from_environment`, with a pusher that is there.
 
@@ -149,7 +168,13 @@ class Enqueuer:
         path = document.find(folder, name) if folder is not None else None
         found = document.load(path) if path is not None else None
         if found is None:
-            return cls(pusher, allowed, http=http, shows_arguments=shows_arguments)
+            return cls(
+                pusher,
+                allowed,
+                http=http,
+                shows_arguments=shows_arguments,
+                publisher=publisher,
+            )
         # Loaded only where there are mappings: a cold start waits for each module.
         from kiqbridge.aws.mapping import declared  # noqa: PLC0415
         from kiqbridge.aws.mapping.mapper import Mapper  # noqa: PLC0415
@@ -163,6 +188,7 @@ class Enqueuer:
             JobSchemas(found, content.schemas) if content.schemas else None,
             http,
             shows_arguments=shows_arguments,
+            publisher=publisher,
         )
 
     def mapping_of(self, record: Record) -> str:
@@ -217,6 +243,8 @@ class Enqueuer:
             return self._handle(event, now, by, xray)
 
     def _handle(self, event: object, now: float, by: str, xray: str) -> Handled:
+        if self._publisher is not None and self._publisher.is_command(event):
+            return self._published(self._publisher, event, by)
         try:
             delivery = self._read(event)
         except (EventError, PayloadError) as error:
@@ -237,7 +265,20 @@ class Enqueuer:
             answer=delivery.answer(results) if delivery.answer else _success(delivery, results),
             error=None if is_answered else _reason(results),
             push_ms=push_ms,
+            published=self._after_push(results, by),
         )
+
+    def _after_push(self, results: Sequence[Result], by: str) -> dict[str, Any] | None:
+        if self._publisher is None or not any(each.jobs for each in results):
+            return None
+        return self._publisher.after_push(by)
+
+    def _published(self, publisher: "Publisher", event: Any, by: str) -> Handled:
+        try:
+            answer = publisher.command(event, by)
+        except KiqbridgeError as error:
+            return Handled(source=PUBLISH, error=error)
+        return Handled(source=PUBLISH, answer=answer, published=answer)
 
     def _read(self, event: object) -> Delivery | Done:
         if self._pusher.has_spilled(event):

@@ -6,7 +6,8 @@ Three forms are jobs; anything else needs a mapping, or is refused:
    or `at` (when to run) and `dedupe_key` (enqueue once, however often it is delivered);
 2. several: `{"jobs": […]}`, all or none;
 3. a tick: one or several jobs and beside them `"tick": {"schedule": …, "at": …}`, the name of the
-   rule and the time for which it was due; that pair is enqueued once. `in` counts from the
+   rule and the time for which it was due; that pair is enqueued once. It may have the policies of
+   the schedule, too (wire/tick_policy.py). `in` counts from the
    delivery, not from that time. Scheduler's context attributes under `"_schedule"` are a tick, too:
    `schedule-arn` and `scheduled-time` count, attempt and execution do not.
 
@@ -42,6 +43,8 @@ from kiqbridge.wire.payload import (
     shorten_argument,
     validate,
 )
+from kiqbridge.wire.tick_mark import Overlap
+from kiqbridge.wire.tick_policy import policy_faults
 
 JOB_KEYS: Final = frozenset({"class", "args", "jobs", active_job.KEY})
 OWN_KEYS: Final = ("in", "at", "dedupe_key")
@@ -73,12 +76,16 @@ class Tick:
         instant: the time for which it was due, epoch seconds floored to the minute.
         at: that time as it was delivered.
         ignore_stale: whether one that is too old is answered instead of being an error.
+        overlap: what its jobs do while an earlier job of the schedule runs.
+        max_age_s: seconds after `instant` from which a job is not begun any more; None = never.
     """
 
     schedule: str
     instant: int
     at: str | float
     ignore_stale: bool = False
+    overlap: Overlap = "allow"
+    max_age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +240,16 @@ def _tick(tick: object) -> Tick:
     on_stale = tick.get("on_stale", "error")
     if on_stale not in ("error", "ignore"):
         raise EventError(f"tick.on_stale: {shorten(on_stale)} is neither error nor ignore")
-    return Tick(schedule=schedule, instant=instant, at=at, ignore_stale=on_stale == "ignore")
+    for fault in policy_faults(tick):
+        raise EventError(f"tick.{fault}")
+    return Tick(
+        schedule=schedule,
+        instant=instant,
+        at=at,
+        ignore_stale=on_stale == "ignore",
+        overlap=tick.get("overlap", "allow"),
+        max_age_s=tick.get("max_age_s"),
+    )
 
 
 def _several(event: Mapping[str, Any], now: float, tick: Tick | None) -> list[JobRequest]:

@@ -25,6 +25,7 @@ from kiqbridge.errors import (
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import Identity
 from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.tick_mark import Overlap
 
 
 class Asked(NamedTuple):
@@ -70,6 +71,8 @@ class Pushes(Protocol):
         horizon_s: int = TICK_HORIZON_S,
         ahead_s: float | None = None,
         limits: Mapping[str, int] | None = None,
+        overlap: Overlap = "allow",
+        max_age_s: float | None = None,
     ) -> TickOutcome:
         """See `Client.push_tick`."""
 
@@ -271,6 +274,8 @@ class Pusher:
             horizon_s=TICK_HORIZON_S - round(self._tick_offset_s),
             ahead_s=self._tick_ahead_s + self._tick_offset_s,
             limits=self._gate.lengths(jobs),
+            overlap=tick.overlap,
+            max_age_s=tick.max_age_s,
         )
 
 

@@ -69,6 +69,8 @@ class Report:
         self._source, self._push_ms = handled.source, handled.push_ms
         for result in handled.results:
             self._result(result, ms, is_raised=handled.error is not None)
+        if handled.published is not None:
+            self._published(handled.published)
         if handled.ignored:
             self._line(
                 "INFO",
@@ -124,6 +126,10 @@ class Report:
             out.write(b"\n".join([*self._lines, b""]).decode())
             out.flush()
             self._lines = []
+
+    def _published(self, about: Mapping[str, Any]) -> None:
+        is_well = about["outcome"] in ("published", "unchanged")
+        self._line("INFO" if is_well else "WARNING", "schedules", {"source": "publish", **about})
 
     def _result(self, result: Result, ms: float, *, is_raised: bool) -> None:
         about = _about(result.record)

@@ -115,8 +115,14 @@ def _written(dedupe_key: str | Identity | None) -> list[str] | None:
 
 
 def _written_tick(tick: Tick) -> dict[str, Any]:
-    on_stale = {"on_stale": "ignore"} if tick.ignore_stale else {}
-    return {"schedule": tick.schedule, "at": tick.at, **on_stale}
+    written: dict[str, Any] = {"schedule": tick.schedule, "at": tick.at}
+    if tick.ignore_stale:
+        written["on_stale"] = "ignore"
+    if tick.overlap != "allow":
+        written["overlap"] = tick.overlap
+    if tick.max_age_s is not None:
+        written["max_age_s"] = tick.max_age_s
+    return written
 
 
 def _read(guard: object, otherwise: Identity) -> Identity:

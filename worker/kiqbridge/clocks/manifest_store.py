@@ -186,9 +186,9 @@ def _parts(manifest: Mapping[str, Any], stack: str) -> tuple[int, str, dict[str,
     try:
         version, digest = int(manifest["version"]), str(manifest["hash"])
         documents = {
-            f"{stack}/{logical_id}": json_text.dumps(document).replace(
-                STACK_NAME.encode(), stack.encode()
-            )
+            str(document.get("name", f"{STACK_NAME}/{logical_id}")).replace(
+                STACK_NAME, stack
+            ): json_text.dumps(document).replace(STACK_NAME.encode(), stack.encode())
             for logical_id, document in manifest["schedules"].items()
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -167,6 +167,16 @@ SPILL_FIFO_QUEUE_URL: Final = Setting(
     read_by=("function",),
 )
 
+STACK: Final = Setting(
+    name="stack",
+    parse=text("stack"),
+    default="",
+    env=("KIQBRIDGE_STACK",),
+    help="name of the CloudFormation stack, under which the function publishes the schedules of its template; "
+    "empty = it publishes none",
+    read_by=("function",),
+)
+
 SERVICE: Final = Setting(
     name="service",
     parse=text("service"),
@@ -217,6 +227,7 @@ FUNCTION_SETTINGS: Final = (
     QUEUE_LIMITS,
     SPILL_QUEUE_URL,
     SPILL_FIFO_QUEUE_URL,
+    STACK,
     SERVICE,
     FUNCTION_LOG_LEVEL,
     METRICS_NAMESPACE,

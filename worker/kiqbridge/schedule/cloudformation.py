@@ -45,7 +45,12 @@ class Template:
     """One template file, its parameters given: sections as nodes, and the values of nodes."""
 
     def __init__(
-        self, text: str, parameters: Mapping[str, str] | None = None, *, stack_name: str
+        self,
+        text: str,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        stack_name: str,
+        pseudo: Mapping[str, str] | None = None,
     ) -> None:
         self._sections = entries(compose(text), "a template")
         self._declared = self.section("Parameters")
@@ -60,6 +65,7 @@ class Template:
             "AWS::StackId": f"arn:aws:cloudformation:us-east-1:123456789012:stack/{stack_name}/local",
             "AWS::StackName": stack_name,
             "AWS::URLSuffix": "amazonaws.com",
+            **(pseudo or {}),
         }
         self._given = dict(parameters or {})
         for name in self._given:
@@ -76,16 +82,24 @@ class Template:
 
     @classmethod
     def read(
-        cls, path: Path, parameters: Mapping[str, str] | None = None, *, stack_name: str
+        cls,
+        path: Path,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        stack_name: str,
+        pseudo: Mapping[str, str] | None = None,
     ) -> "Template":
-        """Read a template file; nothing is resolved yet."""
+        """Read a template file; nothing is resolved yet.
+
+        `pseudo` has values of pseudo parameters, such as `AWS::Region`, in place of examples.
+        """
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise TemplateFault(1, f"the template cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise TemplateFault(1, f"the template is not UTF-8 text: {error}") from error
-        return cls(text, parameters, stack_name=stack_name)
+        return cls(text, parameters, stack_name=stack_name, pseudo=pseudo)
 
     def section(self, name: str) -> dict[str, Entry]:
         """Return the entries of a top-level section; a missing section has none."""

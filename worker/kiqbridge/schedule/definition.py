@@ -8,20 +8,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.cron import Rate, ScheduleExpression
 from kiqbridge.schedule.expression import parse_expression
+from kiqbridge.wire import tick_policy
 from kiqbridge.wire.tick_mark import Overlap
 
 Origin = Literal["template", "dynamic", "code"]
 """`template`: AWS fires it, published by its manifest; `dynamic`: made by a call, the command line or a file;
 `code`: declared beside its job. The last two are fired by the fleet's leader or the tick function."""
 
-Missed = Literal["alert", "last", "all"]
-"""What is done about ticks that did not come: an alert only, or the alert and the last one, or all of them up
-to the maximum age, enqueued."""
+Missed: TypeAlias = tick_policy.Missed
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DEFAULT_GRACE_S: Final = 300.0

@@ -38,6 +38,8 @@ def definition_of(schedule: "TemplateSchedule", stack: str) -> ScheduleDefinitio
         **{member: tick[member] for member in POLICIES if member in tick},
     }
     found = ScheduleDefinition.from_document(name, document)
+    # A tick is not late before the flexible window is over.
+    found = replace(found, grace_s=found.grace_s + 60 * schedule.window_minutes)
     return found if jobs else replace(found, jobs=())
 
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from kiqbridge.wire.tick_policy import policy_faults
+
 SCHEDULED_TIME: Final = "<aws.scheduler.scheduled-time>"
 _CONTEXT_ATTRIBUTES: Final = frozenset(
     f"<aws.scheduler.{name}>"
@@ -72,6 +74,7 @@ def _tick_faults(tick: Any, schedule: str, kind: str) -> Iterator[str]:
         yield f"Input.tick.schedule is {tick.get('schedule')!r}: write {name}, the event's own name"
     if tick.get("at") != SCHEDULED_TIME:
         yield f"Input.tick.at is {tick.get('at')!r}: write {SCHEDULED_TIME}"
+    yield from (f"Input.tick.{fault}" for fault in policy_faults(tick))
 
 
 def _refuse_constant(name: str) -> Any:

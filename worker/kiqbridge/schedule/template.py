@@ -74,6 +74,8 @@ class TemplateSchedule:
     enabled: bool
     start: datetime | None
     end: datetime | None
+    window_minutes: int
+    """Of the flexible time window, within which it fires; 0 = it has none."""
     function: str
     """The function's logical id."""
     handler: str | None
@@ -97,10 +99,13 @@ class TemplateSchedule:
 
 
 def read_schedules(
-    path: Path, parameters: Mapping[str, str] | None = None, stack_name: str = DEFAULT_STACK_NAME
+    path: Path,
+    parameters: Mapping[str, str] | None = None,
+    stack_name: str = DEFAULT_STACK_NAME,
+    pseudo: Mapping[str, str] | None = None,
 ) -> list[TemplateSchedule]:
     """Return the schedules of a template in its order; raises TemplateError with all problems."""
-    reader = _Reader(path)
+    reader = _Reader(path, pseudo)
     schedules = reader.read(parameters, stack_name)
     if reader.problems:
         raise TemplateError(sorted(reader.problems, key=lambda problem: problem.line))
@@ -118,7 +123,8 @@ class _Function:
 class _Reader:
     """Reads one template and notes its problems instead of stopping at the first."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pseudo: Mapping[str, str] | None) -> None:
+        self._pseudo = pseudo
         self.problems: list[Problem] = []
         self._path = path
         self._template: Template
@@ -127,7 +133,9 @@ class _Reader:
     def read(self, parameters: Mapping[str, str] | None, stack_name: str) -> list[TemplateSchedule]:
         found: list[TemplateSchedule] = []
         with self._noting(""):
-            self._template = Template.read(self._path, parameters, stack_name=stack_name)
+            self._template = Template.read(
+                self._path, parameters, stack_name=stack_name, pseudo=self._pseudo
+            )
             for name, resource in self._template.section("Resources").items():
                 with self._noting(name):
                     found.extend(self._read_resource(name, resource))
@@ -191,7 +199,7 @@ class _Reader:
         where = f"{function.name}.{name}"
         noted = len(self.problems)
         properties = self._section(entries(event.node, "an event"), "Properties")
-        timezone, enabled = "UTC", True
+        timezone, enabled, window_minutes = "UTC", True, 0
         start: datetime | None = None
         end: datetime | None = None
         expression: cron.ScheduleExpression | None = None
@@ -207,7 +215,7 @@ class _Reader:
         with self._noting(where):
             enabled = self._enabled(properties)
         with self._noting(where):
-            self._check_window(properties)
+            window_minutes = self._window_minutes(properties)
         with self._noting(where):
             input_text = self._input(event, properties, required=_enqueues(function.code_uri))
         if input_text is not None and _enqueues(function.code_uri):
@@ -226,6 +234,7 @@ class _Reader:
             enabled=enabled,
             start=start,
             end=end,
+            window_minutes=window_minutes,
             function=function.name,
             handler=function.handler,
             code_uri=function.code_uri,
@@ -300,10 +309,10 @@ class _Reader:
             )
         return state != "DISABLED" and enabled not in (False, "false")
 
-    def _check_window(self, properties: dict[str, Entry]) -> None:
+    def _window_minutes(self, properties: dict[str, Entry]) -> int:
         window = self._value(properties, "FlexibleTimeWindow")
         if window is None:
-            return  # SAM writes OFF
+            return 0  # SAM writes OFF
         line = properties["FlexibleTimeWindow"].line
         mode = window.get("Mode") if isinstance(window, dict) else None
         if mode is False:
@@ -316,6 +325,7 @@ class _Reader:
             raise TemplateFault(
                 line, f"FLEXIBLE needs MaximumWindowInMinutes from 1 to {_LONGEST_WINDOW_MINUTES}"
             )
+        return int(minutes) if mode == "FLEXIBLE" else 0
 
     def _input(self, event: Entry, properties: dict[str, Entry], *, required: bool) -> str | None:
         value = self._value(properties, "Input")

@@ -1,0 +1,152 @@
+"""Publishing the schedules of the template from the function that they invoke.
+
+The build writes their manifest into the layer. A warm environment publishes it once, after its first push, so
+that no event waits for it; one HGET finds that it is published already. A direct invocation with
+
+    {"kiqbridge": "publish"}            or            {"kiqbridge": "publish", "rollback": true}
+
+publishes at once, and can do nothing else.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kiqbridge.clocks.manifest_store import Published, publish_manifest, stands
+from kiqbridge.errors import ConfigError, EventError
+from kiqbridge.store import deadline
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+
+MANIFEST: Final = Path(__file__).parents[1] / "schedule" / "manifest.json"
+"""In the layer."""
+
+LONGEST_S: Final = 1.0
+"""Seconds that publishing may keep an invocation."""
+
+AGAIN_S: Final = 60.0
+"""Seconds after which it is tried again, if it failed."""
+
+_ROLL_BACK: Final = (
+    'if this deployment is a rollback on purpose, invoke the function with {"kiqbridge": "publish", '
+    '"rollback": true}, or run kiqbridge schedule publish --rollback'
+)
+
+
+class Publisher:
+    """Publishes the manifest of this function's layer; one serves all invocations of a warm environment.
+
+    Args:
+        pool: connections to Redis.
+        keys: the namespace.
+        stack: name of the stack.
+        path: the manifest; a layer that has none publishes nothing.
+        monotonic: seconds.
+    """
+
+    def __init__(
+        self,
+        pool: RedisPool,
+        keys: Keys,
+        stack: str,
+        *,
+        path: Path = MANIFEST,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = pool
+        self._keys = keys
+        self._stack = stack
+        self._path = path
+        self._monotonic = monotonic
+        self._again_at: float | None = 0.0
+        self._has_failed = False
+
+    def __repr__(self) -> str:
+        return f"Publisher({self._stack!r}, {str(self._path)!r})"
+
+    def after_push(self, by: str) -> dict[str, Any] | None:
+        """Publish, unless this environment has; never raises.
+
+        Returns:
+            What became of it, for the log; None: nothing worth a line.
+        """
+        if self._again_at is None or self._monotonic() < self._again_at:
+            return None
+        self._again_at = None
+        try:
+            manifest = self._read()
+            if manifest is None:
+                return None
+            with deadline.within(LONGEST_S):
+                if stands(self._pool, self._keys, self._stack, manifest):
+                    return None
+                return self._publish(manifest, by, rollback=False)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the event is enqueued and answered
+            self._again_at = self._monotonic() + AGAIN_S
+            if self._has_failed:
+                return None
+            self._has_failed = True
+            return {
+                "outcome": "failed",
+                "stack": self._stack,
+                "reason": f"{type(error).__name__}: {error}; it is tried again, and not logged again",
+            }
+
+    @staticmethod
+    def is_command(event: object) -> bool:
+        """Whether an event is a direct invocation that asks for this, well or badly."""
+        return (
+            isinstance(event, dict)
+            and "kiqbridge" in event
+            and set(event) <= {"kiqbridge", "rollback"}
+        )
+
+    def command(self, event: Mapping[str, Any], by: str) -> dict[str, Any]:
+        """Do what a direct invocation asks for.
+
+        Raises:
+            EventError: it asks for something else.
+            ConfigError: there is no manifest.
+            RedisUnavailable, RedisRefused: nothing was written.
+        """
+        rollback = event.get("rollback", False)
+        if event["kiqbridge"] != "publish" or not isinstance(rollback, bool):
+            raise EventError(
+                'kiqbridge: write {"kiqbridge": "publish"}, with "rollback": true only to publish an older '
+                "version on purpose"
+            )
+        manifest = self._read()
+        if manifest is None:
+            raise ConfigError(
+                f"{self._path.name}: the layer has no manifest of schedules; build it with make build"
+            )
+        return self._publish(manifest, by, rollback=rollback)
+
+    def _publish(self, manifest: Mapping[str, Any], by: str, *, rollback: bool) -> dict[str, Any]:
+        done = publish_manifest(
+            self._pool, self._keys, manifest, stack=self._stack, by=by, rollback=rollback
+        )
+        return described(done)
+
+    def _read(self) -> Mapping[str, Any] | None:
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        read = json_text.loads(text)
+        if not isinstance(read, dict) or not {"version", "hash", "schedules"} <= set(read):
+            raise ConfigError(f"{self._path.name}: is no manifest; build the layer with make build")
+        return read
+
+
+def described(done: Published) -> dict[str, Any]:
+    """For the answer and the log; of an older version also what it means."""
+    about = done.to_document()
+    if done.kind == "older":
+        about["reason"] = (
+            f"version {done.version} of the schedules is older than version {done.standing}, which is published; "
+            f"{_ROLL_BACK}"
+        )
+    return about
