@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands import schedule_import, schedule_simulate
+from kiqbridge.commands import schedule_import, schedule_lint, schedule_simulate
 from kiqbridge.schedule.cron import Rate, ScheduleExpression, parse
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import parse_crontab
@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--json", action="store_true", help="an array of UTC instants")
     verb.set_defaults(command=_next)
+    schedule_lint.add_arguments(verbs)
     schedule_simulate.add_arguments(verbs)
     schedule_import.add_arguments(verbs)
 

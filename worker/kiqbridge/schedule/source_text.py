@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _IGNORE: Final = re.compile(r"#\s*lint:\s*ignore\s+([A-Z]{2}[0-9]{3}(?:[\s,]+[A-Z]{2}[0-9]{3})*)")
-_ZONE: Final = re.compile(r"\s*(- )?[\"']?(ScheduleExpressionTimezone|timezone)[\"']?\s*:")
+_ZONE: Final = re.compile(r"([^#]*[\s{,])?[\"']?(ScheduleExpressionTimezone|timezone)[\"']?\s*:")
 
 
 def block_of(lines: Sequence[str], line: int) -> list[str]:
