@@ -18,7 +18,7 @@ import redis as redis_py
 from hypothesis import HealthCheck, settings
 from support import proving
 from support.faketime import faketime_library
-from support.ruby import has_active_job, has_ruby_sidekiq, has_web_ui
+from support.ruby import has_active_job, has_fugit, has_ruby_sidekiq, has_web_ui
 from support.servers import Server, debian_server, embedded_server
 
 if TYPE_CHECKING:
@@ -68,6 +68,12 @@ NEEDS = (
         name="Rails' Active Job",
         package="ruby-activejob",
         is_installed=has_active_job,
+    ),
+    Need(
+        marker="fugit",
+        name="fugit, which reads sidekiq-cron's schedules,",
+        package="ruby-fugit",
+        is_installed=has_fugit,
     ),
     Need(
         marker="systemd",

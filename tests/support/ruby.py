@@ -40,6 +40,12 @@ def has_active_job() -> bool:
     return has_ruby_sidekiq() and _loads("sidekiq", "active_job")
 
 
+@functools.cache
+def has_fugit() -> bool:
+    """Whether Ruby has fugit, which sidekiq-cron asks when a schedule is due."""
+    return bool(shutil.which("ruby")) and _loads("fugit")
+
+
 def _loads(*features: str) -> bool:
     probe = ["ruby", "-e", "ARGV.each { |feature| require feature }", *features]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0

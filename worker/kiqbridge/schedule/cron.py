@@ -33,6 +33,8 @@ from kiqbridge.schedule.cron_fields import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kiqbridge.schedule.cron_seconds import CronSeconds
+
 # Two days more than the years themselves, so that no time zone cuts a first or last day short.
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - timedelta(days=2)
 _LATEST = datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC) + timedelta(days=2)
@@ -54,11 +56,11 @@ def parse(
         ExpressionError: naming the field, its value and what is allowed instead.
     """
     try:
-        kind, body = _split_call(expression)
+        kind, body, place = _split_call(expression)
         bounds = bounds_of(start, end)
         zone = check_zone(timezone)
         if kind == "cron":
-            fields = parse_cron_fields(body)
+            fields = parse_cron_fields(body, place)
             return Cron(text=expression, timezone=timezone, bounds=bounds, fields=fields)
         if kind == "rate":
             period_s = _parse_period_s(body)
@@ -105,7 +107,7 @@ class Cron:
 
     def _next_without_turn(self, instant: datetime) -> datetime | None:
         """The next occurrence if the clocks do not turn around it; None leaves it to the walk."""
-        after = _require_instant(instant)
+        after = require_instant(instant)
         start = self.bounds.start
         if start is not None and start >= after:
             return None  # the start itself may be due
@@ -123,7 +125,7 @@ class Cron:
 
     def latest_at_or_before(self, instant: datetime) -> datetime | None:
         """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
-        until = min(_require_instant(instant), self.bounds.last)
+        until = min(require_instant(instant), self.bounds.last)
         wall = until.astimezone(_zone(self.timezone))
         # In the second pass of a repeated hour, wall-clock times ahead of us have come already.
         repeated = (wall.replace(fold=0).utcoffset() or _ZERO) - (wall.utcoffset() or _ZERO)
@@ -134,21 +136,23 @@ class Cron:
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """Occurrences with start < t <= end, ascending, in UTC."""
-        return _until(end, self._after(start))
+        return until_end(end, self._after(start))
 
     def _after(self, instant: datetime) -> Iterator[datetime]:
-        after = _require_instant(instant)
+        after = require_instant(instant)
         begin = self.bounds.lower(after)
         if begin > self.bounds.last:
             return iter(())
         ticks = self._occurrences(begin.astimezone(_zone(self.timezone)))
         # The walk begins in the middle of a minute, perhaps of a repeated hour: drop what is past.
-        return _until(self.bounds.last, (tick for tick in ticks if tick > after and tick >= begin))
+        return until_end(
+            self.bounds.last, (tick for tick in ticks if tick > after and tick >= begin)
+        )
 
     def _occurrences(self, wall: datetime, *, backwards: bool = False) -> Iterator[datetime]:
         zone = _zone(self.timezone)
         for year, month, day, hour, minute in self.fields.walk(wall, backwards=backwards):
-            tick = _first_coming(datetime(year, month, day, hour, minute, tzinfo=zone))
+            tick = first_coming(datetime(year, month, day, hour, minute, tzinfo=zone))
             if tick is not None:
                 yield tick
 
@@ -169,22 +173,22 @@ class Rate:
     def latest_at_or_before(self, instant: datetime) -> datetime | None:
         """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
         phase = self._require_phase()
-        until = min(_require_instant(instant), self.bounds.last)
+        until = min(require_instant(instant), self.bounds.last)
         if until < phase:
             return None
         return until - (until - phase) % timedelta(seconds=self.period_s)
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """Occurrences with start < t <= end, ascending, in UTC."""
-        return _until(end, self._after(start))
+        return until_end(end, self._after(start))
 
     def _after(self, instant: datetime) -> Iterator[datetime]:
         phase = self._require_phase()
-        after = _require_instant(instant)
+        after = require_instant(instant)
         period = timedelta(seconds=self.period_s)
         passed = max(0, (after - phase) // period + 1)
         ticks = (phase + count * period for count in itertools.count(passed))
-        return _until(self.bounds.last, ticks)
+        return until_end(self.bounds.last, ticks)
 
     def _require_phase(self) -> datetime:
         if self.bounds.start is None:
@@ -207,36 +211,37 @@ class At:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The occurrence, in UTC, if it is strictly after `instant`, else None."""
-        after = _require_instant(instant)
+        after = require_instant(instant)
         due = self._due()
         return due if due and due > after else None
 
     def latest_at_or_before(self, instant: datetime) -> datetime | None:
         """The occurrence, in UTC, if it is not later than `instant`, else None."""
-        until = _require_instant(instant)
+        until = require_instant(instant)
         due = self._due()
         return due if due and due <= until else None
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
         """The occurrence, in UTC, if start < t <= end."""
         due = self.next_after(start)
-        return _until(end, iter(() if due is None else (due,)))
+        return until_end(end, iter(() if due is None else (due,)))
 
     def _due(self) -> datetime | None:
         return self.moment if self.moment and self.bounds.contain(self.moment) else None
 
 
-ScheduleExpression: TypeAlias = Cron | Rate | At
+ScheduleExpression: TypeAlias = "Cron | CronSeconds | Rate | At"
 
 
-def _split_call(expression: str) -> tuple[str, str]:
-    call = re.fullmatch(r"(cron|rate|at)\((.*)\)", expression.strip(), re.DOTALL)
+def _split_call(expression: str) -> tuple[str, str, int]:
+    """Its kind, what stands between the parentheses, and where that begins, counted from 1."""
+    call = re.fullmatch(r"\s*(cron|rate|at)\((.*)\)\s*", expression, re.DOTALL)
     if call is None:
         raise ExpressionError(
             "is none of cron(minutes hours day-of-month month day-of-week year), rate(value unit)"
             " and at(yyyy-mm-ddThh:mm:ss); write one of them, in lower case"
         )
-    return call[1], call[2]
+    return call[1], call[2], call.start(2) + 1
 
 
 def bounds_of(start: datetime | None, end: datetime | None) -> Bounds:
@@ -311,21 +316,27 @@ def _parse_moment(body: str, zone: ZoneInfo) -> datetime | None:
         raise ExpressionError(wrong) from error
     if not FIRST_YEAR <= wall.year <= LAST_YEAR:
         raise ExpressionError(wrong)
-    return _first_coming(wall)
+    return first_coming(wall)
 
 
-def _first_coming(wall: datetime) -> datetime | None:
+def first_coming(wall: datetime) -> datetime | None:
     """The UTC instant at which the clocks first show `wall`; None if they skip it."""
     instant = wall.astimezone(UTC)
     return instant if instant.astimezone(wall.tzinfo) == wall else None
 
 
-def _until(end: datetime, ticks: Iterator[datetime]) -> Iterator[datetime]:
+def until_end(end: datetime, ticks: Iterator[datetime]) -> Iterator[datetime]:
+    """The ascending `ticks` that are not later than `end`."""
     last = _require_aware("end", end)
     return itertools.takewhile(lambda tick: tick <= last, ticks)
 
 
-def _require_instant(instant: datetime) -> datetime:
+def require_instant(instant: datetime) -> datetime:
+    """An aware instant in UTC, moved into the calendar.
+
+    Raises:
+        ExpressionError: it has no time zone.
+    """
     # Nothing is due outside the calendar, and a zone's arithmetic fails at datetime's own ends.
     return min(max(_require_aware("instant", instant), _EARLIEST), _LATEST)
 

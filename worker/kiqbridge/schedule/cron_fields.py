@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from kiqbridge.errors import ConfigError
 
@@ -21,12 +21,19 @@ _MAX_WEEKS = 5  # the n of `6#n`: a weekday comes four or five times a month
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
+_Read = TypeVar("_Read")
 # Picks days that are due from a month, given as the weekdays (1-7 = SUN-SAT) of its days.
 DayRule: TypeAlias = Callable[[Sequence[int]], Sequence[int]]
 
 
 class ExpressionError(ConfigError):
-    """A schedule expression, its time zone or a bound is wrong, or a question has no answer."""
+    """A schedule expression, its time zone or a bound is wrong, or a question has no answer.
+
+    Attributes:
+        item: the part of a field that is wrong; None if it is no part of a field.
+    """
+
+    item: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,28 +124,51 @@ class CronFields:
         return days
 
 
-def parse_cron_fields(body: str) -> CronFields:
+def parse_cron_fields(body: str, place: int = 1) -> CronFields:
     """Parse what stands between the parentheses of `cron(...)`.
+
+    Args:
+        body: six fields.
+        place: where it begins in the expression, counted from 1, to say where an error is.
 
     Raises:
         ExpressionError: naming the field, its value and what is allowed instead.
     """
-    texts = body.upper().split()
-    if len(texts) != 6:  # noqa: PLR2004 - the six names are in the message
-        crontab = ", as a crontab line has" if len(texts) == 5 else ""  # noqa: PLR2004 - as above
+    words = [(word[0].upper(), place + word.start()) for word in re.finditer(r"\S+", body)]
+    if len(words) != 6:  # noqa: PLR2004 - the six names are in the message
+        crontab = ", as a crontab line has" if len(words) == 5 else ""  # noqa: PLR2004 - as above
         raise ExpressionError(
-            f"has {len(texts)} fields{crontab}; EventBridge wants 6: minutes hours day-of-month"
+            f"has {len(words)} fields{crontab}; EventBridge wants 6: minutes hours day-of-month"
             " month day-of-week year, with ? in one of the day fields, such as"
             " cron(0 12 * * ? *) for noon each day"
         )
-    minutes, hours, day_of_month, month, day_of_week, year = texts
+    minutes, hours, day_of_month, month, day_of_week, year = words
     return CronFields(
-        minutes=_parse_values(_MINUTES, minutes),
-        hours=_parse_values(_HOURS, hours),
+        minutes=values_at(minutes, lambda text: _parse_values(_MINUTES, text)),
+        hours=values_at(hours, lambda text: _parse_values(_HOURS, text)),
         day_rules=_parse_day_rules(day_of_month, day_of_week),
-        months=_parse_values(_MONTH, month),
-        years=_parse_values(_YEAR, year),
+        months=values_at(month, lambda text: _parse_values(_MONTH, text)),
+        years=values_at(year, lambda text: _parse_values(_YEAR, text)),
     )
+
+
+def values_at(word: tuple[str, int], read: Callable[[str], _Read]) -> _Read:
+    """What `read` makes of a field; its error says at which character of the expression it is.
+
+    Args:
+        word: the field, and where it begins in the expression, counted from 1.
+        read: refuses an item as `FieldSpec.refuse` does.
+    """
+    text, place = word
+    try:
+        return read(text)
+    except ExpressionError as error:
+        if error.item is None:
+            raise
+        items = text.split(",")
+        before = items[: items.index(error.item)] if error.item in items else []
+        character = place + sum(len(each) + 1 for each in before)
+        raise ExpressionError(f"{error} (at character {character})") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +184,12 @@ class FieldSpec:
 
     def refuse(self, value: str, problem: str) -> ExpressionError:
         """The error to raise for `value`, an item of this field."""
-        return ExpressionError(
+        error = ExpressionError(
             f"{self.name}: {value!r} {problem}; allowed are {self.low}-{self.high}{self.also},"
             f" {self.forms}"
         )
+        error.item = value
+        return error
 
     def number(self, text: str, item: str) -> int:
         """The value that a number or a name stands for."""
@@ -203,18 +235,31 @@ def _parse_item(spec: FieldSpec, item: str) -> Sequence[int]:
     return [*range(first, spec.high + 1), *range(spec.low, last + 1)][::step]
 
 
-def _parse_day_rules(day_of_month: str, day_of_week: str) -> tuple[DayRule, ...]:
+def _parse_day_rules(
+    day_of_month: tuple[str, int], day_of_week: tuple[str, int]
+) -> tuple[DayRule, ...]:
     """EventBridge: day-of-month and day-of-week exclude each other, so exactly one is `?`."""
-    if (day_of_month == "?") == (day_of_week == "?"):
+    if (day_of_month[0] == "?") == (day_of_week[0] == "?"):
         raise ExpressionError(
-            f"day-of-month {day_of_month!r} and day-of-week {day_of_week!r}: exactly one of them"
-            " has to be ?; write ? in the one that does not matter"
+            f"day-of-month {day_of_month[0]!r} and day-of-week {day_of_week[0]!r}: exactly one of them"
+            " has to be ?; write ? in the one that does not matter (at characters"
+            f" {day_of_month[1]} and {day_of_week[1]})"
         )
-    if day_of_week == "?":
-        return tuple(_parse_day_of_month(item) for item in day_of_month.split(","))
-    if day_of_week.count("#") > 1:
-        raise _DAY_OF_WEEK.refuse(day_of_week, "has more than one #; make it two schedules")
-    return tuple(_parse_day_of_week(item) for item in day_of_week.split(","))
+    if day_of_week[0] == "?":
+        return values_at(day_of_month, _parse_days_of_month)
+    return values_at(day_of_week, _parse_days_of_week)
+
+
+def _parse_days_of_month(text: str) -> tuple[DayRule, ...]:
+    return tuple(_parse_day_of_month(item) for item in text.split(","))
+
+
+def _parse_days_of_week(text: str) -> tuple[DayRule, ...]:
+    if "#" in text and "," in text:
+        raise _DAY_OF_WEEK.refuse(
+            text, "has a # in a list, and AWS takes nothing beside it; make it two schedules"
+        )
+    return tuple(_parse_day_of_week(item) for item in text.split(","))
 
 
 def _parse_day_of_month(item: str) -> DayRule:

@@ -26,6 +26,7 @@ from kiqbridge.schedule.cron_fields import (
     ExpressionError,
     weekdays_of_month,
 )
+from kiqbridge.schedule.cron_seconds import CronSeconds
 from kiqbridge.schedule.day_fields import EVERY_WEEKDAY, DayFields
 
 MOST_RULES: Final = 16
@@ -81,6 +82,8 @@ def _texts(parsed: ScheduleExpression, first_year: int) -> Iterator[str]:
         yield _rate(parsed.period_s)
     elif isinstance(parsed, At):
         yield _at(parsed)
+    elif isinstance(parsed, CronSeconds):
+        raise ExpressionError(f"seconds: it is due within a minute; {_DYNAMIC_ONLY}")
     elif isinstance(parsed.fields.day_rules[0], DayFields):
         yield from _crons(parsed.fields, parsed.fields.day_rules[0], first_year)
     else:

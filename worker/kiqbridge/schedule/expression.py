@@ -1,16 +1,30 @@
 """When a schedule is due, in whatever form its expression is written.
 
-`parse_expression` reads EventBridge's `cron(…)`, `rate(…)` and `at(…)` (cron.py), crontab lines (crontab.py)
-and `every 5m` (every.py).
+`parse_expression` reads
+
+- EventBridge's `cron(…)`, `rate(…)` and `at(…)` (cron.py),
+- cron lines as crontab and sidekiq-cron have them (cron_line.py),
+- `every 5m`, as sidekiq-scheduler has it (every.py), and words such as `every day at 3am` (natural.py),
+- a time, for what is due once (once.py).
 """
 
+import re
 from datetime import datetime
+from typing import Final
 
 from kiqbridge.schedule.cron import ScheduleExpression, parse
-from kiqbridge.schedule.crontab import parse_crontab
+from kiqbridge.schedule.cron_fields import ExpressionError
+from kiqbridge.schedule.cron_line import parse_cron_line
 from kiqbridge.schedule.every import parse_every
+from kiqbridge.schedule.natural import UNDERSTOOD, parse_natural
+from kiqbridge.schedule.once import parse_once
 
-_CALLS = ("cron(", "rate(", "at(")
+_CALL: Final = re.compile(r"(cron|rate|at)\s*\(")
+_EVERY_SO_OFTEN: Final = re.compile(r"every +[0-9P][^ ]*( *[a-z]+)?", re.IGNORECASE)
+_ONCE: Final = re.compile(r"(at +)?[0-9]{4}-[0-9]")
+_DURATION: Final = re.compile(r"[0-9P][0-9A-Za-z]*")
+_WORDS: Final = re.compile(r"(every|from|at)\b", re.IGNORECASE)
+_LINE: Final = re.compile(r"[0-9*,@L-]|CRON_TZ=", re.IGNORECASE)
 
 
 def parse_expression(
@@ -25,8 +39,27 @@ def parse_expression(
     Raises:
         ExpressionError: naming the field, its value and what is allowed instead.
     """
-    if text.strip().startswith(_CALLS):
+    begun = text.strip()
+    if _CALL.match(begun):
         return parse(text, timezone, start=start, end=end)
-    if text.strip().lower().startswith("every"):
+    if _EVERY_SO_OFTEN.fullmatch(begun) and not re.match(r"every +[0-9]+(st|nd|rd|th)", begun):
         return parse_every(text, timezone, start=start, end=end)
-    return parse_crontab(text, timezone, start=start, end=end)
+    if _ONCE.match(begun):
+        return parse_once(text, timezone, start=start, end=end)
+    if _WORDS.match(begun):
+        return parse_natural(text, timezone, start=start, end=end)
+    if _DURATION.fullmatch(begun):
+        raise ExpressionError(
+            f"schedule expression {text!r}: is a duration alone; write every {begun} for elapsed time"
+        )
+    if _LINE.match(begun):
+        return parse_cron_line(text, timezone, start=start, end=end)
+    if begun.lower().startswith("in "):
+        raise ExpressionError(
+            f"schedule expression {text!r}: counts from the moment in which it is read; write the time itself,"
+            " such as at(2027-01-31T09:00:00), or enqueue the job with perform_in"
+        )
+    raise ExpressionError(
+        f"schedule expression {text!r}: is none of cron(…), rate(…) and at(…) of EventBridge, a cron line such"
+        f" as 0 3 * * *, a time such as 2027-01-31 09:00:00, or words: {UNDERSTOOD}"
+    )
