@@ -203,10 +203,57 @@ def test_standard_input_is_read(run, monkeypatch, tmp_path):
         ("/etc/cron.d/shop", "0 3 * * * a b\n", "system-crontab"),
         ("x", "# c\nA=1\n17 * * * * root cd /\n@daily root x\n", "system-crontab"),
         ("x", "@daily x\n", "crontab"),
+        ("schedule.rb", "every 1.day do\n  runner 'x'\nend\n", "whenever"),
+        ("schedule.rb", "every(:day) { rake 'x' }\n", "whenever"),
+        ("schedule.yml", "a:\n  cron: '0 3 * * *'\n  class: A\n", "sidekiq-cron"),
+        ("schedule.yml", "- name: a\n  cron: '@daily'\n", "sidekiq-cron"),
+        (
+            "sidekiq.yml",
+            ":scheduler:\n  :schedule:\n    a:\n      cron: '* * * * *'\n",
+            "sidekiq-scheduler",
+        ),
+        ("sidekiq.yml", "a:\n  every: 5m\n", "sidekiq-scheduler"),
+        ("celery.py", "app.conf.beat_schedule = {}\n", "celery-beat"),
+        ("dump.json", '[{"model": "django_celery_beat.periodictask"}]', "celery-beat"),
     ],
 )
 def test_the_kind_is_guessed(name, text, kind):
     assert guess_kind(name, text)[0] == kind
+
+
+FILES = {
+    "schedule.rb": "every 1.day, at: '4:30 am' do\n  runner \"Foo::BarJob.perform_async(1)\"\nend\n",
+    "schedule.yml": "night:\n  cron: '30 4 * * *'\n  class: Foo::BarJob\n  args: [1]\n",
+    "sidekiq.yml": ":schedule:\n  night:\n    cron: '30 4 * * *'\n    class: Foo::BarJob\n    args: [1]\n",
+    "beat.py": "beat_schedule = {'night': {'task': 'Foo::BarJob', 'args': [1], 'schedule': crontab(30, 4)}}\n",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_kind_becomes_the_same_event(run, tmp_path, name):
+    path = tmp_path / name
+    path.write_text(FILES[name])
+
+    status, events, err = run(path, "--verify", "400d", "--timezone", "Asia/Tokyo")
+    written = pasted(tmp_path, events)
+    [found] = [each for each in read_schedules(written) if each.jobs[0]["class"] == "Foo::BarJob"]
+
+    assert status == 0
+    assert (found.expression_text, found.timezone) == ("cron(30 4 * * ? *)", "Asia/Tokyo")
+    assert found.jobs[0]["args"] == [1]
+    assert "400 times, all the same" in err
+
+
+def test_an_interval_becomes_a_rate(run, tmp_path):
+    path = tmp_path / "sidekiq.yml"
+    path.write_text("a: {every: 5m, class: A}\nb: {every: 30s, class: B}\n")
+
+    status, events, err = run(path, "--verify", "30d")
+
+    assert status == 1
+    assert "ScheduleExpression: rate(5 minutes)" in events
+    assert "refused: line 2" in err
+    assert "a: not compared: an interval counts from its own start" in err.lower()
 
 
 def test_what_says_nothing_is_asked_for():

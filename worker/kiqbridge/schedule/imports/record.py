@@ -35,6 +35,8 @@ class ImportedSchedule:
         timezone: IANA name in which the expression is read.
         job: item as `Client.push` takes it: class or active_job, args, queue.
         dialect: whose rules the source follows.
+        source_expression: five fields as the source has them, if they are written otherwise than
+            `expression`; "" = it has no such fields.
         description: for people; a comment above the line, for example.
         notes: what is different here, and what else has to be done.
         enabled: False = the source had it switched off.
@@ -47,6 +49,7 @@ class ImportedSchedule:
     timezone: str
     job: Mapping[str, Any]
     dialect: Dialect
+    source_expression: str | None = None
     description: str = ""
     notes: Sequence[str] = ()
     enabled: bool = True

@@ -70,8 +70,11 @@ def verify(
     if any(isinstance(each, Rate) for each in parsed):
         return Verification(not_compared="an interval counts from its own start on either side")
     new = [instant for each in parsed for instant in each.between(start, end)]
+    fields = schedule.source_expression
     clock = SourceClock(
-        text=schedule.expression, timezone=schedule.timezone, dialect=schedule.dialect
+        text=schedule.expression if fields is None else fields,
+        timezone=schedule.timezone,
+        dialect=schedule.dialect,
     )
     try:
         old = clock.between(start, end)
