@@ -11,21 +11,29 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
 from kiqbridge.wire.tick_mark import JobEnd
+
+LEFT_OUT = ("paused", "skipped")
+"""Attributes of an entry that say why nothing was enqueued."""
+
+_PAGE = 1000
+"""Missed ticks, of all schedules, that are read at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One occurrence that was enqueued.
+    """One occurrence that was delivered.
 
     Attributes:
         schedule: its name.
         at: its instant, epoch seconds.
-        jids: of its jobs.
+        jids: of its jobs; empty if it was left out.
         by: which clock delivered it, such as `lambda:REQUEST`, `worker:IDENTITY`, `tick:REQUEST`.
         enqueued_at: epoch seconds.
         attempts: how often it was delivered, the first time included.
-        ends: how its jobs ended, as far as they have.
+        ends: how its jobs ended, as far as they have; of a job that was retried by hand after its death, both.
+        left_out: `paused` or `skipped` if nothing was enqueued because of that, else "".
     """
 
     schedule: str
@@ -35,11 +43,63 @@ class LedgerEntry:
     enqueued_at: float
     attempts: int = 1
     ends: Sequence[JobEnd] = ()
+    left_out: str = ""
+
+    def end_of(self, jid: str) -> JobEnd | None:
+        """How a job of it ended last; None: it has not, or nobody reports that (docs/schedules.md)."""
+        found = [end for end in self.ends if end.jid == jid]
+        return max(found, key=lambda end: end.ended_at, default=None)
 
     @property
     def lateness_s(self) -> float:
         """Seconds from its instant to its enqueuing; below 0: it was placed ahead."""
         return self.enqueued_at - self.at
+
+
+def known_schedules(connection: RedisConnection | RedisPool, keys: Keys) -> set[str]:
+    """Names of all schedules that are defined, or have a ledger.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    defined, with_ledger = connection.run(
+        ("HKEYS", keys.schedules), ("ZRANGE", keys.ledgers, 0, -1)
+    )
+    return {text_of(name) for name in [*defined, *with_ledger]}
+
+
+def read_missed(
+    connection: RedisConnection | RedisPool,
+    keys: Keys,
+    schedule: str,
+    *,
+    most: int,
+    since: float | None = None,
+    until: float | None = None,
+) -> list[int]:
+    """Instants of the newest ticks of a schedule that did not come in time, newest first.
+
+    Some of them have come later, and are in the ledger, too. Arguments as `read_ledger`; raises as that.
+    """
+    low, high = _bounds(since, until)
+    found: list[int] = []
+    name, start = schedule.encode(), 0
+    while len(found) < most:
+        members: list[bytes] = connection.call(
+            "ZRANGE", keys.missed, high, low, "BYSCORE", "REV", "LIMIT", start, _PAGE
+        )
+        for member in members:
+            instant, _, whose = member.partition(b" ")
+            if whose == name:
+                found.append(int(instant))
+        if len(members) < _PAGE:
+            break
+        start += _PAGE
+    return found[:most]
+
+
+def _bounds(since: float | None, until: float | None) -> tuple[str, str]:
+    return "-inf" if since is None else repr(since), "+inf" if until is None else repr(until)
 
 
 def read_ledger(
@@ -63,8 +123,7 @@ def read_ledger(
     Raises:
         RedisUnavailable: nothing was read.
     """
-    low = "-inf" if since is None else repr(since)
-    high = "+inf" if until is None else repr(until)
+    low, high = _bounds(since, until)
     texts = connection.call(
         "ZRANGE", keys.ticks(schedule), high, low, "BYSCORE", "REV", "LIMIT", 0, most
     )
@@ -87,6 +146,7 @@ def read_ledger(
             enqueued_at=float(each["enqueued_at"]),
             attempts=int(count or 1),
             ends=ends.get(each["at"], []),
+            left_out=next((name for name in LEFT_OUT if each.get(name)), ""),
         )
         for each, count in zip(found, attempts, strict=True)
     ]

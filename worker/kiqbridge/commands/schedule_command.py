@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands import schedule_import, schedule_lint, schedule_simulate
+from kiqbridge.commands import (
+    schedule_history,
+    schedule_import,
+    schedule_lint,
+    schedule_simulate,
+)
 from kiqbridge.schedule.cron import Rate, ScheduleExpression, parse
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import parse_crontab
@@ -54,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     schedule_lint.add_arguments(verbs)
     schedule_simulate.add_arguments(verbs)
     schedule_import.add_arguments(verbs)
+    schedule_history.add_arguments(verbs)
 
 
 def _next(options: argparse.Namespace) -> int:

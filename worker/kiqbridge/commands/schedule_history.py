@@ -1,0 +1,254 @@
+"""`kiqbridge schedule history`: what the ledger of one schedule knows, and the ticks that did not come."""
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+from kiqbridge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kiqbridge.clocks.ledger import LedgerEntry
+    from kiqbridge.schedule.definition import ScheduleDefinition
+    from kiqbridge.store.redis_pool import RedisPool
+    from kiqbridge.wire.keys import Keys
+    from kiqbridge.wire.tick_mark import JobEnd
+
+COUNT: Final = 20
+USAGE: Final = 2
+OPEN: Final = "open"
+"""The outcome of a job without an end: it waits, runs, is to be retried, or nobody reports its end."""
+
+_MINUTE_S: Final = 60
+_MS: Final = 0.001
+_NEAR: Final = 3
+_HEADINGS: Final = ("late", "by", "deliveries", "job", "outcome", "took", "notes")
+_RIGHT: Final = {"late", "deliveries", "took"}
+
+
+def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The verb history."""
+    verb = verbs.add_parser(
+        "history",
+        help="what fired, by which clock, and how its jobs ended",
+        description="Print the newest instants of a schedule: how late each was enqueued and by which clock, how "
+        "often it was delivered, and how its jobs ended; ticks that did not come are among them. A job that is "
+        f"{OPEN} waits, runs or is retried, or Ruby performed it. The ledger remembers 17 days. Exit 2 if no "
+        "schedule has this name.",
+    )
+    verb.add_argument("name", metavar="NAME", help="of the schedule, such as shop/NightlyReport")
+    verb.add_argument(
+        "--count", type=_count, default=COUNT, metavar="N", help=f"how many (default: {COUNT})"
+    )
+    verb.add_argument(
+        "--since", metavar="TIME", help="ISO 8601, such as 2026-03-28 or 2026-03-28T06:00:00Z"
+    )
+    verb.add_argument("--until", metavar="TIME", help="likewise; both are included")
+    verb.add_argument("--json", action="store_true", help="answer as JSON")
+    verb.set_defaults(command=_history)
+
+
+def _history(options: argparse.Namespace) -> int:
+    from kiqbridge.clocks.ledger import known_schedules  # noqa: PLC0415 - other verbs need no Redis
+    from kiqbridge.commands.moments import moment_of  # noqa: PLC0415
+    from kiqbridge.commands.schedule_sources import open_redis  # noqa: PLC0415
+
+    try:
+        since, until = (
+            None if text is None else moment_of(option, text).timestamp()
+            for option, text in (("--since", options.since), ("--until", options.until))
+        )
+    except ConfigError as error:
+        sys.stderr.write(f"kiqbridge: {error}\n")
+        return USAGE
+    pool, keys = open_redis()
+    rows = _read(pool, keys, options.name, options.count, since, until)
+    if not rows:
+        known = known_schedules(pool, keys)
+        if options.name not in known:
+            sys.stderr.write(f"kiqbridge: {_unknown(options.name, known)}\n")
+            return USAGE
+    definition = _definition(pool, keys, options.name)
+    if options.json:
+        sys.stdout.write(json.dumps(_document(options.name, definition, rows)) + "\n")
+    else:
+        _print(options.name, definition, rows)
+    return 0
+
+
+class _Row:
+    """An instant: its entry in the ledger, or that it did not come in time, or both."""
+
+    def __init__(self, at: int, entry: "LedgerEntry | None", *, is_missed: bool) -> None:
+        self.at = at
+        self.entry = entry
+        self.is_missed = is_missed
+
+    @property
+    def jobs(self) -> "Sequence[tuple[str, JobEnd | None]]":
+        """Each job with its end."""
+        return [(jid, self.entry.end_of(jid)) for jid in self.entry.jids] if self.entry else []
+
+    @property
+    def without_jobs(self) -> str:
+        """What is shown as outcome if there is no job."""
+        if self.entry is None:
+            return "missed"
+        return self.entry.left_out or "no jobs"
+
+
+def _read(  # noqa: PLR0917 - what is asked for
+    pool: "RedisPool",
+    keys: "Keys",
+    name: str,
+    most: int,
+    since: float | None,
+    until: float | None,
+) -> list[_Row]:
+    from kiqbridge.clocks.ledger import read_ledger, read_missed  # noqa: PLC0415 - as above
+
+    entries = read_ledger(pool, keys, name, most=most, since=since, until=until)
+    missed = read_missed(pool, keys, name, most=most, since=since, until=until)
+    by_instant = {entry.at: entry for entry in entries}
+    instants = sorted({*by_instant, *missed}, reverse=True)[:most]
+    return [_Row(at, by_instant.get(at), is_missed=at in missed) for at in instants]
+
+
+def _definition(pool: "RedisPool", keys: "Keys", name: str) -> "ScheduleDefinition | None":
+    """As it is published or saved; None: it is not, or cannot be read, and times are shown in UTC."""
+    from kiqbridge.schedule.definition import ScheduleDefinition  # noqa: PLC0415 - as above
+    from kiqbridge.wire import json_text  # noqa: PLC0415
+
+    text = pool.call("HGET", keys.schedules, name)
+    try:
+        return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
+    except (ConfigError, ValueError) as error:
+        sys.stderr.write(f"kiqbridge: {name} in {keys.schedules} cannot be read: {error}\n")
+        return None
+
+
+def _unknown(name: str, known: set[str]) -> str:
+    short = name.rpartition("/")[2].lower()
+    near = [each for each in sorted(known) if each.rpartition("/")[2].lower() == short]
+    near = near or difflib.get_close_matches(name, known, n=_NEAR)
+    hint = f"did you mean {', '.join(near[:_NEAR])}?" if near else "nothing was enqueued under it"
+    return f"no schedule is named {name!r}: {hint}"
+
+
+def _document(
+    name: str, definition: "ScheduleDefinition | None", rows: Sequence[_Row]
+) -> dict[str, Any]:
+    return {
+        "schedule": name,
+        "expression": definition and definition.expression,
+        "timezone": definition and definition.timezone,
+        "instants": [_described(row) for row in rows],
+    }
+
+
+def _described(row: _Row) -> dict[str, Any]:
+    entry = row.entry
+    described: dict[str, Any] = {
+        "at": row.at,
+        "instant": _instant(row.at),
+        "missed": row.is_missed,
+        "by": None,
+        "enqueued_at": None,
+        "lateness_s": None,
+        "deliveries": 0,
+        "left_out": None,
+        "jobs": [
+            {
+                "jid": jid,
+                "outcome": end.outcome if end else OPEN,
+                "ended_at": end and end.ended_at,
+                "took_s": end and end.took_s,
+                "error": (end and end.error) or None,
+                "retries": end and end.retries,
+            }
+            for jid, end in row.jobs
+        ],
+    }
+    if entry is not None:
+        described |= {
+            "by": entry.by,
+            "enqueued_at": entry.enqueued_at,
+            "lateness_s": round(entry.lateness_s, 3),
+            "deliveries": entry.attempts,
+            "left_out": entry.left_out or None,
+        }
+    return described
+
+
+def _print(name: str, definition: "ScheduleDefinition | None", rows: Sequence[_Row]) -> None:
+    zone = definition.timezone if definition is not None else "UTC"
+    expression = f"  {definition.expression}  {zone}" if definition is not None else ""
+    sys.stdout.write(f"{name}{expression}\n")
+    if not rows:
+        sys.stdout.write("nothing has fired within this time\n")
+        return
+    local = () if zone == "UTC" else (f"due ({zone})",)
+    headings = (*local, "due (UTC)", *_HEADINGS)
+    lines = [headings, *(line for row in rows for line in _lines(row, zone))]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if heading in _RIGHT else cell.ljust(width)
+            for cell, width, heading in zip(line, widths, headings, strict=True)
+        ]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def _lines(row: _Row, zone: str) -> Iterator[tuple[str, ...]]:
+    """A line for each job of an instant; what they share is in the first one."""
+    when = [_instant(row.at)]
+    if zone != "UTC":
+        local = datetime.fromtimestamp(row.at, ZoneInfo(zone))
+        when.insert(0, f"{local:%a %Y-%m-%d %H:%M:%S %Z}")
+    entry = row.entry
+    shared = [*when, "", "", ""]
+    if entry is not None:
+        shared[-3:] = [_late(entry.lateness_s), entry.by.partition(":")[0], str(entry.attempts)]
+    note = "missed at first" if row.is_missed and entry is not None else ""
+    if not row.jobs:
+        yield (*shared, "", row.without_jobs, "", note)
+    for jid, end in row.jobs:
+        outcome, took, notes = _ended(end)
+        yield (*shared, jid, outcome, took, ", ".join(filter(None, [notes, note])))
+        shared, note = [""] * len(shared), ""
+
+
+def _ended(end: "JobEnd | None") -> tuple[str, str, str]:
+    """Outcome, seconds and error of a job."""
+    if end is None:
+        return OPEN, "", ""
+    took = "" if end.took_s is None else _seconds(end.took_s)
+    retries = f"after {end.retries} retries" if end.retries > 1 else "after 1 retry"
+    notes = [end.error, retries if end.retries else ""]
+    return end.outcome, took, " ".join(filter(None, notes))
+
+
+def _late(seconds: float) -> str:
+    return _seconds(seconds) if seconds >= 0 else f"{_seconds(-seconds)} ahead"
+
+
+def _seconds(seconds: float) -> str:
+    from kiqbridge.commands.moments import span_text  # noqa: PLC0415 - as above
+
+    if seconds < 1:
+        return f"{seconds / _MS:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < _MINUTE_S else span_text(seconds)
+
+
+def _instant(at: int) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 100_000:  # noqa: PLR2004 - as in the message
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100,000")
+    return int(text)
