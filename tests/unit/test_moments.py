@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kiqbridge.commands.moments import instant_text, moment_of, span_text
+from kiqbridge.commands.moments import count_text, instant_text, moment_of, span_text
 from kiqbridge.schedule.cron_fields import ExpressionError
 
 
@@ -52,3 +52,9 @@ def test_instants():
 )
 def test_spans(seconds, expected):
     assert span_text(seconds) == expected
+
+
+def test_counts():
+    assert count_text(1, "firing") == "1 firing"
+    assert count_text(0, "firing") == "0 firings"
+    assert count_text(2000, "firing") == "2,000 firings"

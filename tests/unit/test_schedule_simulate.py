@@ -47,7 +47,7 @@ def test_a_few_firings_are_listed_with_both_clocks(run):
 
     assert status == 0
     assert out.splitlines() == [
-        "2026-03-28 to 2026-03-30: 2 firings of 1 schedules",
+        "2026-03-28 to 2026-03-30: 2 firings of 1 schedule",
         "",
         "  nightly  Sat 2026-03-28 03:00 CET = 02:00 UTC",
         "  nightly  Sun 2026-03-29 03:00 CEST = 01:00 UTC",

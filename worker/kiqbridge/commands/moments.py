@@ -47,3 +47,8 @@ def span_text(seconds: float) -> str:
     if seconds < 2 * 86_400:
         return f"{seconds / 3600:.0f} h"
     return f"{seconds / 86_400:.0f} days"
+
+
+def count_text(count: int, noun: str) -> str:
+    """`1 firing`, `2,000 firings`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -12,6 +12,7 @@ from kiqbridge.commands import (
     schedule_history,
     schedule_import,
     schedule_lint,
+    schedule_plan,
     schedule_simulate,
 )
 from kiqbridge.schedule.cron import Rate, ScheduleExpression, parse
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.add_argument("--json", action="store_true", help="an array of UTC instants")
     verb.set_defaults(command=_next)
     schedule_lint.add_arguments(verbs)
+    schedule_plan.add_arguments(verbs)
     schedule_simulate.add_arguments(verbs)
     schedule_import.add_arguments(verbs)
     schedule_history.add_arguments(verbs)

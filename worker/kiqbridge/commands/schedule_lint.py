@@ -72,6 +72,8 @@ def _lint(options: argparse.Namespace) -> int:
 
 def write_findings(stream: TextIO, findings: Sequence["Finding"], count: int) -> None:
     """The findings for people, and their number on the last line."""
+    from kiqbridge.commands.moments import count_text  # noqa: PLC0415
+
     colour = stream.isatty() and not os.environ.get("NO_COLOR")
     dim, bold, reset = (_DIM, _BOLD, _RESET) if colour else ("", "", "")
     for each in findings:
@@ -85,14 +87,9 @@ def write_findings(stream: TextIO, findings: Sequence["Finding"], count: int) ->
         )
         stream.writelines(f"       {line}\n" for line in each.details)
         stream.write("\n")
-    schedules = f"{count:,} schedule{'' if count == 1 else 's'}"
     sums = Counter(each.severity for each in findings)
-    words = [
-        f"{sums[name]} {name}{'' if sums[name] == 1 else 's'}"
-        for name in ("error", "warning", "note")
-        if sums[name]
-    ]
-    stream.write(f"{schedules}: {', '.join(words) or 'nothing to say'}\n")
+    words = [count_text(sums[name], name) for name in ("error", "warning", "note") if sums[name]]
+    stream.write(f"{count_text(count, 'schedule')}: {', '.join(words) or 'nothing to say'}\n")
 
 
 def _took_s(sources: "Sources") -> dict[str, list[float]]:

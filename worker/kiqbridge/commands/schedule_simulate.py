@@ -162,12 +162,14 @@ def _write_table(
     load: "Load",
     window: tuple[datetime, datetime],
 ) -> None:
+    from kiqbridge.commands.moments import count_text  # noqa: PLC0415
     from kiqbridge.dev.console import shown_instant  # noqa: PLC0415
 
     few: list[Firing] = []
     for day in days:
         few += day[: SHOWN + 1 - len(few)]
-    stream.write(f"{_period(window)}: {load.total:,} firings of {len(schedules):,} schedules\n")
+    sums = f"{count_text(load.total, 'firing')} of {count_text(len(schedules), 'schedule')}"
+    stream.write(f"{_period(window)}: {sums}\n")
     width = max([len(each.name) for each in schedules], default=0)
     if 0 < load.total <= SHOWN:
         stream.write("\n")

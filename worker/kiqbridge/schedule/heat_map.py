@@ -30,7 +30,7 @@ def heat_map(load: Load, *, schedules: int, period: str) -> str:
         schedules: how many they are.
         period: as it is written below the title, such as `2026-01-01 to 2027-01-01`.
     """
-    head = f"{schedules:,} schedules, {period}, {load.total:,} firings"
+    head = f"{schedules:,} schedules, {period}, {_firings(load.total)}"
     canvas = Canvas(
         width=_WIDTH,
         height=_HEIGHT,

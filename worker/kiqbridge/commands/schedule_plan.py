@@ -1,0 +1,249 @@
+"""`kiqbridge schedule plan OLD NEW`: what fires differently, for whoever reviews a change of a template."""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kiqbridge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kiqbridge.schedule.definition import ScheduleDefinition
+    from kiqbridge.schedule.plan import Change
+
+LIVE: Final = "live"
+DAYS: Final = 30
+_LONGEST_DAYS: Final = 3660
+_SIGNS: Final = {"added": "+", "removed": "-", "rewritten": " "}
+
+
+def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The verb plan."""
+    from kiqbridge.commands.schedule_sources import add_template_arguments  # noqa: PLC0415
+
+    verb = verbs.add_parser(
+        "plan",
+        help="what fires differently between two templates",
+        description="Compare the schedules of two templates, or of the published manifest and a template: "
+        "what is added and removed, what fires at other instants, whose job or policy is another one. Exit 0 "
+        "if nothing is different, 1 if something is, 2 if something cannot be read.",
+    )
+    verb.add_argument("old", metavar="OLD", help="a template, or live: what is published in Redis")
+    verb.add_argument("new", metavar="NEW", help="likewise")
+    verb.add_argument(
+        "--days",
+        type=_days,
+        default=DAYS,
+        metavar="N",
+        help=f"how far to look (default: {DAYS}); a change that shows later is looked for a year further",
+    )
+    verb.add_argument(
+        "--from", dest="begin", metavar="TIME", help="ISO 8601, or a date (default: now)"
+    )
+    verb.add_argument("--json", action="store_true", help="as JSON")
+    verb.add_argument(
+        "--format",
+        choices=["table", "markdown"],
+        default="table",
+        help="markdown: for a comment in a pull request (default: table)",
+    )
+    verb.add_argument("--exit-zero", action="store_true", help="exit 0 for differences too")
+    add_template_arguments(verb)
+    verb.set_defaults(command=_plan, stack_name=None)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from kiqbridge.commands.moments import moment_of  # noqa: PLC0415
+    from kiqbridge.commands.schedule_sources import unreadable  # noqa: PLC0415
+    from kiqbridge.schedule.plan import plan  # noqa: PLC0415
+
+    try:
+        begin = datetime.now(UTC) if options.begin is None else moment_of("--from", options.begin)
+        old, new = _read(options)
+        changes = plan(old, new, start=int(begin.timestamp()), days=options.days)
+    except ConfigError as error:
+        return unreadable(error)
+    count = len(dict.fromkeys([*old, *new]))
+    head = f"{options.days} days from {begin:%Y-%m-%d %H:%M} UTC"
+    if options.json:
+        sys.stdout.write(json.dumps(_document(changes, begin, options.days)) + "\n")
+    elif options.format == "markdown":
+        sys.stdout.write(markdown(changes, head, count))
+    else:
+        sys.stdout.write(table(changes, head, count))
+    is_different = any(each.is_different for each in changes)
+    return 1 if is_different and not options.exit_zero else 0
+
+
+def table(changes: Sequence["Change"], head: str, count: int) -> str:
+    """The changes for people: two lines and more each."""
+    lines = [_summary(changes, head, count)]
+    for each in changes:
+        sign = _SIGNS.get(each.kinds[0], "~")
+        lines += ["", f"{sign} {each.name}  {', '.join(each.kinds)}"]
+        lines += [f"    {line}" for line in _described(each)]
+    return "\n".join(lines) + "\n"
+
+
+def markdown(changes: Sequence["Change"], head: str, count: int) -> str:
+    """The changes as a table of Markdown."""
+    lines = [_summary(changes, head, count)]
+    if changes:
+        lines += ["", "| schedule | change | what |", "|---|---|---|"]
+    for each in changes:
+        what = "<br>".join(line.replace("|", "\\|") for line in _described(each))
+        lines.append(f"| `{each.name}` | {', '.join(each.kinds)} | {what} |")
+    return "\n".join(lines) + "\n"
+
+
+def _summary(changes: Sequence["Change"], head: str, count: int) -> str:
+    from kiqbridge.commands.moments import count_text  # noqa: PLC0415
+
+    different = [each for each in changes if each.is_different]
+    schedules = count_text(count, "schedule")
+    if not different:
+        return f"{head}: {schedules}, nothing fires differently"
+    lost, gained = (sum(getattr(each, name) for each in different) for name in ("lost", "gained"))
+    kinds = Counter(kind for each in different for kind in each.kinds if kind != "rewritten")
+    words = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+    return (
+        f"{head}: {len(different):,} of {schedules} different ({words}); "
+        f"{count_text(lost, 'firing')} fewer, {gained:,} more"
+    )
+
+
+def _described(change: "Change") -> list[str]:
+    from kiqbridge.commands.moments import count_text, instant_text  # noqa: PLC0415
+
+    old, new = change.old, change.new
+    lines = []
+    if old is None or new is None or _when(old) == _when(new):
+        lines.append(_when(new or old))
+    else:
+        lines.append(f"{_when(old)} -> {_when(new)}")
+    definition = new or old
+    if old is None or new is None:
+        lines.append(_jobs(definition))
+    for number, instants, word, each in (
+        (change.lost, change.first_lost, "fewer", old),
+        (change.gained, change.first_gained, "more", new),
+    ):
+        if number and each is not None:
+            lines.append(
+                f"{count_text(number, 'firing')} {word}: {_instants(instants, each, number)}"
+            )
+    if change.later_at is not None:
+        lines.append(f"the same until {instant_text(change.later_at)}, different from then on")
+    return [*lines, *change.details]
+
+
+def _when(definition: "ScheduleDefinition | None") -> str:
+    if definition is None:
+        return ""
+    zone = definition.when.timezone
+    bounds = "".join(
+        f" {word} {moment:%Y-%m-%d %H:%M} UTC"
+        for word, moment in (("from", definition.start), ("until", definition.end))
+        if moment is not None
+    )
+    return f"{definition.expression} {zone}{bounds}"
+
+
+def _jobs(definition: "ScheduleDefinition | None") -> str:
+    jobs = definition.jobs if definition is not None else ()
+    names = [
+        f"{job.get('class') or job.get('active_job')}"
+        f"{json.dumps(job.get('args', []), default=str)} in {job.get('queue', 'default')}"
+        for job in jobs
+    ]
+    return ", ".join(names) or "calls a function of its own"
+
+
+def _instants(instants: Sequence[int], definition: "ScheduleDefinition", number: int) -> str:
+    from kiqbridge.dev.console import shown_instant  # noqa: PLC0415
+
+    zone = definition.when.timezone
+    shown = [shown_instant(datetime.fromtimestamp(each, UTC), zone) for each in instants]
+    return ", ".join(shown) + (" …" if number > len(instants) else "")
+
+
+def _document(changes: Sequence["Change"], begin: datetime, days: int) -> dict[str, Any]:
+    from kiqbridge.commands.moments import instant_text  # noqa: PLC0415
+
+    def of(definition: "ScheduleDefinition | None") -> dict[str, Any] | None:
+        return None if definition is None else definition.to_document()
+
+    return {
+        "from": instant_text(begin),
+        "days": days,
+        "different": any(each.is_different for each in changes),
+        "changes": [
+            {
+                "name": each.name,
+                "kinds": list(each.kinds),
+                "fewer": each.lost,
+                "more": each.gained,
+                "first_fewer": list(map(instant_text, each.first_lost)),
+                "first_more": list(map(instant_text, each.first_gained)),
+                "later_at": None if each.later_at is None else instant_text(each.later_at),
+                "details": list(each.details),
+                "old": of(each.old),
+                "new": of(each.new),
+            }
+            for each in changes
+        ],
+    }
+
+
+_Definitions = dict[str, "ScheduleDefinition"]
+
+
+def _read(options: argparse.Namespace) -> tuple[_Definitions, _Definitions]:
+    """The definitions of both sides, under the name of the same stack."""
+    from kiqbridge.commands.schedule_sources import DEFAULT_STACK, read_template  # noqa: PLC0415
+
+    live = _live(options) if LIVE in (options.old, options.new) else {}
+    if options.stack_name is None:
+        options.stack_name = DEFAULT_STACK
+    sides = []
+    for name in (options.old, options.new):
+        if name == LIVE:
+            sides.append(live)
+            continue
+        schedules = read_template(Path(name), options)
+        # A manifest has the schedules that enqueue, not those of functions of your own.
+        sides.append(
+            {each.name: each.definition for each in schedules if each.definition.jobs or not live}
+        )
+    return sides[0], sides[1]
+
+
+def _live(options: argparse.Namespace) -> _Definitions:
+    """What is published of the stack; of the only one, if none is named."""
+    from kiqbridge.clocks.definitions import read_definitions  # noqa: PLC0415
+    from kiqbridge.clocks.manifest_store import read_manifests  # noqa: PLC0415
+    from kiqbridge.commands.schedule_sources import open_redis  # noqa: PLC0415
+
+    redis = open_redis()
+    manifests = read_manifests(*redis)
+    stacks = sorted(manifests)
+    if options.stack_name is None and len(stacks) == 1:
+        options.stack_name = stacks[0]
+    if options.stack_name not in stacks:
+        known = f"there are: {', '.join(stacks)}" if stacks else "there is none at all"
+        raise ConfigError(
+            f"live: no manifest of stack {options.stack_name or '?'} is published in Redis, {known}; name it by "
+            "--stack-name, or publish it first (kiqbridge schedule publish)"
+        )
+    names = manifests[options.stack_name].names
+    return {name: each for name, each in read_definitions(*redis).items() if name in names}
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= _LONGEST_DAYS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_LONGEST_DAYS:,}")
+    return int(text)
