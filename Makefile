@@ -153,9 +153,15 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 
 # `sam build` calls these with ARTIFACTS_DIR, one for each logical id of the template.
 
-.PHONY: build-KiqbridgeLayer build-EnqueueFunction
+.PHONY: build-KiqbridgeLayer build-EnqueueFunction build-MonitorFunction build-TickFunction
 build-KiqbridgeLayer:
 	@.make/lambda.sh layer
 
 build-EnqueueFunction:
 	@.make/lambda.sh function lambdas/enqueue
+
+build-MonitorFunction:
+	@.make/lambda.sh function lambdas/monitor
+
+build-TickFunction:
+	@.make/lambda.sh function lambdas/tick

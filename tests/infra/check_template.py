@@ -69,6 +69,17 @@ def translate_parsed(template: dict) -> dict:
     return Translator(MANAGED_POLICIES, Parser()).translate(template, parameter_values={})
 
 
+def function_properties(template: dict, name: str) -> dict:
+    """Properties of a function of a template as it was written, with those of Globals."""
+    shared = template["Globals"]["Function"]
+    own = template["Resources"][name]["Properties"]
+    variables = {
+        **shared["Environment"]["Variables"],
+        **own.get("Environment", {}).get("Variables", {}),
+    }
+    return {**shared, **own, "Environment": {"Variables": variables}}
+
+
 def lint(translated: dict) -> list[str]:
     return lint_text(json.dumps(translated))
 

@@ -165,7 +165,8 @@ class TestNetworkStacks:
     def test_function_and_workers_are_members_of_the_group_that_they_let_in(self):
         root = read(TEMPLATE)
         given = properties(root, "EndpointsStack")["Parameters"]["ClientSecurityGroupId"]
-        function = properties(root, "EnqueueFunction")["VpcConfig"]["Fn::If"][1]
+        function = check_template.function_properties(root, "EnqueueFunction")
+        function = function["VpcConfig"]["Fn::If"][1]
         workers = properties(root, "WorkerServiceStack")["Parameters"]["SecurityGroupIds"]
 
         assert given == {"Fn::GetAtt": ["AwsClientSecurityGroup", "GroupId"]}

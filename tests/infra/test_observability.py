@@ -68,9 +68,10 @@ def test_the_function_writes_their_metrics_with_their_dimensions(stack, alarms):
 
 
 def test_the_service_is_the_one_that_the_function_is_given(stack):
-    root = read(check_template.TEMPLATE)["Resources"]
-    given = root["ObservabilityStack"]["Properties"]["Parameters"]
-    variables = root["EnqueueFunction"]["Properties"]["Environment"]["Variables"]
+    root = read(check_template.TEMPLATE)
+    given = root["Resources"]["ObservabilityStack"]["Properties"]["Parameters"]
+    function = check_template.function_properties(root, "EnqueueFunction")
+    variables = function["Environment"]["Variables"]
 
     assert given["ServiceName"] == variables["POWERTOOLS_SERVICE_NAME"]
     assert (

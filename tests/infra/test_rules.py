@@ -16,6 +16,7 @@ GROUP = {"SecurityGroupIds": "sg-12345678"}
 REDIS = {"CreateRedis": "true"}
 NETWORK = {"CreateNetwork": "true"}
 ENDPOINTS = {"CreateVpcEndpoints": "true"}
+FROM_ZERO = {"WorkerCount": "0", "WorkerMaxCount": "3"}
 WORKER = {"CreateWorkerService": "true", "WorkerImageUri": "registry.example/worker:1"}
 
 
@@ -38,6 +39,8 @@ def template():
         {**REDIS, **VPC, **ENDPOINTS},
         {**URL, **VPC, **GROUP, **ENDPOINTS, **WORKER},
         {**URL, **VPC, **GROUP, **WORKER, "WorkerExec": "true"},
+        {**URL, **VPC, **GROUP, **WORKER, "WorkerCount": "0"},
+        {**URL, **VPC, **GROUP, **WORKER, **FROM_ZERO, "CreateMonitor": "true"},
     ],
     ids="+".join,
 )
@@ -67,6 +70,7 @@ def test_parameters_that_fit_together_are_taken(template, given):
         ({**URL, **ENDPOINTS}, "NetworkForEndpoints"),
         ({**URL, **WORKER}, "NetworkAndImageForWorker"),
         ({**URL, **VPC, **GROUP, "CreateWorkerService": "true"}, "NetworkAndImageForWorker"),
+        ({**URL, **VPC, **GROUP, **WORKER, **FROM_ZERO}, "MonitorForZeroWorkers"),
         ({**URL, "WorkerExec": "true", "WorkerReadOnlyRoot": "true"}, "ExecOrReadOnly"),
     ],
     ids=lambda given: given if isinstance(given, str) else "+".join(given) or "nothing",

@@ -10,6 +10,7 @@ import pytest
 from infra import check_sources, check_template
 from support.project import lay_out, template_text
 
+from kiqbridge.aws import minutely
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.table import SETTINGS
 from kiqbridge.schedule.check import allow_list_problems
@@ -63,7 +64,10 @@ def of_type(translated, kind):
 
 
 def schedules_of(translated):
-    return of_type(translated, "AWS::Scheduler::Schedule")
+    """Those that enqueue jobs."""
+    found = of_type(translated, "AWS::Scheduler::Schedule")
+    function = {"Fn::GetAtt": ["EnqueueFunction", "Arn"]}
+    return {name: each for name, each in found.items() if each["Target"]["Arn"] == function}
 
 
 class TestTranslatedTemplate:
@@ -117,18 +121,24 @@ class TestTranslatedTemplate:
         assert condition["aws:SourceAccount"] == {"Ref": "AWS::AccountId"}
 
     def test_a_failed_invocation_ends_in_the_dead_letter_queue(self, translated):
-        [config] = of_type(translated, "AWS::Lambda::EventInvokeConfig").values()
+        [config] = [
+            each
+            for each in of_type(translated, "AWS::Lambda::EventInvokeConfig").values()
+            if each["FunctionName"] == {"Ref": "EnqueueFunction"}
+        ]
 
         destination = config["DestinationConfig"]["OnFailure"]["Destination"]
         role = of_type(translated, "AWS::IAM::Role")["EnqueueRole"]
         assert destination in check_template.resources_of("sqs:SendMessage", role["Policies"])
 
     def test_the_log_is_not_kept_for_ever(self, translated):
-        [group] = of_type(translated, "AWS::Logs::LogGroup").values()
+        groups = of_type(translated, "AWS::Logs::LogGroup")
 
-        assert group["RetentionInDays"] == {"Ref": "LogRetentionDays"}
-        function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
-        assert function["LoggingConfig"]["LogGroup"] == {"Ref": "EnqueueLogGroup"}
+        for name, function in of_type(translated, "AWS::Lambda::Function").items():
+            group = name.replace("Function", "LogGroup")
+            assert function["LoggingConfig"]["LogGroup"] == {"Ref": group}
+            assert groups[group]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+        assert len(groups) == 3
 
     def test_function_and_layer_are_built_for_the_same_architecture(self, translated):
         function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
@@ -146,9 +156,66 @@ class TestTranslatedTemplate:
     def test_the_default_is_no_stack_besides(self, translated):
         for switch in (
             *("CreateRedis", "CreateWorkerService", "CreateNetwork", "CreateVpcEndpoints"),
-            *("CreateObservability", "CreateSpillFifoQueue"),
+            *("CreateObservability", "CreateSpillFifoQueue", "CreateMonitor", "CreateTick"),
         ):
             assert translated["Parameters"][switch]["Default"] == "false"
+
+
+class TestFunctionsOfEachMinute:
+    @pytest.fixture(params=["Monitor", "Tick"])
+    def name(self, request):
+        return request.param
+
+    def test_all_of_one_stands_behind_its_condition(self, translated, name):
+        for resource in ("Function", "Rule", "LogGroup", "FunctionEventInvokeConfig"):
+            assert translated["Resources"][f"{name}{resource}"]["Condition"] == f"Creates{name}"
+
+    def test_its_rule_invokes_it_each_minute_and_repeats_nothing(self, translated, name):
+        rule = translated["Resources"][f"{name}Rule"]["Properties"]
+        role = of_type(translated, "AWS::IAM::Role")["ScheduleRole"]
+        arn = {"Fn::GetAtt": [f"{name}Function", "Arn"]}
+        config = translated["Resources"][f"{name}FunctionEventInvokeConfig"]["Properties"]
+
+        assert rule["ScheduleExpression"] == "rate(1 minute)"
+        assert (rule["Target"]["Arn"], rule["GroupName"]) == (arn, {"Ref": "ScheduleGroup"})
+        assert rule["Target"]["RetryPolicy"]["MaximumRetryAttempts"] == 0
+        assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (0, 60)
+        assert {"Fn::If": [f"Creates{name}", arn, {"Ref": "AWS::NoValue"}]} in (
+            check_template.resources_of("lambda:InvokeFunction", role["Policies"])
+        )
+
+    def test_it_ends_before_the_next_one_begins(self, translated, name):
+        function = of_type(translated, "AWS::Lambda::Function")[f"{name}Function"]
+
+        assert minutely.LONGEST_S <= function["Timeout"] < 60
+
+    def test_it_has_the_way_to_redis_of_the_enqueue_function_and_no_more(self, translated, name):
+        functions = of_type(translated, "AWS::Lambda::Function")
+        enqueue, ours = functions["EnqueueFunction"], functions[f"{name}Function"]
+        shared = ("Layers", "Architectures", "Runtime", "VpcConfig", "TracingConfig", "KmsKeyArn")
+
+        assert {key: ours[key] for key in shared} == {key: enqueue[key] for key in shared}
+        own, others = ours["Environment"]["Variables"], enqueue["Environment"]["Variables"]
+        assert set(own) - set(others) <= {"KIQBRIDGE_MONITOR_QUEUES"}
+        assert {key for key in own if key in others and own[key] != others[key]} == {
+            "POWERTOOLS_SERVICE_NAME"
+        }
+        assert {"KIQBRIDGE_ALLOWED_CLASSES", "KIQBRIDGE_SPILL_QUEUE_URL"}.isdisjoint(own)
+
+    def test_its_role_may_log_and_reach_redis(self, translated):
+        role = of_type(translated, "AWS::IAM::Role")["MinuteFunctionsRole"]
+        actions = {
+            action
+            for statement in check_template.statements(role["Policies"])
+            for action in check_template.as_list(statement["Action"])
+            if not action.startswith("ec2:")
+        }
+
+        assert actions == {
+            *("logs:CreateLogStream", "logs:PutLogEvents", "kms:Decrypt"),
+            *("secretsmanager:GetSecretValue", "ssm:GetParameter", "elasticache:Connect"),
+            *("xray:PutTelemetryRecords", "xray:PutTraceSegments"),
+        }
 
 
 class TestSecretsAndNetwork:
@@ -158,31 +225,35 @@ class TestSecretsAndNetwork:
     def test_its_code_may_not_use_the_permissions_by_which_lambda_joins_it_to_the_vpc(
         self, translated
     ):
-        [policy] = of_type(translated, "AWS::IAM::Policy").values()
-        [deny] = policy["PolicyDocument"]["Statement"]
-        role = of_type(translated, "AWS::IAM::Role")["EnqueueRole"]
-        allowed = {
-            action
-            for statement in check_template.statements(role["Policies"])
-            for action in check_template.as_list(statement["Action"])
-            if action.startswith("ec2:")
-        }
+        policies = of_type(translated, "AWS::IAM::Policy")
+        roles = of_type(translated, "AWS::IAM::Role")
+        denied = {}
+        for policy in policies.values():
+            [deny] = policy["PolicyDocument"]["Statement"]
+            [role] = policy["Roles"]
+            allowed = {
+                action
+                for statement in check_template.statements(roles[role["Ref"]]["Policies"])
+                for action in check_template.as_list(statement["Action"])
+                if action.startswith("ec2:")
+            }
+            assert deny["Effect"] == "Deny"
+            assert allowed <= set(deny["Action"])
+            denied[role["Ref"]] = deny["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"]
 
-        assert policy["Roles"] == [{"Ref": "EnqueueRole"}]
-        assert deny["Effect"] == "Deny"
-        assert allowed <= set(deny["Action"])
-        assert deny["Condition"] == {
-            "ArnEquals": {"lambda:SourceFunctionArn": {"Fn::GetAtt": ["EnqueueFunction", "Arn"]}}
-        }
+        assert denied["EnqueueRole"] == {"Fn::GetAtt": ["EnqueueFunction", "Arn"]}
+        assert [each["Fn::If"][:2] for each in denied["MinuteFunctionsRole"]] == [
+            ["CreatesMonitor", {"Fn::GetAtt": ["MonitorFunction", "Arn"]}],
+            ["CreatesTick", {"Fn::GetAtt": ["TickFunction", "Arn"]}],
+        ]
 
     def test_its_variables_are_those_that_the_function_reads(self, translated):
         known = {
             variable for setting in (*SETTINGS, *FUNCTION_SETTINGS) for variable in setting.env
         }
-        function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
-
         # The one that nothing reads makes Lambda start new environments.
-        assert set(function["Environment"]["Variables"]) - known == {"REDIS_URL_VERSION"}
+        for function in of_type(translated, "AWS::Lambda::Function").values():
+            assert set(function["Environment"]["Variables"]) - known == {"REDIS_URL_VERSION"}
 
     def test_tracing_is_off_by_default(self, translated):
         function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]

@@ -1,14 +1,16 @@
 """infra/worker_service.yaml: what it promises of tasks and their roles, read from the file as it is."""
 
+import inspect
 import json
 import re
 
 import pytest
 from infra import check_template
-from infra.decided import decide
+from infra.decided import decide, refused
 from samtranslator.yaml_helper import yaml_parse
 
 from kiqbridge.config.table import SETTINGS
+from kiqbridge.monitor import minute
 
 TEMPLATE = check_template.TEMPLATE
 INFRA = TEMPLATE.parent / "infra"
@@ -26,6 +28,16 @@ def worker_stack():
 
 def properties(template, name):
     return template["Resources"][name]["Properties"]
+
+
+def metrics_in(node):
+    """All descriptions of a metric below a node."""
+    if isinstance(node, list):
+        return [found for each in node for found in metrics_in(each)]
+    if not isinstance(node, dict):
+        return []
+    own = [node] if "MetricName" in node else []
+    return own + [found for each in node.values() for found in metrics_in(each)]
 
 
 def environment_of(container):
@@ -114,7 +126,8 @@ class TestWorkerServiceStack:
         self, worker_stack, container
     ):
         root = read(TEMPLATE)
-        variables = properties(root, "EnqueueFunction")["Environment"]["Variables"]
+        function = check_template.function_properties(root, "EnqueueFunction")
+        variables = function["Environment"]["Variables"]
         given = properties(root, "WorkerServiceStack")["Parameters"]["RedisUrlVersion"]
         version = {"Fn::GetAtt": ["RedisUrlStack", "Outputs.VersionId"]}
 
@@ -232,6 +245,87 @@ class TestWorkerServiceStack:
         assert scaling["MinCapacity"] == {"Ref": "DesiredCount"}
         assert scaling["ResourceId"]["Fn::Sub"] == "service/${WorkerCluster}/${WorkerService.Name}"
         assert worker_stack["Parameters"]["MaxCount"]["Default"] == 0
+
+    def test_by_default_it_is_scaled_by_cpu_alone_and_with_a_monitor_by_demand(self, worker_stack):
+        def made(**given):
+            parameters = {
+                name: parameter.get("Default")
+                for name, parameter in worker_stack["Parameters"].items()
+            }
+            conditions = worker_stack["Conditions"]
+            return {
+                name
+                for name, resource in worker_stack["Resources"].items()
+                if "Condition" in resource
+                and decide({"Condition": resource["Condition"]}, parameters | given, conditions)
+            }
+
+        cpu = {"WorkerScaling", "WorkerScalingPolicy"}
+        zero = {"StartScalingPolicy", "StartAlarm", "StopScalingPolicy", "IdleAlarm"}
+        monitor = {"MonitorServiceName": "shop-monitor"}
+
+        assert made() == made(**monitor) == set()
+        assert made(MaxCount=9) == cpu
+        assert made(MaxCount=9, **monitor) == {*cpu, "DemandScalingPolicy"}
+        assert made(MaxCount=9, DesiredCount=0, **monitor) == {*cpu, *zero, "DemandScalingPolicy"}
+
+    def test_busy_tasks_that_need_no_cpu_are_not_taken_away_by_it(self, worker_stack):
+        cpu = properties(worker_stack, "WorkerScalingPolicy")
+        parameters = worker_stack["Parameters"]
+
+        assert cpu["TargetTrackingScalingPolicyConfiguration"]["DisableScaleIn"] == {
+            "Fn::If": ["ScalesByDemand", True, False]
+        }
+        assert parameters["JobsPerTask"]["Default"] >= parameters["Concurrency"]["Default"]
+
+    def test_from_zero_one_task_is_started_and_to_zero_all_are_stopped(self, worker_stack):
+        """What a metric's value is away from the threshold decides which step is taken."""
+        for alarm, policy, values, change in (
+            ("StartAlarm", "StartScalingPolicy", (1, 500), ("ChangeInCapacity", 1)),
+            ("IdleAlarm", "StopScalingPolicy", (0,), ("ExactCapacity", 0)),
+        ):
+            raised = properties(worker_stack, alarm)
+            steps = properties(worker_stack, policy)["StepScalingPolicyConfiguration"]
+            [step] = steps["StepAdjustments"]
+            for value in values:
+                distance = value - raised["Threshold"]
+                assert distance > step.get("MetricIntervalLowerBound", -1e9)
+                assert distance < step.get("MetricIntervalUpperBound", 1e9)
+            assert raised["AlarmActions"] == [{"Ref": policy}]
+            assert (steps["AdjustmentType"], step["ScalingAdjustment"]) == change
+
+    def test_without_data_of_the_monitor_nothing_is_started_or_stopped(self, worker_stack):
+        idle = properties(worker_stack, "IdleAlarm")
+
+        assert properties(worker_stack, "StartAlarm")["TreatMissingData"] == "notBreaching"
+        assert idle["TreatMissingData"] == "notBreaching"
+        assert idle["EvaluationPeriods"] == idle["DatapointsToAlarm"] == {"Ref": "IdleMinutes"}
+
+    def test_the_metrics_that_scale_are_those_that_the_monitor_writes_each_minute(
+        self, worker_stack
+    ):
+        written = re.findall(r'"(\w+)":', inspect.getsource(minute._measure))
+        metrics = [
+            metric
+            for name in ("DemandScalingPolicy", "StartAlarm", "IdleAlarm")
+            for metric in metrics_in(properties(worker_stack, name))
+        ]
+
+        assert len(metrics) == 5
+        assert {metric["MetricName"] for metric in metrics} == {"Demand", "WorkersAlive"}
+        assert {"Demand", "WorkersAlive"} <= set(written)
+        for metric in metrics:
+            assert metric["Namespace"] == {"Ref": "MetricsNamespace"}
+            assert metric["Dimensions"] == [
+                {"Name": "service", "Value": {"Ref": "MonitorServiceName"}}
+            ]
+
+    def test_scaling_from_zero_without_a_monitor_is_refused(self, worker_stack):
+        given = {"RedisUrlSecretArn": "arn:aws:secretsmanager:x", "DesiredCount": 0}
+
+        assert refused(worker_stack, **given) == set()
+        assert refused(worker_stack, **given, MaxCount=3) == {"MonitorForZeroTasks"}
+        assert refused(worker_stack, **given, MaxCount=3, MonitorServiceName="m") == set()
 
     def test_shells_are_only_opened_if_wanted_and_never_beside_a_read_only_root(self, worker_stack):
         service = properties(worker_stack, "WorkerService")

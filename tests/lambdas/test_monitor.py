@@ -6,7 +6,13 @@ from collections import Counter
 
 import pytest
 from support.fleet import Fleet, incarnations, jids_in_flight, lists_in_flight
-from support.minutely_function import MinuteContext, load_function, read_lines, read_metrics
+from support.minutely_function import (
+    REQUEST,
+    MinuteContext,
+    load_function,
+    read_lines,
+    read_metrics,
+)
 from support.servers import find_free_port
 from support.waiting import wait_until
 
@@ -36,7 +42,7 @@ def load(environment):
     yield load
     for app in apps:
         if app.monitor.cache_info().currsize:
-            app.monitor().connection.close()
+            app.monitor().close()
 
 
 @pytest.fixture
@@ -99,7 +105,8 @@ def test_at_zero_workers_and_zero_jobs_each_metric_that_scales_arrives(measured)
                     ("QueueDepth",),
                 ],
                 *[("QueueLatency",), ("InFlight",), ("Due",), ("Retries",), ("Dead",)],
-                *[("FleetSilent",), ("OrphansGivenBack",), ("RedisUnavailable",), ("Failed",)],
+                *[("FleetSilent",), ("OrphansGivenBack",), ("MissedTicks",)],
+                *[("RedisUnavailable",), ("Failed",)],
             ],
             0.0,
         )
@@ -258,6 +265,58 @@ def test_without_redis_a_metric_says_so_one_line_is_logged_and_the_invocation_fa
         "failed",
         "RedisUnavailable",
     )
+
+
+# Ticks that did not come
+
+
+def save_schedule(redis, **members):
+    """A schedule of the manifest of the stack `shop` that was due at the last two full hours."""
+    hour = int(time.time()) // 3600 * 3600
+    document = {
+        "expression": "cron(0 * * * ? *)",
+        "jobs": [{"class": "Report", "args": [1], "queue": "low"}],
+        "origin": "template",
+        "grace_s": 0,
+        "since": hour - 3700,
+        **members,
+    }
+    redis.hset("kb:schedules", "shop/Report", json.dumps(document))
+    entry = {"version": 1, "hash": "x", "published_at": hour - 3700, "names": ["shop/Report"]}
+    redis.hset("kb:manifests", "shop", json.dumps(entry))
+    return hour
+
+
+def test_ticks_that_did_not_come_are_found_and_by_policy_enqueued_if_no_worker_lives(
+    load, redis, capsys
+):
+    app = load()
+    hour = save_schedule(redis, missed="last")
+
+    first = app.lambda_handler({}, MinuteContext())
+    again = app.lambda_handler({}, MinuteContext())
+
+    last = first["missed_ticks"][-1]
+    assert last == {
+        "schedule": "shop/Report",
+        "at": time.strftime("%Y-%m-%dT%H:00:00Z", time.gmtime(hour)),
+        "enqueued": True,
+    }
+    assert again["missed_ticks"] == []
+    assert redis.llen("queue:low") == 1
+    [entry] = redis.zrange("kb:ticks:shop/Report", 0, -1)
+    assert json.loads(entry)["by"] == f"monitor:{REQUEST}"
+    lines = read_lines(capsys.readouterr().out)
+    measured = [line["MissedTicks"] for line in lines if "MissedTicks" in line]
+    assert measured == [len(first["missed_ticks"]), 0]
+
+
+def test_while_a_worker_lives_its_leader_looks_for_them(invoke, redis):
+    save_schedule(redis, missed="last")
+    beat(redis, "python:1:ab", queues=["low"], ours=True)
+
+    assert invoke()["missed_ticks"] == []
+    assert redis.llen("queue:low") == 0
 
 
 # What it gives back

@@ -19,6 +19,7 @@ from kiqbridge.aws import sources
 from kiqbridge.aws.allow_list import AllowList
 from kiqbridge.aws.answers import answer_of
 from kiqbridge.aws.depth import DepthGate
+from kiqbridge.aws.environment import open_client
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.mapping import document
 from kiqbridge.aws.push import Asked, HeldBack, Pusher, Pushing, held_back
@@ -29,12 +30,6 @@ from kiqbridge.aws.sources.text_limit import texts_limited
 from kiqbridge.aws.stamp import stamped
 from kiqbridge.aws.trace import attributes
 from kiqbridge.client.client import Client
-from kiqbridge.config.client_settings import (
-    MAX_PAYLOAD_BYTES,
-    NAMESPACE,
-    PROFILE,
-    WAIT_REPLICAS,
-)
 from kiqbridge.config.function_settings import (
     HTTP_AUTH,
     LOG_ARGUMENTS,
@@ -47,7 +42,6 @@ from kiqbridge.config.function_settings import (
     TICK_AHEAD_S,
     TICK_OFFSET_S,
 )
-from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 
@@ -132,13 +126,7 @@ class Enqueuer:
         Raises:
             ConfigError: the address, a setting or the file of mappings is wrong.
         """
-        client = Client(
-            read_access(environ),
-            namespace=read(NAMESPACE, environ),
-            profile=read(PROFILE, environ),
-            wait_replicas=read(WAIT_REPLICAS, environ),
-            max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),
-        )
+        client = open_client(environ)
         publisher = None
         if stack := read(STACK, environ):
             from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is a stack

@@ -10,15 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.aws import emf, log_line
+from kiqbridge.aws.environment import open_client
 from kiqbridge.aws.time_left import seconds_for_redis
 from kiqbridge.config import function_settings as settings
-from kiqbridge.config.client_settings import NAMESPACE
-from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store import deadline
-from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
     from kiqbridge.store.redis_connection import RedisConnection
@@ -38,6 +35,7 @@ class Turn:
     Attributes:
         connection: to Redis.
         keys: the namespace.
+        client: enqueues.
         by: who acts, for ledgers, such as `monitor:REQUEST`.
     """
 
@@ -47,6 +45,7 @@ class Turn:
         self._until = time.monotonic() + min(left_s, LONGEST_S)
         self.connection: RedisConnection = function.connection
         self.keys = function.keys
+        self.client = function.client
         self.by = f"{function.name}:{request_id}" if request_id else function.name
 
     def left_s(self) -> float:
@@ -93,6 +92,7 @@ class Minutely:
         metrics_namespace: CloudWatch's.
         least: number of the least important level that is logged.
         keys: the namespace.
+        client: enqueues.
         connection: to Redis; after a pause it is tested with PING before it is used.
     """
 
@@ -101,8 +101,14 @@ class Minutely:
         self.service: str = read(settings.SERVICE, environ)
         self.metrics_namespace: str = read(settings.METRICS_NAMESPACE, environ)
         self.least = log_line.least(read(settings.FUNCTION_LOG_LEVEL, environ))
-        self.keys = Keys(read(NAMESPACE, environ))
-        self.connection = RedisPool(read_access(environ)).connection()
+        self.client = open_client(environ)
+        self.keys = self.client.keys
+        self.connection = self.client.pool.connection()
+
+    def close(self) -> None:
+        """Close the connections; they are opened again when they are needed."""
+        self.connection.close()
+        self.client.close()
 
     def run(self, context: Any, work: Callable[[Turn], dict[str, Any]]) -> dict[str, Any]:
         """Do the work of one invocation and report it.

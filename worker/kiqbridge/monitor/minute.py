@@ -5,6 +5,7 @@ from typing import Any
 
 from kiqbridge.aws.emf import QUEUE_LATENCY
 from kiqbridge.aws.minutely import Turn
+from kiqbridge.clocks.missed import check_missed
 from kiqbridge.monitor.demand import Backlog, read_backlog
 from kiqbridge.monitor.fleet import Fleet, read_fleet
 from kiqbridge.monitor.orphans import give_back_orphans
@@ -14,7 +15,7 @@ MEASURED_QUEUES = 50
 
 
 def look(turn: Turn, served: Collection[str] = ()) -> dict[str, Any]:
-    """Measure fleet and queues; give back what dead workers hold if none lives.
+    """Measure fleet and queues; if no worker lives, give back what dead ones hold, and look for missed ticks.
 
     Args:
         turn: of the invocation.
@@ -24,14 +25,20 @@ def look(turn: Turn, served: Collection[str] = ()) -> dict[str, Any]:
         What was found and done, as JSON.
 
     Raises:
-        RedisUnavailable: nothing, or not all of it, was done; the next minute does it.
+        RedisUnavailable, RedisRefused: nothing, or not all of it, was done; the next minute does it.
     """
     fleet = read_fleet(turn.connection, turn.keys)
     backlog = read_backlog(turn.connection, turn.keys)
     # Before anything that takes time: an alarm that starts workers waits for it.
     _measure(turn, fleet, backlog, served)
     rescue = give_back_orphans(turn.connection, turn.keys, fleet, within_s=turn.left_s())
-    turn.measure({"OrphansGivenBack": rescue.returned})
+    # Else the leader of the fleet looks for them.
+    missed = (
+        []
+        if fleet.has_workers
+        else check_missed(turn.connection, turn.keys, turn.client, by=turn.by).new
+    )
+    turn.measure({"OrphansGivenBack": rescue.returned, "MissedTicks": len(missed)})
     return {
         "workers_alive": fleet.workers_alive,
         "demand": backlog.demand(fleet, served),
@@ -45,6 +52,10 @@ def look(turn: Turn, served: Collection[str] = ()) -> dict[str, Any]:
         "fleet_silent": backlog.is_silent(fleet),
         "orphans_given_back": rescue.returned,
         "workers_silent": rescue.left,
+        "missed_ticks": [
+            {"schedule": each.schedule, "at": each.instant, "enqueued": each.enqueued}
+            for each in missed
+        ],
     }
 
 

@@ -1,0 +1,28 @@
+"""What a function makes of its environment variables to reach Redis."""
+
+from collections.abc import Mapping
+
+from kiqbridge.client.client import Client
+from kiqbridge.config.client_settings import (
+    MAX_PAYLOAD_BYTES,
+    NAMESPACE,
+    PROFILE,
+    WAIT_REPLICAS,
+)
+from kiqbridge.config.redis_access import read_access
+from kiqbridge.config.setting import read
+
+
+def open_client(environ: Mapping[str, str]) -> Client:
+    """A client; it connects at the first call.
+
+    Raises:
+        ConfigError: the address or a setting is wrong.
+    """
+    return Client(
+        read_access(environ),
+        namespace=read(NAMESPACE, environ),
+        profile=read(PROFILE, environ),
+        wait_replicas=read(WAIT_REPLICAS, environ),
+        max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),
+    )
