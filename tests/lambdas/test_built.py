@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from support.aws_services import aws_services
 from support.enqueue_function import ENVIRONMENT, read_event
-from support.lambda_build import MACHINE, ROOT, THIS_PYTHON, Build, build_once, make
+from support.lambda_build import MACHINE, PARTS, ROOT, THIS_PYTHON, Build, build_once, make
 from support.lambda_runtime_api import LambdaProcess, install_runtime_client
+from support.minutely_function import read_metrics
 from support.servers import find_free_port
 
+from kiqbridge import Schedule, Schedules
 from kiqbridge.aws.mapping.check import main as check_mappings
 from kiqbridge.schedule.template import read_schedules
 
@@ -98,7 +100,7 @@ def start(runtime_client, redis_url):
 @pytest.fixture
 def copy(built, tmp_path) -> Build:
     """One to be spoiled."""
-    for part in ("KiqbridgeLayer", "EnqueueFunction"):
+    for part in PARTS:
         shutil.copytree(built.folder / part, tmp_path / "copy" / part)
     return Build(folder=tmp_path / "copy")
 
@@ -243,6 +245,43 @@ class TestStarted:
 
         tell(f"built function: init {compiled:.0f} ms, {plain:.0f} ms without bytecode (best of 3)")
         assert compiled < plain
+
+
+class TestFunctionsOfEachMinute:
+    """With the layer as the only place to import from, in Lambda's runtime client."""
+
+    def test_the_monitor_measures_and_gives_back_what_a_dead_worker_holds(
+        self, start, built, redis, tell
+    ):
+        name = "v2:host:1:ab:1"
+        redis.sadd("kb:inflight", name)
+        redis.hset(f"kb:claims:{name}", "t1", "4 default")
+        redis.lpush(f"kb:inflight:{name}:t1:0", '{"class":"A","args":[],"jid":"a"}')
+        redis.hset("kb:alive", name, f"7 {time.time() - 60} 1000")
+
+        with start(built, task=built.folder / "MonitorFunction") as function:
+            init_ms = function.wait_ready()
+            first = function.invoke({})
+            warm = [function.invoke({}).ms for _ in range(20)]
+
+        assert not first.is_error, first.body
+        assert (first.body["orphans_given_back"], first.body["demand"]) == (1, 1)
+        assert redis.llen("queue:default") == 1
+        metrics = read_metrics(function.child.output)
+        assert metrics["OrphansGivenBack", "kiqbridge-enqueue"] == 0
+        tell(
+            f"built monitor function: init {init_ms:.0f} ms, then {sorted(warm)[10]:.1f} ms "
+            "(median of 20)"
+        )
+
+    def test_the_tick_function_places_what_is_next(self, start, built, redis, client):
+        Schedules(client).save(Schedule("Pulse", "HealthPulse", every=60))
+
+        with start(built, task=built.folder / "TickFunction") as function:
+            answer = function.invoke({})
+
+        assert not answer.is_error, answer.body
+        assert answer.body["placed"] == redis.zcard("schedule") >= 4
 
 
 class TestBroken:

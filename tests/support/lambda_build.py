@@ -18,6 +18,7 @@ FIXED = {"MAPPINGS_PYTHON": sys.executable, "SOURCE_DATE_EPOCH": "1700000000"}
 
 ROOT = Path(__file__).parents[2]
 MACHINE = {"x86_64": "x86_64", "aarch64": "arm64"}[platform.machine()]
+PARTS = ("KiqbridgeLayer", "EnqueueFunction", "MonitorFunction", "TickFunction")
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -61,7 +62,7 @@ def build(
             LAMBDA_PYTHON=python,
             **variables,
         )
-        for part in ("KiqbridgeLayer", "EnqueueFunction")
+        for part in PARTS
     ]
     return Build(folder=folder, output="".join(output))
 

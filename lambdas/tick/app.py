@@ -1,0 +1,40 @@
+"""The tick function: each minute it places what dynamic schedules let happen next.
+
+The leader of the workers does the same; this is for fleets in which no Python worker may live. The thinking is
+in `kiqbridge.clocks`; here is the warm environment.
+"""
+
+import functools
+import os
+from typing import Any
+
+from kiqbridge.aws.minutely import Minutely, Turn
+from kiqbridge.clocks.placing import place_due
+
+
+@functools.cache
+def tick() -> Minutely:
+    """The one of this warm environment."""
+    return Minutely("tick", os.environ)
+
+
+def lambda_handler(event: Any, context: Any) -> dict[str, Any]:  # noqa: ARG001 - the rule's event says nothing
+    """Evaluate the dynamic schedules, and place the jobs of their next occurrences.
+
+    Returns:
+        What was done; the same is in the log.
+    """
+    return tick().run(context, place)
+
+
+def place(turn: Turn) -> dict[str, Any]:
+    """One evaluation, measured."""
+    report = place_due(turn.client, turn.connection, by=turn.by)
+    turn.measure({"SchedulesEvaluated": report.evaluated, "JobsPlaced": report.placed})
+    return {
+        "schedules": report.schedules,
+        "evaluated": report.evaluated,
+        "placed": report.placed,
+        "missed": [{"schedule": name, "at": instant} for name, instant in report.missed],
+        "conflicts": report.conflicts,
+    }
