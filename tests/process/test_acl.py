@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 from support.enqueue_function import ENVIRONMENT, Context, load_app, read_event
+from support.minutely_function import MinuteContext, load_function
 from support.servers import debian_server
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
-from kiqbridge import Client, RedisRefused
+from kiqbridge import Client, RedisRefused, Schedule, Schedules
 from kiqbridge.wire.keys import Keys
 
 pytestmark = pytest.mark.redis_server
@@ -329,6 +330,28 @@ def test_the_enqueue_function_pushes_all_forms_of_events(server, raw, monkeypatc
     ]
     assert statuses == [202, 200, 422]
     assert refused(raw) == []
+
+
+def test_the_functions_of_each_minute_need_what_a_worker_needs(server, raw, client, monkeypatch):
+    monkeypatch.setenv("REDIS_URL", address(server, WORKER))
+    monkeypatch.setenv("KIQBRIDGE_NAMESPACE", NAMESPACE)
+    monitor, tick = (load_function(name) for name in ("monitor", "tick"))
+    Schedules(client).save(Schedule("Pulse", "plain", args=["a"], every=60))
+    push(client, "plain", "a")
+    name = "v2:host:1:ab:1"
+    raw.sadd(KEYS.inflight, name)
+    raw.hset(KEYS.claims(name), "t1", "4 default")
+    raw.lpush(KEYS.inflight_list(name, "t1", 4), '{"class":"plain","args":[],"jid":"b"}')
+    raw.hset(KEYS.alive, name, f"7 {time.time() - 60} 500")
+
+    looked = monitor.lambda_handler({}, MinuteContext())
+    placed = tick.lambda_handler({}, MinuteContext())["placed"]
+
+    assert (looked["orphans_given_back"], looked["queues"]) == (1, {"default": 1})
+    assert placed > 0
+    assert refused(raw) == []
+    for app in (monitor.monitor(), tick.tick()):
+        app.close()
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,6 @@ class Backlog:
         retries, scheduled, dead: sizes of those sets.
         due: jobs of `retry` and `schedule`, and reports for Step Functions, whose time has come.
         overdue: those of them that have been due for longer than a poller takes.
-        queues_left_out: how many queues were not looked at.
     """
 
     queues: Sequence[Queue]
@@ -66,7 +65,6 @@ class Backlog:
     dead: int
     due: int
     overdue: int
-    queues_left_out: int
 
     def demand(self, fleet: Fleet, served: Collection[str] = ()) -> int:
         """Jobs for which the scaled fleet is needed.
@@ -106,7 +104,7 @@ def read_backlog(connection: RedisConnection, keys: Keys) -> Backlog:
     Raises:
         RedisUnavailable: nothing was read.
     """
-    names, left_out = _queue_names(connection, keys)
+    names = _queue_names(connection, keys)
     now = server_time(connection.call("TIME"))
     due_sets = (keys.retry, keys.schedule, keys.task_reports)
     retries, scheduled, dead, paused, *counts = connection.run(
@@ -130,12 +128,11 @@ def read_backlog(connection: RedisConnection, keys: Keys) -> Backlog:
         dead=dead,
         due=sum(counts[: len(due_sets)]),
         overdue=sum(counts[len(due_sets) :]),
-        queues_left_out=left_out,
     )
 
 
-def _queue_names(connection: RedisConnection, keys: Keys) -> tuple[list[str], int]:
-    """Names, at most `MAX_QUEUES`, sorted, and how many more there are."""
+def _queue_names(connection: RedisConnection, keys: Keys) -> list[str]:
+    """Names, at most `MAX_QUEUES`."""
     names: set[str] = set()
     cursor = b"0"
     while True:
@@ -143,11 +140,14 @@ def _queue_names(connection: RedisConnection, keys: Keys) -> tuple[list[str], in
         names.update(text_of(name) for name in members)
         if cursor == b"0" or len(names) > MAX_QUEUES:
             break
-    left_out = 0
     if len(names) > MAX_QUEUES:
-        left_out = connection.call("SCARD", keys.queues) - MAX_QUEUES
-        logger.warning("%d queues are not looked at: there are more than %d", left_out, MAX_QUEUES)
-    return sorted(names)[:MAX_QUEUES], left_out
+        logger.warning(
+            "there are more than %d queues, and the others are not looked at: their jobs are no demand; delete "
+            "what is not used from %s",
+            MAX_QUEUES,
+            keys.queues,
+        )
+    return sorted(names)[:MAX_QUEUES]
 
 
 def _depths(connection: RedisConnection, keys: Keys, names: Sequence[str]) -> dict[str, int]:
