@@ -320,6 +320,32 @@ class Schedules:
                 )
         raise _busy(name)
 
+    def require(self, name: str) -> KnownSchedule:
+        """The schedule of this name.
+
+        Raises:
+            PayloadError: there is none; the message names near ones.
+            RedisUnavailable: nothing was read.
+        """
+        return self._require(name, self._read(name))
+
+    def now(self) -> float:
+        """The clock of Redis, which decides what is due; epoch seconds.
+
+        Raises:
+            RedisUnavailable: nothing was read.
+        """
+        return server_time(self._pool.call("TIME"))
+
+    def counted_instant(self, known: KnownSchedule) -> int:
+        """The occurrence that a counted run would stand for, epoch seconds.
+
+        Raises:
+            PayloadError: there is none.
+            RedisUnavailable: nothing was read.
+        """
+        return self._counted_instant(known, self.now())
+
     def near_names(self, name: str) -> Sequence[str]:
         """Names of schedules that resemble this one.
 

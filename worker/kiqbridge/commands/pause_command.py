@@ -72,7 +72,7 @@ def duration(text: str) -> float:
 def _pause(options: argparse.Namespace) -> int:
     client = Client()
     _warn_of_unknown(options)
-    by = _whoami() if options.by is None else options.by
+    by = whoami() if options.by is None else options.by
     made = []
     act: Callable[..., Pause] = (
         client.pause_queue if options.kind == "queue" else client.pause_class
@@ -184,7 +184,8 @@ def _until(pause: Pause) -> str:
     return f" until {datetime.fromtimestamp(pause.until, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _whoami() -> str:
+def whoami() -> str:
+    """`USER@HOST`, for what others read."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user needs no name

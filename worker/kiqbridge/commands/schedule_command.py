@@ -10,9 +10,11 @@ from zoneinfo import ZoneInfo
 
 from kiqbridge.commands import (
     schedule_history,
+    schedule_hold,
     schedule_import,
     schedule_lint,
     schedule_plan,
+    schedule_save,
     schedule_simulate,
 )
 from kiqbridge.schedule.cron import Rate, ScheduleExpression, parse
@@ -62,6 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     schedule_simulate.add_arguments(verbs)
     schedule_import.add_arguments(verbs)
     schedule_history.add_arguments(verbs)
+    schedule_save.add_arguments(verbs)
+    schedule_hold.add_arguments(verbs)
 
 
 def _next(options: argparse.Namespace) -> int:

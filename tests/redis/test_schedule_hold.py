@@ -1,0 +1,107 @@
+"""`kiqbridge schedule pause`, `resume`, `skip` and `run`: what they write, say and answer."""
+
+import json
+import time
+
+import pytest
+
+from kiqbridge import Schedule, Schedules
+from kiqbridge.commands import cli
+
+
+@pytest.fixture
+def run(redis_url, monkeypatch, capsys):
+    """Runs one command in this process: (exit code, standard output, standard error)."""
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+    def run(*args):
+        code = cli.main(("schedule", *args))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def schedules(client) -> Schedules:
+    schedules = Schedules(client)
+    schedules.save(Schedule("nightly", "A", every=3600))
+    return schedules
+
+
+def test_pausing_and_resuming(run, schedules):
+    assert run("pause", "nightly", "--dry-run") == (0, "would pause nightly\n", "")
+    assert schedules.get("nightly").state.paused is None
+    assert run("pause", "nightly", "--reason", "r", "--by", "ana") == (0, "paused nightly\n", "")
+    pause = schedules.get("nightly").state.paused
+    assert (pause.reason, pause.by) == ("r", "ana")
+
+    assert run("resume", "nightly", "--dry-run") == (0, "would resume nightly\n", "")
+    assert run("resume", "nightly") == (0, "resumed nightly\n", "")
+    assert run("resume", "nightly") == (0, "nightly was not paused\n", "")
+
+
+def test_pausing_for_a_while_and_until_a_time(run, schedules):
+    code, out, _ = run("pause", "nightly", "--for", "2h", "--json")
+    [row] = json.loads(out)["paused"]
+    assert (code, row["name"]) == (0, "nightly")
+    assert abs(row["until"] - time.time() - 7200) < 600
+
+    assert run("pause", "nightly", "--until", "2199-01-01T00:00:00Z") == (
+        0,
+        "paused nightly until 2199-01-01T00:00:00Z\n",
+        "",
+    )
+    code, _, err = run("pause", "nightly", "--until", "2020-01-01T00:00:00Z")
+    assert code == 2
+    assert "is over" in err
+    assert run("pause", "nightly", "--until", "soon")[0] == 1
+
+
+def test_a_name_that_is_not_known_is_paused_with_a_warning(run, schedules):
+    code, _, err = run("pause", "nihgtly")
+
+    assert code == 0
+    assert err == "kiqbridge: schedule nihgtly is not known; did you mean nightly?\n"
+
+
+def test_skipping(run, schedules):
+    next_hour = (int(time.time()) // 3600 + 1) * 3600
+    text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(next_hour))
+
+    code, out, _ = run("skip", "nightly", "--dry-run", "--json")
+    assert json.loads(out)["skipped"] in ([text], [_later(next_hour)])
+    code, out, _ = run("skip", "nightly", "--count", "2")
+
+    assert code == 0
+    assert len(out.splitlines()) == 2
+    assert out.startswith("nightly skips ")
+    assert len(schedules.get("nightly").state.skipped) == 2
+    code, _, err = run("skip", "nihgtly")
+    assert code == 2
+    assert "did you mean nightly" in err
+    assert run("skip", "nightly", "--count", "0")[0] == 2
+
+
+def test_running(run, redis, schedules):
+    code, out, _ = run("run", "nightly", "--counted", "--dry-run")
+    assert code == 0
+    assert out.startswith("would run nightly as its occurrence of ")
+    assert redis.zcard("schedule") == 0
+
+    code, out, _ = run("run", "nightly", "--json")
+    answer = json.loads(out)
+    [text] = redis.zrange("schedule", 0, -1)
+    assert (code, answer["jids"]) == (0, [json.loads(text)["jid"]])
+    assert answer["counted"] is False
+    [entry] = redis.zrange("kb:ticks:nightly", 0, -1)
+    assert json.loads(entry)["by"].startswith("cli:")
+
+    code, out, _ = run("run", "nightly", "--counted")
+    assert out.startswith("enqueued nightly as its occurrence of ")
+    assert run("run", "nightly", "--counted")[0] == 2
+    assert run("run", "nihgtly")[0] == 2
+
+
+def _later(hour: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(hour + 3600))

@@ -1,0 +1,208 @@
+"""`kiqbridge schedule save`, `apply` and `delete`: dynamic schedules, without a deploy."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.definition import Missed
+from kiqbridge.wire.tick_mark import Overlap
+
+if TYPE_CHECKING:
+    from kiqbridge.client.schedules import Schedules
+
+_OPTIONS = (
+    "cron",
+    "every",
+    "at",
+    "expression",
+    "timezone",
+    "start",
+    "end",
+    "overlap",
+    "jitter_s",
+    "max_age_s",
+    "missed",
+    "description",
+)
+
+
+def add_arguments(verbs: Any) -> None:
+    """The verbs save, apply and delete."""
+    _add_save(verbs)
+    apply = verbs.add_parser(
+        "apply",
+        help="save the dynamic schedules of a file",
+        description="Save all dynamic schedules of a YAML file (name: cron, class, args, queue, …). Nothing is "
+        "written unless all of the file is right: exit 1, with line and key of each fault.",
+    )
+    apply.add_argument("file", metavar="FILE", help="- = standard input")
+    apply.add_argument(
+        "--prune", action="store_true", help="delete dynamic schedules that the file does not have"
+    )
+    delete = verbs.add_parser(
+        "delete",
+        help="delete dynamic schedules",
+        description="Delete dynamic schedules, with what was placed ahead. Exit 0 if they were there, 1 if one "
+        "was not, 2 without --yes where nobody can be asked.",
+    )
+    delete.add_argument("names", nargs="+", metavar="NAME")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    for verb, function in ((apply, _apply), (delete, _delete)):
+        verb.add_argument("--dry-run", action="store_true", help="only print, change nothing")
+        verb.add_argument("--json", action="store_true", help="answer as JSON")
+        verb.set_defaults(command=function)
+
+
+def _add_save(verbs: Any) -> None:
+    save = verbs.add_parser(
+        "save",
+        help="create or change a dynamic schedule",
+        description="Create a dynamic schedule, or change it: what is not given is the default. In effect within "
+        "seconds, without a deploy.",
+    )
+    save.add_argument("name", metavar="NAME")
+    when = save.add_mutually_exclusive_group(required=True)
+    when.add_argument("--cron", metavar="LINE", help="such as '0 3 * * *'")
+    when.add_argument("--every", metavar="PERIOD", help="30s, 5m, 2h or 1d")
+    when.add_argument("--at", metavar="TIME", help="once: ISO 8601")
+    when.add_argument("--expression", metavar="TEXT", help="in any form, such as 'rate(5 minutes)'")
+    save.add_argument("--class", dest="job_class", required=True, metavar="CLASS")
+    save.add_argument("--args", type=_json_list, default=[], metavar="JSON", help="such as '[1]'")
+    save.add_argument("--queue", metavar="NAME", help="default: default")
+    save.add_argument("--timezone", metavar="ZONE", help="such as Europe/Paris (default: UTC)")
+    save.add_argument("--start", metavar="TIME", help="ISO 8601; nothing is due before")
+    save.add_argument("--end", metavar="TIME", help="ISO 8601; nothing is due after")
+    save.add_argument("--overlap", choices=get_args(Overlap), help="default: allow")
+    save.add_argument("--jitter", dest="jitter_s", type=int, metavar="SECONDS")
+    save.add_argument("--max-age", dest="max_age_s", type=float, metavar="SECONDS")
+    save.add_argument("--missed", choices=get_args(Missed), help="default: last")
+    save.add_argument("--description", metavar="TEXT")
+    save.add_argument("--dry-run", action="store_true", help="only print, change nothing")
+    save.add_argument("--json", action="store_true", help="answer as JSON")
+    save.set_defaults(command=_save)
+
+
+def _save(options: argparse.Namespace) -> int:
+    from kiqbridge.client.schedule import Schedule  # noqa: PLC0415 - as in commands/cli.py
+
+    given = {name: getattr(options, name) for name in _OPTIONS}
+    schedule = Schedule(
+        options.name,
+        options.job_class,
+        args=options.args,
+        queue=options.queue,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    change = _schedules().save(schedule, dry_run=options.dry_run)
+    if options.json:
+        return _answer(
+            {"dry_run": options.dry_run, "schedules": [{"name": options.name, "change": change}]}
+        )
+    sys.stdout.write(_line(options, change, options.name))
+    return 0
+
+
+def _apply(options: argparse.Namespace) -> int:
+    from kiqbridge.clocks.schedule_file import read_schedule_file  # noqa: PLC0415 - as above
+
+    definitions = read_schedule_file(_text_of(options.file), options.file)
+    schedules = _schedules()
+    known = schedules.list() if options.prune else []
+    names = {each.name for each in definitions}
+    pruned = [
+        each.name
+        for each in known
+        if each.definition.origin == "dynamic" and each.name not in names
+    ]
+    # First a look at all of them: one that is refused shall keep the others from being written.
+    changes = [(each.name, str(schedules.save(each, dry_run=True))) for each in definitions]
+    if not options.dry_run:
+        changes = [(each.name, str(schedules.save(each))) for each in definitions]
+        pruned = [name for name in pruned if schedules.delete(name)]
+    changes += [(name, "deleted") for name in pruned]
+    if options.json:
+        rows = [{"name": name, "change": change} for name, change in changes]
+        return _answer({"dry_run": options.dry_run, "schedules": rows})
+    for name, change in changes:
+        sys.stdout.write(_line(options, change, name))
+    counts = [
+        f"{sum(each == kind for _, each in changes)} {kind}"
+        for kind in ("created", "changed", "unchanged", "deleted")
+    ]
+    sys.stdout.write(", ".join(counts) + "\n")
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    schedules = _schedules()
+    known = {name: schedules.get(name) for name in options.names}
+    if not options.yes and not options.dry_run and not _is_agreed(list(known)):
+        return 2
+    rows = []
+    for name, each in known.items():
+        if each is None and (near := schedules.near_names(name)):
+            sys.stderr.write(
+                f"kiqbridge: schedule {name} is not known; did you mean {' or '.join(near)}?\n"
+            )
+        if each is not None and each.definition.origin == "code":
+            sys.stderr.write(
+                f"kiqbridge: schedule {name} is declared beside its job: a worker that declares it saves it "
+                "again; pause it to stop it\n"
+            )
+        was_there = each is not None if options.dry_run else schedules.delete(name)
+        rows.append({"name": name, "deleted": was_there})
+    if options.json:
+        _answer({"dry_run": options.dry_run, "schedules": rows})
+    else:
+        for row in rows:
+            text = _line(options, "deleted", str(row["name"]))
+            sys.stdout.write(text if row["deleted"] else f"{row['name']} is not known\n")
+    return 0 if all(row["deleted"] for row in rows) else 1
+
+
+def _is_agreed(names: list[str]) -> bool:
+    if not sys.stdin.isatty():
+        sys.stderr.write("kiqbridge: nobody can be asked here; add --yes to delete\n")
+        return False
+    sys.stderr.write(f"delete {', '.join(names)}? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _text_of(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
+
+
+def _line(options: argparse.Namespace, change: str, name: str) -> str:
+    if options.dry_run and change != "unchanged":
+        verb = {"created": "create", "changed": "change", "deleted": "delete"}[change]
+        return f"would {verb} {name}\n"
+    return f"{change} {name}\n"
+
+
+def _json_list(text: str) -> list[Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not JSON: {error}") from error
+    if not isinstance(value, list):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list; write one such as '[1]'")
+    return value
+
+
+def _schedules() -> "Schedules":
+    from kiqbridge.client.client import Client  # noqa: PLC0415 - as above
+    from kiqbridge.client.schedules import Schedules  # noqa: PLC0415 - as above
+
+    return Schedules(Client())
+
+
+def _answer(value: object) -> int:
+    sys.stdout.write(json.dumps(value) + "\n")
+    return 0
