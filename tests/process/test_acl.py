@@ -18,6 +18,9 @@ from support.waiting import wait_until
 from support.workers import WorkerProcess
 
 from kiqbridge import Client, RedisRefused, Schedule, Schedules
+from kiqbridge.clocks.manifest_store import publish_manifest, stands
+from kiqbridge.clocks.missed import check_missed
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 pytestmark = pytest.mark.redis_server
@@ -388,3 +391,25 @@ def test_no_command_is_allowed_that_nothing_of_ours_calls(user):
 def test_the_rules_are_read_from_the_document():
     assert {"on", f"~{NAMESPACE}:*", "-@all", "+evalsha"} <= set(rules_of(WORKER))
     assert json.dumps(rules_of(FUNCTION)).count("+") > 10
+
+
+def test_the_function_publishes_schedules_and_a_worker_looks_for_their_ticks(server, raw):
+    rule = {"expression": "cron(* * * * ? *)", "origin": "template", "missed": "last"}
+    rule["jobs"] = [{"class": "Nop", "args": []}]
+    manifest = {"version": 1, "hash": "x", "schedules": {"A": rule}}
+    keys = Keys(NAMESPACE)
+    function = RedisPool(address(server, FUNCTION))
+    client = Client(address(server, WORKER), namespace=NAMESPACE)
+
+    assert not stands(function, keys, "shop", manifest)
+    for version in (1, 2):
+        changed = manifest | {"version": version, "hash": str(version)}
+        done = publish_manifest(function, keys, changed, stack="shop", by="test")
+        assert done.kind == "published"
+    found = check_missed(client.pool, keys, client, by="test", now=time.time() + 600)
+
+    assert found.new
+    assert found.enqueued == 1
+    assert refused(raw) == []
+    function.close()
+    client.close()

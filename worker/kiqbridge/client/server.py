@@ -31,12 +31,16 @@ ErrorHandler = Callable[[BaseException, Mapping[str, Any]], object]
 DeathHandler = Callable[[Mapping[str, Any], BaseException], object]
 """(payload, error) of a job that is given up: dead, or dropped."""
 
+MissedTickHandler = Callable[[Any], object]
+"""(tick) that did not come: a `kiqbridge.clocks.missed.MissedTick`."""
+
 BacktraceCleaner = Callable[[list[str]], list[str]]
 """Lines of a backtrace, innermost first → those to keep (§8.6)."""
 
 T = TypeVar("T")
 E = TypeVar("E", bound=ErrorHandler)
 D = TypeVar("D", bound=DeathHandler)
+M = TypeVar("M", bound=MissedTickHandler)
 
 _MISSING: Any = object()
 
@@ -114,6 +118,7 @@ class Server:
         client_middleware: around each push of the worker, also when it moves a scheduled job.
         backtrace_cleaner: applied before a backtrace is kept with a failed job.
         error_handlers, death_handlers: called in order; their own errors are logged.
+        missed_tick_handlers: called with ticks of schedules that did not come; likewise.
         events: see `on`.
         resources: see `lifespan`.
         capsules: see `capsule`.
@@ -125,6 +130,7 @@ class Server:
         self.backtrace_cleaner: BacktraceCleaner | None = None
         self.error_handlers: list[ErrorHandler] = []
         self.death_handlers: list[DeathHandler] = []
+        self.missed_tick_handlers: list[MissedTickHandler] = []
         self.events = Events()
         self.resources: list[Resource[Any]] = []
         self.capsules: dict[str, CapsuleSetup] = {}
@@ -150,6 +156,14 @@ class Server:
     def death_handler(self, handler: D) -> D:
         """Call this with each job that is given up; usable as a decorator."""
         self.death_handlers.append(handler)
+        return handler
+
+    def missed_tick_handler(self, handler: M) -> M:
+        """Call this with each `MissedTick` that this process finds while it leads the fleet; a decorator too.
+
+        It has `schedule`, `at` (epoch seconds), `instant` (ISO 8601), `late_s`, `policy` and `enqueued`.
+        """
+        self.missed_tick_handlers.append(handler)
         return handler
 
     def lifespan(

@@ -67,6 +67,8 @@ class Config:
     ecs_protect_after_s: float
     task_heartbeat_s: float
     schedule_horizon_s: float
+    missed_tick_webhook: str = field(repr=False)
+    missed_tick_sns_topic_arn: str
     foreign_jobs: ForeignJobs
     unknown_class: str
     max_iteration_runtime_s: float | None

@@ -35,6 +35,7 @@ from kiqbridge.config.worker_parsers import (
     processes,
     queues,
     unknown_class,
+    webhook,
 )
 
 SETTINGS: tuple[Setting, ...] = (
@@ -305,6 +306,20 @@ SETTINGS: tuple[Setting, ...] = (
         env=("KIQBRIDGE_SCHEDULE_HORIZON_S",),
         help="seconds for which occurrences of dynamic schedules are placed ahead: a fleet that is away for a "
         "shorter time fires each one in time when it is back",
+    ),
+    Setting(
+        name="missed_tick_webhook",
+        parse=webhook("missed_tick_webhook"),
+        default="",
+        env=("KIQBRIDGE_MISSED_TICK_WEBHOOK",),
+        help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
+    ),
+    Setting(
+        name="missed_tick_sns_topic_arn",
+        parse=text("missed_tick_sns_topic_arn"),
+        default="",
+        env=("KIQBRIDGE_MISSED_TICK_SNS_TOPIC_ARN",),
+        help="SNS topic to which the same is published; none = no one",
     ),
     Setting(
         name="max_iteration_runtime_s",

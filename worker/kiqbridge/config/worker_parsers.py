@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from kiqbridge.config.config import ROUTE, CapsuleSettings
 from kiqbridge.config.parsers import choice, whole_number
@@ -125,3 +126,27 @@ def concurrency(value: Any, source: str) -> int:
             "jobs that wait as async def"
         )
     return number
+
+
+def webhook(name: str) -> Callable[[Any, str], str]:
+    """An https address, or an http one of this machine; empty = none. No message holds it: it may be a secret."""
+
+    def parse(value: Any, source: str) -> str:
+        url = str(value).strip()
+        if not url:
+            return ""
+        try:
+            parts = urlsplit(url)
+            is_allowed = parts.scheme == "https" or (
+                parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+            )
+        except ValueError:
+            is_allowed = False
+        if not is_allowed or not parts.hostname:
+            raise ConfigError(
+                f"{name}: is no https address (from {source}); http is allowed for localhost alone, since what is "
+                "sent names jobs"
+            )
+        return url
+
+    return parse

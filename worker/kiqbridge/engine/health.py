@@ -142,6 +142,7 @@ class Health:
             overran=reservations.overran if reservations else 0,
             lost_threads=reservations.lost if reservations else 0,
             restarted_threads=monitor.revived,
+            missed_ticks=parts.missed_watch.found,
             ages=asdict(parts.ages()),
             busy=len(parts.running_jobs()),
             concurrency=parts.concurrency,

@@ -365,7 +365,13 @@ class Launcher:
             if isolation is not None:
                 self._wait_for_suspect(isolation, deadline)
                 self._step("ending the isolation", lambda: isolation.stop(time.monotonic()))
-            for each in (parts.revoker, parts.schedules, parts.poller, parts.pauses):
+            for each in (
+                parts.revoker,
+                parts.schedules,
+                parts.missed_watch,
+                parts.poller,
+                parts.pauses,
+            ):
                 self._step(f"ending {each}", each.stop)
         self._step("ending child processes", parts.processes.stop)
         if manager is None:

@@ -32,12 +32,14 @@ from kiqbridge.client.registry import Registry
 from kiqbridge.client.resources import ProcessResources
 from kiqbridge.client.server import Server
 from kiqbridge.clock import lease_now, wall_now
+from kiqbridge.clocks.hooks import hooks_of
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import Ages, ages_of
 from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
 from kiqbridge.engine.dynamic_schedules import dynamic_steps
 from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, ProcessView
 from kiqbridge.engine.manager import Manager
+from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.poller import Poller
 from kiqbridge.engine.schedule_leader import ScheduleLeader
@@ -143,8 +145,22 @@ class EngineParts:
             dead_bounds=self._dead_bounds,
             max_payload_bytes=config.max_payload_bytes,
         )
+        self.missed_watch = MissedWatch(
+            self.client,
+            identity=self.identity,
+            hooks=hooks_of(
+                webhook=config.missed_tick_webhook,
+                sns_topic_arn=config.missed_tick_sns_topic_arn,
+                aws=config.aws,
+                by=f"worker:{self.identity}",
+                handlers=server.missed_tick_handlers,
+            ),
+        )
+        dynamic = dynamic_steps(
+            self.client, identity=self.identity, horizon_s=config.schedule_horizon_s
+        )
         self.schedules = ScheduleLeader(
-            dynamic_steps(self.client, identity=self.identity, horizon_s=config.schedule_horizon_s),
+            (*dynamic, self.missed_watch.step),
             connection=self.pool.connection(),
             leads=lambda: self.poller.leads,
         )

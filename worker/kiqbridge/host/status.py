@@ -58,6 +58,8 @@ class Status:
     """Threads that did not come back from such a job, and were replaced."""
     restarted_threads: int = 0
     """How many threads have ended and were started anew."""
+    missed_ticks: int = 0
+    """How many ticks of schedules did not come, as this process found while it led the fleet."""
     ages: Mapping[str, Any] = field(default_factory=dict)
     """See `ages.Ages`; times in seconds."""
     busy: int = 0

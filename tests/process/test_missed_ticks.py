@@ -1,0 +1,106 @@
+"""A worker without AWS: a tick that does not come is logged, enqueued by policy, and sent to the hooks."""
+
+import http.server
+import json
+import threading
+
+import pytest
+from support.waiting import wait_until
+from support.workers import started_workers
+
+from kiqbridge import Client
+from kiqbridge.clocks.manifest_store import publish_manifest
+from kiqbridge.wire.keys import Keys
+
+JOBS = """
+import os
+from kiqbridge import job, server
+
+@server.missed_tick_handler
+def note(tick):
+    handle = os.open(os.environ["NOTES"], os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    os.write(handle, f"{tick.schedule} {tick.at} {tick.enqueued}\\n".encode())
+    os.close(handle)
+
+@job(name="Report")
+def report(): ...
+"""
+RULE = {
+    "expression": "cron(* * * * ? *)",
+    "jobs": [{"class": "Report", "args": []}],
+    "origin": "template",
+    "grace_s": 1,
+}
+
+
+@pytest.fixture
+def webhook():
+    """A server that keeps what it gets: (its address, what came)."""
+    received = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            received.append(json.loads(body))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/hooks/s3cret", received
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def expected(redis_url, redis):
+    """Publish two rules that were due three times since, and of which nothing came."""
+    client = Client(redis_url)
+    schedules = {"Alert": RULE, "All": RULE | {"missed": "all"}}
+    manifest = {"version": 1, "hash": "x", "schedules": schedules}
+    publish_manifest(client.pool, Keys(), manifest, stack="shop", by="test")
+    since = int(redis.time()[0]) // 60 * 60 - 150
+    for name, text in redis.hgetall("kb:schedules").items():
+        redis.hset("kb:schedules", name, json.dumps(json.loads(text) | {"since": since}))
+    client.close()
+    return [since // 60 * 60 + 60 * number for number in (1, 2)]
+
+
+def test_without_aws_the_leader_finds_notifies_and_enqueues(
+    redis_url, redis, tmp_path, webhook, expected
+):
+    (tmp_path / "jobs.py").write_text(JOBS)
+    address, received = webhook
+    notes = tmp_path / "notes"
+    environment = {"NOTES": str(notes), "KIQBRIDGE_MISSED_TICK_WEBHOOK": address}
+
+    with started_workers(
+        "-r", str(tmp_path / "jobs.py"), "-q", "default", redis_url=redis_url, env=environment
+    ) as start:
+        worker = start()
+        wait_until(lambda: sum(each["count"] for each in received) >= 4, timeout_s=60)
+        wait_until(lambda: int(redis.get("stat:processed") or 0) >= 2, timeout_s=60)
+
+    told = [
+        (tick["schedule"], tick["at"], tick["enqueued"])
+        for each in received
+        for tick in each["ticks"]
+    ]
+    assert len(set(told)) == len(told)
+    assert {schedule for schedule, _, enqueued in told if enqueued} == {"shop/All"}
+    entries = [json.loads(text) for text in redis.zrange("kb:ticks:shop/All", 0, -1)]
+    assert [each["at"] for each in entries][:2] == expected
+    assert all(each["by"].startswith("worker:") for each in entries)
+    assert not redis.exists("kb:ticks:shop/Alert")
+    assert {line.split()[0] for line in notes.read_text().splitlines()} == {
+        "shop/Alert",
+        "shop/All",
+    }
+    assert "schedule shop/Alert: " in worker.output
+    assert " did not come, " in worker.output
+    assert "s3cret" not in worker.output

@@ -1,0 +1,309 @@
+"""Who is notified of ticks that did not come: functions of the user, a webhook, a topic of SNS.
+
+`MissedTickHooks.put` returns at once: a thread of its own sends, and tries again for a short time. What cannot
+be sent is logged; the tick itself stays in `kb:missed`. The address of a webhook may be a secret: no message
+holds more of it than its host.
+"""
+
+import http.client
+import json
+import logging
+import queue
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from kiqbridge.clocks.missed import MissedTick
+from kiqbridge.credentials.aws_keys import Keychain
+from kiqbridge.credentials.aws_request import endpoint
+from kiqbridge.credentials.sigv4 import Signer
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.runtime import user_code
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S: Final = 5.0
+"""Seconds that one attempt may take."""
+
+PAUSES_S: Final = (1.0, 5.0, 25.0)
+"""Seconds between the attempts."""
+
+MOST_WAITING: Final = 100
+"""Notifications that wait to be sent; further ones are logged and dropped."""
+
+MOST_TICKS: Final = 100
+"""Ticks that one notification lists, the newest ones."""
+
+_SUBJECT: Final = 99
+"""Characters of the subject of a message in SNS; 100 are too many."""
+
+_ARN_PARTS: Final = 6
+
+Send = Callable[[Mapping[str, Any]], None]
+Handler = Callable[[MissedTick], object]
+
+
+class HookFailed(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """A notification was not taken.
+
+    Attributes:
+        is_final: it would not be taken later either.
+    """
+
+    def __init__(self, message: str, *, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would be sent as a GET, and perhaps to somebody else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class Webhook:
+    """Sends a notification as JSON by POST.
+
+    Args:
+        url: the address, which may be a secret.
+        timeout_s: seconds that it may take.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._url = url
+        self._timeout_s = timeout_s
+        self._opener = urllib.request.build_opener(_NoRedirects)
+
+    def __repr__(self) -> str:
+        return f"Webhook({urlsplit(self._url).hostname})"
+
+    def __call__(self, notification: Mapping[str, Any]) -> None:
+        """Send it once.
+
+        Raises:
+            HookFailed: it was not taken.
+        """
+        headers = {"content-type": "application/json", "user-agent": "kiqbridge"}
+        request = urllib.request.Request(  # noqa: S310 - the setting allows https, and http to this machine
+            self._url, json.dumps(notification).encode(), headers, method="POST"
+        )
+        _send(self._opener, request, self._timeout_s, f"webhook at {urlsplit(self._url).hostname}")
+
+
+class SnsTopic:
+    """Publishes a notification to a topic of SNS, signed here, without boto3.
+
+    Args:
+        arn: of the topic; its region is there.
+        aws: the variables of the environment that are AWS's.
+        timeout_s: seconds that it may take.
+    """
+
+    def __init__(self, arn: str, aws: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> None:
+        self._arn = arn
+        self._aws = aws
+        self._timeout_s = timeout_s
+        self._keychain = Keychain(aws)
+
+    def __repr__(self) -> str:
+        return f"SnsTopic({self._arn})"
+
+    def __call__(self, notification: Mapping[str, Any]) -> None:
+        """Publish it once.
+
+        Raises:
+            HookFailed: it was not taken.
+        """
+        parts = self._arn.split(":")
+        region = parts[3] if len(parts) == _ARN_PARTS else ""
+        try:
+            url = endpoint("sns", region, self._aws)
+            keys = self._keychain.keys()
+        except KiqbridgeError as error:
+            raise HookFailed(f"{self._arn}: {error}", is_final=False) from error
+        place = urlsplit(url)
+        form = {
+            "Action": "Publish",
+            "Version": "2010-03-31",
+            "TopicArn": self._arn,
+            "Subject": _subject(notification),
+            "Message": json.dumps(notification, indent=1),
+        }
+        body = urlencode(form).encode()
+        headers = Signer(keys=keys, region=region, service="sns", now=time.time()).headers(
+            host=place.netloc,
+            path=place.path or "/",
+            body=body,
+            headers={"content-type": "application/x-www-form-urlencoded; charset=utf-8"},
+        )
+        request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - see endpoint
+        context = ssl.create_default_context(cafile=self._aws.get("AWS_CA_BUNDLE") or None)
+        opener = urllib.request.build_opener(
+            _NoRedirects, urllib.request.HTTPSHandler(context=context)
+        )
+        _send(opener, request, self._timeout_s, f"SNS topic {self._arn}")
+
+
+class MissedTickHooks:
+    """Notifies of missed ticks on a thread of its own, which starts with the first one.
+
+    Args:
+        sends: webhook and topic, those that are set.
+        handlers: functions of the user, called with each tick.
+        by: who notifies, such as `worker:IDENTITY`.
+        pauses_s: seconds between attempts.
+    """
+
+    def __init__(
+        self,
+        sends: Sequence[Send] = (),
+        handlers: Sequence[Handler] = (),
+        *,
+        by: str = "",
+        pauses_s: Sequence[float] = PAUSES_S,
+    ) -> None:
+        self._sends = tuple(sends)
+        self._handlers = handlers
+        self._by = by
+        self._pauses_s = pauses_s
+        self._waiting: queue.Queue[Sequence[MissedTick]] = queue.Queue(MOST_WAITING)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def put(self, ticks: Sequence[MissedTick]) -> None:
+        """Notify of these, soon; returns at once."""
+        if not (self._sends or self._handlers):
+            return
+        try:
+            self._waiting.put_nowait(ticks)
+        except queue.Full:
+            logger.error(  # noqa: TRY400 - the error itself may hold the address
+                "missed ticks: %d notifications wait already, so this one is dropped: %s; look at the lines before",
+                MOST_WAITING,
+                ", ".join(f"{each.schedule} {each.instant}" for each in ticks[-MOST_TICKS:]),
+            )
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(
+                target=self._run, name="kiqbridge-missed-ticks", daemon=True
+            )
+            self._thread.start()
+
+    def send(self, ticks: Sequence[MissedTick]) -> None:
+        """Notify of these now, and wait for it; never raises."""
+        for handler in self._handlers:
+            for tick in ticks:
+                user_code.call(handler, tick, log=logger, failed="a handler of missed ticks failed")
+        if self._sends:
+            notification = _notification(ticks, self._by)
+            for send in self._sends:
+                self._send(send, notification)
+
+    def stop(self, within_s: float = TIMEOUT_S) -> None:
+        """Try no more again, and wait a little for what is being sent."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(within_s)
+
+    def _run(self) -> None:
+        while not (self._stopping.is_set() and self._waiting.empty()):
+            try:
+                ticks = self._waiting.get(timeout=1.0)
+            except queue.Empty:
+                continue
+            self.send(ticks)
+
+    def _send(self, send: Send, notification: Mapping[str, Any]) -> None:
+        for pause_s in (*self._pauses_s, None):
+            try:
+                send(notification)
+            except HookFailed as error:
+                if pause_s is not None and not error.is_final and not self._stopping.wait(pause_s):
+                    continue
+                logger.error(  # noqa: TRY400 - the error itself may hold the address
+                    "missed ticks: %s; nobody was notified of %s", error, notification["text"]
+                )
+            except Exception:
+                logger.exception("missed ticks: nobody was notified of %s", notification["text"])
+            return
+
+
+def hooks_of(
+    *,
+    webhook: str,
+    sns_topic_arn: str,
+    aws: Mapping[str, str],
+    by: str,
+    handlers: Sequence[Handler] = (),
+) -> MissedTickHooks:
+    """Those that the settings name; "" = none."""
+    sends: list[Send] = []
+    if webhook:
+        sends.append(Webhook(webhook))
+    if sns_topic_arn:
+        sends.append(SnsTopic(sns_topic_arn, aws))
+    return MissedTickHooks(sends, handlers, by=by)
+
+
+def _notification(ticks: Sequence[MissedTick], by: str) -> dict[str, Any]:
+    return {
+        "event": "missed_ticks",
+        "text": _text(ticks),
+        "by": by,
+        "count": len(ticks),
+        "ticks": [
+            {
+                "schedule": each.schedule,
+                "at": each.instant,
+                "late_s": round(each.late_s, 3),
+                "policy": each.policy,
+                "enqueued": each.enqueued,
+                **({"reason": each.reason} if each.reason else {}),
+            }
+            for each in ticks[-MOST_TICKS:]
+        ],
+    }
+
+
+def _text(ticks: Sequence[MissedTick]) -> str:
+    newest = ticks[-1]
+    text = f"{newest.schedule} did not fire at {newest.instant}"
+    return text if len(ticks) == 1 else f"{text}, and {len(ticks) - 1} more ticks did not come"
+
+
+def _subject(notification: Mapping[str, Any]) -> str:
+    """Printable ASCII on one line, as SNS takes it."""
+    text = f"Missed tick: {notification['text']}"
+    return "".join(each if " " <= each <= "~" else "?" for each in text)[:_SUBJECT]
+
+
+def _send(
+    opener: urllib.request.OpenerDirector,
+    request: urllib.request.Request,
+    timeout_s: float,
+    where: str,
+) -> None:
+    try:
+        with opener.open(request, timeout=timeout_s):
+            return
+    except urllib.error.HTTPError as error:
+        with error:
+            is_final = error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code not in (
+                HTTPStatus.REQUEST_TIMEOUT,
+                HTTPStatus.TOO_MANY_REQUESTS,
+            )
+            raise HookFailed(f"{where} answered {error.code}", is_final=is_final) from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # Not the error itself: it may hold the address.
+        reason = getattr(error, "reason", None)
+        known = reason if isinstance(reason, OSError) else error
+        text = known.strerror if isinstance(known, OSError) and known.strerror else ""
+        raise HookFailed(
+            f"{where} cannot be reached: {text or type(known).__name__}", is_final=False
+        ) from None

@@ -1,0 +1,56 @@
+"""The leader's watch over ticks that do not come (clocks/missed.py), and who is notified of them."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kiqbridge.client.client import Client
+from kiqbridge.clocks.hooks import MissedTickHooks
+from kiqbridge.clocks.missed import MissedTick, check_missed
+from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.store.redis_connection import RedisConnection
+
+EVERY_S: Final = 15.0
+"""Seconds from one check to the next; a tick is missing after its grace time, which is minutes."""
+
+
+class MissedWatch:
+    """Looks for missed ticks while this process leads.
+
+    Args:
+        client: enqueues what the policy of a schedule asks for.
+        identity: of this process.
+        hooks: notify.
+
+    Attributes:
+        found: how many missed ticks this process has recorded.
+    """
+
+    def __init__(self, client: Client, *, identity: str, hooks: MissedTickHooks) -> None:
+        self._client = client
+        self._by = f"worker:{identity}"
+        self._hooks = hooks
+        self.found = 0
+
+    def __repr__(self) -> str:
+        return f"MissedWatch({self.found} found)"
+
+    @property
+    def step(self) -> ScheduleStep:
+        """For the leader."""
+        return ScheduleStep("missed ticks", EVERY_S, self.check)
+
+    def check(self, connection: RedisConnection) -> None:
+        """Look once.
+
+        Raises:
+            RedisUnavailable, RedisRefused: it is done by the next look.
+        """
+        check_missed(connection, self._client.keys, self._client, by=self._by, notify=self._notify)
+
+    def stop(self) -> None:
+        """Wait a little for notifications that are being sent."""
+        self._hooks.stop()
+
+    def _notify(self, ticks: Sequence[MissedTick]) -> None:
+        self.found += len(ticks)
+        self._hooks.put(ticks)
