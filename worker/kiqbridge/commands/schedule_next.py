@@ -1,0 +1,151 @@
+"""`kiqbridge schedule next` and `previous`: when an expression is due, before anything is deployed."""
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from kiqbridge.commands.moments import instant_text, moment_of
+from kiqbridge.schedule.cron import Rate, ScheduleExpression
+from kiqbridge.schedule.cron_fields import ExpressionError
+from kiqbridge.schedule.crontab import parse_crontab
+from kiqbridge.schedule.expression import parse_expression
+
+COUNT: Final = 5
+MOST: Final = 1_000_000
+USAGE: Final = 2
+
+
+def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The verbs next and previous."""
+    verb = verbs.add_parser(
+        "next",
+        help="when an expression is due",
+        description="Print when a schedule is due next, strictly after --from. Exit 0 also if that is "
+        "never, 2 if it cannot be read.",
+    )
+    _add_schedule(verb, start="from which a rate counts (default for a rate: --from)")
+    verb.add_argument(
+        "--until",
+        metavar="TIME",
+        help="nothing later than this; without --count all until then",
+    )
+    verb.set_defaults(command=_next)
+    verb = verbs.add_parser(
+        "previous",
+        help="when an expression was due",
+        description="Print when a schedule was due last, strictly before --from, latest first. Exit 0 also "
+        "if that is never, 2 if it cannot be read.",
+    )
+    _add_schedule(verb, start="from which a rate counts (needed for a rate)")
+    verb.set_defaults(command=_previous)
+
+
+def _add_schedule(verb: argparse.ArgumentParser, *, start: str) -> None:
+    what = verb.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--expression",
+        metavar="TEXT",
+        help="of any form: EventBridge's such as 'cron(0 3 * * ? *)', a line of sidekiq-cron, 'every 5m', "
+        "'every day at 3am'",
+    )
+    what.add_argument(
+        "--crontab",
+        metavar="LINE",
+        help="a line of a crontab as cron reads it, such as '0 3 * * * bin/backup'",
+    )
+    verb.add_argument(
+        "--timezone", default="UTC", metavar="ZONE", help="such as Europe/Paris (default: UTC)"
+    )
+    verb.add_argument(
+        "--from",
+        dest="origin",
+        metavar="TIME",
+        help="ISO 8601 with zone, such as 2026-03-28T00:00:00Z (default: now)",
+    )
+    verb.add_argument("--start", metavar="TIME", help=f"StartDate of the schedule, {start}")
+    verb.add_argument("--end", metavar="TIME", help="EndDate of the schedule")
+    verb.add_argument("--count", type=_count, metavar="N", help=f"how many (default: {COUNT})")
+    verb.add_argument("--json", action="store_true", help="an array of UTC instants")
+
+
+def _next(options: argparse.Namespace) -> int:
+    try:
+        after = _origin(options)
+        until = None if options.until is None else moment_of("--until", options.until)
+        schedule = _schedule(options)
+        if isinstance(schedule, Rate) and schedule.bounds.start is None:
+            schedule = replace(schedule, bounds=replace(schedule.bounds, start=after))
+        due = _after(schedule, after)
+        if until is not None:
+            due = itertools.takewhile(lambda instant: instant <= until, due)
+        count = options.count or (COUNT if until is None else MOST)
+        return _print(list(itertools.islice(due, count)), schedule, options, "never again")
+    except ExpressionError as error:
+        return _refused(error)
+
+
+def _previous(options: argparse.Namespace) -> int:
+    try:
+        before = _origin(options)
+        schedule = _schedule(options)
+        due = itertools.islice(_before(schedule, before), options.count or COUNT)
+        return _print(list(due), schedule, options, "never before")
+    except ExpressionError as error:
+        return _refused(error)
+
+
+def _origin(options: argparse.Namespace) -> datetime:
+    return datetime.now(UTC) if options.origin is None else moment_of("--from", options.origin)
+
+
+def _schedule(options: argparse.Namespace) -> ScheduleExpression:
+    start = None if options.start is None else moment_of("--start", options.start)
+    end = None if options.end is None else moment_of("--end", options.end)
+    if options.crontab is not None:
+        return parse_crontab(options.crontab, options.timezone, start=start, end=end)
+    return parse_expression(options.expression, options.timezone, start=start, end=end)
+
+
+def _after(schedule: ScheduleExpression, after: datetime) -> Iterator[datetime]:
+    while (found := schedule.next_after(after)) is not None:
+        yield found
+        after = found
+
+
+def _before(schedule: ScheduleExpression, before: datetime) -> Iterator[datetime]:
+    while (found := schedule.latest_at_or_before(before - timedelta(microseconds=1))) is not None:
+        yield found
+        before = found
+
+
+def _print(
+    found: Sequence[datetime], schedule: ScheduleExpression, options: argparse.Namespace, none: str
+) -> int:
+    if options.json:
+        sys.stdout.write(json.dumps([instant_text(each) for each in found]) + "\n")
+        return 0
+    if not found:
+        sys.stdout.write(f"{none}\n")
+    zone = ZoneInfo(schedule.timezone)
+    clock = "%H:%M:%S" if any(each.second for each in found) else "%H:%M"
+    for each in found:
+        local = each.astimezone(zone)
+        sys.stdout.write(f"{local:%a %Y-%m-%d {clock} %Z} = {instant_text(each)}\n")
+    return 0
+
+
+def _refused(error: ExpressionError) -> int:
+    sys.stderr.write(f"kiqbridge: {error}\n")
+    return USAGE
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MOST:,}")
+    return int(text)
