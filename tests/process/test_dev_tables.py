@@ -1,5 +1,6 @@
 """What `kiqbridge dev` shows besides the life of each job: tables on request and at the end, and clock changes."""
 
+import itertools
 import os
 import pty
 import re
@@ -31,6 +32,48 @@ def table(text, heading):
             break
         rows.append(re.split(r" {3,}", line.strip()))
     return rows
+
+
+class TestTheLedgerLine:
+    def test_joins_clock_lateness_attempts_and_outcome_once_the_job_has_ended(self, project):
+        run = project.dev("--at", "2026-10-25T00:59:30Z", "--speed", "60")
+        run.wait_for(lambda: lines_of(run, "ledger"), 30, "a line of the ledger")
+
+        [line] = lines_of(run, "ledger")[:1]
+        assert re.search(
+            r" HealthPulse +01:00:00Z  by lambda  late 0\.\d{3} s  attempts 1  done in 0\.\d{3} s$",
+            line,
+        )
+        assert run.output.index(lines_of(run, "done")[0]) < run.output.index(line)
+        assert interrupt(run) == 0
+        assert table(run.output, "RULE")[0][3:6] == ["1", "0", "0"], "done, failed, not run"
+
+    def test_comes_at_most_once_a_second_for_a_rule(self, project):
+        run = project.dev("--at", "2026-10-25T01:00:30Z", "--speed", "3600")
+        run.wait_for(lambda: len(lines_of(run, "ledger")) > 2, 30, "three lines of the ledger")
+        assert interrupt(run) == 0
+
+        pulses = [line for line in lines_of(run, "ledger") if "HealthPulse" in line]
+        at = [re.match(r"\S+T(\d\d):(\d\d):(\d\d)Z", line).groups() for line in pulses[:-1]]
+        hours = [int(hour) + int(minute) / 60 + int(second) / 3600 for hour, minute, second in at]
+        assert all((later - earlier) % 24 > 0.99 for earlier, later in itertools.pairwise(hours))
+        counts = [int(found[1]) for line in pulses if (found := re.search(r"(\d+) ticks ", line))]
+        singles = sum(" ticks " not in line for line in pulses)
+        assert sum(counts) + singles == int(table(run.output, "RULE")[0][1])
+
+    def test_says_that_a_job_failed_for_good(self, project):
+        project.change('"class": "HealthPulse",', '"class": "HealthPulse", "retry": false,')
+        jobs = project.folder / "worker/jobs/health_pulse.py"
+        jobs.write_text(
+            "from kiqbridge import job\n\n"
+            '@job(name="HealthPulse")\ndef pulse() -> None:\n    raise ValueError("no pulse")\n'
+        )
+        run = project.dev("--at", "2026-10-25T00:59:30Z", "--speed", "60")
+        run.wait_for(lambda: lines_of(run, "ledger"), 30, "a line of the ledger")
+        assert interrupt(run) == 0
+
+        assert re.search(r"attempts 1  discarded in 0\.\d{3} s$", lines_of(run, "ledger")[0])
+        assert table(run.output, "RULE")[0][3:6] == ["0", "1", "0"], "done, failed, not run"
 
 
 class TestTheTablesOnRequest:
@@ -155,7 +198,7 @@ class TestTheEnd:
         assert rows["NightlyReport"][-1] == "by hand"
         ticks, jobs, *_, late = rows["HealthPulse"]
         assert int(ticks) == int(jobs) > 1
-        assert re.fullmatch(r"\d+\.\d\d s", late)
+        assert re.fullmatch(r"\d+\.\d{3} s", late)
         assert rows["CloseDay"][-2] == "1", "a Ruby job, which nobody performs here, is open"
         assert "WeekdayDigest" not in rows
 

@@ -1,6 +1,7 @@
 """The lines and sums of a run's ticks, from the ledger as it is in Redis."""
 
 import io
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -66,7 +67,7 @@ class TestALine:
 
         [line] = lines(stream)
         assert line == (
-            "Nightly  20:30:00Z  by lambda  late 0.10 s  attempts 1  1 done, 1 dead in 0.50 s at most"
+            "Nightly  2026-05-28T20:30:00Z  by lambda  late 0.100 s  attempts 1  1 done, 1 dead in 0.500 s at most"
         )
         assert not watch.is_waiting
 
@@ -78,7 +79,7 @@ class TestALine:
 
         watch.look(0)
 
-        assert "attempts 3  done in 0.03 s" in lines(stream)[0]
+        assert "attempts 3  done in 0.030 s" in lines(stream)[0]
 
     def test_comes_once_a_second_for_a_rule_and_counts_the_others_in_it(self, watch, redis, stream):
         for minute in range(13):
@@ -95,8 +96,8 @@ class TestALine:
         watch.look(1.0)
 
         assert lines(stream)[1] == (
-            "Nightly  12 ticks 20:31:00Z to 20:42:00Z  by lambda  late 0.22 s at most  attempts 12  "
-            "12 done in 0.03 s at most"
+            "Nightly  12 ticks 2026-05-28T20:31:00Z to 2026-05-28T20:42:00Z  by lambda  late 0.220 s at most  attempts 12  "
+            "12 done in 0.030 s at most"
         )
 
     def test_that_waits_for_its_second_is_shown_at_the_end(self, watch, redis, stream):
@@ -120,11 +121,13 @@ class TestALine:
 
         assert "by lambda  fired by hand  attempts 1" in lines(stream)[0]
 
-    def test_has_no_date_but_on_a_simulated_clock(self):
+    def test_names_the_date_of_another_day(self):
         entry = LedgerEntry(schedule="s", at=AT, jids=[], by="lambda:1", enqueued_at=AT)
+        today = datetime.fromtimestamp(AT, UTC).date()
 
-        assert ledger_text([(entry, 0.0)]).startswith("20:30:00Z  by lambda")
-        assert ledger_text([(entry, 0.0)], with_date=True).startswith("2026-05-28T20:30:00Z  by")
+        assert ledger_text([(entry, 0.0)], today=today).startswith("20:30:00Z  by lambda")
+        tomorrow = today + timedelta(days=1)
+        assert ledger_text([(entry, 0.0)], today=tomorrow).startswith("2026-05-28T20:30:00Z  by")
 
 
 class TestTheSums:

@@ -125,7 +125,7 @@ class Overview:
             failed, not_run = (
                 sum(sums.ends[kind] for kind in kinds) for kinds in (_FAILED, _NOT_RUN)
             )
-            late = "by hand" if sums.late_s is None else f"{sums.late_s:.2f} s"
+            late = "by hand" if sums.late_s is None else f"{sums.late_s:.3f} s"
             counts = (sums.ticks, sums.jobs, sums.ends["done"], failed, not_run, sums.open)
             rows.append((rule, *map(str, counts), late))
         self._console.text("")
@@ -187,7 +187,7 @@ class Overview:
         late_s = self._watch.late_s(entry)
         if late_s is None:
             return "by hand"
-        return f"{late_s:.2f} s" if late_s >= 0 else f"{-late_s:.0f} s ahead"
+        return f"{late_s:.3f} s" if late_s >= 0 else f"{-late_s:.0f} s ahead"
 
 
 def following(rule: TemplateSchedule, instant: datetime) -> str:

@@ -31,7 +31,7 @@ from kiqbridge.dev.local_function import LocalFunction
 from kiqbridge.dev.overview import Overview
 from kiqbridge.dev.tick_delivery import TickDelivery
 from kiqbridge.dev.worker_child import WorkerChild
-from kiqbridge.dev.zone_changes import ZoneCalendar, describe
+from kiqbridge.dev.zone_changes import ZoneCalendar, concerned, describe
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.schedule.template import TemplateSchedule, read_schedules
 from kiqbridge.store.redis_address import without_password
@@ -312,7 +312,8 @@ class Dev:
                 f"  {other.name} is not fired: {other.function} enqueues no jobs", dim=True
             )
         for change in self._calendar.near(now):
-            console.text(f"  {change.timezone}: {describe(change, self._rules)}")
+            if concerned(change, self._rules):
+                console.text(f"  {change.timezone}: {describe(change, self._rules)}")
         console.text("")
         names = [job.name for job in self._registry]
         for rule in self._rules:

@@ -66,15 +66,21 @@ def describe(change: ZoneChange, rules: Iterable[TemplateSchedule]) -> str:
     hours = f"{low:%H:%M} to {high:%H:%M}"
     kind = "does not exist" if change.is_forward else "comes twice"
     what = f"{change.before:%a %Y-%m-%d %H:%M} {old} is {change.after:%H:%M} {new}: {hours} {kind}"
-    concerned = [
+    names = concerned(change, rules)
+    if not names:
+        return f"{what}; concerns no rule"
+    fate = "not due" if change.is_forward else "due once, at the first coming"
+    return f"{what}; {fate}: {', '.join(names)}"
+
+
+def concerned(change: ZoneChange, rules: Iterable[TemplateSchedule]) -> list[str]:
+    """The rules that a change concerns, each with the times that are left out, or come twice."""
+    low, high = sorted((change.before, change.after))
+    return [
         f"{rule.name} {_times(times)}"
         for rule in rules
         if rule.enabled and rule.timezone == change.timezone and (times := _due(rule, low, high))
     ]
-    if not concerned:
-        return f"{what}; concerns no rule"
-    fate = "not due" if change.is_forward else "due once, at the first coming"
-    return f"{what}; {fate}: {', '.join(concerned)}"
 
 
 class ZoneCalendar:
