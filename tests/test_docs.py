@@ -61,6 +61,8 @@ FILES_OF_USERS = {
     "config/sidekiq.yml.erb",
     "worker/jobs/greeting.py",
 }
+MADE_BY_RUNS = {".kiqbridge", ".aws-sam"}
+"""Folders that are not ours to have: `make up`, `make e2e` and `make build` write them."""
 EVENT_MAPPING = "mappings: [{match: {source: s3}, class: HealthPulse, args: [s3.object.key]}]\n"
 EVENT_PROGRAM = """\
 import os
@@ -581,6 +583,8 @@ def beside(path: Path, link: str) -> bool:
 def is_file_name(text: str) -> bool:
     """Whether a text with slashes means a file of ours, such as those below a folder of ours."""
     top = text.split("/", maxsplit=1)[0]
+    if top in MADE_BY_RUNS:
+        return False
     return text not in FILES_OF_USERS and ((ROOT / top).is_dir() or bool(Path(text).suffix))
 
 
