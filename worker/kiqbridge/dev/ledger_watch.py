@@ -116,18 +116,24 @@ class LedgerWatch:
         if not is_last and now - self._looked_at < LOOK_EVERY_S:
             return
         self._looked_at = now
+        # What has ended since the last look waits for the next one: the worker's own line comes first then.
+        if not is_last:
+            self._show(now)
         try:
             for schedule, followed in self._open.items():
                 if followed:
                     self._read(schedule, followed)
         except KiqbridgeError:
             pass  # the next look finds it; that the server is away is said elsewhere
+        if is_last:
+            self._shown_at.clear()
+            self._show(now)
+
+    def _show(self, now: float) -> None:
+        today = self._clock.read(time.time()).date()
         for rule, ended in self._ended.items():
-            is_time = is_last or now - self._shown_at.get(rule, float("-inf")) >= LINE_EVERY_S
-            if ended and is_time:
-                self._console.line(
-                    "ledger", rule, ledger_text(ended, today=self._clock.read(time.time()).date())
-                )
+            if ended and now - self._shown_at.get(rule, float("-inf")) >= LINE_EVERY_S:
+                self._console.line("ledger", rule, ledger_text(ended, today=today))
                 self._shown_at[rule] = now
                 ended.clear()
 
