@@ -88,7 +88,7 @@ def test_a_call_in_rails_is_that_job(command, job):
 def test_another_command_is_run_by_a_job(command, run, name):
     found = job_of_command(command, READING)
 
-    assert found.job == {"class": "ShellCommand", "args": [run], "queue": "shell"}
+    assert found.job == {"class": "ShellCommand", "args": [run], "queue": "shell", "retry": 0}
     assert found.name == name
 
 
@@ -135,6 +135,7 @@ def test_what_the_shell_adds_is_never_lost(command):
         "class": "ShellCommand",
         "args": [command],
         "queue": "shell",
+        "retry": 0,
     }
 
 

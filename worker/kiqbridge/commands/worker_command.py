@@ -30,6 +30,7 @@ from kiqbridge.host.status import run_folder
 from kiqbridge.host.surroundings import report_on_children, supervisor_title, title_setter
 from kiqbridge.host.systemd import Notifier, Report, take_notifier
 from kiqbridge.perform.job_logger import configure_logging
+from kiqbridge.perform.shell_command import command_environment, declare_shell_command
 from kiqbridge.runtime import descriptors, job_forks, user_code
 from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.wire.payload import shorten
@@ -86,6 +87,12 @@ def run(options: argparse.Namespace) -> int:
     ignore_others()
     end_while_loading()
     load_all(config.require)
+    if config.shell_commands:
+        declare_shell_command(
+            config.shell_commands,
+            environment=command_environment(os.environ, config.shell_environment),
+            time_limit_s=config.shell_time_limit_s,
+        )
     config = _with_queues(config)
     # Not by the interpreter's own exit: a thread that is stuck, or standard output that is not read,
     # would hang it, and nothing is left to do.

@@ -64,6 +64,9 @@ class Config:
     beat_s: float
     metrics: str
     run_dir: str
+    shell_commands: tuple[str, ...]
+    shell_environment: tuple[str, ...]
+    shell_time_limit_s: float
     ecs_protect_after_s: float
     task_heartbeat_s: float
     schedule_horizon_s: float

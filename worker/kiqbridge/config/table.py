@@ -34,6 +34,7 @@ from kiqbridge.config.worker_parsers import (
     metrics,
     processes,
     queues,
+    shell_commands,
     unknown_class,
     webhook,
 )
@@ -282,6 +283,29 @@ SETTINGS: tuple[Setting, ...] = (
         env=("KIQBRIDGE_UNKNOWN_CLASS",),
         help="jobs whose class is not declared here: retry = fail and be retried, as in Ruby; route:QUEUE "
         "= pass them on to another queue, untouched",
+    ),
+    Setting(
+        name="shell_commands",
+        parse=shell_commands,
+        default=(),
+        env=("KIQBRIDGE_SHELL_COMMANDS",),
+        help="commands that the job ShellCommand may run, one a line, or with commas between them if they have "
+        "none: word by word, with * and ?; with = in front, or if a shell is needed, letter by letter; none = the job "
+        "is not declared",
+    ),
+    Setting(
+        name="shell_environment",
+        parse=words("shell_environment"),
+        default=(),
+        env=("KIQBRIDGE_SHELL_ENVIRONMENT",),
+        help="names of the worker's variables that such commands get besides PATH, HOME, LANG and the like",
+    ),
+    Setting(
+        name="shell_time_limit_s",
+        parse=seconds("shell_time_limit_s"),
+        default=3600,
+        env=("KIQBRIDGE_SHELL_TIME_LIMIT_S",),
+        help="seconds after which such a command is ended",
     ),
     Setting(
         name="ecs_protect_after_s",

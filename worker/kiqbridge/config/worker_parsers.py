@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from kiqbridge.config.config import ROUTE, CapsuleSettings
-from kiqbridge.config.parsers import choice, whole_number
+from kiqbridge.config.parsers import choice, texts, whole_number
 from kiqbridge.errors import ConfigError
 from kiqbridge.wire.queues import fault_of_name, parse_queue
 
@@ -150,3 +150,17 @@ def webhook(name: str) -> Callable[[Any, str], str]:
         return url
 
     return parse
+
+
+def shell_commands(value: Any, source: str) -> tuple[str, ...]:
+    """Commands and patterns of commands: a list, or one text with line breaks or, if it has none, commas."""
+    if isinstance(value, str):
+        value = value.splitlines() if "\n" in value.strip() else value.split(",")
+    entries = tuple(each.strip() for each in texts("shell_commands")(value, source) if each.strip())
+    for entry in entries:
+        if not entry.split()[0].strip("*?="):
+            raise ConfigError(
+                f"shell_commands: {entry!r} names no program (from {source}): whoever can enqueue could run "
+                "anything; write the program, such as /usr/local/bin/backup.sh *"
+            )
+    return entries

@@ -60,7 +60,8 @@ def job_of_command(command: str, reading: Reading) -> Recognized:
     except (Unsayable, ShellSyntax) as error:
         reason = f"not recognized as a job: {error}"
     return Recognized(
-        job={"class": SHELL_COMMAND, "args": [bare], "queue": reading.shell_queue},
+        # As with cron, it does not run again by itself: not every command may.
+        job={"class": SHELL_COMMAND, "args": [bare], "queue": reading.shell_queue, "retry": 0},
         name=_name_of_command(bare),
         notes=[*notes, reason] if reason else notes,
     )

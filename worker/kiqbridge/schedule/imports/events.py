@@ -121,9 +121,10 @@ def dynamic_document(written: Sequence[Written]) -> dict[str, Any]:
 
 
 def shell_commands(written: Sequence[Written]) -> list[str]:
-    """The commands that KIQBRIDGE_SHELL_COMMANDS has to allow."""
+    """The entries that KIQBRIDGE_SHELL_COMMANDS needs, each for exactly one command."""
     jobs = [each.schedule.job for each in written]
-    return list(dict.fromkeys(job["args"][0] for job in jobs if job.get("class") == SHELL_COMMAND))
+    commands = dict.fromkeys(job["args"][0] for job in jobs if job.get("class") == SHELL_COMMAND)
+    return [f"={each}" if re.search(r"[*?]", each) else each for each in commands]
 
 
 def _event(each: Written, name: str, rule: EventBridgeRule, now: datetime) -> list[str]:
