@@ -40,8 +40,8 @@ def crontab(tmp_path):
 def pasted(tmp_path, events):
     """The repository's template with these events under its enqueue function's."""
     text = (ROOT / "template.yaml").read_text(encoding="utf-8")
-    marker = "\n  # The package and what it needs"
-    assert marker in text
+    marker = "\n        NightlyReport:\n"
+    assert text.count(marker) == 1
     path = tmp_path / "template.yaml"
     path.write_text(text.replace(marker, f"\n{events}{marker}", 1), encoding="utf-8")
     return path
@@ -61,7 +61,7 @@ def test_forty_lines_fire_for_400_days_as_before(run):
 
 
 def test_the_events_of_forty_lines_pass_the_checks_of_a_template(run, tmp_path):
-    before = len(read_schedules(ROOT / "template.yaml"))
+    before = {each.name for each in read_schedules(ROOT / "template.yaml")}
     _, out, _ = run(FORTY, "--json")
     wanted = {
         name: (expression, each["timezone"], each["job"])
@@ -70,9 +70,13 @@ def test_the_events_of_forty_lines_pass_the_checks_of_a_template(run, tmp_path):
     }
 
     _, events, _ = run(FORTY)
-    read = read_schedules(pasted(tmp_path, events))[before:]
+    read = read_schedules(pasted(tmp_path, events))
 
-    found = {each.name: (each.expression_text, each.timezone, each.jobs[0]) for each in read}
+    found = {
+        each.name: (each.expression_text, each.timezone, each.jobs[0])
+        for each in read
+        if each.name not in before
+    }
     for name, (expression, zone, job) in wanted.items():
         ticked = job | {
             "tick": {"schedule": f"kiqbridge/{name}", "at": "<aws.scheduler.scheduled-time>"}
