@@ -7,11 +7,13 @@ from string import Template
 import pytest
 from infra import check_template
 from samtranslator.yaml_helper import yaml_parse
+from support.minutely_function import MinuteContext, load_function, read_metrics
 
 from kiqbridge.aws import emf
 
 ROOT = check_template.TEMPLATE.parent
-RUNBOOK = (ROOT / "infra/README.md").read_text(encoding="utf-8")
+README = (ROOT / "infra/README.md").read_text(encoding="utf-8")
+RUNBOOKS = (ROOT / "docs/runbooks.md").read_text(encoding="utf-8")
 
 
 def read(path):
@@ -39,6 +41,7 @@ def test_they_are_on_all_that_the_readme_says_to_watch(alarms):
         *("ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"),
         *("Failed", "Refused", "Stale", "Errors", "Throttles"),
         *("DatabaseMemoryUsagePercentage", "EngineCPUUtilization"),
+        *("FleetSilent", "QueueLatency", "MissedTicks", "Demand", "SchedulesEvaluated"),
     }
 
 
@@ -61,10 +64,51 @@ def test_the_function_writes_their_metrics_with_their_dimensions(stack, alarms):
         (namespace, alarm["MetricName"], tuple(entry["Name"] for entry in alarm["Dimensions"]))
         for alarm in alarms.values()
         if alarm["Namespace"] == {"Ref": "MetricsNamespace"}
+        and alarm["Dimensions"] == [{"Name": "service", "Value": {"Ref": "ServiceName"}}]
     }
 
     assert {name for _, name, _ in ours} == {"Failed", "Refused", "Stale"}
     assert ours <= arriving
+
+
+@pytest.fixture
+def written_by(monkeypatch, redis_url, capsys):
+    """The metrics that an invocation of a function writes where there is nothing."""
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+    def written_by(name):
+        app = load_function(name)
+        app.lambda_handler({}, MinuteContext())
+        getattr(app, name)().close()
+        return {metric for metric, *_ in read_metrics(capsys.readouterr().out)}
+
+    return written_by
+
+
+@pytest.mark.parametrize(("name", "count"), [("monitor", 4), ("tick", 1)])
+def test_the_functions_of_each_minute_write_theirs_also_if_there_is_nothing(
+    alarms, written_by, name, count
+):
+    dimensions = [{"Name": "service", "Value": {"Ref": f"{name.capitalize()}ServiceName"}}]
+
+    watched = [each["MetricName"] for each in alarms.values() if each["Dimensions"] == dimensions]
+
+    assert len(watched) == count
+    assert set(watched) <= written_by(name)
+
+
+@pytest.mark.parametrize("name", ["monitor", "tick"])
+def test_their_service_is_the_one_that_they_are_given(name):
+    root = read(check_template.TEMPLATE)
+    parameter = f"{name.capitalize()}ServiceName"
+    given = root["Resources"]["ObservabilityStack"]["Properties"]["Parameters"][parameter]
+    function = check_template.function_properties(root, f"{name.capitalize()}Function")
+    service = function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
+
+    assert given == {"Fn::If": [f"Creates{name.capitalize()}", service, "none"]}
+    if name == "monitor":
+        workers = root["Resources"]["WorkerServiceStack"]["Properties"]["Parameters"]
+        assert workers[parameter] == given
 
 
 def test_the_service_is_the_one_that_the_function_is_given(stack):
@@ -83,9 +127,21 @@ def test_the_service_is_the_one_that_the_function_is_given(stack):
 def test_each_has_somebody_to_get_it_and_an_entry_of_what_to_do(alarms):
     for name, alarm in alarms.items():
         assert alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": "AlarmTopic"}]
-        assert alarm["TreatMissingData"] == "notBreaching"
-        assert f"`{name}`" in RUNBOOK, name
-    assert set(re.findall(r"`(\w+Alarm)`", RUNBOOK)) == set(alarms)
+        # What is not measured is the alarm, or none.
+        is_gone = alarm["Statistic"] == "SampleCount"
+        assert alarm["TreatMissingData"] == ("breaching" if is_gone else "notBreaching")
+        assert f"`{name}`" in README, name
+    assert set(re.findall(r"`(\w+Alarm)`", README)) == set(alarms)
+
+
+def test_each_has_a_runbook_that_says_what_it_means_what_to_look_at_and_what_to_do(alarms):
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", RUNBOOKS, re.MULTILINE | re.DOTALL))
+
+    assert sorted(sections) == sorted(alarms)
+    for name, text in sections.items():
+        heads = re.findall(r"^\*\*([^*]+)\*\*: \S", text, re.MULTILINE)
+        assert heads == ["Means", "Look at", "Do"], name
+    assert set(re.findall(r"`(\w+Alarm)`", RUNBOOKS)) <= set(alarms)
 
 
 def test_their_names_begin_so_that_the_topic_takes_them_and_are_all_different(stack, alarms):
@@ -121,7 +177,8 @@ def test_what_a_stack_does_not_have_has_no_alarm(stack):
                 "HasSpillFifoQueue" if family else "HasSpillQueue" if "Spill" in used else None
             )
             assert resource.get("Condition") in needed | {expected}
-            assert ("Spill" in used or "Redis" in used) == ("Condition" in resource)
+            has_condition = any(name in used for name in ("Spill", "Redis", "Monitor", "Tick"))
+            assert has_condition == ("Condition" in resource)
 
 
 def test_the_dashboard_is_json_of_metrics_that_are_watched_or_explain_them(stack):
@@ -136,6 +193,7 @@ def test_the_dashboard_is_json_of_metrics_that_are_watched_or_explain_them(stack
     )["widgets"]
 
     places = {(widget["x"], widget["y"]) for widget in widgets}
-    assert len(places) == len(widgets) == 7
+    assert len(places) == len(widgets) == 10
     shown = {metric[1] for widget in widgets for metric in widget["properties"]["metrics"]}
     assert {"Failed", "Refused", "Stale", "Errors", "Throttles"} <= shown
+    assert {"FleetSilent", "QueueLatency", "MissedTicks", "Demand"} <= shown

@@ -57,6 +57,7 @@ class Backlog:
         retries, scheduled, dead: sizes of those sets.
         due: jobs of `retry` and `schedule`, and reports for Step Functions, whose time has come.
         overdue: those of them that have been due for longer than a poller takes.
+        at: when it was read, epoch seconds on the clock of Redis.
     """
 
     queues: Sequence[Queue]
@@ -65,6 +66,7 @@ class Backlog:
     dead: int
     due: int
     overdue: int
+    at: float
 
     def demand(self, fleet: Fleet, served: Collection[str] = ()) -> int:
         """Jobs for which the scaled fleet is needed.
@@ -128,6 +130,7 @@ def read_backlog(connection: RedisConnection, keys: Keys) -> Backlog:
         dead=dead,
         due=sum(counts[: len(due_sets)]),
         overdue=sum(counts[len(due_sets) :]),
+        at=now,
     )
 
 

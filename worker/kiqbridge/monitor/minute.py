@@ -1,17 +1,21 @@
 """One minute's look of the monitor function: what it measures, and what it does while no worker lives."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from kiqbridge.aws.emf import QUEUE_LATENCY
 from kiqbridge.aws.minutely import Turn
-from kiqbridge.clocks.missed import check_missed
+from kiqbridge.clocks.missed import MissedTick, check_missed
 from kiqbridge.monitor.demand import Backlog, read_backlog
 from kiqbridge.monitor.fleet import Fleet, read_fleet
 from kiqbridge.monitor.orphans import give_back_orphans
 
 MEASURED_QUEUES = 50
 """Queues with metrics of their own, the deepest first: each metric costs."""
+
+
+MISSED_FOR_S = 3600.0
+"""For so long a tick that did not come is measured, whoever has noticed it."""
 
 
 def look(turn: Turn, served: Collection[str] = ()) -> dict[str, Any]:
@@ -32,13 +36,13 @@ def look(turn: Turn, served: Collection[str] = ()) -> dict[str, Any]:
     # Before anything that takes time: an alarm that starts workers waits for it.
     _measure(turn, fleet, backlog, served)
     rescue = give_back_orphans(turn.connection, turn.keys, fleet, within_s=turn.left_s())
-    # Else the leader of the fleet looks for them.
-    missed = (
-        []
-        if fleet.has_workers
-        else check_missed(turn.connection, turn.keys, turn.client, by=turn.by).new
-    )
-    turn.measure({"OrphansGivenBack": rescue.returned, "MissedTicks": len(missed)})
+    found: Sequence[MissedTick] = ()
+    if not fleet.has_workers:  # else the leader of the fleet looks for them
+        found = check_missed(turn.connection, turn.keys, turn.client, by=turn.by).new
+    since = backlog.at - MISSED_FOR_S
+    recent = turn.connection.call("ZCOUNT", turn.keys.missed, repr(since), "+inf")
+    missed = recent + sum(each.at < since for each in found)
+    turn.measure({"OrphansGivenBack": rescue.returned, "MissedTicks": missed})
     return {
         "workers_alive": fleet.workers_alive,
         "demand": backlog.demand(fleet, served),
@@ -54,7 +58,7 @@ def look(turn: Turn, served: Collection[str] = ()) -> dict[str, Any]:
         "workers_silent": rescue.left,
         "missed_ticks": [
             {"schedule": each.schedule, "at": each.instant, "enqueued": each.enqueued}
-            for each in missed
+            for each in found
         ],
     }
 
