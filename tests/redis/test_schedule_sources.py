@@ -32,7 +32,7 @@ FILE = """\
 pulse:
   expression: '*/5 * * * *'
   timezone: Europe/Paris
-  jobs: [{class: Pulse, args: []}]
+  class: Pulse, args: []
 """
 
 

@@ -22,10 +22,10 @@ FILE = """\
 nightly:
   expression: cron(0 3 * * ? *)
   timezone: Europe/Paris
-  jobs: [{class: NightlyReport, args: [1], queue: low}]
+  class: NightlyReport, args: [1], queue: low
 pulse:
   expression: cron(0/30 * * * ? *)
-  jobs: [{class: Pulse, args: []}]
+  class: Pulse, args: []
 """
 
 
@@ -144,7 +144,7 @@ def test_what_is_wrong_exits_with_2_and_the_reason(run, words, reason):
 
 
 def test_an_expression_that_cannot_be_read_is_reported_before_anything_is_written(tmp_path, capsys):
-    (tmp_path / "bad.yml").write_text("x: {expression: cron(61 * * * ? *), jobs: [{class: A}]}\n")
+    (tmp_path / "bad.yml").write_text("x: {expression: cron(61 * * * ? *), class: A}\n")
 
     status = cli.main(["schedule", "simulate", "--file", str(tmp_path / "bad.yml")])
 
@@ -163,7 +163,7 @@ def test_instants_are_those_of_datetime(zone):
 
 
 def test_a_reader_that_stops_early_is_no_error(tmp_path):
-    (tmp_path / "many.yml").write_text("x: {expression: '* * * * *', jobs: [{class: A}]}\n")
+    (tmp_path / "many.yml").write_text("x: {expression: '* * * * *', class: A}\n")
     command = [sys.executable, "-m", "kiqbridge", "schedule", "simulate", "--format", "csv"]
     with subprocess.Popen(
         [*command, "--file", str(tmp_path / "many.yml")],
@@ -179,11 +179,11 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path):
 def test_two_hundred_schedules_a_year_as_csv(tmp_path, capsys):
     """Prints what it took; how long that may be is the machine's business."""
     lines = [
-        f"s{n}: {{expression: '{n % 60} {n % 24} * * *', timezone: {zone}, jobs: [{{class: A}}]}}"
+        f"s{n}: {{expression: '{n % 60} {n % 24} * * *', timezone: {zone}, {class: A}}}"
         for n in range(150)
         for zone in [("UTC", "Europe/Paris", "America/New_York")[n % 3]]
     ]
-    lines += [f"h{n}: {{expression: '{n} * * * *', jobs: [{{class: A}}]}}" for n in range(50)]
+    lines += [f"h{n}: {{expression: '{n} * * * *', {class: A}}}" for n in range(50)]
     (tmp_path / "many.yml").write_text("\n".join(lines))
     words = ["schedule", "simulate", "--file", str(tmp_path / "many.yml"), "--format", "csv"]
     environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}

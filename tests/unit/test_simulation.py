@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.schedule.simulation import DAY_S, Offsets, occurrences, offset_s, simulate
+from kiqbridge.schedule.state import SchedulePause, ScheduleState
 
 JOBS = ({"class": "Report", "args": []},)
 START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
@@ -33,6 +34,7 @@ TEXTS = [
     "cron(59 23 ? * 6#2 2026-2027)",
     "*/20 0-4 * * 0",
     "0 0 13 * 5",
+    "*/40 30 2-3 * * *",
     "rate(7 minutes)",
     "rate(5 hours)",
     "at(2026-03-29T12:34:56)",
@@ -110,6 +112,22 @@ def test_firings_of_one_instant_are_in_the_order_of_the_schedules():
 
 def test_a_disabled_schedule_does_not_fire():
     assert flat([schedule("rate(1 minute)", enabled=False)], START, START + DAY_S) == []
+
+
+def test_what_is_paused_or_skipped_does_not_fire():
+    hours = [START + hour * 3600 for hour in range(24)]
+    states = [
+        ScheduleState(paused=SchedulePause(until=hours[20])),
+        ScheduleState(paused=SchedulePause()),
+        ScheduleState(skipped=(hours[0], hours[5])),
+        ScheduleState(),
+    ]
+    definitions = [schedule("cron(0 * * * ? *)")] * 4
+
+    [day] = simulate(definitions, START, START + DAY_S, states)
+
+    fired = [[at for at, index in day if index == which] for which in range(4)]
+    assert fired == [hours[20:], [], hours[1:5] + hours[6:], hours]
 
 
 def test_nothing_of_nothing():

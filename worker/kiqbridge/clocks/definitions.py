@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
@@ -41,3 +42,16 @@ def read_definitions(
                 error,
             )
     return found
+
+
+def read_states(connection: RedisConnection | RedisPool, keys: Keys) -> dict[str, ScheduleState]:
+    """The states of schedules that have one, by name.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    reply = connection.call("HGETALL", keys.schedule_states)
+    pairs: Iterable[tuple[bytes, bytes]] = (
+        reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    )
+    return {text_of(name): ScheduleState.from_text(text) for name, text in pairs}

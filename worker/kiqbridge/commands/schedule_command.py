@@ -7,6 +7,7 @@ from kiqbridge.commands import (
     schedule_hold,
     schedule_import,
     schedule_lint,
+    schedule_list,
     schedule_next,
     schedule_plan,
     schedule_save,
@@ -18,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of schedule."""
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     schedule_next.add_arguments(verbs)
+    schedule_list.add_arguments(verbs)
     schedule_lint.add_arguments(verbs)
     schedule_plan.add_arguments(verbs)
     schedule_simulate.add_arguments(verbs)

@@ -89,7 +89,10 @@ def _simulate(options: argparse.Namespace) -> int:
     except ConfigError as error:
         return unreadable(error)
     days = simulate(
-        [each.definition for each in schedules], int(begin.timestamp()), int(end.timestamp())
+        [each.definition for each in schedules],
+        int(begin.timestamp()),
+        int(end.timestamp()),
+        [each.state for each in schedules],
     )
     counted = _counted(days, load)
     try:

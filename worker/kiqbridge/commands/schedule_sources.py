@@ -8,18 +8,17 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kiqbridge.clocks.definitions import read_definitions
+from kiqbridge.clocks.definitions import read_definitions, read_states
 from kiqbridge.config.client_settings import NAMESPACE
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.definitions_of_template import definition_of
 from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
 from kiqbridge.schedule.sourced import SourcedSchedule
@@ -98,7 +97,12 @@ def read_sources(options: argparse.Namespace) -> Sources:
     pool, keys = open_redis()
     for name, definition in sorted(read_definitions(pool, keys).items()):
         found.setdefault(name, SourcedSchedule(definition=definition, source="Redis"))
-    return Sources(schedules=list(found.values()), redis=(pool, keys))
+    states = read_states(pool, keys)
+    schedules = [
+        replace(each, state=states[each.name]) if each.name in states else each
+        for each in found.values()
+    ]
+    return Sources(schedules=schedules, redis=(pool, keys))
 
 
 def open_redis() -> tuple[RedisPool, Keys]:
@@ -160,20 +164,19 @@ def _read_files(options: argparse.Namespace) -> Iterator[SourcedSchedule]:
 
 
 def _read_file(path: Path) -> Iterator[SourcedSchedule]:
-    import yaml  # noqa: PLC0415
-
-    from kiqbridge.schedule.yaml_nodes import compose, entries  # noqa: PLC0415 - loads YAML
+    from kiqbridge.clocks.schedule_file import read_schedule_file  # noqa: PLC0415 - loads YAML
+    from kiqbridge.schedule.yaml_nodes import compose, entries  # noqa: PLC0415
 
     text = _text(path)
-    written = entries(compose(text), str(path))
-    values: Mapping[str, object] = yaml.safe_load(text) or {}
+    definitions = read_schedule_file(text, str(path))
+    places = {name: entry.line for name, entry in entries(compose(text), "the file").items()}
     lines = text.splitlines()
-    for name, entry in written.items():
-        block = block_of(lines, entry.line)
+    for each in definitions:
+        block = block_of(lines, places[each.name])
         yield SourcedSchedule(
-            definition=ScheduleDefinition.from_document(name, values[name]),
+            definition=each,
             source=str(path),
-            line=entry.line,
+            line=places[each.name],
             names_zone=names_zone(block),
             ignored=ignored_codes(block),
         )

@@ -13,11 +13,13 @@ from zoneinfo import ZoneInfo
 
 from kiqbridge.schedule.cron import Cron, Rate, ScheduleExpression
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.state import ScheduleState
 
 DAY_S: Final = 86_400
 _PROBE_S: Final = 6 * 3600
 """No zone has turned its clock twice within so short a time since 1970."""
 _INSTANT: Final = timedelta(microseconds=1)
+_NO_STATE: Final = ScheduleState()
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 Firing = tuple[int, int]
@@ -25,7 +27,10 @@ Firing = tuple[int, int]
 
 
 def simulate(
-    definitions: Sequence[ScheduleDefinition], start: int, end: int
+    definitions: Sequence[ScheduleDefinition],
+    start: int,
+    end: int,
+    states: Sequence[ScheduleState] = (),
 ) -> Iterator[list[Firing]]:
     """All firings of the enabled schedules with start <= instant < end, ordered, a list for each day.
 
@@ -34,6 +39,7 @@ def simulate(
     Args:
         definitions: the schedules; a firing names them by their index.
         start, end: epoch seconds; they bound the occurrences, from which jitter counts.
+        states: of the schedules, in their order; what is paused or skipped does not fire. None = no state.
 
     Raises:
         ExpressionError: an expression cannot be read.
@@ -50,6 +56,8 @@ def simulate(
         window = max(low, start), min(low + DAY_S, end)
         for index, read, definition in readers:
             instants = read(*window)
+            if states and states[index] != _NO_STATE:
+                instants = [each for each in instants if not is_held(states[index], each)]
             if definition.jitter_s:
                 instants = [each + definition.put_off_s(each) for each in instants]
             waiting.extend([each * count + index for each in instants])
@@ -59,6 +67,13 @@ def simulate(
         del waiting[:cut]
     if waiting:
         yield [divmod(each, count) for each in waiting]
+
+
+def is_held(state: ScheduleState, instant: int) -> bool:
+    """Whether an occurrence (epoch seconds) is paused, or to be skipped."""
+    pause = state.paused
+    is_paused = pause is not None and (pause.until is None or instant < pause.until)
+    return is_paused or instant in state.skipped
 
 
 def occurrences(when: ScheduleExpression, start: int, end: int) -> Iterator[int]:

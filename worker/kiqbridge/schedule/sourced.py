@@ -1,8 +1,9 @@
 """A schedule together with where it was read: what lists, checks and simulations work on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.state import ScheduleState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,7 @@ class SourcedSchedule:
         function: logical id of the function that a template's event calls; "" for others.
         names_zone: whether a zone is written down; False = UTC, because nothing was.
         ignored: codes of findings that a comment beside it switches off.
+        state: that it is paused, or what is skipped, if Redis was asked.
     """
 
     definition: ScheduleDefinition
@@ -26,6 +28,7 @@ class SourcedSchedule:
     function: str = ""
     names_zone: bool = True
     ignored: frozenset[str] = frozenset()
+    state: ScheduleState = field(default_factory=ScheduleState)
 
     @property
     def name(self) -> str:
