@@ -42,6 +42,7 @@ TESTED_ELSEWHERE = {
     "client/resources": "unit/test_lifecycle.py",
     "client/server": "unit/test_lifecycle.py",
     "clocks/due_ticks": "redis/test_missed.py",
+    "clocks/last_entries": "redis/test_schedule_list.py",
     "commands/cli": "process/test_start.py",
     "commands/deploy_command": "redis/test_deploy.py",
     "commands/spill_command": "lambdas/test_replay.py",

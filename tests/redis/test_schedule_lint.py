@@ -13,7 +13,7 @@ FILE = """\
 half:
   expression: cron(30 2 * * ? *)
   timezone: Europe/Paris
-  class: Half, args: []
+  class: Half
 """
 
 
@@ -83,9 +83,7 @@ def test_nothing_to_say(run):
 
 
 def test_the_size_of_a_crowd(run):
-    text = "\n".join(
-        f"s{n}: {{expression: '0 3 * * *', {class: A{n}}}}" for n in range(3)
-    )
+    text = "\n".join(f"s{n}: {{expression: '0 3 * * *', class: A{n}}}" for n in range(3))
 
     assert run(text)[1] == "3 schedules: nothing to say\n"
     assert "s2  0 3 * * * -> 40 3 * * *" in run(text, "--crowd", "3")[1]

@@ -32,7 +32,7 @@ FILE = """\
 pulse:
   expression: '*/5 * * * *'
   timezone: Europe/Paris
-  class: Pulse, args: []
+  class: Pulse
 """
 
 
@@ -137,9 +137,10 @@ def test_a_pipe_is_read_once(folder):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("pulse: 5\n", "schedule 'pulse': 5 is no mapping"),
-        ("- pulse\n", "must be a mapping"),
-        ("pulse: {expression: '* * * * *'}\n", "schedule 'pulse': jobs"),
+        ("pulse: 5\n", r"file\.yml:1: schedule 'pulse': a schedule must be a mapping"),
+        ("- pulse\n", "the file must be a mapping"),
+        ("pulse: {expression: '* * * * *'}\n", "file.yml:1: schedule 'pulse'"),
+        ("pulse: {expression: '61 * * * *', class: A}\n", "minute: '61' is out of range"),
         ("pulse: [\n", "this is not YAML"),
     ],
 )

@@ -22,10 +22,12 @@ FILE = """\
 nightly:
   expression: cron(0 3 * * ? *)
   timezone: Europe/Paris
-  class: NightlyReport, args: [1], queue: low
+  class: NightlyReport
+  args: [1]
+  queue: low
 pulse:
   expression: cron(0/30 * * * ? *)
-  class: Pulse, args: []
+  class: Pulse
 """
 
 
@@ -179,11 +181,11 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path):
 def test_two_hundred_schedules_a_year_as_csv(tmp_path, capsys):
     """Prints what it took; how long that may be is the machine's business."""
     lines = [
-        f"s{n}: {{expression: '{n % 60} {n % 24} * * *', timezone: {zone}, {class: A}}}"
+        f"s{n}: {{expression: '{n % 60} {n % 24} * * *', timezone: {zone}, class: A}}"
         for n in range(150)
         for zone in [("UTC", "Europe/Paris", "America/New_York")[n % 3]]
     ]
-    lines += [f"h{n}: {{expression: '{n} * * * *', {class: A}}}" for n in range(50)]
+    lines += [f"h{n}: {{expression: '{n} * * * *', class: A}}" for n in range(50)]
     (tmp_path / "many.yml").write_text("\n".join(lines))
     words = ["schedule", "simulate", "--file", str(tmp_path / "many.yml"), "--format", "csv"]
     environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}

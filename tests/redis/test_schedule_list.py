@@ -1,0 +1,234 @@
+"""`kiqbridge schedule list` on the command line."""
+
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from kiqbridge.clocks.definitions import read_states
+from kiqbridge.clocks.last_entries import read_last_entries
+from kiqbridge.commands import cli, schedule_list
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.state import SchedulePause, ScheduleState
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import JobEnd
+
+NOW = datetime(2026, 11, 22, 15, 0, tzinfo=UTC)
+AT = int(NOW.timestamp())
+FILE = """\
+nightly:
+  cron: 0 3 * * *
+  timezone: Europe/Paris
+  class: NightlyReport
+  queue: low
+over:
+  at: "2020-01-01T00:00:00Z"
+  class: Once
+disabled:
+  cron: 0 3 * * *
+  class: Disabled
+  enabled: false
+"""
+
+
+@pytest.fixture
+def run(capsys, tmp_path):
+    (tmp_path / "s.yml").write_text(FILE)
+
+    def run(*words):
+        words = words or ("--file", str(tmp_path / "s.yml"))
+        status = cli.main(["schedule", "list", "--from", NOW.isoformat(), *words])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def server(redis, redis_url, monkeypatch):
+    """Redis with schedules that `save` puts there."""
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+    class Server:
+        client = redis
+
+        @staticmethod
+        def save(name, expression="0 3 * * *", *, state=None, **more):
+            definition = ScheduleDefinition(
+                name=name, expression=expression, jobs=({"class": "A", "args": []},), **more
+            )
+            redis.hset("kb:schedules", name, json.dumps(definition.to_document()))
+            if state is not None:
+                redis.hset("kb:schedules:state", name, state.to_text())
+
+        @staticmethod
+        def fired(name, at, *ends, jids=("a",), **more):
+            entry = {"at": at, "jids": jids, "by": "lambda:1", "enqueued_at": at + 2.5, **more}
+            redis.zadd(f"kb:ticks:{name}", {json.dumps(entry): at})
+            for jid, outcome, took_s in ends:
+                end = JobEnd(at=at, jid=jid, outcome=outcome, ended_at=at + 9.0, took_s=took_s)
+                redis.zadd(f"kb:ends:{name}", {end.to_text(): at})
+
+    return Server
+
+
+def rows_of(run):
+    return {each["name"]: each for each in json.loads(run("--redis", "--json")[1])}
+
+
+def test_two_lines_a_schedule_by_the_next_firing(run):
+    status, out, _ = run()
+
+    assert status == 0
+    assert out.splitlines() == [
+        "SCHEDULE  NEXT",
+        "nightly   in 11 h    Mon 2026-11-23 03:00 CET = 02:00 UTC",
+        "  0 3 * * * Europe/Paris · NightlyReport in low · dynamic",
+        "over      never again",
+        "  at(2020-01-01T00:00:00) UTC · Once in default · dynamic",
+        "disabled  disabled",
+        "  0 3 * * * UTC · Disabled in default · dynamic",
+        "3 schedules",
+    ]
+
+
+def test_json(run):
+    status, out, _ = run("--json", "--template", "template.yaml")
+
+    rows = json.loads(out)
+    assert status == 0
+    assert [row["name"] for row in rows] == [
+        "kiqbridge/HealthPulse",
+        "kiqbridge/CloseDay",
+        "kiqbridge/NightlyReport",
+        "kiqbridge/WeekdayDigest",
+    ]
+    assert rows[0]["place"].startswith("template.yaml:")
+    assert {name: rows[2][name] for name in ("next", "last", "outcome", "origin", "job")} == {
+        "next": "2026-11-23T02:00:00Z",
+        "last": None,
+        "outcome": None,
+        "origin": "template",
+        "job": "NightlyReport in low",
+    }
+
+
+def test_the_last_firing_and_its_outcome(run, server):
+    for name in ("done", "open", "dead", "mixed", "paused", "never"):
+        server.save(name)
+    at = AT - 12 * 3600
+    server.fired("done", at - 86_400, ("a", "dead", 1.0))
+    server.fired("done", at, ("a", "done", 3.14))
+    server.fired("open", at)
+    server.fired("dead", at, ("a", "dead", 1.0))
+    server.fired("mixed", at, ("a", "done", 1.0), jids=("a", "b"))
+    server.fired("paused", at, jids=(), paused=True)
+    server.fired("never", AT + 60)  # placed ahead
+
+    rows = rows_of(run)
+
+    assert {name: row["outcome"] for name, row in rows.items()} == {
+        "done": "done",
+        "open": "open",
+        "dead": "dead",
+        "mixed": "open",
+        "paused": "paused",
+        "never": None,
+    }
+    assert (rows["done"]["last"], rows["done"]["late_s"]) == ("2026-11-22T03:00:00Z", 2.5)
+    assert (rows["done"]["took_s"], rows["done"]["by"]) == (3.14, "lambda:1")
+    lines = run("--redis")[1].splitlines()
+    assert lines[0].split() == ["SCHEDULE", "NEXT", "LAST"]
+    assert any(
+        line.startswith("done ") and line.endswith("  done 12 h ago, 3.1 s") for line in lines
+    )
+
+
+def test_pauses_and_what_is_skipped(run, server):
+    until = AT + 86_400 + 11 * 3600
+    pause = SchedulePause(reason="migration", by="ana", until=float(until))
+    server.save("for-now", state=ScheduleState(paused=pause))
+    server.save("for-good", state=ScheduleState(paused=SchedulePause()))
+    server.save("over", state=ScheduleState(paused=SchedulePause(until=float(AT - 1))))
+    server.save("skipped", state=ScheduleState(skipped=(AT + 12 * 3600,)))
+
+    rows = rows_of(run)
+
+    assert {name: (row["state"], row["next"], row["note"]) for name, row in rows.items()} == {
+        "for-now": (
+            "paused",
+            "2026-11-24T03:00:00Z",
+            "paused until 2026-11-24 02:00 UTC by ana: migration",
+        ),
+        "for-good": ("paused", None, "paused"),
+        "over": ("enabled", "2026-11-23T03:00:00Z", ""),
+        "skipped": ("enabled", "2026-11-24T03:00:00Z", "1 skipped"),
+    }
+    assert "paused until 2026-11-24 02:00 UTC by ana: migration" in run("--redis")[1]
+
+
+def test_an_expression_that_cannot_be_read(run, server):
+    server.save("bad", "every now and then")
+
+    row = rows_of(run)["bad"]
+
+    assert (row["state"], row["next"]) == ("unreadable", None)
+    assert "every now and then" in row["note"]
+
+
+def test_schedules_of_sidekiq_cron_stand_last(run, server):
+    server.save("ours")
+    for name, cron, status in (("ruby", "0 1 * * *", "enabled"), ("off", "0 1 * * *", "disabled")):
+        server.client.sadd("cron_jobs", f"cron_job:{name}")
+        fields = {"name": name, "cron": cron, "klass": "RubyJob", "status": status}
+        server.client.hset(f"cron_job:{name}", mapping=fields)
+
+    lines = run("--redis")[1].splitlines()
+
+    assert [line.split()[0] for line in lines[1:-1:2]] == ["ours", "off", "ruby"]
+    assert "  0 1 * * * UTC · RubyJob in default · sidekiq-cron (Ruby)" in lines
+    assert rows_of(run)["off"]["next"] is None
+    assert rows_of(run)["ruby"]["next"] == "2026-11-23T01:00:00Z"
+
+
+def test_colours_on_a_terminal_only(run, server, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    server.save("done")
+    server.fired("done", AT - 60, ("a", "done", 1.0))
+    assert "\033[" not in run("--redis")[1]
+
+    terminal = Terminal()
+    monkeypatch.setattr(schedule_list.sys, "stdout", terminal)
+    cli.main(["schedule", "list", "--from", NOW.isoformat(), "--redis"])
+
+    assert "\033[1mdone" in terminal.getvalue()
+    assert "\033[32mdone 60 s ago, 1.0 s\033[0m" in terminal.getvalue()
+
+
+def test_what_cannot_be_read_exits_with_2(run):
+    assert run("--file", "/nowhere.yml")[0] == 2
+
+
+def test_many_ledgers_in_few_round_trips(server, redis_url):
+    for number in range(1200):
+        server.fired(f"s{number}", AT - number, ("a", "done", 1.0))
+
+    names = [f"s{number}" for number in range(1300)]
+    found = read_last_entries(RedisPool(redis_url), Keys(), names, float(AT))
+
+    assert sorted(found) == sorted(names[:1200])
+    assert all(each.at == AT - int(name[1:]) for name, each in found.items())
+    assert all(each.end_of("a").outcome == "done" for each in found.values())
+
+
+def test_states(server, redis_url):
+    state = ScheduleState(skipped=(5,))
+    server.save("a", state=state)
+    server.save("b")
+
+    assert read_states(RedisPool(redis_url), Keys()) == {"a": state}
