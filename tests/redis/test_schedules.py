@@ -369,12 +369,12 @@ class TestRepeated:
     def test_a_deletion(self, redis, client):
         redis.hset("kb:schedules", "s", "{}")
         redis.hset("kb:schedules:state", "s", "x")
-        arguments = {"known": b"x", "state": b"", "delete": True, "withdraw": "all"}
+        arguments = {"known": b"x", "state": b"", "verb": "delete", "withdraw": "all"}
 
         assert schedule_scripts.hold(client.pool, KEYS, "s", **arguments) == "written"
         assert schedule_scripts.hold(client.pool, KEYS, "s", **arguments) == "same"
         assert (
-            schedule_scripts.hold(client.pool, KEYS, "s", known=b"other", state=b"", delete=True)
+            schedule_scripts.hold(client.pool, KEYS, "s", known=b"other", state=b"", verb="delete")
             == "same"
         )
 

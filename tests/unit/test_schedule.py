@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support.jobs import own_declarations
 
-from kiqbridge import ConfigError, PayloadError, Schedule, job
+from kiqbridge import ConfigError, Job, PayloadError, Schedule, job
+from kiqbridge.client.declaration import require_definition
+from kiqbridge.client.registry import default_registry
 
 
 @pytest.fixture
@@ -136,3 +138,80 @@ def test_what_is_no_name_is_refused(name):
 
 def test_the_name_of_a_schedule_may_look_like_a_path():
     assert Schedule("shop/Nightly-2.1:eu", "A", every=60).name == "shop/Nightly-2.1:eu"
+
+
+class TestDeclaredBesideItsJob:
+    @pytest.fixture(autouse=True)
+    def own(self):
+        with own_declarations():
+            yield
+
+    def test_a_function(self):
+        @job(
+            name="Reports::Nightly",
+            queue="low",
+            retry=3,
+            cron="0 3 * * *",
+            timezone="Europe/Paris",
+            args=[1],
+            overlap="skip",
+        )
+        def report(day: int, full: bool = False) -> None: ...
+
+        made = require_definition(report).schedule
+        assert made.name == "Reports::Nightly"
+        assert (made.origin, made.expression, made.timezone) == (
+            "code",
+            "0 3 * * *",
+            "Europe/Paris",
+        )
+        assert (made.overlap, made.missed) == ("skip", "last")
+        assert made.jobs == (
+            {"retry": 3, "queue": "low", "class": "Reports::Nightly", "args": [1]},
+        )
+        assert "cron" not in require_definition(report).options
+
+    def test_a_class_and_not_what_inherits_from_it(self):
+        class Nightly(Job):
+            queue = "low"
+            every = "5m"
+            schedule_name = "nightly"
+            jitter_s = 30
+
+            def perform(self, day: str = "today") -> None: ...
+
+        class Other(Nightly):
+            queue = "high"
+
+        made = require_definition(Nightly).schedule
+        assert (made.name, made.expression, made.jitter_s) == ("nightly", "rate(5 minutes)", 30)
+        assert made.jobs == ({"retry": True, "queue": "low", "class": "Nightly", "args": []},)
+        assert require_definition(Other).schedule is None
+
+    def test_a_job_without_has_none(self):
+        @job(queue="low")
+        def plain() -> None: ...
+
+        assert require_definition(plain).schedule is None
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"cron": "61 * * * *", "args": [1]}, "job 'report': its schedule: .*61"),
+            ({"cron": "0 3 * * *", "args": []}, "cannot be called like this.*give args="),
+            ({"cron": "0 3 * * *", "args": [1, 2, 3]}, "cannot be called like this"),
+            (
+                {"timezone": "Europe/Paris"},
+                "timezone is for a job with a schedule; add cron or every",
+            ),
+            ({"every": 60, "args": [1], "schedule_name": "a b"}, "is not a name"),
+            ({"every": 60, "args": [1], "timezon": "UTC"}, "timezon: .*did you mean timezone"),
+        ],
+    )
+    def test_what_is_wrong_is_refused_at_its_declaration(self, options, said):
+        with pytest.raises(ConfigError, match=said):
+
+            @job(**options)
+            def report(day: int, full: bool = False) -> None: ...
+
+        assert len(default_registry) == 0

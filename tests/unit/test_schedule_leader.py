@@ -82,3 +82,21 @@ def test_a_quiet_one_takes_no_step():
     it.run_due()
 
     assert taken == []
+
+
+def test_a_step_that_is_always_due_is_called_also_while_another_process_leads():
+    calls = []
+    leader = ScheduleLeader(
+        (
+            ScheduleStep("own", 30.0, lambda _: calls.append("own"), always=True),
+            ScheduleStep("fleet", 30.0, lambda _: calls.append("fleet")),
+        ),
+        connection=None,
+        leads=lambda: False,
+        monotonic=lambda: 0.0,
+    )
+
+    leader.run_due()
+    leader.run_due()
+
+    assert calls == ["own"]

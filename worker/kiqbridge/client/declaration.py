@@ -3,7 +3,8 @@
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from dataclasses import replace
+from typing import Any, cast, get_args
 
 from kiqbridge.client.registry import (
     ERROR_ACTIONS,
@@ -75,6 +76,35 @@ def define(
         spec=getattr(sys.modules.get(declared.__module__), "__spec__", None),
         handling=handling,
     )
+
+
+def scheduled(definition: JobDefinition, options: Mapping[str, Any]) -> JobDefinition:
+    """The definition with the schedule that its declaration asks for, if it does.
+
+    Raises:
+        ConfigError: the schedule is wrong, or the job cannot be called with its `args`.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        return definition
+    if not {"cron", "every"} & given.keys():
+        raise ConfigError(
+            f"job {definition.name!r}: {min(given)} is for a job with a schedule; add cron or every"
+        )
+    # Few jobs have one, and a function that only enqueues starts the sooner.
+    from kiqbridge.client.schedule import check_name, job_item, make_definition  # noqa: PLC0415
+
+    name, args = given.pop("schedule_name", definition.name), given.pop("args", [])
+    try:
+        check_name(name)
+        item = job_item(definition, args, queue=None, attributes={})
+        made = make_definition(name, [item], cast("Any", given), origin="code")
+    except (ConfigError, PayloadError) as error:
+        raise ConfigError(
+            f"job {definition.name!r}: its schedule: {error}"
+            + ("; give args=[…] with what it needs" if isinstance(error, PayloadError) else "")
+        ) from error
+    return replace(definition, schedule=made)
 
 
 def handling_of(

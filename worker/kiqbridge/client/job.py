@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from kiqbridge.client.current import interrupted
-from kiqbridge.client.declaration import define, handling_of, wire_options
+from kiqbridge.client.declaration import define, handling_of, scheduled, wire_options
 from kiqbridge.client.job_pusher import JobPusher, Setter
 from kiqbridge.client.registry import (
     MARK,
@@ -33,7 +33,7 @@ from kiqbridge.client.registry import (
 )
 from kiqbridge.runtime import frames
 from kiqbridge.wire.bulk import BATCH_SIZE
-from kiqbridge.wire.options import JobOptions, PushOptions
+from kiqbridge.wire.options import SCHEDULED, DeclaredOptions, PushOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -131,7 +131,7 @@ def job(
     retry_in: RetryIn | None = None,
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
-    **options: Unpack[JobOptions],
+    **options: Unpack[DeclaredOptions],
 ) -> Callable[[Callable[P, R]], FunctionJob[P, R]]: ...
 def job(
     function: Callable[P, R] | None = None,
@@ -147,7 +147,7 @@ def job(
     retry_in: RetryIn | None = None,
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
-    **options: Unpack[JobOptions],
+    **options: Unpack[DeclaredOptions],
 ) -> FunctionJob[P, R] | Callable[[Callable[P, R]], FunctionJob[P, R]]:
     """Declare a function, plain or async, as a job; it stays callable and keeps its signature.
 
@@ -166,7 +166,8 @@ def job(
         retries_exhausted: (payload, error), called when no tries are left (§8.4).
         on_error: exception class → "discard", "kill", "retry" or seconds, before `retry_in`.
         options: Sidekiq's other options (§3.2), see `JobOptions`: backtrace, dead, tags, retry_for,
-            retry_queue, …; `attributes={…}` for attributes of your own.
+            retry_queue, …; `attributes={…}` for attributes of your own. With `cron` or `every` the workers
+            that load it register a schedule, see `ScheduledOptions`: timezone, args, overlap, jitter_s, ….
 
     Raises:
         ConfigError: the name is taken, there is no such option, an option has no JSON text, or a
@@ -175,9 +176,10 @@ def job(
 
     def declare(function: Callable[P, R]) -> FunctionJob[P, R]:
         wire_name = name or function.__name__
+        wired = {key: value for key, value in options.items() if key not in SCHEDULED}
         definition = define(
             wire_name,
-            wire_options(wire_name, {"retry": retry, "queue": queue, **options}),
+            wire_options(wire_name, {"retry": retry, "queue": queue, **wired}),
             function,
             instantiate=lambda _jid: declared,
             perform_of=lambda _instance: function,
@@ -193,6 +195,9 @@ def job(
                 retries_exhausted=retries_exhausted,
                 on_error=on_error,
             ),
+        )
+        definition = scheduled(
+            definition, {key: value for key, value in options.items() if key in SCHEDULED}
         )
         declared = FunctionJob(function, definition)
         default_registry.register(definition)
@@ -212,6 +217,8 @@ class Job:
         sidekiq_options: any further wire options, and attributes of your own.
         pool, timeout_s, max_run_s, on_max_run, on_error: how it is run and what its failures mean, as for `job`.
         retry_in, retries_exhausted: static methods, as for `job`.
+        cron, every: make a schedule, as for `job`; not inherited. With one of them `timezone`, `args`,
+            `schedule_name`, `overlap`, `jitter_s`, `max_age_s`, `missed` and `description` count.
         jid: the job's id while it runs.
     """
 
@@ -254,6 +261,7 @@ class Job:
                 on_error=cls.on_error,
             ),
         )
+        definition = scheduled(definition, _schedule_of(cls))
         setattr(cls, MARK, definition)
         default_registry.register(definition)
 
@@ -300,6 +308,15 @@ class Job:
     def set(cls, **options: Unpack[PushOptions]) -> Setter[...]:
         """The same job with other options for the next push; see `FunctionJob.set`."""
         return Setter(cls, options)
+
+
+def _schedule_of(declared: type[Job]) -> dict[str, Any]:
+    """The options of its schedule; a class without `cron` and `every` of its own has none."""
+    own = {name: declared.__dict__.get(name) for name in ("cron", "every", "schedule_name")}
+    if own["cron"] is None and own["every"] is None:
+        return {}
+    shared = SCHEDULED - own.keys()
+    return own | {name: getattr(declared, name) for name in shared if hasattr(declared, name)}
 
 
 @frames.may_take_long

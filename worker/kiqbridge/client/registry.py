@@ -4,9 +4,12 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
+
+if TYPE_CHECKING:
+    from kiqbridge.schedule.definition import ScheduleDefinition
 
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -67,6 +70,7 @@ class JobDefinition:
         signature: of the function without `self`.
         origin: where it was declared, for messages.
         handling: pool, limits and failures.
+        schedule: declared beside it, if one is.
         spec: of the module that declares it; `importlib.reload` makes another one.
     """
 
@@ -77,6 +81,7 @@ class JobDefinition:
     signature: inspect.Signature
     origin: str
     handling: Handling = field(default_factory=Handling)
+    schedule: "ScheduleDefinition | None" = None
     spec: object = field(default=None, repr=False, compare=False)
     _min: int = field(init=False, repr=False, compare=False)
     _max: float = field(init=False, repr=False, compare=False)

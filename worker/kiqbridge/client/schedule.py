@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypedDict, Unpack, get_args
 from zoneinfo import ZoneInfo
 
-from kiqbridge.client.registry import definition_of
+from kiqbridge.client.registry import JobDefinition, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.definition import (
     DEFAULT_GRACE_S,
@@ -125,7 +125,7 @@ def job_item(
     """
     if isinstance(args, str) or not isinstance(args, Sequence):
         raise PayloadError(f"args: {shorten(args)} is not a list; write the arguments as a list")
-    declared = definition_of(job)
+    declared = job if isinstance(job, JobDefinition) else definition_of(job)
     options = DEFAULT_OPTIONS if declared is None else declared.options
     given = list(args) if declared is None else declared.positional(tuple(args), {})
     name = job if declared is None else declared.name

@@ -33,6 +33,9 @@ TRIES: Final = 20
 
 MOST_SKIPPED: Final = 1000
 
+KEEP_CURSOR_S: Final = 86_400
+"""A schedule that is declared beside its job again after so many seconds counts from now."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSchedule:
@@ -115,7 +118,7 @@ class Schedules:
             if dry_run:
                 return "changed" if read.definition else "created"
             now = int(read.now)
-            is_same_time = former is not None and _timing(former) == _timing(definition)
+            is_same_time = _counts_on(former, definition, read)
             written = save(
                 self._pool,
                 self._keys,
@@ -185,10 +188,36 @@ class Schedules:
                 known=read.state,
                 state=b"",
                 withdraw="all",
-                delete=True,
+                verb="delete",
             )
             if written != "other":
                 return bool(read.definition)
+        raise _busy(name)
+
+    def remove_declared(self, name: str) -> bool:
+        """Remove a schedule that is declared beside no job any more; its state and cursor stay.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            RedisUnavailable: call again, which does no harm.
+        """
+        for _ in range(TRIES):
+            read = self._read(name)
+            known = _parsed(name, read.definition)
+            if known is None or known.origin != "code":
+                return False
+            written = hold(
+                *(self._pool, self._keys, name),
+                known=read.state,
+                state=read.state,
+                cursor=BACK,
+                withdraw="all",
+                verb="remove",
+            )
+            if written != "other":
+                return True
         raise _busy(name)
 
     def pause(
@@ -459,6 +488,17 @@ def _parsed(name: str, text: bytes) -> ScheduleDefinition | None:
 def _skipped(read: _Read) -> tuple[int, ...]:
     known = ScheduleState.from_text(read.state).skipped
     return tuple(each for each in known if each > read.now - KEEP_SKIPPED_S)
+
+
+def _counts_on(
+    former: ScheduleDefinition | None, definition: ScheduleDefinition, read: _Read
+) -> bool:
+    """Whether what has come due since the cursor belongs to the new definition as well."""
+    if former is not None:
+        return _timing(former) == _timing(definition)
+    # Declared beside its job, and not declared for a while, such as during a deployment.
+    is_known = definition.origin == "code" and read.cursor
+    return bool(is_known) and read.now - int(read.cursor) < KEEP_CURSOR_S
 
 
 def _timing(definition: ScheduleDefinition) -> tuple[object, ...]:

@@ -1,8 +1,14 @@
-"""What the leader of the fleet does for dynamic schedules: their occurrences are placed ahead (clocks/placing.py)."""
+"""What a worker does for dynamic schedules.
+
+The leader of the fleet places their occurrences ahead (clocks/placing.py); each worker keeps those that its code
+declares in Redis (clocks/declared.py).
+"""
 
 from typing import Final
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.registry import Registry
+from kiqbridge.clocks.declared import REFRESH_S, DeclaredSchedules
 from kiqbridge.clocks.placing import Placer
 from kiqbridge.engine.schedule_leader import ScheduleStep
 
@@ -10,13 +16,26 @@ LOOK_S: Final = 2.0
 """How often it is looked whether a schedule was changed, one round trip; a change takes effect within that."""
 
 
-def dynamic_steps(client: Client, *, identity: str, horizon_s: float) -> tuple[ScheduleStep, ...]:
+def dynamic_steps(
+    client: Client, registry: Registry, *, app: str, identity: str, horizon_s: float
+) -> tuple[ScheduleStep, ...]:
     """The steps of `ScheduleLeader` for dynamic schedules.
 
     Args:
         client: prepares the jobs.
+        registry: the declared jobs, some with schedules.
+        app: the worker's tag.
         identity: of this process, for the ledgers.
         horizon_s: how far ahead occurrences are placed, at least.
     """
     placer = Placer(client, client.keys, by=f"worker:{identity}", horizon_s=horizon_s)
-    return (ScheduleStep("dynamic schedules", LOOK_S, placer.place),)
+    declared = DeclaredSchedules(
+        client,
+        [each.schedule for each in registry if each.schedule is not None],
+        app=app,
+        identity=identity,
+    )
+    return (
+        ScheduleStep("declared schedules", REFRESH_S, declared.keep, always=True),
+        ScheduleStep("dynamic schedules", LOOK_S, placer.place),
+    )

@@ -157,7 +157,11 @@ class EngineParts:
             ),
         )
         dynamic = dynamic_steps(
-            self.client, identity=self.identity, horizon_s=config.schedule_horizon_s
+            self.client,
+            registry,
+            app=self.tag,
+            identity=self.identity,
+            horizon_s=config.schedule_horizon_s,
         )
         self.schedules = ScheduleLeader(
             (*dynamic, self.missed_watch.step),

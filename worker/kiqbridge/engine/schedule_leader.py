@@ -32,11 +32,13 @@ class ScheduleStep:
         name: as in the log.
         every_s: seconds from one call to the next.
         call: does it, on the connection that it is given. What it raises is logged; it is called again.
+        always: also while another process leads.
     """
 
     name: str
     every_s: float
     call: Callable[[RedisConnection], object]
+    always: bool = False
 
 
 class ScheduleLeader:
@@ -90,11 +92,12 @@ class ScheduleLeader:
         self._thread.start()
 
     def run_due(self) -> None:
-        """Call the steps that are due, if this process leads; at first all are."""
-        if not self._leads():
-            self._due_at.clear()
-            return
+        """Call the steps that are due; those of the leader if this process leads. At first all are."""
+        leads = self._leads()
         for step in self._steps:
+            if not leads and not step.always:
+                self._due_at.pop(step.name, None)
+                continue
             now = self._monotonic()
             if now < self._due_at.get(step.name, now) or self._stopping.is_set():
                 continue

@@ -116,9 +116,11 @@ def hold(
     state: bytes,
     cursor: int | Literal["", "back"] = "",
     withdraw: Sequence[int] | Literal["all"] = (),
-    delete: bool = False,
+    verb: Literal["keep", "delete", "remove"] = "keep",
 ) -> Written:
     """Write a state in the place of `known` (empty: none), withdraw occurrences; or delete the schedule.
+
+    `remove` deletes its definition only: one of the same name counts on from its cursor.
 
     Raises:
         RedisUnavailable, RedisRefused: repeat it.
@@ -130,7 +132,7 @@ def hold(
             *(keys.schedule, keys.ticks(name), keys.schedule_changes),
         ],
         [
-            *(name, "delete" if delete else "keep", known, state, cursor),
+            *(name, verb, known, state, cursor),
             *([withdraw] if isinstance(withdraw, str) else map(str, withdraw)),
         ],
     )

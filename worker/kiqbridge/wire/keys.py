@@ -33,6 +33,7 @@ TYPES = {
     "schedules": "hash",
     "schedule_states": "hash",
     "schedule_changes": "string",
+    "declared": "hash",
     "cursors": "hash",
     "manifests": "hash",
     "missed": "zset",
@@ -75,6 +76,7 @@ class Keys:
         self.schedules = f"{prefix}kb:schedules"
         self.schedule_states = f"{prefix}kb:schedules:state"
         self.schedule_changes = f"{prefix}kb:schedules:changes"
+        self.declared = f"{prefix}kb:declared"
         self.cursors = f"{prefix}kb:cursors"
         self.manifests = f"{prefix}kb:manifests"
         self.missed = f"{prefix}kb:missed"

@@ -6,7 +6,7 @@ refused, and attributes of your own go through an argument that says so: `attrib
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 
 class JobOptions(TypedDict, total=False):
@@ -44,6 +44,35 @@ class JobOptions(TypedDict, total=False):
     """Attributes of your own, for middleware or other readers of the payload."""
 
 
+class ScheduledOptions(TypedDict, total=False):
+    """The schedule of a job, declared beside it; `cron` or `every` makes one."""
+
+    cron: str
+    """A crontab line such as `0 3 * * *`, or EventBridge's `cron(…)`."""
+    every: float | timedelta | str
+    """Seconds, a timedelta, or a text such as `30s`, `5m`, `2h`."""
+    timezone: str
+    """IANA name; default UTC."""
+    args: list[Any]
+    """Arguments of each occurrence; default: none."""
+    schedule_name: str
+    """Default: the name of the job."""
+    overlap: Literal["allow", "skip", "cancel"]
+    """What a job does while an earlier one of this schedule runs."""
+    jitter_s: int
+    """Each occurrence is put off by up to so many seconds."""
+    max_age_s: float | timedelta | None
+    """Seconds after its instant from which an occurrence is neither enqueued late nor begun."""
+    missed: Literal["alert", "last", "all"]
+    """What is done about occurrences that were not enqueued in time."""
+    description: str
+    """For people."""
+
+
+class DeclaredOptions(JobOptions, ScheduledOptions, total=False):
+    """What a declaration takes beside its own arguments."""
+
+
 class PushOptions(JobOptions, total=False):
     """What `set` takes: the options of a job, and those of a single push."""
 
@@ -66,6 +95,9 @@ class PushOptions(JobOptions, total=False):
 ATTRIBUTES: Final = "attributes"
 """The option whose members go into the payload as they are."""
 
+SCHEDULED: Final = frozenset(ScheduledOptions.__annotations__)
+"""The options that make a schedule."""
+
 _DECLARED: Final = frozenset({"queue", "retry", *JobOptions.__annotations__})
 _PUSHED: Final = frozenset({*_DECLARED, *PushOptions.__annotations__})
 _LOCAL: Final = (
@@ -77,6 +109,7 @@ _LOCAL: Final = (
     "retry_in",
     "retries_exhausted",
     "on_error",
+    *sorted(SCHEDULED),
 )
 """Options of a declaration that do not go on the wire, for suggestions."""
 _OTHER_WORDS: Final[Mapping[str, str]] = {

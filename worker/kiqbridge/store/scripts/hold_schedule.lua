@@ -4,7 +4,7 @@
 -- With memory full too: who pauses or deletes then does it to help, and it frees more than it adds.
 -- KEYS 1 definitions (hash), 2 states (hash), 3 cursors (hash), 4 jobs of the schedule placed ahead (sorted set),
 --      5 scheduled jobs (sorted set), 6 ledger of the schedule (sorted set), 7 number of changes (string)
--- ARGV 1 name, 2 'keep' or 'delete', 3 state as it was read ('' = none), 4 state to write ('' = none), 5 cursor to
+-- ARGV 1 name, 2 'keep', 'delete', or 'remove': delete its definition, state and cursor stay, 3 state as it was read ('' = none), 4 state to write ('' = none), 5 cursor to
 --      write, 'back' = set it back to before the first occurrence that is withdrawn, '' = leave it,
 --      6… instants to withdraw, or 'all'
 -- Returns {'done', number of occurrences withdrawn}, {'same'}: nothing was to be done, or {'other'}: the state is
@@ -14,10 +14,10 @@
 -- include wrong_type
 -- include withdraw
 local known = redis.call('HGET', KEYS[2], ARGV[1]) or ''
-local is_deletion = ARGV[2] == 'delete'
+local is_deletion = ARGV[2] ~= 'keep'
 local is_written = known == ARGV[4] and (ARGV[3] ~= ARGV[4] or #ARGV < 6)
 if is_deletion then
-  is_written = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 and known == ''
+  is_written = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 and known == ARGV[4]
 end
 if is_written then
   return {'same'}
@@ -43,9 +43,11 @@ local count, first = withdraw(KEYS[4], KEYS[5], KEYS[6], function(instant)
   return listed['all'] or listed[instant]
 end)
 if is_deletion then
-  redis.call('HDEL', KEYS[3], ARGV[1])
   redis.call('HDEL', KEYS[1], ARGV[1])
   redis.call('UNLINK', KEYS[4])
+end
+if ARGV[2] == 'delete' then
+  redis.call('HDEL', KEYS[3], ARGV[1])
 else
   set_cursor(KEYS[3], ARGV[1], ARGV[5], first)
 end

@@ -1,0 +1,177 @@
+"""Schedules that are declared beside jobs: who writes them while two versions of the code run."""
+
+import json
+
+import pytest
+
+from kiqbridge import Schedule, Schedules
+from kiqbridge.clocks.declared import FORGET_S, LIVE_S, DeclaredSchedules
+from kiqbridge.clocks.placing import place_due
+from kiqbridge.schedule.definition import ScheduleDefinition
+
+
+@pytest.fixture
+def schedules(client) -> Schedules:
+    return Schedules(client)
+
+
+@pytest.fixture
+def worker(client):
+    """`worker(identity, name=expression, …)`: what a process declares."""
+
+    def worker(identity, app="shop", **declared):
+        definitions = [
+            ScheduleDefinition(
+                name=name,
+                expression=expression,
+                jobs=({"class": "Nop", "args": []},),
+                origin="code",
+                missed="last",
+            )
+            for name, expression in declared.items()
+        ]
+        made = DeclaredSchedules(client, definitions, app=app, identity=identity)
+        return lambda: made.keep(client.pool)
+
+    return worker
+
+
+def expressions(schedules) -> dict[str, str]:
+    return {each.name: each.definition.expression for each in schedules}
+
+
+def make_old(redis, identity, age_s) -> None:
+    """As if a worker had refreshed so many seconds ago for the last time."""
+    value = json.loads(redis.hget("kb:declared", f"worker {identity}"))
+    value["at"] -= age_s
+    redis.hset("kb:declared", f"worker {identity}", json.dumps(value))
+
+
+HOURLY, DAILY = "rate(1 hour)", "rate(1 day)"
+
+
+def test_a_declaration_is_registered_once(redis, schedules, worker):
+    first, second = worker("a", s=HOURLY), worker("b", s=HOURLY)
+
+    first()
+    second()
+    first()
+
+    assert expressions(schedules) == {"s": HOURLY}
+    assert schedules.get("s").definition.origin == "code"
+    assert redis.get("kb:schedules:changes") == b"1"
+
+
+def test_without_declarations_nothing_is_written(redis, worker):
+    worker("a")()
+
+    assert redis.keys("*") == []
+
+
+def test_a_new_version_replaces_the_old_one_which_does_not_fight_back(schedules, worker, caplog):
+    old, new = worker("old", s=HOURLY), worker("new", s=DAILY)
+    old()
+
+    new()
+    old()
+    worker("old restarted", s=HOURLY)()
+    new()
+
+    assert expressions(schedules) == {"s": DAILY}
+    assert "a worker with a newer version of the code declares it otherwise" in caplog.text
+
+
+def test_after_a_rollback_the_old_version_holds_when_no_new_one_lives(redis, schedules, worker):
+    old, new = worker("old", s=HOURLY), worker("new", s=DAILY)
+    old()
+    new()
+    old()
+    assert expressions(schedules) == {"s": DAILY}
+
+    make_old(redis, "new", LIVE_S + 1)
+    old()
+
+    assert expressions(schedules) == {"s": HOURLY}
+    worker("new again", s=DAILY)()
+    assert expressions(schedules) == {"s": HOURLY}
+
+
+def test_what_no_live_worker_declares_is_removed_and_counts_on_when_it_is_declared_again(
+    redis, client, schedules, worker
+):
+    worker("old", s=HOURLY, kept=HOURLY)()
+    place_due(client, by="t", horizon_s=7200)
+    schedules.pause("s", reason="test")
+    schedules.pause("s", reason="test", for_s=0.001)
+    cursor = redis.hget("kb:cursors", "s")
+    new = worker("new", kept=HOURLY)
+
+    new()
+    assert set(expressions(schedules)) == {"s", "kept"}
+    make_old(redis, "old", LIVE_S + 1)
+    new()
+
+    assert set(expressions(schedules)) == {"kept"}
+    assert redis.hget("kb:cursors", "s") == cursor
+    assert redis.hexists("kb:schedules:state", "s")
+    worker("again", s=HOURLY, kept=HOURLY)()
+    assert set(expressions(schedules)) == {"s", "kept"}
+    assert redis.hget("kb:cursors", "s") == cursor
+
+
+def test_what_was_placed_is_withdrawn_when_it_is_removed(redis, client, schedules, worker):
+    worker("old", s=HOURLY)()
+    place_due(client, by="t", horizon_s=7200)
+    assert redis.zcard("schedule") >= 2
+    make_old(redis, "old", LIVE_S + 1)
+
+    worker("new", other=DAILY)()
+
+    assert redis.zcard("schedule") == 0
+
+
+def test_a_worker_of_another_app_removes_nothing(redis, schedules, worker):
+    worker("old", s=HOURLY)()
+    make_old(redis, "old", LIVE_S + 1)
+
+    worker("other", app="mail", mail=DAILY)()
+
+    assert set(expressions(schedules)) == {"s", "mail"}
+
+
+def test_one_that_was_deleted_by_hand_comes_back(schedules, worker):
+    keep = worker("a", s=HOURLY)
+    keep()
+
+    schedules.delete("s")
+    keep()
+
+    assert expressions(schedules) == {"s": HOURLY}
+
+
+def test_a_name_that_is_taken_by_another_origin_is_left_and_logged_once(schedules, worker, caplog):
+    schedules.save(Schedule("s", "Nop", every=60))
+    keep = worker("a", s=HOURLY)
+
+    keep()
+    keep()
+
+    assert schedules.get("s").definition.origin == "dynamic"
+    assert caplog.text.count("a declared schedule is not registered, s") == 1
+
+
+def test_workers_that_are_gone_for_long_are_forgotten(redis, worker):
+    worker("old", s=HOURLY)()
+    make_old(redis, "old", FORGET_S + 1)
+
+    worker("new", s=HOURLY)()
+
+    assert sorted(redis.hkeys("kb:declared")) == [b"schedule s", b"worker new"]
+
+
+def test_what_cannot_be_read_harms_nobody(redis, schedules, worker):
+    redis.hset("kb:declared", mapping={"worker x": "junk", "schedule s": "[]", "other": "{}"})
+
+    worker("a", s=HOURLY)()
+
+    assert expressions(schedules) == {"s": HOURLY}

@@ -1,0 +1,182 @@
+"""Schedules that are declared beside their jobs: `@job(cron="0 3 * * *")`. Every worker keeps its own in Redis.
+
+While a fleet is deployed, workers of two versions of the code run. So that they do not fight:
+
+1. Each worker publishes in `kb:declared` what it declares, and refreshes that every 30 s.
+2. A declaration that no worker has published before is a new version: it replaces the one in `kb:schedules`.
+3. One that is known is an older version: it is written again only when no live worker has the other one (all of
+   the new version were rolled back).
+4. A schedule that no live worker declares is removed by a worker of the same app (tag). State and cursor stay: if it
+   is declared again within a day, it counts on.
+
+A worker is live for 90 s after its last refresh. Workers of one app that load different modules each declare a part:
+a schedule stays as long as one of them lives.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.occurrences import digest_of
+from kiqbridge.client.schedules import Schedules
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.store.pauses import server_time
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire import json_text
+from kiqbridge.wire.names import text_of
+
+logger = logging.getLogger(__name__)
+
+REFRESH_S: Final = 30.0
+LIVE_S: Final = 90.0
+FORGET_S: Final = 86_400.0
+"""A worker that has not refreshed for so long is forgotten."""
+
+MOST_VERSIONS: Final = 20
+"""Versions of one declaration that are remembered as older ones."""
+
+_WORKER: Final = "worker "
+_SEEN: Final = "schedule "
+
+
+@dataclass(slots=True, kw_only=True)
+class _Published:
+    """What `kb:declared` holds.
+
+    Attributes:
+        live: name of a schedule → digests that live workers declare.
+        seen: name → its app, and the digests that were ever written, newest last.
+        old: fields of workers that are gone for long.
+    """
+
+    live: dict[str, set[str]] = field(default_factory=dict)
+    seen: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
+    old: list[str] = field(default_factory=list)
+
+
+class DeclaredSchedules:
+    """The declared schedules of this process.
+
+    Args:
+        client: of this process.
+        definitions: those that its code declares.
+        app: the worker's tag.
+        identity: of this process.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        definitions: Iterable[ScheduleDefinition],
+        *,
+        app: str,
+        identity: str,
+    ) -> None:
+        self._keys = client.keys
+        self._schedules = Schedules(client)
+        self._texts = {
+            each.name: (each, digest_of(json_text.dumps(each.to_document())))
+            for each in definitions
+        }
+        self._app = app
+        self._field = f"{_WORKER}{identity}"
+        self._warned: set[str] = set()
+
+    def keep(self, connection: RedisConnection | RedisPool) -> None:
+        """Publish what this process declares, and write what is due to be written; see the module.
+
+        Raises:
+            RedisUnavailable: call again.
+        """
+        fields, time = connection.run(("HGETALL", self._keys.declared), ("TIME",))
+        if not fields and not self._texts:
+            return
+        now = server_time(time)
+        if self._texts:
+            connection.call("HSET", self._keys.declared, self._field, self._presence(now))
+        published = _read(dict(zip(fields[::2], fields[1::2], strict=True)), self._field, now)
+        for name, (definition, digest) in self._texts.items():
+            self._keep_one(connection, definition, digest, published, name)
+        for name, (app, _) in published.seen.items():
+            if app == self._app and name not in self._texts and name not in published.live:
+                self._remove(connection, name)
+        if published.old:
+            connection.call("HDEL", self._keys.declared, *published.old)
+
+    def _presence(self, now: float) -> bytes:
+        declared = {name: digest for name, (_, digest) in self._texts.items()}
+        return json_text.dumps({"app": self._app, "at": now, "schedules": declared})
+
+    def _keep_one(
+        self,
+        connection: RedisConnection | RedisPool,
+        definition: ScheduleDefinition,
+        digest: str,
+        published: _Published,
+        name: str,
+    ) -> None:
+        _, versions = published.seen.get(name, ("", []))
+        text = connection.call("HGET", self._keys.schedules, name)
+        current = digest_of(text)
+        if current != digest and text:
+            is_newer_live = current in published.live.get(name, set())
+            if digest in versions and is_newer_live:
+                self._log_once(
+                    name,
+                    "schedule %s: a worker with a newer version of the code declares it otherwise; that one holds",
+                )
+                return
+        if current != digest:
+            try:
+                change = self._schedules.save(definition)
+            except ConfigError as error:
+                self._log_once(name, "a declared schedule is not registered, %s: %s", error)
+                return
+            logger.info("schedule %s, declared beside its job, is %s", name, change)
+        if versions[-1:] != [digest] or published.seen[name][0] != self._app:
+            versions = [*(each for each in versions if each != digest), digest][-MOST_VERSIONS:]
+            seen = json_text.dumps({"app": self._app, "versions": versions})
+            connection.call("HSET", self._keys.declared, f"{_SEEN}{name}", seen)
+
+    def _remove(self, connection: RedisConnection | RedisPool, name: str) -> None:
+        if self._schedules.remove_declared(name):
+            logger.info("schedule %s is declared by no worker any more: it is removed", name)
+        connection.call("HDEL", self._keys.declared, f"{_SEEN}{name}")
+
+    def _log_once(self, name: str, text: str, *more: object) -> None:
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning(text, name, *more)
+
+
+def _read(fields: Mapping[bytes, bytes], own: str, now: float) -> _Published:
+    found = _Published()
+    for field_, text in fields.items():
+        name, value = text_of(field_), _parsed(text)
+        if name.startswith(_SEEN):
+            versions = value.get("versions")
+            found.seen[name.removeprefix(_SEEN)] = (
+                str(value.get("app", "")),
+                [str(each) for each in versions] if isinstance(versions, list) else [],
+            )
+        elif name.startswith(_WORKER) and name != own:
+            at = value.get("at")
+            age = now - at if isinstance(at, int | float) else FORGET_S
+            if age >= FORGET_S:
+                found.old.append(name)
+            if age < LIVE_S and isinstance(schedules := value.get("schedules"), Mapping):
+                for schedule, digest in schedules.items():
+                    found.live.setdefault(str(schedule), set()).add(str(digest))
+    return found
+
+
+def _parsed(text: bytes) -> Mapping[str, Any]:
+    try:
+        value = json_text.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, Mapping) else {}
