@@ -25,8 +25,10 @@ from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.runs import RunMark, begin_run, end_run
 from kiqbridge.store.task_reports import take_reports
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import TickMark
 
 JOBS = [b"job %d" % number for number in range(1, 21)]
 
@@ -663,6 +665,9 @@ class TestCluster:
         assert Schedules(client).skip_next("hourly")
         pool.call("ZADD", keys.task_reports, 0, "report")
         assert take_reports(pool.connection(), keys, most=1, for_s=60).texts == [b"report"]
+        mark = RunMark(TickMark(schedule="s", at=60, overlap="skip"), "j1", "host:1:aaa")
+        assert begin_run(pool.connection(), keys, mark, is_first=True).outcome == "run"
+        assert end_run(pool.connection(), keys, mark, is_over=True)
         metrics = Metrics(keys, identity="host:1:aaa")
         metrics.record("Nop", 5.0, False)
         metrics.flush(pool.connection(), 1_700_000_000.0)
@@ -678,7 +683,7 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge bury claim cron_status deploy_mark due end_pause flush_metrics flush_stats forget_guards forget_ledgers give_back
+            acknowledge begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
             hold_schedule lead pause place promote publish_manifest push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register renew repush save_schedule settle take_reports unpause
         """

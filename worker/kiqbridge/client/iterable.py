@@ -15,6 +15,7 @@ When the worker stops, or the execution has lasted too long, the progress is sav
 has the worker push the job again to the end of its queue. `iteration` has the steps of an execution.
 """
 
+import functools
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
@@ -22,7 +23,7 @@ from typing import Any, ClassVar, NoReturn
 
 from kiqbridge.client.iteration import Abort, Cancelled, Iteration, OnLoop, OnThread, finish
 from kiqbridge.client.job import Job
-from kiqbridge.client.registry import MARK
+from kiqbridge.client.registry import MARK, JobDefinition
 from kiqbridge.errors import ConfigError
 
 _OURS = "__kiqbridge_iteration__"
@@ -116,6 +117,13 @@ class IterableJob(Job):
                 its queue, and goes on with the current item.
         """
         raise Abort(completed)
+
+
+def is_iterable(definition: JobDefinition) -> bool:
+    """Whether a declared job is iterable, so that it can be cancelled."""
+    made = definition.instantiate
+    declared = made.args[0] if isinstance(made, functools.partial) and made.args else None
+    return isinstance(declared, type) and issubclass(declared, IterableJob)
 
 
 def _check_declaration(cls: type[IterableJob], *, abstract: bool) -> None:

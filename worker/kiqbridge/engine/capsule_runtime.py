@@ -22,6 +22,7 @@ from kiqbridge.perform.fetch import Fetcher, Fetches
 from kiqbridge.perform.look_ahead import PrefetchRevoker
 from kiqbridge.perform.processor import Processor, ProcessorContext
 from kiqbridge.perform.rooms import Rooms
+from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.perform.wakeup import IdleGate, Waker
 from kiqbridge.runtime.limits import Timekeeper
@@ -52,6 +53,7 @@ class EngineContext:
     declared: Registry
     look_ahead: int
     fetch: str
+    run_marks: RunMarks | None = None
 
 
 class CapsuleRuntime:
@@ -113,6 +115,7 @@ class CapsuleRuntime:
             bookkeeper=context.bookkeeper,
             runtime=context.runtime,
             processes=context.processes,
+            run_marks=context.run_marks,
         )
         self._spare = SpareClaimers(self._claimer)
         self.processors = [self._processor() for _ in range(capsule.concurrency)]

@@ -373,6 +373,7 @@ class Launcher:
                 parts.pauses,
             ):
                 self._step(f"ending {each}", each.stop)
+        self._step("noting that the jobs have ended", lambda: parts.run_marks.stop(LAST_WORD_S))
         self._step("ending child processes", parts.processes.stop)
         if manager is None:
             self._step("ending the event loops", self._stop_loops)

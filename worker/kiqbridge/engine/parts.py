@@ -54,6 +54,7 @@ from kiqbridge.perform.invocation import Invoker, Pool
 from kiqbridge.perform.job_lines import JobLines
 from kiqbridge.perform.look_ahead import PrefetchRevoker
 from kiqbridge.perform.reservations import Holder, Reservations, Rules
+from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.bookkeeping import Bookkeeper
@@ -187,6 +188,12 @@ class EngineParts:
         self.bookkeeper = Bookkeeper(
             self.pool.connection(), self.keys, self._settler, outage, self._notifications
         )
+        self.run_marks = RunMarks(
+            self.keys,
+            connect=self.pool.connection,
+            identity=self.identity,
+            cancel=self.client.cancel,
+        )
         self._context = self._make_context(outage)
         self._metrics = Metrics(self.keys, identity=self.identity, forms=config.metrics)
         self._counters: list[Counting] = []
@@ -318,6 +325,7 @@ class EngineParts:
             declared=self.registry,
             look_ahead=config.look_ahead,
             fetch=config.fetch,
+            run_marks=self.run_marks,
         )
 
     def _make_runner(self, capsule: Capsule) -> JobRunner[Settlement]:
@@ -381,6 +389,7 @@ class EngineParts:
             ),
             on_dead=self._call_death_handlers,
             on_lost=on_lost,
+            on_taken=self.run_marks.taken,
         )
 
     def _policy(self) -> RetryPolicy:

@@ -44,7 +44,7 @@ from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import keep_loop_running
 from kiqbridge.settle.bookkeeping import Bookkeeper
 from kiqbridge.settle.notifications import Handlers
-from kiqbridge.settle.settlement import Settlement
+from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 
@@ -380,15 +380,18 @@ class EventLoop:
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must not stay here
             self._failed(held, error)
             return
-        if self._release(held):
+        is_over = settlement is None or settlement.verdict is not Verdict.REPUSH
+        if self._release(held, is_over=is_over):
             self._count(settlement)
             self._bookkeeper.ended(chunk, execution.text, settlement)
 
-    def _release(self, held: _Held) -> bool:
-        """Hold a job no longer; False: it has been released before."""
+    def _release(self, held: _Held, *, is_over: bool = False) -> bool:
+        """Hold a job no longer; `is_over`: it does not go on. False: it has been released before."""
         if self._running.pop(held.tid, None) is None:
             return False
         self.room.leave()
+        if held.execution.run is not None:
+            held.execution.run.end(is_over=is_over)
         return True
 
     def _failed(self, held: _Held, error: BaseException) -> None:

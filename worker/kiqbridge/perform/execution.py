@@ -31,6 +31,7 @@ from kiqbridge.perform.job_lines import JobLines
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.settle.metrics import Metrics, measured_name
 from kiqbridge.settle.task_report import NOT_PERFORMED
+from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.active_job import WRAPPERS
 from kiqbridge.wire.payload import TASK_TOKEN, TICK, shorten
@@ -39,6 +40,13 @@ from kiqbridge.wire.raw_job import max_kept_bytes, too_long_to_keep
 logger = logging.getLogger(__name__)
 
 O_co = TypeVar("O_co", covariant=True)
+
+
+class Run(Protocol):
+    """A run that others of its schedule see."""
+
+    def end(self, *, is_over: bool, connection: RedisConnection | None = None) -> None:
+        """It has ended; `is_over`: nor does the job go on later. Without a connection it is written aside."""
 
 
 @dataclass(slots=True)
@@ -53,6 +61,7 @@ class Execution:
             that; else a CancelledError is of the job's own making.
         result: what the job returned, once it has been called; in a worker also what its child process
             has made of that.
+        run: to be ended with the run, if others of its schedule are to know of it (run_marks.py).
     """
 
     text: bytes
@@ -63,6 +72,7 @@ class Execution:
     line: str | None = None
     is_interrupted: bool = False
     result: Any = NOT_PERFORMED
+    run: "Run | None" = None
 
     @property
     def class_name(self) -> str:

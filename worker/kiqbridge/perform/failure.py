@@ -306,6 +306,15 @@ class Failures:
         self._handlers.report(error, {"context": context, "job": payload})
 
 
+def left_out(
+    payload: Mapping[str, Any], outcome: EndKind, error: JobSkipped, now: float
+) -> Settlement:
+    """A job of a schedule leaves Redis without having been performed: neither a success nor a failure."""
+    task = task_of(payload)
+    report = failure_report(task, error, now, payload) if task else b""
+    return _left(report, end_of(payload, outcome, now), failed=False)
+
+
 def _left(
     report: bytes,
     end: LedgerEnd | None,

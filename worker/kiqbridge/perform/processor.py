@@ -33,6 +33,8 @@ from kiqbridge.perform.execution import Execution, JobRunner
 from kiqbridge.perform.fetch import Fetches
 from kiqbridge.perform.job_logger import TID
 from kiqbridge.perform.look_ahead import PrefetchRevoker, next_size
+from kiqbridge.perform.rooms import Room
+from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.limits import Timekeeper
@@ -42,6 +44,7 @@ from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import TICK
 
 if TYPE_CHECKING:
     from kiqbridge.children.process_pool import ProcessPool
@@ -69,6 +72,7 @@ class ProcessorContext(NamedTuple):
     bookkeeper: Bookkeeper | None = None
     runtime: Runtime | None = None
     processes: "ProcessPool | None" = None
+    run_marks: RunMarks | None = None
 
 
 class Processor:
@@ -313,34 +317,76 @@ class Processor:
         context = self._context
         execution = context.runner.read(text, chunk.queue)
         if isinstance(execution, Settlement):
-            settlement: Settlement | None = execution
-        else:
-            definition, loop = execution.definition, context.loop
-            pool = "thread" if definition is None else definition.handling.pool
-            if pool == "async" and loop is not None:
-                if not loop.room.enter(self._abandoned):
-                    self._put_back(chunk, execution)
-                else:
-                    self._fetcher.share(chunk)
-                    loop.take(chunk, execution)
-                    chunk.hand_over()
-                return False
-            room = context.processes.room if pool == "process" and context.processes else None
-            if room is not None and not room.enter(self._abandoned):
-                self._put_back(chunk, execution)
-                return False
-            try:
-                settlement = context.runner.perform(execution, self)
-            except Shutdown:
-                self.processed += 1
-                self.failed += 1
-                raise
-            finally:
-                if room is not None:
-                    room.leave()
+            return self._settled(chunk, text, execution)
+        definition = execution.definition
+        pool = "thread" if definition is None else definition.handling.pool
+        loop = context.loop if pool == "async" else None
+        room = None
+        if loop is not None:
+            room = loop.room
+        elif pool == "process" and context.processes is not None:
+            room = context.processes.room
+        if room is not None and not room.enter(self._abandoned):
+            self._put_back(chunk, execution)
+            return False
+        if TICK in execution.payload:
+            left_out = self._begin_run(chunk, execution, room)
+            if left_out is not None:
+                return self._settled(chunk, text, left_out)
+        if loop is not None:
+            self._fetcher.share(chunk)
+            loop.take(chunk, execution)
+            chunk.hand_over()
+            return False
+        settlement = self._perform_here(execution, room)
         if settlement is None:
             self.processed += 1
             return True
+        return self._settled(chunk, text, settlement)
+
+    def _perform_here(self, execution: Execution, room: Room | None) -> Settlement | None:
+        """Run a job on this thread, or wait here for its child process; raises and returns as `JobRunner.perform`."""
+        is_over = False
+        try:
+            settlement = self._context.runner.perform(execution, self)
+            is_over = settlement is None or settlement.verdict is not Verdict.REPUSH
+        except Shutdown:
+            self.processed += 1
+            self.failed += 1
+            raise
+        finally:
+            if room is not None:
+                room.leave()
+            if execution.run is not None:
+                execution.run.end(is_over=is_over, connection=self._fetcher.connection)
+        return settlement
+
+    def _begin_run(
+        self, chunk: Chunk, execution: Execution, room: Room | None
+    ) -> Settlement | None:
+        """What becomes of a job of a schedule that is not to begin now; None: it begins.
+
+        Raises:
+            Shutdown: this thread is to end, while Redis is away.
+        """
+        marks = self._context.run_marks
+        if marks is None:
+            return None
+        settlement: Settlement | None = None
+        is_decided = False
+        try:
+            begin = partial(
+                marks.begin, self._fetcher.connection, execution, chunk.lease.incarnation
+            )
+            settlement = self._until_written(begin)
+            is_decided = True
+        finally:
+            if room is not None and (settlement is not None or not is_decided):
+                room.leave()
+        return settlement
+
+    def _settled(self, chunk: Chunk, text: bytes, settlement: Settlement) -> bool:
+        """Count a job that did not simply succeed, and write what becomes of it; as `_perform`."""
         if settlement.counted:
             self.processed += 1
             self.failed += settlement.failed

@@ -101,6 +101,7 @@ class Reservations:
         connection: its own.
         holders: who runs jobs.
         rules: see `Rules`.
+        on_taken: gets the text of each that was taken away.
         on_dead: gets the payload and the error of each that goes to the dead set.
         on_lost: gets a holder that does not come back from its job.
 
@@ -119,6 +120,7 @@ class Reservations:
         rules: Rules,
         on_dead: Callable[[Mapping[str, Any], Exception], object],
         on_lost: Callable[[Holder], object],
+        on_taken: Callable[[bytes], object] = lambda _text: None,
     ) -> None:
         self.overran = 0
         self.lost = 0
@@ -129,6 +131,7 @@ class Reservations:
         self._rules = rules
         self._on_dead = on_dead
         self._on_lost = on_lost
+        self._on_taken = on_taken
         self._runs: dict[int, _Run] = {}
         self._stopping = threading.Event()
         self._thread = self._new_thread()
@@ -193,6 +196,7 @@ class Reservations:
         if not is_ours:
             logger.warning("job %s ran longer than its max_run_s, and was not ours any more", name)
             return
+        self._on_taken(job.text)
         self.overran += 1
         logger.warning(
             "job %s of queue %s ran longer than its max_run_s of %g s: %s, and its run here is interrupted",

@@ -1,0 +1,185 @@
+"""Jobs of a schedule that is still busy, or that come too late: in real workers, however they are performed."""
+
+import time
+from pathlib import Path
+
+import pytest
+from support.waiting import wait_until
+from support.workers import started_workers
+
+from kiqbridge.clocks.ledger import read_ledger
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+JOBS = Path(__file__).parent / "jobs" / "overlapping.py"
+MINUTE = int(time.time()) // 60 * 60
+
+
+@pytest.fixture
+def start(redis_url, tmp_path):
+    env = {
+        "MARKS": str(tmp_path),
+        "KIQBRIDGE_LOG_FORMAT": "plain",
+        "KIQBRIDGE_RECOVER_AFTER_S": "4",
+    }
+    with started_workers("-r", str(JOBS), "-c", "2", env=env, redis_url=redis_url) as start:
+        yield start
+
+
+@pytest.fixture
+def push(client):
+    """Enqueues the job of an occurrence so many minutes ago, named after it."""
+
+    def push(job_class, minutes_ago, **policy):
+        job = {"class": job_class, "args": [str(minutes_ago)], "retry": False}
+        at = MINUTE - 60 * minutes_ago
+        outcome = client.push_tick("s", at, [job], by="test", **policy)
+        assert outcome.kind == "enqueued"
+
+    return push
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Names of the jobs that were begun."""
+    path = tmp_path / "begun"
+    return lambda: path.read_text().split() if path.exists() else []
+
+
+@pytest.fixture
+def outcomes(redis_url):
+    """How the job of each occurrence ended, oldest first; "" = it has not."""
+    pool = RedisPool(redis_url)
+
+    def outcomes():
+        entries = reversed(read_ledger(pool, Keys(), "s"))
+        return [next((end.outcome for end in entry.ends), "") for entry in entries]
+
+    yield outcomes
+    pool.close()
+
+
+def wait_for_outcomes(outcomes, *wanted):
+    wait_until(lambda: outcomes() == list(wanted), 30, lambda: f"{wanted}, are {outcomes()}")
+
+
+@pytest.mark.parametrize("fetch", ["reliable", "basic"])
+@pytest.mark.parametrize("job_class", ["Plain", "Asynchronous", "InChild", "Steps"])
+def test_one_is_skipped_while_the_last_one_runs(
+    start, push, begun, outcomes, *, redis, tmp_path, job_class, fetch
+):
+    worker = start(KIQBRIDGE_FETCH=fetch)
+    push(job_class, 3, overlap="skip")
+    wait_until(lambda: begun() == ["3"], 20)
+
+    push(job_class, 2, overlap="skip")
+    wait_for_outcomes(outcomes, "", "skipped")
+    (tmp_path / "go").touch()
+    wait_for_outcomes(outcomes, "done", "skipped")
+    push(job_class, 1, overlap="skip")
+
+    wait_for_outcomes(outcomes, "done", "skipped", "done")
+    assert begun() == ["3", "1"]
+    assert (tmp_path / "seen").read_text().split() == ["3", "1"]
+    wait_until(lambda: not redis.exists("kb:runs"), 10)
+    assert worker.stop() == 0
+    assert "overlap: skip" in worker.output
+    assert (redis.get("stat:processed"), redis.get("stat:failed")) in [(b"3", None), (b"3", b"0")]
+
+
+def test_two_workers_see_what_each_other_runs(start, push, begun, outcomes, *, redis, tmp_path):
+    first, second = start("-c", "1"), start("-c", "1")
+    push("Plain", 3, overlap="skip")
+    wait_until(begun, 20)
+
+    for minutes in (2, 1):
+        push("Plain", minutes, overlap="skip")
+    wait_for_outcomes(outcomes, "", "skipped", "skipped")
+    (tmp_path / "go").touch()
+
+    wait_for_outcomes(outcomes, "done", "skipped", "skipped")
+    assert first.stop() == second.stop() == 0
+
+
+def test_what_a_killed_worker_ran_does_not_block_its_schedule(
+    start, push, begun, outcomes, tmp_path
+):
+    worker = start()
+    push("Plain", 3, overlap="skip")
+    wait_until(begun, 20)
+    worker.kill()
+    (tmp_path / "go").touch()
+    start()
+
+    wait_for_outcomes(outcomes, "done")  # it runs again, since it was recovered
+    push("Plain", 2, overlap="skip")
+
+    wait_for_outcomes(outcomes, "done", "done")
+    assert begun() == ["3", "3", "2"]
+
+
+def test_a_job_that_fails_for_good_blocks_nothing(start, push, begun, outcomes):
+    start()
+    push("Failing", 3, overlap="skip")
+    wait_for_outcomes(outcomes, "discarded")
+
+    push("Failing", 2, overlap="skip")
+
+    wait_for_outcomes(outcomes, "discarded", "discarded")
+
+
+def test_the_last_one_is_cancelled_if_it_is_iterable(start, push, begun, outcomes, tmp_path):
+    start()
+    push("Steps", 3, overlap="cancel")
+    wait_until(lambda: begun() == ["3"], 20)
+
+    push("Steps", 2, overlap="cancel")
+    wait_for_outcomes(outcomes, "cancelled", "")
+    (tmp_path / "go").touch()
+
+    wait_for_outcomes(outcomes, "cancelled", "done")
+    assert begun() == ["3", "2"]
+
+
+def test_others_go_on_side_by_side(start, push, begun, outcomes, *, redis, tmp_path):
+    start()
+    for minutes in (3, 2):
+        push("Plain", minutes, overlap="cancel")
+
+    wait_until(lambda: sorted(begun()) == ["2", "3"], 20)
+    (tmp_path / "go").touch()
+
+    wait_for_outcomes(outcomes, "done", "done")
+    assert redis.keys("it-*") == []
+
+
+@pytest.mark.parametrize("job_class", ["Plain", "Asynchronous", "InChild"])
+def test_one_that_comes_too_late_is_expired(start, push, begun, outcomes, *, tmp_path, job_class):
+    (tmp_path / "go").touch()
+    push(job_class, 30, max_age_s=600)
+    push(job_class, 2, max_age_s=600)
+
+    worker = start()
+
+    wait_for_outcomes(outcomes, "expired", "done")
+    assert begun() == ["2"]
+    assert not worker.stop()
+    assert "more than max_age_s of 600" in worker.output
+
+
+def test_one_that_was_begun_in_time_goes_on_however_late(
+    start, push, begun, outcomes, *, redis, tmp_path
+):
+    worker = start("-t", "1")
+    push("Plain", 2, max_age_s=600)
+    wait_until(lambda: begun() == ["2"], 20)
+    worker.stop()  # gives it back
+    text = redis.rpop("queue:default")
+    late = text.replace(b'"max_age_s":600', b'"max_age_s":1.5')
+    assert late != text
+    redis.lpush("queue:default", late)
+    (tmp_path / "go").touch()
+    start()
+
+    wait_for_outcomes(outcomes, "done")
+    assert begun() == ["2", "2"]

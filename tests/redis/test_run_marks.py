@@ -1,0 +1,179 @@
+"""Jobs of schedules when they begin and end, as a worker process sees them."""
+
+import time
+from types import SimpleNamespace
+
+import pytest
+from support.engine import EngineProcess
+from support.waiting import wait_until
+
+from kiqbridge import RedisUnavailable
+from kiqbridge.perform.execution import Execution
+from kiqbridge.perform.run_marks import RunMarks
+from kiqbridge.settle.settlement import Verdict
+from kiqbridge.wire.json_text import dumps
+from kiqbridge.wire.tick_mark import JobEnd
+
+NOW = int(time.time())
+
+
+@pytest.fixture
+def process(redis_url):
+    with EngineProcess(redis_url) as process:
+        yield process
+
+
+@pytest.fixture
+def marks(process):
+    marks = RunMarks(
+        process.keys, connect=process.connect, identity="host:1:aaa", cancel=lambda _jid: None
+    )
+    yield marks
+    marks.stop(5.0)
+
+
+def execution(jid="j1", at=NOW, overlap="skip", **more):
+    tick = {"schedule": "s", "at": at, "overlap": overlap, **more.pop("tick", {})}
+    payload = {"class": "A", "args": [], "jid": jid, "tick": tick, **more}
+    return Execution(dumps(payload), "default", payload, None)
+
+
+def begin(marks, process, execution):
+    return marks.begin(process.connect(), execution, process.incarnation)
+
+
+def lines(redis):
+    return (redis.hget("kb:runs", "s") or b"").decode().splitlines()
+
+
+def test_a_job_without_a_policy_asks_redis_nothing(marks):
+    nobody = SimpleNamespace(script=None)
+
+    assert marks.begin(nobody, execution(overlap="allow"), "v2:a") is None
+    assert marks.begin(nobody, Execution(b"", "q", {"tick": 7}, None), "v2:a") is None
+
+
+def test_the_one_that_is_skipped_leaves_redis_with_its_end(marks, process, redis, caplog):
+    caplog.set_level("INFO")
+    assert begin(marks, process, execution()) is None
+
+    settlement = begin(marks, process, execution("j2", NOW + 60))
+
+    assert (settlement.verdict, settlement.counted, settlement.failed) == (
+        Verdict.LEAVE,
+        True,
+        False,
+    )
+    end = JobEnd.from_text(settlement.end.text)
+    assert (end.jid, end.at, end.outcome, end.took_s) == ("j2", NOW + 60, "skipped", None)
+    assert "not performed: job j1 of its schedule s still runs (overlap: skip)" in caplog.text
+    assert lines(redis) == [f"{process.incarnation} j1 {NOW}"]
+
+
+def test_the_one_that_is_too_old_is_expired_but_no_retry_of_it(marks, process):
+    late = {"overlap": "allow", "tick": {"max_age_s": 60}}
+
+    settlement = begin(marks, process, execution(at=NOW - 100, **late))
+
+    assert JobEnd.from_text(settlement.end.text).outcome == "expired"
+    assert begin(marks, process, execution(at=NOW - 100, **late, retry_count=0)) is None
+
+
+def test_a_state_machine_that_waits_for_it_gets_a_failure(marks, process):
+    begin(marks, process, execution())
+
+    settlement = begin(marks, process, execution("j2", NOW + 60, task_token="t"))
+
+    assert b"JobSkipped" in settlement.report
+
+
+@pytest.mark.parametrize("has_connection", [True, False])
+def test_a_run_that_has_ended_is_no_overlap(marks, process, redis, has_connection):
+    first = execution()
+    begin(marks, process, first)
+
+    first.run.end(is_over=True, connection=process.connect() if has_connection else None)
+
+    assert begin(marks, process, execution("j2", NOW + 60)) is None  # at once, in this process
+    wait_until(lambda: lines(redis) == [f"{process.incarnation} j2 {NOW + 60}"], 10)
+
+
+def test_what_cannot_be_written_is_written_later(marks, process, redis):
+    first = execution()
+    begin(marks, process, first)
+    connection = process.connect()
+    connection.down = True
+
+    first.run.end(is_over=True, connection=connection)
+
+    wait_until(lambda: not redis.exists("kb:runs"), 10)
+
+
+def test_the_thread_tries_until_redis_is_back(marks, process, redis, monkeypatch):
+    first, connection = execution(), process.connect()
+    begin(marks, process, first)
+    connection.down = True
+    tries = []
+    monkeypatch.setattr(marks, "_connect", lambda: connection)
+    write = marks._write_ended
+
+    def count(connection):
+        tries.append(connection)
+        write(connection)
+
+    monkeypatch.setattr(marks, "_write_ended", count)
+
+    first.run.end(is_over=True)
+    wait_until(lambda: tries, 10)
+    assert lines(redis)
+    connection.down = False
+
+    wait_until(lambda: not redis.exists("kb:runs"), 10)
+
+
+def test_one_that_goes_on_later_is_no_overlap_and_does_not_expire(marks, process, redis):
+    first = execution(tick={"max_age_s": 600})
+    begin(marks, process, first)
+
+    first.run.end(is_over=False, connection=process.connect())
+
+    assert lines(redis) == [f"- j1 {NOW}"]
+
+
+def test_a_job_that_was_taken_away_from_a_thread_that_hangs_is_no_overlap(marks, process, redis):
+    first = execution()
+    begin(marks, process, first)
+
+    marks.taken(b'{"class":"other"}')
+    marks.taken(execution("j7").text)
+    assert begin(marks, process, execution("j2", NOW + 60)) is not None
+    marks.taken(first.text)
+
+    assert begin(marks, process, execution("j2", NOW + 60)) is None
+    first.run.end(is_over=True, connection=process.connect())  # the thread comes back after all
+    assert f"{process.incarnation} j2 {NOW + 60}" in lines(redis)
+
+
+def test_a_key_of_another_type_stops_no_job_and_is_logged(marks, process, redis, caplog):
+    redis.set("kb:runs", "foreign")
+
+    assert begin(marks, process, execution()) is None
+
+    assert "runs without a look at overlap and age of schedule s" in caplog.text
+
+
+def test_while_redis_is_away_nothing_begins(marks, process):
+    connection = process.connect()
+    connection.down = True
+
+    with pytest.raises(RedisUnavailable):
+        marks.begin(connection, execution(), process.incarnation)
+
+
+def test_a_popped_job_is_marked_with_the_process(marks, process, redis):
+    redis.sadd("processes", "host:1:aaa")
+
+    marks.begin(process.connect(), execution(), "")
+
+    assert lines(redis) == [f"host:1:aaa j1 {NOW}"]
+    assert begin(marks, process, execution("j2", NOW + 60)) is not None
