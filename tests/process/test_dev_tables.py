@@ -11,6 +11,8 @@ import pytest
 from support.dev_project import dev_project, interrupt, lines_of, wait_for_job
 from support.waiting import wait_until
 
+from kiqbridge.client.schedule import Schedule
+from kiqbridge.client.schedules import Schedules
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.wire import json_text
 
@@ -158,6 +160,27 @@ class TestDynamicSchedules:
         assert "by the real clock" not in run.output
         assert interrupt(run) == 0
 
+    def test_have_lines_of_the_ledger_too_and_say_that_they_are_paused(
+        self, project, client, redis_url
+    ):
+        Schedules(client).save(Schedule("often", "HealthPulse", every="2s"))
+        Schedules(client).save(Schedule("held", "HealthPulse", every="2s"))
+        Schedules(client).pause("held", reason="a test")
+
+        run = project.dev("--at", "2019-03-01T02:00:00Z", REDIS_URL=redis_url)
+        run.wait_for(lambda: len(lines_of(run, "ledger")) > 1, 30, "two lines of the ledger")
+
+        assert [row[0] for row in table(run.output, "SCHEDULE") if row[3] == "paused"] == ["held"]
+        assert all(re.search(r" often  .* by worker ", line) for line in lines_of(run, "ledger"))
+        assert "placed " in lines_of(run, "ledger")[-1]
+        run.signal(signal.SIGUSR1)
+        run.wait_for(lambda: table(run.output, "INSTANT"), 20, "the rows of the ledger")
+        assert all(" open" not in row[-1] for row in table(run.output, "INSTANT")[1:]), (
+            "none to come"
+        )
+        assert interrupt(run) == 0
+        assert [row[0] for row in table(run.output, "RULE")] == ["often"]
+
     def test_have_the_real_clock_while_that_of_the_rules_is_simulated(
         self, project, redis, redis_url
     ):
@@ -191,7 +214,7 @@ class TestTheEnd:
 
         rows = {row[0]: row[1:] for row in table(run.output, "RULE")}
         assert rows["NightlyReport"][:2] == ["1", "1"]
-        assert rows["NightlyReport"][-1] == "by hand"
+        assert rows["NightlyReport"][-1] == "at once"
         ticks, jobs, *_, late = rows["HealthPulse"]
         assert int(ticks) == int(jobs) > 1
         assert re.fullmatch(r"\d+\.\d{3} s", late)

@@ -39,10 +39,10 @@ def enqueue(redis, *, at=AT, jids=JIDS[:1], late_s=0.1, schedule="shop/Nightly")
     redis.zadd(f"kb:ticks:{schedule}", {json_text.dumps(entry): at})
 
 
-def end(redis, *, at=AT, jid=JIDS[0], outcome="done", took_s=0.03, schedule="shop/Nightly"):
+def end(redis, *, at=AT, schedule="shop/Nightly", **changes):
     """An end as the worker's scripts write it."""
-    found = JobEnd(at=at, jid=jid, outcome=outcome, ended_at=at + 1, took_s=took_s)
-    redis.zadd(f"kb:ends:{schedule}", {found.to_text(): at})
+    about = {"jid": JIDS[0], "outcome": "done", "ended_at": at + 1, "took_s": 0.03, **changes}
+    redis.zadd(f"kb:ends:{schedule}", {JobEnd(at=at, **about).to_text(): at})
 
 
 def tick(*, at=AT, jobs=1, schedule="shop/Nightly", due=float(AT)):
@@ -119,14 +119,14 @@ class TestALine:
 
         assert len(lines(stream)) == 2
 
-    def test_of_a_tick_that_was_fired_by_hand_has_no_lateness(self, watch, redis, stream):
+    def test_of_a_tick_that_was_fired_at_once_has_no_lateness(self, watch, redis, stream):
         enqueue(redis)
         watch.follow(tick(due=None))
         end(redis)
 
         watch.look(0, is_last=True)
 
-        assert "by lambda  fired by hand  attempts 1" in lines(stream)[0]
+        assert "by lambda  fired at once  attempts 1" in lines(stream)[0]
 
     def test_names_the_date_of_another_day(self):
         entry = LedgerEntry(schedule="s", at=AT, jids=[], by="lambda:1", enqueued_at=AT)
@@ -153,16 +153,20 @@ class TestTheSums:
         assert sums.ends == {"done": 1, "dead": 1, "skipped": 1}
         assert sums.late_s == 3.0
 
-    def test_count_a_job_that_ended_twice_once(self, watch, redis):
+    def test_count_a_job_that_ended_twice_once(self, watch, redis, stream):
         enqueue(redis, jids=JIDS)
         watch.follow(tick(jobs=2))
-        end(redis, took_s=1)
-        end(redis, took_s=2)
+        end(redis, outcome="dead", ended_at=AT + 1)
+        end(redis, outcome="done", ended_at=AT + 9)
 
         watch.look(0)
 
         assert watch.is_waiting
         assert watch.sums["Nightly"].open == 2
+        end(redis, jid=JIDS[1])
+        watch.look(1, is_last=True)
+        assert lines(stream)[0].endswith("2 done in 0.030 s at most")
+        assert watch.sums["Nightly"].ends == {"done": 2}
 
     def test_keep_what_is_not_followed_any_more_as_open(self, watch, redis):
         for minute in range(300):
@@ -173,6 +177,35 @@ class TestTheSums:
         watch.look(0)
 
         assert watch.sums["Nightly"].open == 300
+
+
+class TestTicksOfDynamicSchedules:
+    def test_are_found_when_their_instant_has_come(self, watch, redis, stream):
+        enqueue(redis, at=AT - 60, schedule="old")
+        for at in (AT + 60, AT + 120):
+            enqueue(redis, at=at, late_s=-50, schedule="old")
+            end(redis, at=at, schedule="old")
+
+        watch.find(["old", "none"], AT + 59)
+        assert watch.sums == {}
+        watch.find(["old"], AT + 60)
+        watch.find(["old"], AT + 61)
+        watch.look(0, is_last=True)
+
+        assert watch.sums["old"].ticks == 1, (
+            "what is from before the start, or to come, does not count"
+        )
+        assert lines(stream) == [
+            "old  2026-05-28T20:31:00Z  by lambda  placed 50 s ahead  attempts 1  done in 0.030 s"
+        ]
+
+    def test_that_were_left_out_are_not_followed(self, watch, redis):
+        entry = {"at": AT + 60, "jids": [], "by": "worker:1", "enqueued_at": AT, "paused": True}
+        redis.zadd("kb:ticks:old", {json_text.dumps(entry): AT + 60})
+
+        watch.find(["old"], AT + 60)
+
+        assert watch.sums == {}
 
 
 class TestLateness:
@@ -197,7 +230,7 @@ class TestLateness:
 
         assert watch.late_s(entry) == -120
 
-    def test_is_none_by_hand(self, watch):
+    def test_is_none_at_once(self, watch):
         entry = LedgerEntry(schedule="s#run-1", at=AT, jids=[], by="lambda:1", enqueued_at=AT)
 
         assert watch.late_s(entry) is None

@@ -4,9 +4,10 @@ What was delivered is followed in the ledger itself: which clock enqueued it, wh
 its jobs ended. At most one line a second is shown for a rule; entries that ended meanwhile are counted in it.
 """
 
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Final
@@ -17,7 +18,10 @@ from kiqbridge.dev.firing import SIMULATED, SimulatedClock
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import JobEnd
 
+_AHEAD_S: Final = 1.0
+"""A tick that came so much before its instant was placed ahead; less are two clocks, or roundings."""
 LINE_EVERY_S: Final = 1.0
 LOOK_EVERY_S: Final = 0.2
 _MOST_OPEN: Final = 200
@@ -34,7 +38,7 @@ class DeliveredTick:
         at: its instant in the ledger, epoch seconds.
         jobs: how many it enqueued.
         due: epoch second of the wall clock at which the rules' clock showed its instant; None: it was delivered
-            by hand, and cannot be late.
+            at once, by hand or to catch up, and cannot be late.
     """
 
     rule: str
@@ -77,6 +81,7 @@ class LedgerWatch:
         self._ended: dict[str, list[tuple[LedgerEntry, float | None]]] = {}
         self._shown_at: dict[str, float] = {}
         self._looked_at = float("-inf")
+        self._found_until: dict[str, float] = {}
         self.sums: dict[str, TickSums] = {}
         self.ledgers: dict[str, str] = {}
         """Name of each ledger that was written, and its rule."""
@@ -97,13 +102,40 @@ class LedgerWatch:
         if len(followed) > _MOST_OPEN:
             del followed[min(followed)]
 
+    def find(self, schedules: Iterable[str], wall: float) -> None:
+        """Follow the ticks that others have enqueued: those of dynamic schedules, since the start of the run.
+
+        Args:
+            schedules: their names.
+            wall: epoch seconds; what was placed ahead is followed when its instant has come.
+        """
+        for schedule in schedules:
+            since = self._found_until.get(schedule, self._clock.start)
+            with contextlib.suppress(KiqbridgeError):
+                entries = read_ledger(
+                    self._pool, self._keys, schedule, since=since, until=wall, most=_MOST_OPEN
+                )
+                for entry in reversed(entries):
+                    self._found_until[schedule] = entry.at + 1
+                    if entry.jids:
+                        jobs = len(entry.jids)
+                        self.follow(
+                            DeliveredTick(
+                                rule=schedule,
+                                schedule=schedule,
+                                at=entry.at,
+                                jobs=jobs,
+                                due=entry.at,
+                            )
+                        )
+
     def late_s(self, entry: LedgerEntry) -> float | None:
         """Real seconds between an entry's instant, by the clock that it is of, and its enqueuing.
 
-        Below 0: it was placed ahead. None: it was delivered by hand, and cannot be late.
+        Below 0: it was placed ahead. None: it was delivered at once, and cannot be late.
         """
         if SIMULATED in entry.schedule:
-            return max(0.0, entry.enqueued_at - self._clock.wall_at(entry.at))
+            return entry.enqueued_at - self._clock.wall_at(entry.at)
         return None if "#" in entry.schedule else entry.lateness_s
 
     def look(self, now: float, *, is_last: bool = False) -> None:
@@ -150,13 +182,14 @@ class LedgerWatch:
             tick = followed.get(entry.at)
             if tick is None:
                 continue
-            late_s = None if tick.due is None else max(0.0, entry.enqueued_at - tick.due)
+            late_s = None if tick.due is None else entry.enqueued_at - tick.due
             sums = self.sums[tick.rule]
             if late_s is not None:
-                sums.late_s = max(late_s, sums.late_s or 0.0)
-            if len({end.jid for end in entry.ends}) == len(entry.jids):
+                sums.late_s = max(0.0, late_s, sums.late_s or 0.0)
+            ends = last_ends(entry)
+            if len(ends) == len(entry.jids):
                 del followed[entry.at]
-                sums.ends.update(end.outcome for end in entry.ends)
+                sums.ends.update(end.outcome for end in ends)
                 self._ended.setdefault(tick.rule, []).append((entry, late_s))
 
 
@@ -175,7 +208,7 @@ def ledger_text(
     first, last = (_shown(entry.at, today) for entry in (entries[0], entries[-1]))
     when = first if len(ended) == 1 else f"{len(ended)} ticks {first} to {last}"
     by = ", ".join(dict.fromkeys(clock_of(entry.by) for entry in entries))
-    late = f"late {max(lates):.3f} s{most}" if lates else "fired by hand"
+    late = lateness_text(max(lates), "late {}") + most if lates else "fired at once"
     attempts = sum(entry.attempts for entry in entries)
     return "  ".join([when, f"by {by}", late, f"attempts {attempts}", outcome_text(entries)])
 
@@ -187,10 +220,10 @@ def _shown(at: int, today: date | None) -> str:
 
 def outcome_text(entries: Sequence[LedgerEntry]) -> str:
     """How the jobs of entries ended: `done in 0.03 s`, `3 done, 1 dead in 0.03 s at most`, `1 open`."""
-    ends = [end for entry in entries for end in entry.ends]
+    ends = [end for entry in entries for end in last_ends(entry)]
     jobs = sum(len(entry.jids) for entry in entries)
     if not jobs:
-        return "no jobs"
+        return next((entry.left_out for entry in entries if entry.left_out), "no jobs")
     counts: Mapping[str, int] = Counter(end.outcome for end in ends)
     shown = [f"{count} {outcome}" for outcome, count in counts.items()]
     shown += [f"{jobs - len(ends)} open"] if jobs > len(ends) else []
@@ -199,6 +232,18 @@ def outcome_text(entries: Sequence[LedgerEntry]) -> str:
     took = [end.took_s for end in ends if end.took_s is not None]
     most = " at most" if len(took) > 1 else ""
     return ", ".join(shown) + (f" in {max(took):.3f} s{most}" if took else "")
+
+
+def last_ends(entry: LedgerEntry) -> list[JobEnd]:
+    """How its jobs ended, each once: one that was retried by hand after its death has ended twice."""
+    return [end for jid in entry.jids if (end := entry.end_of(jid)) is not None]
+
+
+def lateness_text(late_s: float, form: str = "{}") -> str:
+    """Seconds in words: `0.012 s`; of a tick that was placed ahead `placed 284 s ahead`."""
+    if late_s <= -_AHEAD_S:
+        return f"placed {-late_s:.0f} s ahead"
+    return form.format(f"{max(0.0, late_s):.3f} s")
 
 
 def clock_of(by: str) -> str:

@@ -12,12 +12,20 @@ from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
 from kiqbridge.dev.console import Console, shown_instant
 from kiqbridge.dev.firing import SimulatedClock
 from kiqbridge.dev.job_places import JobPlaces
-from kiqbridge.dev.ledger_watch import LOOK_EVERY_S, LedgerWatch, clock_of, outcome_text
+from kiqbridge.dev.ledger_watch import (
+    LOOK_EVERY_S,
+    LedgerWatch,
+    clock_of,
+    lateness_text,
+    outcome_text,
+)
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.schedule.template import TemplateSchedule
 
 _LOOK_S: Final = 1.0  # a clock that was set, or a machine that slept, is noticed so soon
+_FIND_EVERY_S: Final = 2.0
 MOST_SCHEDULES: Final = 20
 MOST_ENTRIES: Final = 15
 
@@ -55,7 +63,8 @@ class Overview:
         self._rules = rules
         self._clock = clock
         self._watch = watch
-        self._has_shown_dynamic = False
+        self._find_at = float("-inf")
+        self._names: list[str] = []
 
     @property
     def look_again_s(self) -> float:
@@ -71,11 +80,9 @@ class Overview:
             is_asked: whether somebody has asked.
             is_ready: whether the worker has started, and has saved the schedules that its jobs declare.
         """
+        if is_ready and now_s >= self._find_at:
+            self._find_dynamic(now_s)
         self._watch.look(now_s)
-        if is_ready and not self._has_shown_dynamic:
-            self._has_shown_dynamic = True
-            with self._console.together():
-                self.show_dynamic()
         if is_asked:
             self.show_all(now)
 
@@ -88,15 +95,16 @@ class Overview:
         found = self._dynamic()
         if not found:
             return
-        now = datetime.fromtimestamp(time.time(), UTC)
+        wall = time.time()
+        states = self._states([each.name for each in found[:MOST_SCHEDULES]])
         rows = [
             (
                 each.name,
                 "; ".join(map(self._described_job, each.jobs)),
                 f"{each.expression} {each.timezone}",
-                _next_of(each, now),
+                _next_of(each, state, wall),
             )
-            for each in found[:MOST_SCHEDULES]
+            for each, state in zip(found, states, strict=False)
         ]
         clock = (
             ", by the real clock and not by that of the rules" if self._clock.is_simulated else ""
@@ -106,7 +114,6 @@ class Overview:
         self._console.table([_SCHEDULE_HEADINGS, *rows])
         if len(found) > MOST_SCHEDULES:
             self._console.text(f"  … and {len(found) - MOST_SCHEDULES} more", dim=True)
-        self._console.text("")
 
     def show_all(self, now: datetime) -> None:
         """Next firings, dynamic schedules and the newest entries of the ledger."""
@@ -115,6 +122,7 @@ class Overview:
             self.show_rules(now)
             self.show_dynamic()
             self._show_ledger()
+            self._console.text("")
 
     def show_sums(self) -> None:
         """What became of the ticks of this run, a row a rule."""
@@ -125,7 +133,7 @@ class Overview:
             failed, not_run = (
                 sum(sums.ends[kind] for kind in kinds) for kinds in (_FAILED, _NOT_RUN)
             )
-            late = "by hand" if sums.late_s is None else f"{sums.late_s:.3f} s"
+            late = "at once" if sums.late_s is None else f"{sums.late_s:.3f} s"
             counts = (sums.ticks, sums.jobs, sums.ends["done"], failed, not_run, sums.open)
             rows.append((rule, *map(str, counts), late))
         self._console.text("")
@@ -142,6 +150,17 @@ class Overview:
         note = self._places.note(job_class, queue)
         return f"{job_class} → {queue}" + (f" ({note})" if note else "")
 
+    def _find_dynamic(self, now_s: float) -> None:
+        """Follow the ticks of dynamic schedules; show the schedules if there are others than before."""
+        self._find_at = now_s + _FIND_EVERY_S
+        names = [each.name for each in self._dynamic()[:MOST_SCHEDULES]]
+        if names != self._names:
+            self._names = names
+            with self._console.together():
+                self.show_dynamic()
+                self._console.text("")
+        self._watch.find(names, time.time())
+
     def _dynamic(self) -> list[ScheduleDefinition]:
         """The schedules that do not come from a template; none if the server cannot be asked."""
         with contextlib.suppress(KiqbridgeError):
@@ -151,26 +170,35 @@ class Overview:
             )
         return []
 
-    def _show_ledger(self) -> None:
-        names = {
-            **self._watch.ledgers,
-            **{each.name: each.name for each in self._dynamic()[:MOST_SCHEDULES]},
-        }
-        entries: list[LedgerEntry] = []
+    def _states(self, names: Sequence[str]) -> list[ScheduleState]:
+        """Whether schedules are paused; as if none were, if the server cannot be asked."""
         with contextlib.suppress(KiqbridgeError):
-            for name in names:
-                entries += read_ledger(
-                    self._places.pool, self._places.keys, name, most=MOST_ENTRIES
+            texts = self._places.pool.call("HMGET", self._places.keys.schedule_states, *names)
+            return [ScheduleState.from_text(text) for text in texts]
+        return [ScheduleState() for _ in names]
+
+    def _show_ledger(self) -> None:
+        wall = time.time()
+        dynamic = {each.name for each in self._dynamic()[:MOST_SCHEDULES]}
+        entries: list[tuple[float, str, LedgerEntry]] = []
+        with contextlib.suppress(KiqbridgeError):
+            for name, rule in {**{name: name for name in dynamic}, **self._watch.ledgers}.items():
+                # What was placed ahead is no news before its instant.
+                until = wall if name in dynamic else None
+                found = read_ledger(
+                    self._places.pool, self._places.keys, name, most=MOST_ENTRIES, until=until
                 )
-        newest = heapq.nlargest(MOST_ENTRIES, entries, key=lambda entry: entry.enqueued_at)
-        rows = [self._ledger_row(entry, names[entry.schedule]) for entry in newest]
+                for entry in found:
+                    came = max(entry.enqueued_at, entry.at if name in dynamic else 0)
+                    entries.append((came, rule, entry))
+        newest = heapq.nlargest(MOST_ENTRIES, entries, key=lambda each: each[0])
+        rows = [self._ledger_row(entry, rule) for _, rule, entry in newest]
         self._console.text("")
         self._console.heading(
             "the ledger, newest first" if rows else "the ledger has no entries yet"
         )
         if rows:
             self._console.table([_LEDGER_HEADINGS, *rows])
-        self._console.text("")
 
     def _ledger_row(self, entry: LedgerEntry, name: str) -> tuple[str, ...]:
         instant = datetime.fromtimestamp(entry.at, UTC)
@@ -186,8 +214,8 @@ class Overview:
     def _lateness(self, entry: LedgerEntry) -> str:
         late_s = self._watch.late_s(entry)
         if late_s is None:
-            return "by hand"
-        return f"{late_s:.3f} s" if late_s >= 0 else f"{-late_s:.0f} s ahead"
+            return "at once"
+        return lateness_text(late_s)
 
 
 def following(rule: TemplateSchedule, instant: datetime) -> str:
@@ -196,11 +224,13 @@ def following(rule: TemplateSchedule, instant: datetime) -> str:
     return shown_instant(due, rule.timezone) if due else "never again"
 
 
-def _next_of(schedule: ScheduleDefinition, now: datetime) -> str:
+def _next_of(schedule: ScheduleDefinition, state: ScheduleState, wall: float) -> str:
     if not schedule.enabled:
         return "disabled"
+    if state.pause_at(wall) is not None:
+        return "paused"
     try:
-        due = schedule.when.next_after(now)
+        due = schedule.when.next_after(datetime.fromtimestamp(wall, UTC))
     except ConfigError as error:
         return str(error)
     return shown_instant(due, schedule.timezone) if due else "never again"
