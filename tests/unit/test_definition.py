@@ -88,3 +88,20 @@ def test_a_rate_without_start_counts_from_1970():
     found = every.when.next_after(datetime(2026, 1, 1, 0, 7, tzinfo=UTC))
 
     assert found == datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
+
+
+def test_further_expressions_are_due_as_well_and_kept():
+    either = ScheduleDefinition(
+        name="a", expression="cron(0 0 13 * ? *)", also=("cron(0 0 ? * FRI *)",), jobs=JOBS
+    )
+
+    assert ScheduleDefinition.from_document("a", either.to_document()) == either
+    due = list(
+        either.when.between(datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 21, tzinfo=UTC))
+    )
+    assert [each.day for each in due] == [6, 13, 20]
+
+
+def test_further_expressions_are_a_list_of_texts():
+    with pytest.raises(ConfigError, match="also: 'x' is no list of texts"):
+        ScheduleDefinition.from_document("a", {**PLAIN.to_document(), "also": "x"})

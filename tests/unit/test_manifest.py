@@ -1,6 +1,7 @@
 """The manifest of a template: its schedules that enqueue, whatever the stack will be called."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -154,3 +155,45 @@ def test_its_text_is_the_same_for_the_same_schedules_and_is_read_back(build):
 def test_what_is_no_manifest_is_refused(text):
     with pytest.raises(ConfigError, match="manifest: it cannot be read"):
         Manifest.from_text(text)
+
+
+FRIDAYS = {
+    "ScheduleExpression": "cron(0 0 ? * FRI *)",
+    "document": JOB | {"tick": tick("${AWS::StackName}/Friday13")},
+}
+
+
+def test_rules_that_share_the_name_of_their_ticks_are_one_schedule(build):
+    found = build(Friday13={"ScheduleExpression": "cron(0 0 13 * ? *)"}, Friday132=FRIDAYS)
+
+    assert found.schedules == {
+        "Friday13": {
+            "expression": "cron(0 0 13 * ? *)",
+            "also": ["cron(0 0 ? * FRI *)"],
+            "jobs": [JOB],
+            "origin": "template",
+        }
+    }
+    read = ScheduleDefinition.from_document("shop/Friday13", found.schedules["Friday13"])
+    assert read.to_document() == found.schedules["Friday13"]
+    due = read.when.between(datetime(2026, 11, 12, tzinfo=UTC), datetime(2026, 11, 21, tzinfo=UTC))
+    assert [each.day for each in due] == [13, 20]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"State": "DISABLED"},
+        {"ScheduleExpressionTimezone": "Europe/Paris"},
+        {"document": JOB | {"queue": "high", "tick": tick("${AWS::StackName}/Friday13")}},
+    ],
+)
+def test_rules_that_share_the_name_of_their_ticks_differ_in_nothing_else(build, change):
+    with pytest.raises(ConfigError, match="two rules share the name of its ticks"):
+        build(Friday13={"ScheduleExpression": "cron(0 0 13 * ? *)"}, Friday132=FRIDAYS | change)
+
+
+@pytest.mark.parametrize("event", ["Friday", "Friday13b", "Friday1"])
+def test_only_a_number_may_follow_the_name_of_the_ticks(build, event):
+    with pytest.raises(TemplateError, match=r"Input\.tick\.schedule is .*Friday13'"):
+        build(**{event: FRIDAYS})

@@ -92,7 +92,7 @@ ZONES = st.sampled_from(["UTC", "Europe/Paris", "America/New_York", "Australia/L
 @given(st.tuples(*FIELD.values()).map(" ".join), ZONES)
 def test_every_line_that_is_accepted_fires_as_before(line, zone):
     schedule = imported(line, zone)
-    written, refused = write_all([schedule], now=START, is_dynamic=False)
+    written, refused = write_all([schedule], is_dynamic=False)
     assume(not refused)
 
     found = verify(schedule, written[0].parsed, start=START, days=400)
@@ -107,7 +107,7 @@ def test_every_line_that_is_accepted_fires_as_before(line, zone):
 @given(st.tuples(*FIELD.values()).map(" ".join), ZONES)
 def test_every_line_fires_as_before_as_a_dynamic_schedule(line, zone):
     schedule = imported(line, zone)
-    written, refused = write_all([schedule], now=START, is_dynamic=True)
+    written, refused = write_all([schedule], is_dynamic=True)
 
     assert refused == []
     assert verify(schedule, written[0].parsed, start=START, days=400).is_faithful

@@ -30,7 +30,6 @@ _KINDS: Final = (
     "celery-beat",
 )
 _MOST_DAYS: Final = 3660
-_MANY_RULES: Final = 3
 _MOST_SHOWN: Final = 3
 
 
@@ -126,7 +125,7 @@ class _Found:
         self._imported = imported
         self._options = options
         self._now = now
-        self.written, unsayable = write_all(imported.schedules, now=now, is_dynamic=options.dynamic)
+        self.written, unsayable = write_all(imported.schedules, is_dynamic=options.dynamic)
         for schedule, reason in unsayable:
             imported.refuse(schedule.line, schedule.source, reason)
         imported.refused.sort(key=lambda each: each.line)
@@ -159,11 +158,10 @@ class _Found:
         for note in self._imported.notes:
             write(f"note: {note}\n")
         for each in self.written:
-            if len(each.event_names) > _MANY_RULES:
+            if len(each.event_names) > 1:
                 write(
-                    f"note: line {each.schedule.line}: either day field is enough, and it takes "
-                    f"{len(each.event_names)} events to fire once on days that are in both; --dynamic "
-                    "keeps it as one schedule\n"
+                    f"note: line {each.schedule.line}: it takes {len(each.event_names)} events, whose ticks share "
+                    f"the name {each.name}, so that a minute in which two are due fires once\n"
                 )
         for refused in self._imported.refused:
             write(f"refused: line {refused.line}: {refused.source}\n    {refused.reason}\n")

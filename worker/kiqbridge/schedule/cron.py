@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kiqbridge.schedule.cron_seconds import CronSeconds
+    from kiqbridge.schedule.union import Union
 
 # Two days more than the years themselves, so that no time zone cuts a first or last day short.
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - timedelta(days=2)
@@ -230,7 +231,7 @@ class At:
         return self.moment if self.moment and self.bounds.contain(self.moment) else None
 
 
-ScheduleExpression: TypeAlias = "Cron | CronSeconds | Rate | At"
+ScheduleExpression: TypeAlias = "Cron | CronSeconds | Rate | At | Union"
 
 
 def _split_call(expression: str) -> tuple[str, str, int]:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.cron import Rate, ScheduleExpression
 from kiqbridge.schedule.expression import parse_expression
+from kiqbridge.schedule.union import Union
 from kiqbridge.wire import tick_policy
 from kiqbridge.wire.tick_mark import Overlap
 
@@ -36,6 +37,7 @@ class ScheduleDefinition:
         name: unique in its namespace; of a template `STACK/LogicalId`.
         expression: as it was written, in any form that `parse_expression` reads.
         jobs: what each occurrence enqueues, items as `Client.push` takes them; not empty.
+        also: further expressions of the same zone; it is due when any of them is.
         timezone: IANA name, for an expression that names none.
         start, end: aware; bound what is due, both included. A rate without start counts from 1970 in UTC.
         origin: where it comes from, which says who fires it.
@@ -52,6 +54,7 @@ class ScheduleDefinition:
     name: str
     expression: str
     jobs: tuple[Mapping[str, Any], ...]
+    also: tuple[str, ...] = ()
     timezone: str = "UTC"
     start: datetime | None = None
     end: datetime | None = None
@@ -67,17 +70,30 @@ class ScheduleDefinition:
 
     @property
     def when(self) -> ScheduleExpression:
-        """The expression, read once.
+        """The expression, or the union of all, read once.
 
         Raises:
             ExpressionError: it cannot be read.
         """
         if not self._parsed:
-            found = parse_expression(self.expression, self.timezone, start=self.start, end=self.end)
-            if isinstance(found, Rate) and found.bounds.start is None:
-                found = replace(found, bounds=replace(found.bounds, start=EPOCH))
-            self._parsed.append(found)
+            first, *more = parts = [self._read(text) for text in (self.expression, *self.also)]
+            self._parsed.append(
+                Union(
+                    text=first.text,
+                    timezone=first.timezone,
+                    bounds=first.bounds,
+                    parts=tuple(parts),
+                )
+                if more
+                else first
+            )
         return self._parsed[0]
+
+    def _read(self, text: str) -> ScheduleExpression:
+        found = parse_expression(text, self.timezone, start=self.start, end=self.end)
+        if isinstance(found, Rate) and found.bounds.start is None:
+            return replace(found, bounds=replace(found.bounds, start=EPOCH))
+        return found
 
     def put_off_s(self, instant: int) -> int:
         """Seconds by which the occurrence of this instant is put off: 0 to `jitter_s`, stable."""
@@ -93,6 +109,8 @@ class ScheduleDefinition:
             "jobs": [dict(job) for job in self.jobs],
             "origin": self.origin,
         }
+        if self.also:
+            document["also"] = list(self.also)
         if self.timezone != "UTC":
             document["timezone"] = self.timezone
         for name in ("start", "end"):
@@ -125,6 +143,7 @@ class ScheduleDefinition:
             name=name,
             expression=_text(name, document, "expression", None),
             jobs=tuple(jobs),
+            also=_texts(name, document, "also"),
             timezone=_text(name, document, "timezone", "UTC"),
             start=_moment(name, document, "start"),
             end=_moment(name, document, "end"),
@@ -155,6 +174,13 @@ def _text(name: str, document: Mapping[str, Any], member: str, default: str | No
     if not isinstance(value, str):
         raise ConfigError(f"schedule {name!r}: {member}: {value!r} is no text")
     return value
+
+
+def _texts(name: str, document: Mapping[str, Any], member: str) -> tuple[str, ...]:
+    value = document.get(member, [])
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ConfigError(f"schedule {name!r}: {member}: {value!r} is no list of texts")
+    return tuple(value)
 
 
 def _choice(name: str, document: Mapping[str, Any], member: str, choices: Any, default: str) -> str:

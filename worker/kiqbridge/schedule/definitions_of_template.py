@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import ScheduleDefinition
 
 if TYPE_CHECKING:
@@ -46,13 +47,33 @@ def definition_of(schedule: "TemplateSchedule", stack: str) -> ScheduleDefinitio
 def definitions_of(
     schedules: Iterable["TemplateSchedule"], stack: str
 ) -> dict[str, ScheduleDefinition]:
-    """Those rules of a template that enqueue, by the name of their ticks.
+    """Those rules of a template that enqueue, by the name of their ticks; rules that share it are one.
 
     Raises:
-        ConfigError: as `definition_of`.
+        ConfigError: as `definition_of` and `joined`.
     """
-    found = (definition_of(schedule, stack) for schedule in schedules)
-    return {each.name: each for each in found if each.jobs}
+    found: dict[str, ScheduleDefinition] = {}
+    for schedule in schedules:
+        definition = definition_of(schedule, stack)
+        if definition.jobs:
+            former = found.get(definition.name)
+            found[definition.name] = joined(former, definition) if former else definition
+    return found
+
+
+def joined(first: ScheduleDefinition, other: ScheduleDefinition) -> ScheduleDefinition:
+    """Two rules whose ticks have one name, as one schedule that is due when either is.
+
+    Raises:
+        ConfigError: they differ in more than their expression.
+    """
+    if replace(other, expression=first.expression, also=first.also) != first:
+        raise ConfigError(
+            f"schedule {first.name!r}: two rules share the name of its ticks, so of an instant at which both are "
+            "due one is enqueued, but they differ in more than their expression: give them the same job, zone, "
+            "bounds, state and policies, or let each tick have the name of its own event"
+        )
+    return replace(first, also=(*first.also, other.expression, *other.also), _parsed=[])
 
 
 def _tick_of(schedule: "TemplateSchedule") -> dict[str, Any]:

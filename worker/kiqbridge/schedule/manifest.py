@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.definitions_of_template import definition_of
+from kiqbridge.schedule.definitions_of_template import definition_of, joined
 from kiqbridge.schedule.template import read_schedules
 
 if TYPE_CHECKING:
+    from kiqbridge.schedule.definition import ScheduleDefinition
     from kiqbridge.schedule.template import TemplateSchedule
 
 STACK_NAME: Final = "${AWS::StackName}"
@@ -99,6 +100,7 @@ def _documents(
 ) -> dict[str, dict[str, Any]]:
     others = {each.name: each.input for each in elsewhere}
     found: dict[str, dict[str, Any]] = {}
+    joint: dict[str, tuple[str, ScheduleDefinition]] = {}
     for schedule in schedules:
         definition = definition_of(schedule, _STACK)
         if not definition.jobs:
@@ -109,10 +111,14 @@ def _documents(
                 "jobs without AWS, but its Input has AWS::AccountId or AWS::Region, which only AWS fills in: "
                 'write values, or "missed": "alert"'
             )
+        event, former = joint.get(definition.name, (schedule.name, None))
+        if former is not None:
+            definition = joined(former, definition)
+        joint[definition.name] = event, definition
         document = definition.to_document()
-        if definition.name != f"{_STACK}/{schedule.name}":
+        if definition.name != f"{_STACK}/{event}":
             document["name"] = definition.name
         if schedule.kind == "Schedule":
             document["ticks"] = False
-        found[schedule.name] = json.loads(json.dumps(document).replace(_STACK, STACK_NAME))
+        found[event] = json.loads(json.dumps(document).replace(_STACK, STACK_NAME))
     return found

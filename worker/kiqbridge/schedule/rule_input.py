@@ -70,8 +70,14 @@ def _tick_faults(tick: Any, schedule: str, kind: str) -> Iterator[str]:
     if not isinstance(tick, dict):
         yield f"Input has no tick, so a delivery that is repeated would run twice: write {wanted}"
         return
-    if not str(tick.get("schedule", "")).endswith(f"/{schedule}"):
-        yield f"Input.tick.schedule is {tick.get('schedule')!r}: write {name}, the event's own name"
+    named = str(tick.get("schedule", "")).rpartition("/")[2]
+    if not (
+        named and schedule.startswith(named) and re.fullmatch("[0-9]*", schedule[len(named) :])
+    ):
+        yield (
+            f"Input.tick.schedule is {tick.get('schedule')!r}: write {name}, the event's own name (an event "
+            "whose name is that of another one and a number may have the name of that other one: both are one schedule)"
+        )
     if tick.get("at") != SCHEDULED_TIME:
         yield f"Input.tick.at is {tick.get('at')!r}: write {SCHEDULED_TIME}"
     yield from (f"Input.tick.{fault}" for fault in policy_faults(tick))

@@ -1,7 +1,8 @@
 """Writing imported schedules: `ScheduleV2` events for template.yaml, or the file of dynamic schedules.
 
 The events are those of the enqueue function, with the Input that rule_input.py asks for. A schedule that needs
-several expressions becomes several events, no two of which are ever due in the same minute.
+several expressions becomes several events whose ticks share one name: of a minute in which two are due, one job is
+enqueued.
 """
 
 import json
@@ -55,13 +56,12 @@ def when(schedule: ImportedSchedule) -> ScheduleExpression:
 
 
 def write_all(
-    schedules: Iterable[ImportedSchedule], *, now: datetime, is_dynamic: bool
+    schedules: Iterable[ImportedSchedule], *, is_dynamic: bool
 ) -> tuple[list[Written], list[tuple[ImportedSchedule, str]]]:
     """Give each schedule a unique name, and its rules.
 
     Args:
         schedules: in the order of their file.
-        now: occurrences before this year are left out of rules that name years.
         is_dynamic: the expression is kept as it is, so that one that EventBridge cannot say is none that is
             refused.
 
@@ -74,7 +74,7 @@ def write_all(
     for schedule in schedules:
         rules: list[EventBridgeRule] = []
         try:
-            rules = eventbridge_expressions(when(schedule), first_year=now.year)
+            rules = eventbridge_expressions(when(schedule))
         except ExpressionError as error:
             if not is_dynamic:
                 refused.append((schedule, _reason(error, schedule.expression)))
@@ -151,7 +151,7 @@ def _event(each: Written, name: str, rule: EventBridgeRule, now: datetime) -> li
         f"RetryPolicy: {{MaximumRetryAttempts: 20, MaximumEventAgeInSeconds: {age}}}",
         "DeadLetterConfig: {Arn: !GetAtt EnqueueDeadLetterQueue.Arn}",
         "Input: !Sub |-",
-        *(f"  {line}" for line in _input(name, schedule.job)),
+        *(f"  {line}" for line in _input(each.name, schedule.job)),
     ]
     lines += [f"{name}:", "  Type: ScheduleV2", "  Properties:", *(f"    {p}" for p in properties)]
     return [f"        {line}" for line in lines]

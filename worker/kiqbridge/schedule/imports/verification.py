@@ -69,7 +69,8 @@ def verify(
     end = start + timedelta(days=days)
     if any(isinstance(each, Rate) for each in parsed):
         return Verification(not_compared="an interval counts from its own start on either side")
-    new = [instant for each in parsed for instant in each.between(start, end)]
+    # Events of one schedule share the name of their ticks: an instant of two of them is enqueued once.
+    new = sorted({instant for each in parsed for instant in each.between(start, end)})
     fields = schedule.source_expression
     clock = SourceClock(
         text=schedule.expression if fields is None else fields,
