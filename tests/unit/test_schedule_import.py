@@ -64,7 +64,7 @@ def test_the_events_of_forty_lines_pass_the_checks_of_a_template(run, tmp_path):
     before = {each.name for each in read_schedules(ROOT / "template.yaml")}
     _, out, _ = run(FORTY, "--json")
     wanted = {
-        name: (expression, each["timezone"], each["job"])
+        name: (expression, each["timezone"], each["job"], next(iter(each["events"])))
         for each in json.loads(out)["schedules"]
         for name, expression in each["events"].items()
     }
@@ -77,9 +77,9 @@ def test_the_events_of_forty_lines_pass_the_checks_of_a_template(run, tmp_path):
         for each in read
         if each.name not in before
     }
-    for name, (expression, zone, job) in wanted.items():
+    for name, (expression, zone, job, shared) in wanted.items():
         ticked = job | {
-            "tick": {"schedule": f"kiqbridge/{name}", "at": "<aws.scheduler.scheduled-time>"}
+            "tick": {"schedule": f"kiqbridge/{shared}", "at": "<aws.scheduler.scheduled-time>"}
         }
         assert found[name] == (expression, zone, ticked)
     assert len(found) == len(wanted)
