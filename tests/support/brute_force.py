@@ -119,7 +119,17 @@ def random_line(rng: random.Random) -> str:
         ("*", "*", f"*/{rng.randint(2, 20)}", "L", "-2", "15,L", "1-7", _field(rng, 1, 31))
     )
     weekdays = rng.choice(
-        ("*", "*", "MON-FRI", "5-7", "*/3", "MON#2", "5#-1,0", "SAT#L", _field(rng, 0, 6, WEEKDAYS))
+        (
+            "*",
+            "*",
+            "MON-FRI",
+            "5-7",
+            "*/3",
+            "MON#2",
+            "5#-1,0",
+            "SAT#L",
+            _unstepped(_field(rng, 0, 6, WEEKDAYS)),
+        )
     )
     month = "*" if rng.random() < 0.6 else _field(rng, 1, 12, MONTHS)
     fields = (_few(rng, 0, 59), _few(rng, 0, 23), dates, month, weekdays)
@@ -127,11 +137,15 @@ def random_line(rng: random.Random) -> str:
 
 
 def _without_lone_step(field: str) -> str:
-    # A step after one number has no meaning that all crons share.
+    # A step after one number, or after weekdays that wrap around, has no meaning that all crons share.
     return ",".join(
         item.partition("/")[0] if item[0].isalnum() and "-" not in item else item
         for item in field.split(",")
     )
+
+
+def _unstepped(field: str) -> str:
+    return ",".join(item.partition("/")[0] for item in field.split(","))
 
 
 def _few(rng: random.Random, low: int, high: int) -> str:

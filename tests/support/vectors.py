@@ -50,6 +50,8 @@ KINDS = {
     "signal": "redis/test_worker_vectors.py::test_a_signal_sent_by_the_api_arrives",
     "metrics": "redis/test_metrics_vectors.py::test_sidekiqs_readers_read_what_we_write",
     "deploy_mark": "redis/test_metrics_vectors.py::test_a_deploy_mark_is_the_recorded_one",
+    "cron_time": "unit/test_sidekiq_cron.py::test_the_last_time_is_the_recorded_one",
+    "cron_refusal": "unit/test_sidekiq_cron.py::test_what_sidekiq_cron_refused_is_refused",
     "namespace": "redis/test_worker_vectors.py::test_a_namespaced_push_is_the_recorded_one",
     "namespaced_worker": "redis/test_worker_vectors.py::test_a_namespaced_worker_writes_the_recorded_keys",
 }
@@ -198,6 +200,16 @@ def _of_6(operation: Mapping[str, Any]) -> str | NotAsserted:
     return "read" if job_texts(operation) else _NOTHING_TO_READ
 
 
+def _of_cron(name: str, operation: Mapping[str, Any]) -> str | NotAsserted:
+    """A job that was enqueued must be read; a time that was recorded as due must be ours."""
+    names = {command[0].lower() for command in operation["commands"]}
+    if "lpush" in names:
+        return "read"
+    if name == "bad_cron":
+        return "cron_refusal"
+    return "cron_time" if "zadd" in names else _NO_CRON_DATA
+
+
 def _entry(file: str, name: str, operation: Mapping[str, Any]) -> str | NotAsserted | None:
     kind, _, version = file.rpartition("-")
     if kind == "client":
@@ -215,8 +227,7 @@ def _entry(file: str, name: str, operation: Mapping[str, Any]) -> str | NotAsser
     if kind == "api":
         return _API.get(name)
     if kind == "cron":
-        pushes = any(command[0].lower() == "lpush" for command in operation["commands"])
-        return "read" if pushes else _NO_CRON_DATA
+        return _of_cron(name, operation)
     if kind == "namespace":
         return "namespaced_worker" if name == "worker" else "namespace"
     if file == "readers":

@@ -94,6 +94,7 @@ def test_the_zone_stands_behind(line, zone):
         ("0 3 1,32 * *", r"day of month: '32' is out of range.*\(at character 7\)"),
         ("61 0 3 * * *", r"second: '61' is out of range.*\(at character 1\)"),
         ("5/10 * * * *", "a step after one number, which crons read differently .write 5-59/10"),
+        ("0 0 * * fri-tue/2", "wraps around with a step, which crons read differently"),
         ("*,5 * * * *", "stands in a list, which crons read differently"),
         ("0 0 * * mon%2", "counts weeks from 2019-01-01, which only fugit does"),
         ("0 0 * * mon#6", "asks for a week which is not 1 to 5, or L"),

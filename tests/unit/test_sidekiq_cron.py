@@ -3,10 +3,12 @@
 That fugit is due at the same times is asserted with the real one (interop/test_fugit_reads_the_same.py).
 """
 
+import re
 from datetime import UTC, datetime
 from itertools import islice
 
 import pytest
+from support.vectors import FILES, of_kind
 
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.expression import parse_expression
@@ -82,3 +84,24 @@ def test_either_day_field_is_enough_also_with_a_star():
 def test_what_fugit_reads_otherwise_than_documented_is_refused(text, reason):
     with pytest.raises(ExpressionError, match=reason):
         parse_sidekiq_cron(text)
+
+
+@pytest.mark.parametrize(("file", "name"), of_kind("cron_time"))
+def test_the_last_time_is_the_recorded_one(file, name):
+    operation = FILES[file][name]
+    [[_, key, score, member]] = [each for each in operation["commands"] if each[0] == "zadd"]
+    [job] = [each["value"] for each in operation["keys"] if f"{each['key']}:enqueued" == key]
+
+    schedule = parse_sidekiq_cron(job["cron"])
+
+    last = schedule.latest_at_or_before(datetime.fromtimestamp(float(score), UTC))
+    assert last == datetime.fromisoformat(member)
+
+
+@pytest.mark.parametrize(("file", "name"), of_kind("cron_refusal"))
+def test_what_sidekiq_cron_refused_is_refused(file, name):
+    line = re.search(r'cron: "([^"]*)"', FILES[file][name]["ruby_call"])[1]
+
+    assert FILES[file][name]["result"] == {"return": [False, False]}
+    with pytest.raises(ExpressionError, match="minute: '61' is out of range"):
+        parse_sidekiq_cron(line)

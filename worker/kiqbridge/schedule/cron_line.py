@@ -6,8 +6,8 @@
 3. Which days two day fields mean is read as in crontab.py: either one, but both if one begins with `*`. A `&`
    after a day field asks for both (`0 5 1-7 * 1&`, fugit 1.7). What sidekiq-cron reads otherwise than cron is
    in sidekiq_cron.py.
-4. What implementations read differently is refused: a step after one number, `?`, `W`; so is what counts weeks
-   (`mon%2`).
+4. What implementations read differently is refused: a step after one number or after weekdays that wrap around,
+   `?`, `W`; so is what counts weeks (`mon%2`).
 
 A crontab line with its command is read by crontab.py.
 """
@@ -244,4 +244,6 @@ def _item(spec: FieldSpec, item: str) -> Sequence[int]:
         first %= _SUNDAY
     if first <= last:
         return range(first, last + 1, step)
+    if slash and spec is _DAY_OF_WEEK:
+        raise spec.refuse(item, "wraps around with a step, which crons read differently")
     return [*range(first, top + 1), *range(spec.low, last + 1)][::step]
