@@ -27,6 +27,7 @@ class Sizes:
     few_queued: int
     many_queued: int
     lambda_starts: int
+    next_runs: int
 
 
 FULL = Sizes(
@@ -50,6 +51,7 @@ FULL = Sizes(
     few_queued=100_000,
     many_queued=5_000_000,
     lambda_starts=5,
+    next_runs=20_000,
 )
 QUICK = Sizes(
     rounds=1,
@@ -72,6 +74,7 @@ QUICK = Sizes(
     few_queued=30_000,
     many_queued=500_000,
     lambda_starts=1,
+    next_runs=20_000,
 )
 TINY = Sizes(
     rounds=1,
@@ -94,4 +97,5 @@ TINY = Sizes(
     few_queued=200,
     many_queued=1_000,
     lambda_starts=1,
+    next_runs=500,
 )

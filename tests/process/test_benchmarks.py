@@ -10,7 +10,7 @@ from benchmarks.sizes import FULL, QUICK, TINY
 from benchmarks.stage import stage
 
 # Those left out differ from these in the job alone, take seconds by their nature, or need the network.
-SMALL = ("noop", "processes", "distant", "retry", "io", "pickup", "promote", "batches")
+SMALL = ("noop", "processes", "distant", "retry", "io", "pickup", "promote", "batches", "next_run")
 
 
 @pytest.fixture(scope="module")

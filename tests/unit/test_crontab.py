@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError
+from kiqbridge.schedule.cron_line import parse_cron_line
 from kiqbridge.schedule.crontab import MACROS, parse_crontab
 
 WEEKDAYS = ("sun", "MON", "tue", "wed", "THU", "fri", "sat")
@@ -23,8 +24,8 @@ def utc(*parts):
 SPRING = utc(2026, 3, 28)
 
 
-def due(line, timezone="UTC", after=SPRING, count=5):
-    schedule, found = parse_crontab(line, timezone), []
+def due(line, timezone="UTC", after=SPRING, count=5, read=parse_crontab):
+    schedule, found = read(line, timezone), []
     while len(found) < count and (after := schedule.next_after(after)) is not None:
         found.append(after)
     return found
@@ -65,9 +66,11 @@ def test_it_is_due_when_croniter_says(line, start):
         itertools.islice(itertools.takewhile(lambda at: at < limit, oracle.all_next(datetime)), 5)
     )
 
-    found = [at.replace(tzinfo=None) for at in due(line, after=start.replace(tzinfo=UTC))]
-
-    assert [at for at in found if at < limit] == wanted
+    for read in (parse_crontab, parse_cron_line):
+        found = due(line, after=start.replace(tzinfo=UTC), read=read)
+        assert [at for at in found if at < limit.replace(tzinfo=UTC)] == [
+            at.replace(tzinfo=UTC) for at in wanted
+        ]
 
 
 @pytest.mark.parametrize(
