@@ -330,8 +330,8 @@ def run_python(command: Command, project: Project) -> None:
 
 
 def run_schedule(command: Command, project: Project) -> None:
-    """`next` runs here; tests/unit/test_dst_page.py compares what it prints. Other verbs need what they name."""
-    if command.words[2] == "next":
+    """`next` and `previous` run here; tests/unit/test_dst_page.py compares what it prints. Other verbs need what they name."""
+    if command.words[2] in {"next", "previous"}:
         project.run(["-m", "kiqbridge", *command.words[1:]])
     else:
         read_kiqbridge(command, project)
