@@ -70,6 +70,7 @@ class StandingManifest:
         published_at: epoch seconds on the clock of Redis.
         by: who published it.
         names: of its schedules.
+        newest: the newest version that ever was, from which something was rolled back perhaps.
         rolled_back_from: the version before, if somebody rolled back; else None.
     """
 
@@ -79,6 +80,7 @@ class StandingManifest:
     published_at: float
     by: str
     names: tuple[str, ...]
+    newest: int
     rolled_back_from: int | None = None
 
 
@@ -96,6 +98,20 @@ def stands(
         manifest["hash"],
         manifest["version"],
     )
+
+
+def outcome_of(
+    standing: StandingManifest | None, version: int, digest: str, *, rollback: bool
+) -> PublishKind:
+    """What publishing this version would be; publish_manifest.lua decides by the same rule."""
+    if standing is None:
+        return "published"
+    kind: PublishKind = "unchanged" if standing.hash == digest else "published"
+    if version == standing.version or version > standing.newest:
+        return kind
+    if not rollback:
+        return "older"
+    return "rolled back" if version < standing.version else kind
 
 
 def publish_manifest(
@@ -175,6 +191,7 @@ def standing_manifest(stack: str, text: bytes) -> StandingManifest | None:
             published_at=float(read["published_at"]),
             by=str(read.get("by", "")),
             names=tuple(str(name) for name in read.get("names") or ()),
+            newest=int(read.get("newest", read["version"])),
             rolled_back_from=None if from_version is None else int(from_version),
         )
     except (ValueError, KeyError, TypeError, AttributeError):

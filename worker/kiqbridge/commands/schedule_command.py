@@ -10,6 +10,7 @@ from kiqbridge.commands import (
     schedule_list,
     schedule_next,
     schedule_plan,
+    schedule_publish,
     schedule_save,
     schedule_simulate,
 )
@@ -25,5 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     schedule_simulate.add_arguments(verbs)
     schedule_import.add_arguments(verbs)
     schedule_history.add_arguments(verbs)
+    schedule_publish.add_arguments(verbs)
     schedule_save.add_arguments(verbs)
     schedule_hold.add_arguments(verbs)

@@ -1,0 +1,149 @@
+"""`kiqbridge schedule publish`: the schedules of a template, for those who watch that their ticks come.
+
+The function does it by itself at its first invocation after a deployment; this is for a rollback on purpose, and
+for schedules of which no function of ours is deployed.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from kiqbridge.clocks.manifest_store import (
+    outcome_of,
+    publish_manifest,
+    read_manifests,
+)
+from kiqbridge.commands.build_manifest import manifest_of
+from kiqbridge.commands.pause_command import whoami
+from kiqbridge.config.client_settings import NAMESPACE
+from kiqbridge.config.redis_access import read_access
+from kiqbridge.config.setting import read
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.manifest import Manifest
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+ANSWERS = Path("samconfig.local.toml")
+DEFAULTS = Path("samconfig.toml")
+OLDER = 1
+
+
+def add_arguments(verbs: Any) -> None:
+    """The verb publish."""
+    verb = verbs.add_parser(
+        "publish",
+        help="let the fleet know a template's schedules, and notice ticks that do not come",
+        description="Publish the schedules of a template to Redis, as the function does after a deployment. Exit 1 "
+        "if a newer version is published: nothing is written then, unless --rollback says that it is on purpose.",
+    )
+    what = verb.add_mutually_exclusive_group()
+    what.add_argument(
+        "--template",
+        type=Path,
+        default=Path("template.yaml"),
+        metavar="PATH",
+        help="default: %(default)s",
+    )
+    what.add_argument(
+        "--manifest", type=Path, metavar="FILE", help="manifest.json of a layer that was built"
+    )
+    verb.add_argument(
+        "--stack", metavar="NAME", help="name of the stack (default: that of make deploy)"
+    )
+    verb.add_argument(
+        "--answers",
+        type=Path,
+        default=ANSWERS,
+        metavar="SAMCONFIG",
+        help="parameters of make deploy (default: %(default)s)",
+    )
+    verb.add_argument(
+        "--rollback", action="store_true", help="publish it also if a newer version is published"
+    )
+    verb.add_argument("--dry-run", action="store_true", help="only print, change nothing")
+    verb.add_argument("--json", action="store_true", help="answer as JSON")
+    verb.set_defaults(command=_publish)
+
+
+def _publish(options: argparse.Namespace) -> int:
+    stack = options.stack or stack_name_of(options.answers)
+    if options.manifest is None:
+        manifest = manifest_of(options.template, options.answers, os.environ)
+    else:
+        manifest = _read(options.manifest)
+    pool = RedisPool(read_access(os.environ))
+    keys = Keys(read(NAMESPACE, os.environ))
+    if options.dry_run:
+        standing = read_manifests(pool, keys).get(stack)
+        about = {
+            "outcome": outcome_of(
+                standing, manifest.version, manifest.hash, rollback=options.rollback
+            ),
+            "stack": stack,
+            "version": manifest.version,
+            "standing": standing and standing.version,
+            "schedules": len(manifest.schedules),
+        }
+    else:
+        about = publish_manifest(
+            pool,
+            keys,
+            manifest.to_document(),
+            stack=stack,
+            by=f"cli:{whoami()}",
+            rollback=options.rollback,
+        ).to_document()
+    about["dry_run"] = options.dry_run
+    if options.json:
+        sys.stdout.write(json.dumps(about) + "\n")
+    else:
+        sys.stdout.write(_sentence(about) + "\n")
+    return OLDER if about["outcome"] == "older" else 0
+
+
+def stack_name_of(answers: Path) -> str:
+    """The name under which `make deploy` deploys.
+
+    Raises:
+        ConfigError: no file has one.
+    """
+    for path in (answers, DEFAULTS):
+        try:
+            sections = tomllib.loads(path.read_text(encoding="utf-8")).get("default", {})
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: it cannot be read: {error}; write --stack NAME") from error
+        for section in ("deploy", "global"):
+            name = sections.get(section, {}).get("parameters", {}).get("stack_name")
+            if name:
+                return str(name)
+    raise ConfigError(f"--stack: {answers} has no stack_name; write --stack NAME")
+
+
+def _read(path: Path) -> Manifest:
+    try:
+        return Manifest.from_text(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: it cannot be read: {error.strerror}") from error
+
+
+def _sentence(about: dict[str, Any]) -> str:
+    stack, version, standing = about["stack"], about["version"], about["standing"]
+    count = about["schedules"]
+    would = "would be " if about["dry_run"] else ""
+    match about["outcome"]:
+        case "older":
+            return (
+                f"nothing {would}published: version {version} is older than version {standing} of {stack}; write "
+                "--rollback if that is on purpose"
+            )
+        case "unchanged":
+            return f"{stack}: its {count} schedules are published already (version {version})"
+        case "rolled back":
+            return f"{stack}: {would}rolled back from version {standing} to {version}, {count} schedules"
+    return f"{stack}: {count} schedules {would}published (version {version})"
