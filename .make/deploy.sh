@@ -2,7 +2,7 @@
 # Deploys what `make build` has built. The first time SAM asks for everything; the answers stay in
 # samconfig.local.toml, which git ignores, and are used from then on. An address given as RedisUrl is
 # not among them: CloudFormation keeps it, and Enter leaves it as it is (guided.py). Arguments go to
-# `sam deploy`; --guided asks again.
+# `sam deploy`; --guided asks again. ROLLBACK=1 says that an older version of the schedules is deployed on purpose.
 set -euo pipefail
 
 sam=${SAM_COMMAND:-.venv-sam/bin/sam}
@@ -20,7 +20,9 @@ elif ! grep -Eq "[\" ]Architecture=.{0,2}$architecture" "$answers"; then
 fi
 export SAM_CLI_TELEMETRY=0
 python=$(dirname "$sam")/python
-if [ -x "$python" ]; then
-    exec "$python" "$(dirname "$0")/guided.py" deploy --config-file "$answers" "${guided[@]}" "$@"
+if [ ! -x "$python" ]; then
+    exec "$sam" deploy --config-file "$answers" "${guided[@]}" "$@"
 fi
-exec "$sam" deploy --config-file "$answers" "${guided[@]}" "$@"
+"$python" "$(dirname "$0")/guided.py" deploy --config-file "$answers" "${guided[@]}" "$@"
+# The function publishes the schedules of the template at its next event; here it does so now, and says what it did.
+"$python" "$(dirname "$0")/publish.py" "$answers"

@@ -1,11 +1,13 @@
 """`make deploy`: asks the first time, remembers the answers outside of git, and asks no more."""
 
 import ast
+import importlib.util
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,72 @@ def test_make_deploy_checks_and_builds_first():
     checked, built = commands.index("check_template.py"), commands.index(" build ")
     compared = commands.index("--answers samconfig.local.toml")
     assert checked < built < compared < commands.index(".make/deploy.sh --guided")
+
+
+class TestPublishingAfterwards:
+    """The function publishes the schedules at once; what fails then fails no deployment."""
+
+    @pytest.fixture
+    def python(self, folder):
+        """A Python of SAM's tools that prints what it runs, and fails at some of it."""
+        shutil.copy(ROOT / ".make/publish.py", folder / ".make")
+        answers(folder).write_text(ANSWERED, encoding="utf-8")
+
+        def python(*, failing="none"):
+            path = folder / ".venv-sam/bin/python"
+            path.write_text(
+                f'#!/bin/sh\necho "$(basename $1)"\n[ "$(basename $1)" != {failing} ]\n'
+            )
+            path.chmod(0o755)
+
+        return python
+
+    def test_it_follows_the_deployment(self, folder, python):
+        python()
+
+        assert deploy(folder).stdout.split() == ["guided.py", "publish.py"]
+
+    def test_not_one_that_failed(self, folder, python):
+        python(failing="guided.py")
+
+        run = deploy(folder)
+
+        assert run.returncode != 0
+        assert run.stdout.split() == ["guided.py"]
+
+    def test_without_aws_it_says_that_the_function_does_it_later(self, folder, python):
+        python()
+
+        run = subprocess.run(
+            [sys.executable, ".make/publish.py", str(answers(folder))],
+            cwd=folder,
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+        assert run.stdout == ""
+        assert "the function publishes them at its next event" in run.stderr
+
+    @pytest.mark.parametrize(
+        ("outcome", "says"),
+        [
+            ("published", "schedules: 4 published (version 2)"),
+            ("unchanged", "schedules: 4 unchanged (version 2)"),
+            (
+                "older",
+                "schedules: version 2 is older than version 3, which stays published; if this",
+            ),
+        ],
+    )
+    def test_it_prints_what_the_function_answers(self, outcome, says):
+        spec = importlib.util.spec_from_file_location("publish", ROOT / ".make/publish.py")
+        publish = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(publish)
+
+        answer = {"outcome": outcome, "version": 2, "standing": 3, "schedules": 4}
+        assert publish.sentence(answer).startswith(says)
 
 
 class TestAnswersOlderThanTheRules:

@@ -157,6 +157,20 @@ class TestWorkerServiceStack:
         assert statement["Action"] == ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"]
         assert statement["Resource"]["Fn::Sub"].endswith(":task/${WorkerCluster}/*")
 
+    def test_it_may_publish_to_the_topic_of_missed_ticks_and_to_no_other(self, worker_stack):
+        condition, policy, otherwise = conditional_policy(worker_stack, "PublishMissedTicks")
+        [statement] = policy["PolicyDocument"]["Statement"]
+
+        assert worker_stack["Parameters"]["MissedTickTopicArn"]["Default"] == ""
+        assert worker_stack["Conditions"][condition] == {
+            "Fn::Not": [{"Fn::Equals": [{"Ref": "MissedTickTopicArn"}, ""]}]
+        }
+        assert otherwise == {"Ref": "AWS::NoValue"}
+        assert statement["Action"] == "sns:Publish"
+        assert statement["Resource"] == {"Ref": "MissedTickTopicArn"}
+        given = properties(read(TEMPLATE), "WorkerServiceStack")["Parameters"]
+        assert given["MissedTickTopicArn"] == {"Ref": "WorkerMissedTickTopicArn"}
+
     def test_it_may_report_to_state_machines_only_if_that_is_wanted(self, worker_stack):
         condition, policy, otherwise = conditional_policy(worker_stack, "ReportToStepFunctions")
         [statement] = policy["PolicyDocument"]["Statement"]
