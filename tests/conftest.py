@@ -18,7 +18,7 @@ import redis as redis_py
 from hypothesis import HealthCheck, settings
 from support import proving
 from support.faketime import faketime_library
-from support.ruby import has_active_job, has_fugit, has_ruby_sidekiq, has_web_ui
+from support.ruby import has_active_job, has_cron_gem, has_fugit, has_ruby_sidekiq, has_web_ui
 from support.servers import Server, debian_server, embedded_server
 
 if TYPE_CHECKING:
@@ -74,6 +74,12 @@ NEEDS = (
         name="fugit, which reads sidekiq-cron's schedules,",
         package="ruby-fugit",
         is_installed=has_fugit,
+    ),
+    Need(
+        marker="cron",
+        name="the gem sidekiq-cron",
+        package="ruby-sidekiq-cron",
+        is_installed=has_cron_gem,
     ),
     Need(
         marker="systemd",

@@ -46,6 +46,12 @@ def has_fugit() -> bool:
     return bool(shutil.which("ruby")) and _loads("fugit")
 
 
+@functools.cache
+def has_cron_gem() -> bool:
+    """Whether Ruby has the gem sidekiq-cron."""
+    return has_ruby_sidekiq() and _loads("sidekiq", "sidekiq-cron")
+
+
 def _loads(*features: str) -> bool:
     probe = ["ruby", "-e", "ARGV.each { |feature| require feature }", *features]
     return subprocess.run(probe, capture_output=True, check=False).returncode == 0

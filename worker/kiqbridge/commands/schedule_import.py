@@ -14,10 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kiqbridge.commands.schedule_beside_ruby import add_ruby_arguments, read_from_redis, switch
+from kiqbridge.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kiqbridge.schedule.imports.record import Imported
+    from kiqbridge.schedule.imports.record import Imported, Reading
     from kiqbridge.schedule.imports.verification import Verification
 
 USAGE: Final = 2
@@ -42,7 +45,8 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "Nothing of what is read is run. Exit 1 if something was refused or fires at other times, 2 if the "
         "file cannot be read.",
     )
-    verb.add_argument("file", metavar="FILE", help="- for standard input")
+    verb.add_argument("file", metavar="FILE", nargs="?", help="- for standard input")
+    add_ruby_arguments(verb)
     verb.add_argument(
         "--kind", choices=_KINDS, help="whose file it is (default: by name and content)"
     )
@@ -67,6 +71,9 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="DAYS",
         help="compare each firing, old against new, over that many days, such as 400d",
     )
+    verb.add_argument(
+        "--apply", action="store_true", help="save them in Redis at once, as dynamic schedules"
+    )
     verb.add_argument("--output", type=Path, metavar="FILE", help="write to it (default: print)")
     verb.add_argument(
         "--strict", action="store_true", help="write nothing if something is refused or differs"
@@ -77,11 +84,13 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _import(options: argparse.Namespace) -> int:
-    from kiqbridge.errors import ConfigError  # noqa: PLC0415 - at each start of any command else
-
+    if options.disable is not None or options.enable is not None or options.all:
+        return switch(options)
+    if options.apply:
+        options.dynamic = True
     now = datetime.now(UTC)
     try:
-        imported = _read(options)
+        imported = read_from_redis(_reading(options)) if options.from_redis else _read(options)
     except (OSError, UnicodeDecodeError, ConfigError) as error:
         sys.stderr.write(f"kiqbridge: {error}\n")
         return USAGE
@@ -100,9 +109,10 @@ def _import(options: argparse.Namespace) -> int:
 def _read(options: argparse.Namespace) -> "Imported":
     from kiqbridge.schedule.cron import check_zone  # noqa: PLC0415
     from kiqbridge.schedule.imports.kinds import guess_kind, read_as  # noqa: PLC0415
-    from kiqbridge.schedule.imports.record import Reading  # noqa: PLC0415
 
     check_zone(options.timezone)
+    if options.file is None:
+        raise ConfigError("give a FILE, - for standard input, or --from-redis")
     is_stdin = options.file == "-"
     content = sys.stdin.buffer.read() if is_stdin else Path(options.file).read_bytes()
     text = content.decode("utf-8")
@@ -110,10 +120,13 @@ def _read(options: argparse.Namespace) -> "Imported":
     if kind is None:
         kind, reason = guess_kind("standard input" if is_stdin else options.file, text)
         sys.stderr.write(f"read as {kind}: {reason}\n")
-    reading = Reading(
-        timezone=options.timezone, queue=options.queue, shell_queue=options.shell_queue
-    )
-    return read_as(kind, text, reading)
+    return read_as(kind, text, _reading(options))
+
+
+def _reading(options: argparse.Namespace) -> "Reading":
+    from kiqbridge.schedule.imports.record import Reading  # noqa: PLC0415
+
+    return Reading(timezone=options.timezone, queue=options.queue, shell_queue=options.shell_queue)
 
 
 class _Found:
@@ -141,12 +154,12 @@ class _Found:
         from kiqbridge.schedule.imports.events import events_text  # noqa: PLC0415
 
         if not self._options.dynamic:
-            return events_text(self.written, source=self._options.file, now=self._now)
+            return events_text(self.written, source=_source(self._options), now=self._now)
         import yaml  # noqa: PLC0415 - not needed for a template
 
         from kiqbridge.schedule.imports.events import dynamic_document  # noqa: PLC0415
 
-        head = f"# Made of {self._options.file!r} by kiqbridge schedule import --dynamic.\n"
+        head = f"# Made of {_source(self._options)} by kiqbridge schedule import --dynamic.\n"
         document = dynamic_document(self.written)
         return head + str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
@@ -265,12 +278,35 @@ def _as_json(verification: "Verification") -> dict[str, Any]:
     }
 
 
+def _source(options: argparse.Namespace) -> str:
+    if options.from_redis:
+        return "sidekiq-cron in Redis"
+    return "standard input" if options.file == "-" else str(options.file)
+
+
 def _write(text: str, options: argparse.Namespace) -> None:
-    if options.output is not None:
+    if options.apply:
+        _apply(text, options)
+    elif options.output is not None:
         options.output.write_text(text, encoding="utf-8")
         sys.stderr.write(f"written to {options.output}\n")
     elif not options.json:
         sys.stdout.write(text)
+
+
+def _apply(text: str, options: argparse.Namespace) -> None:
+    """Save them as `kiqbridge schedule apply` does with the same file."""
+    from kiqbridge.client.client import Client  # noqa: PLC0415
+    from kiqbridge.client.schedules import Schedules  # noqa: PLC0415
+    from kiqbridge.clocks.schedule_file import read_schedule_file  # noqa: PLC0415
+
+    definitions = read_schedule_file(text, _source(options))
+    schedules = Schedules(Client())
+    # First a look at all of them: one that is refused shall keep the others from being written.
+    for each in definitions:
+        schedules.save(each, dry_run=True)
+    for each in definitions:
+        sys.stderr.write(f"{schedules.save(each)} {each.name}\n")
 
 
 def _instant(moment: datetime) -> str:

@@ -80,13 +80,18 @@ def write_all(
                 refused.append((schedule, _reason(error, schedule.expression)))
                 continue
         if is_dynamic:
-            name = _unique(schedule.name, taken, separator="-")
+            name = _unique(dynamic_name(schedule.name), taken, separator="-")
             written.append(Written(name=name, schedule=schedule, rules=rules))
             continue
         identifier = class_name_to_identifier(schedule.name)
         names = [_unique(identifier, taken) for _ in rules]
         written.append(Written(name=names[0], schedule=schedule, rules=rules, event_names=names))
     return written, refused
+
+
+def dynamic_name(name: str) -> str:
+    """The name of a dynamic schedule: letters, digits and `_ - . : /`."""
+    return re.sub(r"[^A-Za-z0-9_.:/-]+", "-", name).strip("-")[:200] or "schedule"
 
 
 def events_text(written: Sequence[Written], *, source: str, now: datetime) -> str:

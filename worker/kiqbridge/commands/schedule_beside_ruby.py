@@ -1,0 +1,193 @@
+"""`kiqbridge schedule import` beside a running sidekiq-cron: reading its schedules, switching them off and on.
+
+While both know a schedule, both fire it. So `--disable` switches the Ruby one off only when its replacement is
+live: saved or published in Redis under its name, for the same class, enabled, not paused, and due again.
+`--enable` undoes it, at any time.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kiqbridge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kiqbridge.client.schedules import KnownSchedule
+    from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob
+    from kiqbridge.schedule.imports.record import Imported, Reading
+    from kiqbridge.store.redis_pool import RedisPool
+    from kiqbridge.wire.keys import Keys
+
+USAGE = 2
+
+
+def add_ruby_arguments(verb: argparse.ArgumentParser) -> None:
+    """What reads from Redis and writes there, in the place of FILE."""
+    group = verb.add_argument_group("beside sidekiq-cron, which uses the same Redis")
+    group.add_argument(
+        "--from-redis", action="store_true", help="read its schedules from Redis, not from a file"
+    )
+    group.add_argument(
+        "--disable",
+        nargs="+",
+        metavar="NAME",
+        help="switch its schedules off whose replacements are live, so that nothing fires twice",
+    )
+    group.add_argument(
+        "--all", action="store_true", help="--disable for all whose replacements are live"
+    )
+    group.add_argument("--enable", nargs="+", metavar="NAME", help="switch its schedules on again")
+    group.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def read_from_redis(reading: "Reading") -> "Imported":
+    """The schedules of sidekiq-cron, as its file would have them; the line is their place by name.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+        ConfigError: there are none.
+    """
+    from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron  # noqa: PLC0415 - as in commands/cli.py
+    from kiqbridge.schedule.imports.sidekiq_cron_file import read_definitions  # noqa: PLC0415
+    from kiqbridge.schedule.imports.yaml_schedules import Definition  # noqa: PLC0415
+
+    found = read_sidekiq_cron(*_redis())
+    if not found:
+        raise ConfigError(
+            "sidekiq-cron has no schedules in this Redis (cron_jobs); is it the right one?"
+        )
+    definitions = [
+        Definition(
+            name=each.name,
+            members={
+                "cron": each.cron,
+                "class": each.job_class,
+                "args": list(each.args),
+                "queue": each.queue,
+                "active_job": each.active_job,
+                "date_as_argument": each.date_as_argument,
+                "description": each.description,
+                "status": each.status,
+            },
+            line=place,
+            source=f"{each.name}: {each.cron} {each.job_class}",
+        )
+        for place, each in enumerate(found, start=1)
+    ]
+    return read_definitions(definitions, reading)
+
+
+def switch(options: argparse.Namespace) -> int:
+    """`--disable`, `--all` and `--enable`; the exit code is 1 if one was left as it was, 2 if nothing was done.
+
+    Raises:
+        RedisUnavailable: perhaps some are switched; repeat it.
+    """
+    from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron, set_cron_status  # noqa: PLC0415
+
+    if options.enable is not None and (options.all or options.disable is not None):
+        sys.stderr.write(
+            "kiqbridge: --enable goes with neither --disable nor --all; call it twice\n"
+        )
+        return USAGE
+    pool, keys = _redis()
+    known = {each.name: each for each in read_sidekiq_cron(pool, keys)}
+    is_off = options.enable is None
+    wanted = options.enable if not is_off else list(known) if options.all else options.disable
+    refused = _refused(wanted, known, with_replacement=is_off)
+    names = [name for name in wanted if name not in refused and known[name].enabled is is_off]
+    for name, reason in refused.items():
+        sys.stderr.write(f"left as it is: {name}: {reason}\n")
+    status = "disabled" if is_off else "enabled"
+    if names and not options.dry_run and not options.yes and not _is_agreed(names, status):
+        return USAGE
+    for name in names:
+        changed = options.dry_run or set_cron_status(
+            pool, keys, name, "disabled" if is_off else "enabled"
+        )
+        would = "would be " if options.dry_run else ""
+        if not options.json:
+            sys.stdout.write(f"{would}{status}: {name}\n" if changed else f"gone: {name}\n")
+    if options.json:
+        answer = {"dry_run": options.dry_run, status: names, "left": refused}
+        sys.stdout.write(json.dumps(answer) + "\n")
+    elif not names:
+        sys.stdout.write(f"nothing to be {status}\n")
+    return 1 if refused and not (options.all and names) else 0
+
+
+def _refused(
+    wanted: Sequence[str], known: "dict[str, SidekiqCronJob]", *, with_replacement: bool
+) -> dict[str, str]:
+    """Names that stay as they are, and why."""
+    refused = {name: "sidekiq-cron has no such schedule" for name in wanted if name not in known}
+    if not with_replacement:
+        return refused
+    from kiqbridge.client.client import Client  # noqa: PLC0415 - as in commands/cli.py
+    from kiqbridge.client.schedules import Schedules  # noqa: PLC0415
+
+    schedules = Schedules(Client())
+    ours, now = schedules.list(), schedules.now()
+    for name in wanted:
+        if name in known and (fault := _fault_of_replacement(known[name], ours, now)):
+            refused[name] = fault
+    return refused
+
+
+def _fault_of_replacement(
+    theirs: "SidekiqCronJob", ours: "Sequence[KnownSchedule]", now: float
+) -> str:
+    """Why nothing of ours stands for a schedule of the gem; "" = something does."""
+    from kiqbridge.schedule.imports.command_line import class_name_to_identifier  # noqa: PLC0415
+    from kiqbridge.schedule.imports.events import dynamic_name  # noqa: PLC0415
+
+    names = (dynamic_name(theirs.name), theirs.name)
+    logical_id = f"/{class_name_to_identifier(theirs.name)}"
+    found = [each for each in ours if each.name in names or each.name.endswith(logical_id)]
+    if not found:
+        return f"nothing here is called {names[0]} or STACK{logical_id}: import it and deploy, or --apply it, first"
+    faults = []
+    for each in found:
+        definition, pause = each.definition, each.state.pause_at(now)
+        classes = {job.get("class", job.get("active_job")) for job in definition.jobs}
+        if theirs.job_class not in classes:
+            faults.append(f"{each.name} enqueues {', '.join(map(str, classes))}")
+        elif not definition.enabled:
+            faults.append(f"{each.name} is disabled")
+        elif pause is not None:
+            faults.append(f"{each.name} is paused")
+        elif _is_over(each, datetime.fromtimestamp(now, UTC)):
+            faults.append(f"{each.name} is never due again")
+        else:
+            return ""
+    return "; ".join(faults)
+
+
+def _is_over(known: "KnownSchedule", now: datetime) -> bool:
+    try:
+        return known.definition.when.next_after(now) is None
+    except ConfigError:
+        return True
+
+
+def _is_agreed(names: Sequence[str], status: str) -> bool:
+    if not sys.stdin.isatty():
+        sys.stderr.write("kiqbridge: nobody can be asked here; add --yes\n")
+        return False
+    sys.stderr.write(f"in sidekiq-cron these will be {status}: {', '.join(names)}; go on? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _redis() -> "tuple[RedisPool, Keys]":
+    from kiqbridge.config.client_settings import NAMESPACE  # noqa: PLC0415 - as in commands/cli.py
+    from kiqbridge.config.redis_access import read_access  # noqa: PLC0415
+    from kiqbridge.config.setting import read  # noqa: PLC0415
+    from kiqbridge.store.redis_pool import RedisPool  # noqa: PLC0415
+    from kiqbridge.wire.keys import Keys  # noqa: PLC0415
+
+    return RedisPool(read_access(os.environ)), Keys(read(NAMESPACE, os.environ))
