@@ -72,6 +72,13 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="compare each firing, old against new, over that many days, such as 400d",
     )
     verb.add_argument(
+        "--from",
+        dest="start",
+        type=_moment,
+        metavar="TIME",
+        help="ISO 8601 with zone: from when it is compared (default: now)",
+    )
+    verb.add_argument(
         "--apply", action="store_true", help="save them in Redis at once, as dynamic schedules"
     )
     verb.add_argument("--output", type=Path, metavar="FILE", help="write to it (default: print)")
@@ -88,7 +95,7 @@ def _import(options: argparse.Namespace) -> int:
         return switch(options)
     if options.apply:
         options.dynamic = True
-    now = datetime.now(UTC)
+    now = options.start or datetime.now(UTC)
     try:
         imported = read_from_redis(_reading(options)) if options.from_redis else _read(options)
     except (OSError, UnicodeDecodeError, ConfigError) as error:
@@ -181,8 +188,8 @@ class _Found:
         commands = shell_commands(self.written)
         if commands:
             write(
-                f"{len(commands)} run a command as the job ShellCommand, which is off until the worker's "
-                "KIQBRIDGE_SHELL_COMMANDS allows them, one a line:\n"
+                "the job ShellCommand runs these; it is off until the worker's KIQBRIDGE_SHELL_COMMANDS "
+                "allows them, one a line:\n"
             )
             write("".join(f"    {command}\n" for command in commands))
         self._report_verifications()
@@ -320,3 +327,15 @@ def _days(text: str) -> int:
             f"{text!r} is no number of days from 1 to {_MOST_DAYS}, such as 400d"
         )
     return int(match[1])
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no ISO 8601 time with a zone, such as 2026-03-28T00:00:00Z"
+        )
+    return moment
