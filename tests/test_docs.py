@@ -56,6 +56,7 @@ RUBY_ONLY_QUEUE = "rails"
 OPTIONS_OF_EVERY_AWS_COMMAND = {"--query", "--output", "--cli-binary-format"}
 FILES_OF_USERS = {
     "config/kiqbridge.yml",
+    "config/schedule.rb",
     "config/schedule.yml",
     "config/sidekiq.yml",
     "config/sidekiq.yml.erb",
