@@ -155,17 +155,22 @@ def test_pauses_and_what_is_skipped(run, server):
 
     rows = rows_of(run)
 
-    assert {name: (row["state"], row["next"], row["note"]) for name, row in rows.items()} == {
+    assert {
+        name: (row["state"], row["next"], row["note"], row["detail"]) for name, row in rows.items()
+    } == {
         "for-now": (
             "paused",
             "2026-11-24T03:00:00Z",
-            "paused until 2026-11-24 02:00 UTC by ana: migration",
+            "paused until 2026-11-24 02:00 UTC",
+            "by ana: migration",
         ),
-        "for-good": ("paused", None, "paused"),
-        "over": ("enabled", "2026-11-23T03:00:00Z", ""),
-        "skipped": ("enabled", "2026-11-24T03:00:00Z", "1 skipped"),
+        "for-good": ("paused", None, "paused", ""),
+        "over": ("enabled", "2026-11-23T03:00:00Z", "", ""),
+        "skipped": ("enabled", "2026-11-24T03:00:00Z", "", "1 skipped before that"),
     }
-    assert "paused until 2026-11-24 02:00 UTC by ana: migration" in run("--redis")[1]
+    out = run("--redis")[1]
+    assert "for-now   paused until 2026-11-24 02:00 UTC\n" in out
+    assert "\n  by ana: migration\n" in out
 
 
 def test_an_expression_that_cannot_be_read(run, server):
@@ -174,7 +179,8 @@ def test_an_expression_that_cannot_be_read(run, server):
     row = rows_of(run)["bad"]
 
     assert (row["state"], row["next"]) == ("unreadable", None)
-    assert "every now and then" in row["note"]
+    assert row["note"] == "cannot be read"
+    assert "every now and then" in row["detail"]
 
 
 def test_schedules_of_sidekiq_cron_stand_last(run, server):
@@ -232,3 +238,21 @@ def test_states(server, redis_url):
     server.save("b")
 
     assert read_states(RedisPool(redis_url), Keys()) == {"a": state}
+
+
+def test_a_simulation_of_redis(server, capsys):
+    """`schedule simulate --redis` heeds pauses and skips, and leaves out what cannot be read."""
+    server.save("bad", "every now and then")
+    server.save("paused", state=ScheduleState(paused=SchedulePause()))
+    server.save("fires", state=ScheduleState(skipped=(AT + 12 * 3600,)))
+
+    words = ["--from", "2026-11-22T15:00Z", "--to", "2026-11-25T15:00Z", "--format", "json"]
+    status = cli.main(["schedule", "simulate", "--redis", *words])
+
+    out, err = capsys.readouterr()
+    assert status == 0
+    assert "bad is left out, since it never fires: " in err
+    assert json.loads(out)["firings"] == [
+        {"at": "2026-11-24T03:00:00Z", "schedule": "fires"},
+        {"at": "2026-11-25T03:00:00Z", "schedule": "fires"},
+    ]

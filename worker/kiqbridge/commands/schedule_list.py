@@ -59,6 +59,7 @@ class Row:
         state: `enabled`, `disabled`, `paused`, or `unreadable`.
         next_at: aware; None = it does not fire.
         note: why it does not, or what is skipped.
+        detail: more about that, such as who paused it and why.
         last: its last entry in the ledger, if one was read.
         last_at: epoch seconds of the last firing, as far as it is known.
         place: file and line, or `Redis`.
@@ -72,6 +73,7 @@ class Row:
     state: str
     next_at: datetime | None
     note: str = ""
+    detail: str = ""
     last: "LedgerEntry | None" = None
     last_at: float | None = None
     place: str = ""
@@ -146,7 +148,8 @@ def row_of(schedule: "SourcedSchedule", now: datetime, last: "LedgerEntry | None
             timezone=definition.timezone,
             state="unreadable",
             next_at=None,
-            note=str(error),
+            note="cannot be read",
+            detail=str(error),
         )
     known["timezone"] = when.timezone
     if not definition.enabled:
@@ -157,12 +160,12 @@ def row_of(schedule: "SourcedSchedule", now: datetime, last: "LedgerEntry | None
         until = ""
         if pause.until is not None:
             until = f" until {datetime.fromtimestamp(pause.until, UTC):%Y-%m-%d %H:%M} UTC"
-        by = f" by {pause.by}" if pause.by else ""
-        reason = f": {pause.reason}" if pause.reason else ""
-        note = f"paused{until}{by}{reason}"
-        return Row(**known, state="paused", next_at=next_at, note=note)
-    note = "never again" if next_at is None else f"{skipped} skipped" if skipped else ""
-    return Row(**known, state="enabled", next_at=next_at, note=note)
+        by = f"by {pause.by}" if pause.by else ""
+        detail = ": ".join(text for text in (by, pause.reason) if text)
+        return Row(**known, state="paused", next_at=next_at, note=f"paused{until}", detail=detail)
+    note = "" if next_at else "never again"
+    detail = f"{skipped} skipped before that" if skipped else ""
+    return Row(**known, state="enabled", next_at=next_at, note=note, detail=detail)
 
 
 def _next(
@@ -221,6 +224,7 @@ def _document(row: Row) -> dict[str, Any]:
         "place": row.place,
         "state": row.state,
         "note": row.note,
+        "detail": row.detail,
         "next": None if row.next_at is None else instant_text(row.next_at),
         "last": None if row.last_at is None else instant_text(row.last_at),
         "outcome": row.outcome or None,
@@ -231,7 +235,7 @@ def _document(row: Row) -> dict[str, Any]:
 
 
 def _write(stream: TextIO, rows: Sequence[Row], now: datetime, *, with_last: bool) -> None:
-    """Two lines a schedule: name, next and last firing; then its expression, job and origin."""
+    """Two lines a schedule: name, next and last firing; expression, job, origin; perhaps a third."""
     from kiqbridge.commands.moments import count_text  # noqa: PLC0415
     from kiqbridge.wire.names import shown  # noqa: PLC0415
 
@@ -258,6 +262,8 @@ def _write(stream: TextIO, rows: Sequence[Row], now: datetime, *, with_last: boo
         zone = f" {row.timezone}" if row.timezone and row.timezone not in row.expression else ""
         about = f"  {row.expression}{zone} · {row.job} · {row.origin}"
         stream.write(f"{paint(_DIM, shown(about))}\n")
+        if row.detail:
+            stream.write(f"  {paint(shade, shown(row.detail))}\n")
     stream.write(f"{count_text(len(rows), 'schedule')}\n")
 
 
@@ -269,8 +275,7 @@ def _next_text(row: Row, now: datetime) -> str:
     if row.state in ("paused", "unreadable") or row.next_at is None:
         return shown(row.note)
     span = span_text((row.next_at - now).total_seconds())
-    note = f" ({row.note})" if row.note else ""
-    return f"in {span:<7} {shown_instant(row.next_at, row.timezone)}{note}"
+    return f"in {span:<7} {shown_instant(row.next_at, row.timezone)}"
 
 
 def _last_text(row: Row, now: datetime) -> str:

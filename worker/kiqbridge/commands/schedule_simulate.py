@@ -83,9 +83,7 @@ def _simulate(options: argparse.Namespace) -> int:
     try:
         begin, end = _window(options)
         load = Load(_zone(options.timezone))
-        schedules = named(read_sources(options).schedules, options.name)
-        for each in schedules:
-            _ = each.definition.when  # what cannot be read is reported before anything is written
+        schedules = readable(named(read_sources(options).schedules, options.name))
     except ConfigError as error:
         return unreadable(error)
     days = simulate(
@@ -111,6 +109,27 @@ def _simulate(options: argparse.Namespace) -> int:
     if options.heatmap is not None:
         return _draw(options.heatmap, load, sum(map(bool, load.counts.values())), (begin, end))
     return 0
+
+
+def readable(schedules: Sequence["SourcedSchedule"]) -> list["SourcedSchedule"]:
+    """Those whose expression can be read, before anything is written.
+
+    One of Redis that cannot be read never fires: it is reported, and the others are simulated.
+
+    Raises:
+        ConfigError: one of a file cannot be read.
+    """
+    found = []
+    for each in schedules:
+        try:
+            _ = each.definition.when
+        except ConfigError as error:
+            if each.line is not None:
+                raise
+            sys.stderr.write(f"kiqbridge: {each.name} is left out, since it never fires: {error}\n")
+        else:
+            found.append(each)
+    return found
 
 
 def named(schedules: Sequence["SourcedSchedule"], globs: Sequence[str]) -> list["SourcedSchedule"]:
