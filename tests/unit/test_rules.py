@@ -310,8 +310,8 @@ class TestRepeats:
             ),
         )
 
-        assert found.what == "it enqueues the same A as b (x.yml:3), at the same time"
-        assert found.why == "the job runs twice: always, next 2026-11-23 03:00 UTC"
+        assert found.what == "it enqueues the same A as another schedule, at the same time"
+        assert found.details == ["b (x.yml:3): always, next 2026-11-23 03:00 UTC"]
 
     def test_two_that_meet_now_and_then(self):
         job = ({"class": "A", "args": [1]},)
@@ -321,7 +321,18 @@ class TestRepeats:
             schedule("cron(0 3 1 * ? *)", name="b", jobs=job),
         )
 
-        assert found.why == "the job runs twice: 1 times in 35 days, next 2026-12-01 03:00 UTC"
+        assert found.details == [
+            "b (x.yml:3): 1 of its times in 35 days, next 2026-12-01 03:00 UTC"
+        ]
+
+    def test_many_that_enqueue_the_same_are_one_finding(self):
+        job = ({"class": "A", "args": [1]},)
+        many = [schedule("cron(0 3 * * ? *)", name=f"s{n}", jobs=job) for n in range(20)]
+        found = only("KB110", *many, crowd=99)
+
+        assert "the same A as 19 other schedules" in found.what
+        assert len(found.details) == 11
+        assert found.details[-1] == "and 9 more"
 
     @pytest.mark.parametrize(
         ("expression", "job"),

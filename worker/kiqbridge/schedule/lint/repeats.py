@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -14,6 +14,8 @@ _DAYS: Final = 35
 _MANY: Final = 48
 """More than two an hour: after a day of absence they are a burst."""
 _SHARE: Final = 0.95
+_MOST: Final = 10
+"""So many others are named."""
 
 
 def long_jobs(surroundings: Surroundings) -> Iterator[Finding]:
@@ -58,11 +60,19 @@ def duplicates(surroundings: Surroundings) -> Iterator[Finding]:
         if len(group) == 1:
             continue
         instants = [set(occurrences(each.definition.when, start, end)) for each in group]
-        pairs = itertools.combinations(zip(group, instants, strict=True), 2)
-        for (one, first), (other, second) in pairs:
-            common = first & second
-            if common:
-                yield _duplicate(one, other, common, is_same=first == second)
+        same: set[int] = set()
+        for index, each in enumerate(group):
+            if index in same:
+                continue  # it is named with the first one
+            met = [
+                (other, instants[index] & instants[other])
+                for other in range(index + 1, len(group))
+                if instants[index] & instants[other]
+            ]
+            same |= {other for other, _ in met if instants[other] == instants[index]}
+            if met:
+                others = [(group[other], common, other in same) for other, common in met]
+                yield _duplicate(each, others)
 
 
 def unlimited_catching_up(surroundings: Surroundings) -> Iterator[Finding]:
@@ -83,16 +93,22 @@ def unlimited_catching_up(surroundings: Surroundings) -> Iterator[Finding]:
 
 
 def _duplicate(
-    one: SourcedSchedule, other: SourcedSchedule, common: set[int], *, is_same: bool
+    schedule: SourcedSchedule, others: Sequence[tuple[SourcedSchedule, set[int], bool]]
 ) -> Finding:
-    at = datetime.fromtimestamp(min(common), UTC)
-    times = "always" if is_same else f"{len(common):,} times in {_DAYS} days"
+    details = []
+    for other, common, is_same in others[:_MOST]:
+        times = "always" if is_same else f"{len(common):,} of its times in {_DAYS} days"
+        at = datetime.fromtimestamp(min(common), UTC)
+        details.append(f"{other.name} ({other.place}): {times}, next {at:%Y-%m-%d %H:%M} UTC")
+    if len(others) > _MOST:
+        details.append(f"and {len(others) - _MOST:,} more")
+    number = "another schedule" if len(others) == 1 else f"{len(others):,} other schedules"
     texts = (
-        f"it enqueues the same {one.classes} as {other.name} ({other.place}), at the same time",
-        f"the job runs twice: {times}, next {at:%Y-%m-%d %H:%M} UTC",
-        "remove one of them, or change its arguments or time",
+        f"it enqueues the same {schedule.classes} as {number}, at the same time",
+        "the job runs once for each of them, since each has a ledger of its own",
+        "remove all but one, or change arguments or times",
     )
-    return found("KB110", "warning", one, texts)
+    return found("KB110", "warning", schedule, texts, details)
 
 
 def _jobs_key(schedule: SourcedSchedule) -> str:
