@@ -76,6 +76,7 @@ check: $(VENV)/.dev .venv-sam/.sam ## Check style, types, template and scripts; 
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(PY) -m kiqbridge.schedule.check template.yaml
+	$(PY) -m kiqbridge schedule lint --template template.yaml
 	@for file in $(MAPPINGS); do \
 		echo $(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml; \
 		$(PY) -m kiqbridge.aws.mapping.check $$file --template template.yaml || exit 1; done
@@ -95,6 +96,7 @@ docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
 	$(PY) tests/bad_inputs.py
 	$(PY) tests/modules.py
 	$(PY) tests/interop/conformance.py
+	$(PY) tests/heat_map_picture.py > docs/images/heat_map.svg.new && mv docs/images/heat_map.svg.new docs/images/heat_map.svg
 	$(PY) -m kiqbridge.schedule.dst_picture > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
 
 redis: $(VENV)/.up ## Start a throw-away server and print its REDIS_URL

@@ -1,13 +1,17 @@
 """The heat map of a simulation."""
 
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from kiqbridge.schedule.heat_map import _SHADES, heat_map, limits_of, shade_of
 from kiqbridge.schedule.load import Load
 
+ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -83,3 +87,10 @@ def test_the_shades_are_one_hue_that_grows_darker():
 
     assert brightness == sorted(brightness, reverse=True)
     assert all(int(shade[5:7], 16) > int(shade[1:3], 16) for shade in _SHADES)  # blue above red
+
+
+def test_the_picture_of_the_documents_is_what_the_program_draws():
+    script = [sys.executable, ROOT / "tests/heat_map_picture.py"]
+    drawn_now = subprocess.run(script, capture_output=True, check=True).stdout
+
+    assert (ROOT / "docs/images/heat_map.svg").read_bytes() == drawn_now, "run make docs"
