@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf
 SECTION = re.split(r"^## ", PAGE, flags=re.MULTILINE)
 [LOOK_AHEAD] = [text for text in SECTION if text.startswith("See before it happens")]
 EXAMPLES = re.findall(r"```sh\nkiqbridge ([^\n]*)\n```\n\n```text\n([^`]*)```", LOOK_AHEAD)
-[SCHEDULES] = re.findall(r"```yaml\n([^`]*)```", LOOK_AHEAD)
+[SCHEDULES] = re.findall(r"this `schedules\.yml`:\n\n```text\n([^`]*)```", LOOK_AHEAD)
 
 
 def test_the_page_has_examples():
