@@ -1,10 +1,12 @@
 """A schedule of another form as EventBridge's expressions: at least one is due in just the same minutes."""
 
+import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.brute_force import random_line
 
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError
@@ -37,6 +39,14 @@ def texts(text, timezone="UTC"):
         ("0 0 * * 1,2,3,5", "cron(0 0 ? * MON-WED,FRI *)"),
         ("@hourly", "cron(0 * * * ? *)"),
         ("0 0 1-31 * 1", "cron(0 0 * * ? *)"),
+        ("0 0 L * *", "cron(0 0 L * ? *)"),
+        ("0 0 * * mon#2", "cron(0 0 ? * MON#2 *)"),
+        ("0 0 * * fri#L", "cron(0 0 ? * FRIL *)"),
+        ("0 5 1-7 * 1&", "cron(0 5 ? * MON#1 *)"),
+        ("0 22-2 * * 5-7", "cron(0 0-2,22,23 ? * SUN,FRI,SAT *)"),
+        ("every weekday at 9:30", "cron(30 9 ? * MON-FRI *)"),
+        ("2027-01-31 09:00", "at(2027-01-31T09:00:00)"),
+        ("2027-01-31T09:00:00+02:00", "at(2027-01-31T07:00:00)"),
         ("every 7m", "rate(7 minutes)"),
         ("every 60 seconds", "rate(1 minute)"),
         ("every 1h", "rate(1 hour)"),
@@ -82,6 +92,11 @@ def test_either_day_field_becomes_two_rules(line, expected):
     ("text", "reason"),
     [
         ("every 30s", "seconds: a rate of 30 seconds is no number of whole minutes"),
+        ("*/10 * * * * *", "seconds: it is due within a minute"),
+        ("0 0 -2 * *", "day of month: '-2' counts from the end"),
+        ("0 0 * * mon#-2", "day of week: 'MON#-2' counts from the end"),
+        ("0 0 1-8 * 1&", "a day must be in both fields"),
+        ("2026-10-25T01:30:00Z", "show this time twice, and the second one is meant"),
         ("0 0 */2 * 1", "a day must be in both fields, and EventBridge takes one of them"),
         ("at(2026-03-29T02:30:00)", "the clocks of Europe/Paris skip this time"),
     ],
@@ -131,6 +146,24 @@ def test_the_rules_of_a_line_are_due_when_it_is(line, day):
     days = parse_crontab(f"0 0 {line.split(None, 2)[2]}")
     at_midnight = [parse(f"cron(0 0 {rule.text.split(None, 2)[2]}") for rule in rules]
     assert_same(days, at_midnight, start, start + timedelta(days=1827))
+
+
+def test_the_rules_of_lines_with_days_from_the_end_and_nth_weekdays_are_due_when_they_are(tell):
+    rng, said, refused = random.Random(5), 0, 0
+    for _ in range(200):
+        line = random_line(rng)
+        year = rng.randint(1971, 2190)
+        try:
+            rules = [parse(text) for text in texts(line)]
+        except ExpressionError:
+            refused += 1
+            continue
+        assert_same(parse_expression(line), rules, utc(year, 1, 1), utc(year + 3, 1, 1))
+        said += 1
+    assert said > refused
+    tell(
+        f"EventBridge rules of {said} random lines are due when they are; {refused} cannot be said"
+    )
 
 
 def assert_same(schedule, rules, start, end):
