@@ -11,6 +11,8 @@ MIN_LINES = 60
 """Smaller modules are tested with the one that uses them."""
 
 TESTED_ELSEWHERE = {
+    "client/known_schedules": "redis/test_schedules.py",
+    "client/schedule_runs": "redis/test_schedules.py",
     "client/occurrences": "redis/test_placing.py",
     "store/schedule_scripts": "redis/test_schedules.py",
     "errors": "redis/test_errors_of_any_kind.py",

@@ -5,26 +5,32 @@ was placed ahead and is to fire no more is withdrawn in the same script; what th
 then runs.
 """
 
-import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple
+from datetime import datetime
+from typing import Any, Final, Literal
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
-from kiqbridge.client.occurrences import digest_of, jobs_of_occurrence
+from kiqbridge.client.known_schedules import (
+    KnownSchedule,
+    Read,
+    known_of,
+    list_schedules,
+    near_names,
+    parsed,
+    read_schedule,
+    require_known,
+)
 from kiqbridge.client.schedule import Schedule, check_expression
+from kiqbridge.client.schedule_runs import ScheduleRun, counted_instant, run_schedule
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
 from kiqbridge.store.pauses import checked_end, server_time
-from kiqbridge.store.schedule_scripts import ANY, BACK, CHANGED, Placement, hold, place, save
+from kiqbridge.store.schedule_scripts import BACK, hold, save
 from kiqbridge.wire import json_text
-from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import check_json, shorten
-from kiqbridge.wire.tick_mark import MAX_NAME
 
 Change = Literal["created", "changed", "unchanged"]
 
@@ -35,46 +41,6 @@ MOST_SKIPPED: Final = 1000
 
 KEEP_CURSOR_S: Final = 86_400
 """A schedule that is declared beside its job again after so many seconds counts from now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownSchedule:
-    """A schedule as Redis knows it.
-
-    Attributes:
-        definition: what it is.
-        state: whether it is paused, what is skipped.
-        cursor: of a dynamic schedule, instant (epoch seconds) up to which all is decided; else None.
-    """
-
-    definition: ScheduleDefinition
-    state: ScheduleState
-    cursor: int | None
-
-    @property
-    def name(self) -> str:
-        """Of the schedule."""
-        return self.definition.name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleRun:
-    """A run outside of the times of a schedule.
-
-    Attributes:
-        at: instant under which the ledger has it, epoch seconds.
-        jids: of its jobs; empty if middleware stopped them.
-    """
-
-    at: int
-    jids: list[str]
-
-
-class _Read(NamedTuple):
-    definition: bytes
-    state: bytes
-    cursor: bytes
-    now: float
 
 
 class Schedules:
@@ -110,7 +76,7 @@ class Schedules:
         text = json_text.dumps(definition.to_document())
         for _ in range(TRIES):
             read = self._read(definition.name)
-            former = _parsed(definition.name, read.definition)
+            former = parsed(definition.name, read.definition)
             if former is not None and former.origin != definition.origin:
                 raise ConfigError(_taken(former))
             if former is not None and former.to_document() == definition.to_document():
@@ -139,7 +105,7 @@ class Schedules:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        return _known(name, self._read(name))
+        return known_of(name, self._read(name))
 
     def list(self) -> list[KnownSchedule]:
         """All schedules by name, those of templates as well; one that cannot be read is left out.
@@ -147,23 +113,7 @@ class Schedules:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        keys = self._keys
-        definitions, states, cursors = map(
-            _pairs,
-            self._pool.run(
-                ("HGETALL", keys.schedules),
-                ("HGETALL", keys.schedule_states),
-                ("HGETALL", keys.cursors),
-            ),
-        )
-        found = [
-            _known(
-                text_of(name),
-                _Read(text, states.get(name, b""), cursors.get(name, b""), 0.0),
-            )
-            for name, text in sorted(definitions.items())
-        ]
-        return [each for each in found if each is not None]
+        return list_schedules(self._pool, self._keys)
 
     def delete(self, name: str) -> bool:
         """Delete a schedule that is not of a template, with its state; whether there was one.
@@ -174,7 +124,7 @@ class Schedules:
         """
         for _ in range(TRIES):
             read = self._read(name)
-            known = _parsed(name, read.definition)
+            known = parsed(name, read.definition)
             if known is not None and known.origin == "template":
                 raise ConfigError(
                     f"schedule {name!r} is a rule of a template: delete it there and deploy, or pause it"
@@ -205,7 +155,7 @@ class Schedules:
         """
         for _ in range(TRIES):
             read = self._read(name)
-            known = _parsed(name, read.definition)
+            known = parsed(name, read.definition)
             if known is None or known.origin != "code":
                 return False
             written = hold(
@@ -291,7 +241,7 @@ class Schedules:
             raise PayloadError(f"count: {shorten(count)} is no number from 1 to {MOST_SKIPPED:,}")
         for _ in range(TRIES):
             read = self._read(name)
-            known = self._require(name, read)
+            known = require_known(self._pool, self._keys, name, read)
             found = next_instants(known.definition, known.state, after=read.now, count=count)
             if not found:
                 return []
@@ -314,40 +264,7 @@ class Schedules:
             PayloadError: there is no such schedule, or it has no further occurrence that could count.
             RedisUnavailable: look into its ledger before it is repeated.
         """
-        for _ in range(TRIES):
-            read = self._read(name)
-            known = self._require(name, read)
-            if counted:
-                instant = self._counted_instant(known, read.now)
-                # If it was placed ahead already: back, to be placed for now.
-                self._withdraw(name, read, instant)
-            else:
-                instant = self._extra_instant(known, read.now)
-            now = int(read.now)
-            jobs = jobs_of_occurrence(
-                self._client, known.definition, instant, due=now, by=by, now=read.now
-            )
-            placement = Placement(
-                name=name,
-                definition=digest_of(read.definition),
-                state=ANY,
-                cursor=ANY,
-                new_cursor=None,
-                occurrences=[jobs],
-            )
-            [placed] = place(self._pool, self._keys, read.now, [placement])
-            if placed > 0:
-                return ScheduleRun(at=instant, jids=json_text.loads(jobs.entry)["jids"])
-            if placed == 0 and counted:
-                raise PayloadError(
-                    f"schedule {name!r}: its occurrence of {_shown(instant)} was enqueued already; run it without "
-                    "counting it"
-                )
-            if placed < CHANGED:
-                raise KiqbridgeError(
-                    f"schedule {name!r}: one of its keys holds another type; kiqbridge doctor names it"
-                )
-        raise _busy(name)
+        return run_schedule(self._client, name, counted=counted, by=by)
 
     def require(self, name: str) -> KnownSchedule:
         """The schedule of this name.
@@ -356,7 +273,7 @@ class Schedules:
             PayloadError: there is none; the message names near ones.
             RedisUnavailable: nothing was read.
         """
-        return self._require(name, self._read(name))
+        return require_known(self._pool, self._keys, name, self._read(name))
 
     def now(self) -> float:
         """The clock of Redis, which decides what is due; epoch seconds.
@@ -373,7 +290,7 @@ class Schedules:
             PayloadError: there is none.
             RedisUnavailable: nothing was read.
         """
-        return self._counted_instant(known, self.now())
+        return counted_instant(self._client, known, self.now())
 
     def near_names(self, name: str) -> Sequence[str]:
         """Names of schedules that resemble this one.
@@ -381,117 +298,26 @@ class Schedules:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        names = [text_of(each) for each in self._pool.call("HKEYS", self._keys.schedules)]
-        return difflib.get_close_matches(name, names, n=3)
+        return near_names(self._pool, self._keys, name)
 
-    def _read(self, name: str) -> _Read:
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
-            raise PayloadError(f"schedule: {shorten(name)} is not the name of a schedule")
-        keys = self._keys
-        definition, state, cursor, now = self._pool.run(
-            ("HGET", keys.schedules, name),
-            ("HGET", keys.schedule_states, name),
-            ("HGET", keys.cursors, name),
-            ("TIME",),
-        )
-        return _Read(definition or b"", state or b"", cursor or b"", server_time(now))
+    def _read(self, name: str) -> Read:
+        return read_schedule(self._pool, self._keys, name)
 
-    def _require(self, name: str, read: _Read) -> KnownSchedule:
-        known = _known(name, read)
-        if known is None:
-            near = self.near_names(name)
-            hint = (
-                f"did you mean {' or '.join(near)}?" if near else "kiqbridge schedule list has all"
-            )
-            raise PayloadError(f"schedule {name!r} is not known; {hint}")
-        return known
-
-    def _hold(self, name: str, read: _Read, state: ScheduleState, **options: Any) -> bool:
+    def _hold(self, name: str, read: Read, state: ScheduleState, **options: Any) -> bool:
         """Write a state; False: another process was faster, read again."""
         written = hold(
             self._pool, self._keys, name, known=read.state, state=state.to_text(), **options
         )
         return written != "other"
 
-    def _withdraw(self, name: str, read: _Read, instant: int) -> None:
-        hold(
-            self._pool,
-            self._keys,
-            name,
-            known=read.state,
-            state=read.state,
-            cursor=BACK,
-            withdraw=[instant],
-        )
 
-    def _counted_instant(self, known: KnownSchedule, now: float) -> int:
-        last = known.definition.when.latest_at_or_before(datetime.fromtimestamp(now, UTC))
-        if last is not None:
-            instant = int(last.timestamp())
-            missed, entries = self._pool.run(
-                ("ZSCORE", self._keys.missed, f"{instant} {known.name}"),
-                ("ZCOUNT", self._keys.ticks(known.name), instant, instant),
-            )
-            if missed is not None and not entries:
-                return instant
-        coming = next_instants(known.definition, known.state, after=now, count=1)
-        if not coming:
-            raise PayloadError(
-                f"schedule {known.name!r} has no further occurrence that this run could count as; run it without "
-                "counting it"
-            )
-        return coming[0]
-
-    def _extra_instant(self, known: KnownSchedule, now: float) -> int:
-        """The newest second that is no occurrence, and that the ledger does not know."""
-        instant = int(now)
-        entries = self._pool.call(
-            "ZRANGE", self._keys.ticks(known.name), instant - MOST_SKIPPED, instant, "BYSCORE"
-        )
-        taken = {json_text.loads(entry)["at"] for entry in entries}
-        while instant in taken or _may_be_due(known.definition, instant):
-            instant -= 1
-        return instant
-
-
-def _shown(instant: int) -> str:
-    return f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _may_be_due(definition: ScheduleDefinition, instant: int) -> bool:
-    # AWS's instants are floored to the minute, and those of its rates are known to AWS alone.
-    if definition.origin == "template":
-        return instant % 60 == 0
-    moment = datetime.fromtimestamp(instant, UTC)
-    is_each_second = definition.when.next_after(moment) == datetime.fromtimestamp(instant + 1, UTC)
-    return definition.when.latest_at_or_before(moment) == moment and not is_each_second
-
-
-def _known(name: str, read: _Read) -> KnownSchedule | None:
-    definition = _parsed(name, read.definition)
-    if definition is None:
-        return None
-    return KnownSchedule(
-        definition=definition,
-        state=ScheduleState.from_text(read.state),
-        cursor=int(read.cursor) if read.cursor else None,
-    )
-
-
-def _parsed(name: str, text: bytes) -> ScheduleDefinition | None:
-    try:
-        return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
-    except (ConfigError, ValueError):
-        return None  # what cannot be read may be replaced
-
-
-def _skipped(read: _Read) -> tuple[int, ...]:
+def _skipped(read: Read) -> tuple[int, ...]:
     known = ScheduleState.from_text(read.state).skipped
     return tuple(each for each in known if each > read.now - KEEP_SKIPPED_S)
 
 
 def _counts_on(
-    former: ScheduleDefinition | None, definition: ScheduleDefinition, read: _Read
+    former: ScheduleDefinition | None, definition: ScheduleDefinition, read: Read
 ) -> bool:
     """Whether what has come due since the cursor belongs to the new definition as well."""
     if former is not None:
@@ -506,10 +332,6 @@ def _timing(definition: ScheduleDefinition) -> tuple[object, ...]:
         *(definition.expression, definition.timezone, definition.start, definition.end),
         definition.enabled,
     )
-
-
-def _pairs(reply: Any) -> dict[bytes, bytes]:
-    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _taken(known: ScheduleDefinition) -> str:
