@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kiqbridge.client.schedules import KnownSchedule
+    from kiqbridge.client.known_schedules import KnownSchedule
     from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob
     from kiqbridge.schedule.imports.record import Imported, Reading
     from kiqbridge.store.redis_pool import RedisPool
