@@ -122,3 +122,15 @@ def skip(_instance, payload, _queue, call_next):
 @job(name="Killer")
 def killer():
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job(name="WorkingLoop")
+async def working_loop():
+    await asyncio.sleep(0.1)
+    mark("WorkingLoop")
+
+
+@job(name="WorkingChild", pool="process")
+def working_child():
+    time.sleep(0.05)
+    mark("WorkingChild")
