@@ -131,6 +131,32 @@ class TestStarted:
             f" then {warm[25]:.2f} ms (median of 50; slowest {warm[-1]:.1f} ms)"
         )
 
+    def test_its_first_push_publishes_the_schedules_of_the_template(
+        self, start, built, redis, redis_url, tell
+    ):
+        stack = {**ENVIRONMENT, "REDIS_URL": redis_url, "KIQBRIDGE_STACK": "shop"}
+        times = {}
+        for what, environment in (
+            ("no stack", {**ENVIRONMENT, "REDIS_URL": redis_url}),
+            ("publishes", stack),
+            ("is published", stack),
+        ):
+            runs = []
+            for _ in range(5):
+                if what == "publishes":
+                    redis.delete("kb:manifests", "kb:schedules")
+                with start(built, env=environment) as function:
+                    runs.append((function.wait_ready(), function.invoke(read_event("direct_one"))))
+            assert not any(answer.is_error for _, answer in runs)
+            times[what] = sorted(init for init, _ in runs)[2], sorted(a.ms for _, a in runs)[2]
+
+        assert json.loads(redis.hget("kb:manifests", "shop"))["version"] == 1_700_000_000
+        assert redis.hlen("kb:schedules") > 0
+        for what, (init_ms, first_ms) in times.items():
+            tell(
+                f"built function, {what}: init {init_ms:.0f} ms, first invoke {first_ms:.1f} ms (medians of 5)"
+            )
+
     def test_its_password_is_in_a_secret_and_rotated(self, start, built, redis, redis_url, tell):
         def address(password):
             rules = ["reset", "on", f">{password}", "~*", "+@all"]

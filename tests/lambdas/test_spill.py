@@ -216,7 +216,9 @@ class TestTicks:
         assert len(queued(redis)) == 1
 
     def test_its_ledger_has_the_jid_that_was_answered(self, spill, start, redis, recent):
-        tick = {**job(1), "tick": {"schedule": "s/Nightly", "at": f"{recent(3):%FT%TZ}"}}
+        policies = {"overlap": "skip", "max_age_s": 3600, "missed": "last"}
+        at = f"{recent(3):%FT%TZ}"
+        tick = {**job(1), "tick": {"schedule": "s/Nightly", "at": at, **policies}}
         [accepted] = start(away=True)(tick)["spilled"]
         back = start(away=False)
         spill.deliver(back)
@@ -224,6 +226,8 @@ class TestTicks:
         [known] = back(tick)["duplicates"]
 
         assert known["jid"] == accepted["jid"] == queued(redis)[0]["jid"]
+        mark = queued(redis)[0]["tick"]
+        assert (mark["overlap"], mark["max_age_s"]) == ("skip", 3600)
 
 
 class TestBatches:
