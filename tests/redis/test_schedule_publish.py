@@ -108,9 +108,25 @@ def test_the_manifest_of_a_layer(run, project, redis):
     assert redis.hkeys("kb:schedules") == [b"shop/A"]
 
 
+def test_a_deleted_stack_is_withdrawn_and_may_come_back(run, redis):
+    run("--stack", "shop")
+    run("--stack", "other")
+
+    assert run("--stack", "shop", "--withdraw", "--dry-run")[0] == 0
+    assert redis.hlen("kb:schedules") == 8
+    code, out, _ = run("--stack", "shop", "--withdraw", "--json")
+    assert (code, json.loads(out)["removed"]) == (0, 4)
+    assert {name.split(b"/")[0] for name in redis.hkeys("kb:schedules")} == {b"other"}
+
+    assert run("--stack", "shop")[0] == 0
+    assert redis.hlen("kb:schedules") == 8
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
+        (["--withdraw"], "write --stack NAME"),
+        (["--withdraw", "--stack", "shop"], "nothing is published for stack 'shop'"),
         (["--manifest", "none.json"], "none.json: it cannot be read"),
         (["--template", "none.yaml"], "none.yaml"),
         (["--stack", "a/b"], "no name of a CloudFormation stack"),

@@ -51,6 +51,11 @@ def add_arguments(verbs: Any) -> None:
     what.add_argument(
         "--manifest", type=Path, metavar="FILE", help="manifest.json of a layer that was built"
     )
+    what.add_argument(
+        "--withdraw",
+        action="store_true",
+        help="publish none for --stack, after the stack was deleted: its ticks are expected no more",
+    )
     verb.add_argument(
         "--stack", metavar="NAME", help="name of the stack (default: that of make deploy)"
     )
@@ -70,15 +75,24 @@ def add_arguments(verbs: Any) -> None:
 
 
 def _publish(options: argparse.Namespace) -> int:
+    if options.withdraw and not options.stack:
+        raise ConfigError("--withdraw: name the stack that was deleted; write --stack NAME")
     stack = options.stack or stack_name_of(options.answers)
-    if options.manifest is None:
+    pool = RedisPool(read_access(os.environ))
+    keys = Keys(read(NAMESPACE, os.environ))
+    standing = (
+        read_manifests(pool, keys).get(stack) if options.withdraw or options.dry_run else None
+    )
+    if options.withdraw:
+        if standing is None:
+            raise ConfigError(f"--withdraw: nothing is published for stack {stack!r}")
+        # Under the same version, so that the stack publishes again if it is deployed again.
+        manifest = Manifest(version=standing.version, schedules={})
+    elif options.manifest is None:
         manifest = manifest_of(options.template, options.answers, os.environ)
     else:
         manifest = _read(options.manifest)
-    pool = RedisPool(read_access(os.environ))
-    keys = Keys(read(NAMESPACE, os.environ))
     if options.dry_run:
-        standing = read_manifests(pool, keys).get(stack)
         about = {
             "outcome": outcome_of(
                 standing, manifest.version, manifest.hash, rollback=options.rollback
