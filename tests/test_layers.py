@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "inflight": "runtime wire store",
     "host": "runtime logs config client",
     "aws": "wire schedule config store client clocks",
-    "monitor": "wire store clocks inflight aws",
+    "monitor": "wire config store clocks inflight aws",
     "settle": "runtime wire store client inflight",
     "perform": "runtime wire logs config store client inflight settle",
     "children": "runtime wire config store client inflight host settle perform",

@@ -8,9 +8,8 @@ import os
 from typing import Any
 
 from kiqbridge.aws.minutely import Minutely
-from kiqbridge.config.function_settings import MONITOR_QUEUES
-from kiqbridge.config.setting import read
 from kiqbridge.monitor.minute import look
+from kiqbridge.monitor.settings import MonitorSettings
 
 
 @functools.cache
@@ -20,9 +19,9 @@ def monitor() -> Minutely:
 
 
 @functools.cache
-def served() -> frozenset[str]:
-    """Queues of the fleet that is scaled; empty = all."""
-    return frozenset(read(MONITOR_QUEUES, os.environ))
+def settings() -> MonitorSettings:
+    """Those of this warm environment."""
+    return MonitorSettings.from_environment(os.environ)
 
 
 def lambda_handler(event: Any, context: Any) -> dict[str, Any]:  # noqa: ARG001 - the rule's event says nothing
@@ -31,4 +30,4 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:  # noqa: ARG001 
     Returns:
         What was found and done; the same is in the log.
     """
-    return monitor().run(context, lambda turn: look(turn, served()))
+    return monitor().run(context, lambda turn: look(turn, settings()))

@@ -1,8 +1,11 @@
 """The real monitor function against a real server: what it measures, what it gives back, what it leaves alone."""
 
+import contextlib
 import json
+import threading
 import time
 from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from support.fleet import Fleet, incarnations, jids_in_flight, lists_in_flight
@@ -170,6 +173,17 @@ def test_a_paused_queue_and_one_that_others_serve_start_no_worker(
     assert read_metrics(capsys.readouterr().out)["QueueDepth", SERVICE] == 10
 
 
+def test_a_queue_of_the_scaled_fleet_is_looked_at_also_if_redis_does_not_list_it(
+    environment, load, redis
+):
+    environment.setenv("KIQBRIDGE_MONITOR_QUEUES", "default low")
+    redis.rpush("queue:low", job())  # as a job comes back to a queue that was cleared
+
+    answer = load().lambda_handler({}, MinuteContext())
+
+    assert (answer["queues"], answer["demand"]) == ({"default": 0, "low": 1}, 1)
+
+
 def test_a_fleet_is_silent_if_something_waits_for_which_nobody_lives(measured, redis, client):
     assert measured()["FleetSilent",] == 0
     client.push({"class": "HealthPulse", "queue": "rails", "args": []})
@@ -270,6 +284,30 @@ def test_without_redis_a_metric_says_so_one_line_is_logged_and_the_invocation_fa
 # Ticks that did not come
 
 
+@contextlib.contextmanager
+def listening():
+    """A webhook on this machine: its address, and the documents that it got."""
+    requests = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/hook", requests
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def save_schedule(redis, **members):
     """A schedule of the manifest of the stack `shop` that was due at the last two full hours."""
     hour = int(time.time()) // 3600 * 3600
@@ -311,6 +349,18 @@ def test_ticks_that_did_not_come_are_found_and_by_policy_enqueued_if_no_worker_l
     found = len(first["missed_ticks"])
     # Those of the last hour, and once those that were found late.
     assert measured[0] == found >= measured[1] >= 1
+
+
+def test_whoever_is_to_be_notified_of_them_is(environment, load, redis):
+    with listening() as (url, requests):
+        environment.setenv("KIQBRIDGE_MISSED_TICK_WEBHOOK", url)
+        save_schedule(redis)
+
+        answer = load().lambda_handler({}, MinuteContext())
+
+    [notification] = requests
+    assert notification["by"] == f"monitor:{REQUEST}"
+    assert notification["count"] == len(answer["missed_ticks"]) >= 1
 
 
 def test_while_a_worker_lives_its_leader_looks_for_them(invoke, redis):

@@ -12,6 +12,7 @@ from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import choose, read
 from kiqbridge.config.table import ALL_SETTINGS, SETTINGS
 from kiqbridge.errors import ConfigError
+from kiqbridge.monitor.settings import MonitorSettings
 
 POWERTOOLS = ("SERVICE_NAME", "LOG_LEVEL", "METRICS_NAMESPACE")
 
@@ -57,10 +58,11 @@ def test_a_client_reads_what_the_table_says(monkeypatch):
     assert ours == variables_read_by("client")
 
 
-def test_the_enqueue_function_reads_what_the_table_says():
+def test_the_functions_read_what_the_table_says():
     environ = Watched()
 
     Enqueuer.from_environment(environ)
+    MonitorSettings.from_environment(environ)
 
     # Messages read the names to hide when they need them, and app.py the others.
     elsewhere = {

@@ -241,6 +241,7 @@ def hooks_of(
     aws: Mapping[str, str],
     by: str,
     handlers: Sequence[Handler] = (),
+    pauses_s: Sequence[float] = PAUSES_S,
 ) -> MissedTickHooks:
     """Those that the settings name; "" = none."""
     sends: list[Send] = []
@@ -248,7 +249,7 @@ def hooks_of(
         sends.append(Webhook(webhook))
     if sns_topic_arn:
         sends.append(SnsTopic(sns_topic_arn, aws))
-    return MissedTickHooks(sends, handlers, by=by)
+    return MissedTickHooks(sends, handlers, by=by, pauses_s=pauses_s)
 
 
 def _notification(ticks: Sequence[MissedTick], by: str) -> dict[str, Any]:

@@ -39,6 +39,24 @@ from kiqbridge.config.worker_parsers import (
     webhook,
 )
 
+MISSED_TICK_WEBHOOK: Final = Setting(
+    name="missed_tick_webhook",
+    parse=webhook("missed_tick_webhook"),
+    default="",
+    env=("KIQBRIDGE_MISSED_TICK_WEBHOOK",),
+    help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
+    read_by=("worker", "function"),
+)
+
+MISSED_TICK_SNS_TOPIC_ARN: Final = Setting(
+    name="missed_tick_sns_topic_arn",
+    parse=text("missed_tick_sns_topic_arn"),
+    default="",
+    env=("KIQBRIDGE_MISSED_TICK_SNS_TOPIC_ARN",),
+    help="SNS topic to which the same is published; none = no one",
+    read_by=("worker", "function"),
+)
+
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="queues",
@@ -331,20 +349,8 @@ SETTINGS: tuple[Setting, ...] = (
         help="seconds for which occurrences of dynamic schedules are placed ahead: a fleet that is away for a "
         "shorter time fires each one in time when it is back",
     ),
-    Setting(
-        name="missed_tick_webhook",
-        parse=webhook("missed_tick_webhook"),
-        default="",
-        env=("KIQBRIDGE_MISSED_TICK_WEBHOOK",),
-        help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
-    ),
-    Setting(
-        name="missed_tick_sns_topic_arn",
-        parse=text("missed_tick_sns_topic_arn"),
-        default="",
-        env=("KIQBRIDGE_MISSED_TICK_SNS_TOPIC_ARN",),
-        help="SNS topic to which the same is published; none = no one",
-    ),
+    MISSED_TICK_WEBHOOK,
+    MISSED_TICK_SNS_TOPIC_ARN,
     Setting(
         name="max_iteration_runtime_s",
         parse=seconds_or_none("max_iteration_runtime"),

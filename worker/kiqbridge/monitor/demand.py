@@ -100,13 +100,19 @@ class Backlog:
         )
 
 
-def read_backlog(connection: RedisConnection, keys: Keys) -> Backlog:
+def read_backlog(connection: RedisConnection, keys: Keys, served: Collection[str] = ()) -> Backlog:
     """What waits now, by the clock of Redis.
+
+    Args:
+        connection: its own.
+        keys: the namespace.
+        served: queues that are looked at also if Redis does not list them: one that was cleared is not
+            listed, and a job of it may come back.
 
     Raises:
         RedisUnavailable: nothing was read.
     """
-    names = _queue_names(connection, keys)
+    names = list(dict.fromkeys([*sorted(served), *_queue_names(connection, keys)]))
     now = server_time(connection.call("TIME"))
     due_sets = (keys.retry, keys.schedule, keys.task_reports)
     retries, scheduled, dead, paused, *counts = connection.run(

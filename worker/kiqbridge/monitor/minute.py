@@ -9,6 +9,7 @@ from kiqbridge.clocks.missed import MissedTick, check_missed
 from kiqbridge.monitor.demand import Backlog, read_backlog
 from kiqbridge.monitor.fleet import Fleet, read_fleet
 from kiqbridge.monitor.orphans import give_back_orphans
+from kiqbridge.monitor.settings import MonitorSettings
 
 MEASURED_QUEUES = 50
 """Queues with metrics of their own, the deepest first: each metric costs."""
@@ -18,12 +19,12 @@ MISSED_FOR_S = 3600.0
 """For so long a tick that did not come is measured, whoever has noticed it."""
 
 
-def look(turn: Turn, served: Collection[str] = ()) -> dict[str, Any]:
+def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     """Measure fleet and queues; if no worker lives, give back what dead ones hold, and look for missed ticks.
 
     Args:
         turn: of the invocation.
-        served: queues of the fleet that is scaled; empty = all.
+        settings: of the function.
 
     Returns:
         What was found and done, as JSON.
@@ -31,14 +32,18 @@ def look(turn: Turn, served: Collection[str] = ()) -> dict[str, Any]:
     Raises:
         RedisUnavailable, RedisRefused: nothing, or not all of it, was done; the next minute does it.
     """
+    served = settings.queues
     fleet = read_fleet(turn.connection, turn.keys)
-    backlog = read_backlog(turn.connection, turn.keys)
+    backlog = read_backlog(turn.connection, turn.keys, served)
     # Before anything that takes time: an alarm that starts workers waits for it.
     _measure(turn, fleet, backlog, served)
     rescue = give_back_orphans(turn.connection, turn.keys, fleet, within_s=turn.left_s())
     found: Sequence[MissedTick] = ()
     if not fleet.has_workers:  # else the leader of the fleet looks for them
-        found = check_missed(turn.connection, turn.keys, turn.client, by=turn.by).new
+        hooks = settings.hooks(turn.by)
+        found = check_missed(
+            turn.connection, turn.keys, turn.client, by=turn.by, notify=hooks.send
+        ).new
     since = backlog.at - MISSED_FOR_S
     recent = turn.connection.call("ZCOUNT", turn.keys.missed, repr(since), "+inf")
     missed = recent + sum(each.at < since for each in found)
