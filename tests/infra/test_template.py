@@ -196,7 +196,10 @@ class TestFunctionsOfEachMinute:
 
         assert {key: ours[key] for key in shared} == {key: enqueue[key] for key in shared}
         own, others = ours["Environment"]["Variables"], enqueue["Environment"]["Variables"]
-        assert set(own) - set(others) <= {"KIQBRIDGE_MONITOR_QUEUES"}
+        assert set(own) - set(others) <= {
+            "KIQBRIDGE_MONITOR_QUEUES",
+            "KIQBRIDGE_MISSED_TICK_SNS_TOPIC_ARN",
+        }
         assert {key for key in own if key in others and own[key] != others[key]} == {
             "POWERTOOLS_SERVICE_NAME"
         }
@@ -214,7 +217,7 @@ class TestFunctionsOfEachMinute:
         assert actions == {
             *("logs:CreateLogStream", "logs:PutLogEvents", "kms:Decrypt"),
             *("secretsmanager:GetSecretValue", "ssm:GetParameter", "elasticache:Connect"),
-            *("xray:PutTelemetryRecords", "xray:PutTraceSegments"),
+            *("xray:PutTelemetryRecords", "xray:PutTraceSegments", "sns:Publish"),
         }
 
 

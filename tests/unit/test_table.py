@@ -68,7 +68,6 @@ def test_the_functions_read_what_the_table_says():
     elsewhere = {
         "KIQBRIDGE_REDACT",
         "KIQBRIDGE_TRACING",
-        "KIQBRIDGE_MONITOR_QUEUES",  # the monitor function alone
         *(f"POWERTOOLS_{name}" for name in POWERTOOLS),
     }
     assert environ.asked == variables_read_by("function") - elsewhere
