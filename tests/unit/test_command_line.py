@@ -158,6 +158,7 @@ def test_what_is_left_out_is_noted():
     ("name", "identifier"),
     [
         ("Foo::BarJob", "FooBarJob"),
+        ("nightly_report", "NightlyReport"),
         ("my job-2", "MyJob2"),
         ("9to5", "Schedule9to5"),
         ("", "Schedule"),

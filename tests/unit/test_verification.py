@@ -109,3 +109,13 @@ def test_every_line_fires_as_before_as_a_dynamic_schedule(line, zone):
 
     assert refused == []
     assert verify(schedule, written[0].parsed, start=START, days=400).is_faithful
+
+
+def test_only_the_source_is_excused_by_a_clock_change():
+    # 01:30 UTC is the second 02:30 of that night in Paris, at which Scheduler never fires.
+    extra = parse("cron(30 1 25 10 ? 2026)", "UTC")
+    right = parse("cron(0 12 1 1 ? *)", "Europe/Paris")
+    schedule = imported("0 12 1 1 *", "Europe/Paris")
+
+    assert verify(schedule, [right], start=START, days=400).is_faithful
+    assert not verify(schedule, [right, extra], start=START, days=400).is_faithful
