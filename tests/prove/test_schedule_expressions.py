@@ -10,11 +10,13 @@ from support.brute_force import (
     due_by_brute_force,
     eventbridge_days,
     line_days,
+    random_crontab_line,
     random_eventbridge,
     random_line,
 )
 from support.proving import sized
 
+from kiqbridge.schedule.crontab import parse_crontab
 from kiqbridge.schedule.expression import parse_expression
 
 EXPRESSIONS = sized(full=1000, sample=40)
@@ -31,11 +33,15 @@ ODD_ZONES = (
 
 
 @pytest.mark.parametrize(
-    ("draw", "days_of"),
-    [(random_eventbridge, eventbridge_days), (random_line, line_days)],
-    ids=["eventbridge", "line"],
+    ("draw", "days_of", "read"),
+    [
+        (random_eventbridge, eventbridge_days, parse_expression),
+        (random_line, line_days, parse_expression),
+        (random_crontab_line, line_days, parse_crontab),
+    ],
+    ids=["eventbridge", "sidekiq-cron", "crontab"],
 )
-def test_next_previous_and_between_are_those_of_a_brute_force_walk(draw, days_of, tell):
+def test_next_previous_and_between_are_those_of_a_brute_force_walk(draw, days_of, read, tell):
     rng = random.Random(SEED)
     every_zone = sorted(available_timezones() - {"localtime"})
     occurrences = questions = empty = 0
@@ -48,7 +54,7 @@ def test_next_previous_and_between_are_those_of_a_brute_force_walk(draw, days_of
         end = start + timedelta(days=YEARS * 365.25)
 
         expected = list(due_by_brute_force(*days_of(text), zone, start, end))
-        parsed = parse_expression(text, zone)
+        parsed = read(text, zone)
 
         assert list(parsed.between(start, end)) == expected, (text, zone, start)
         for _ in range(QUESTIONS):

@@ -6,6 +6,7 @@ that show it, the first counts.
 """
 
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
@@ -134,6 +135,24 @@ def random_line(rng: random.Random) -> str:
     month = "*" if rng.random() < 0.6 else _field(rng, 1, 12, MONTHS)
     fields = (_few(rng, 0, 59), _few(rng, 0, 23), dates, month, weekdays)
     return " ".join(_without_lone_step(field) for field in fields)
+
+
+def random_crontab_line(rng: random.Random) -> str:
+    """Five fields with what crontab(5) has alone: no days from the end, no n-th weekdays, no wrapping around."""
+    while True:
+        line = random_line(rng)
+        day_of_month, _, day_of_week = line.split()[2:]
+        wraps = any(_runs_backwards(item) for field in line.split() for item in field.split(","))
+        if not wraps and not re.search(r"L|(^|,)-", day_of_month) and "#" not in day_of_week:
+            return line
+
+
+def _runs_backwards(item: str) -> bool:
+    first, dash, last = item.partition("/")[0].upper().partition("-")
+    names = {name: place for names in (MONTHS, WEEKDAYS) for place, name in enumerate(names)}
+    ends = [names.get(end, int(end) if end.isdecimal() else 0) for end in (first, last)]
+    # `FRI-SUN` ends with the Sunday after it.
+    return bool(dash) and ends[0] > (7 if last == "SUN" else ends[1])
 
 
 def _without_lone_step(field: str) -> str:

@@ -75,7 +75,10 @@ def test_the_examples_of_the_message_are_read(example):
         ("every 5 hours at minute 10", "does not divide the day"),
         ("every hour at minute 75", "minute: '75' is out of range"),
         ("every 32nd of the month at noon", "day of month: '32' is out of range"),
-        ("every other day", "is none of the forms that are understood: every 5 minutes; "),
+        (
+            "every other day",
+            "is none of the forms that are understood: every 5 minutes, for elapsed time; ",
+        ),
         ("every quarter", "is none of the forms"),
         ("every last day of the month", "is none of the forms"),
         ("every day from 9am to 5pm", "is none of the forms"),

@@ -15,10 +15,10 @@ from kiqbridge.schedule.cron_line import parse_cron_line
 from kiqbridge.schedule.cron_seconds import CronSeconds
 
 UNDERSTOOD: Final = (
-    "every 5 minutes; every minute, hour, day, week, month or year; every day at 3am; every weekday at 9:30;"
-    " every monday and friday at noon; from monday to friday at 17:00; every 1st and 15th of the month at 4pm;"
-    " every month on the 1st at 5pm; every hour at minute 30; each with a time zone behind, such as"
-    " Europe/Paris"
+    "every 5 minutes, for elapsed time; every minute, hour, day, week, month or year; every day at 3am; every"
+    " weekday at 9:30; every monday and friday at noon; from monday to friday at 17:00; every 1st and 15th of the month at 4pm;"
+    " every month on the 1st at 5pm; every hour at minute 30; each but the first with a time zone behind,"
+    " such as Europe/Paris"
 )
 """One example of each form."""
 
