@@ -81,6 +81,7 @@ def test_it_is_due_when_croniter_says(line, start):
         ("0 0 * * 7", "cron(0 0 ? * SUN *)"),
         ("0 0 * * 5-7", "cron(0 0 ? * FRI-SUN *)"),
         ("0 0 * * fri-sun", "cron(0 0 ? * FRI-SUN *)"),
+        ("0 0 * * sun-sun", "cron(0 0 ? * SUN *)"),
         ("0 0 31 * *", "cron(0 0 31 * ? *)"),
         ("0 0 1 jan *", "cron(0 0 1 1 ? *)"),
     ],

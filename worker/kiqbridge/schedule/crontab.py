@@ -166,7 +166,7 @@ def _item(spec: FieldSpec, item: str) -> Sequence[int]:
             )
         return (first,)
     last = spec.number(last_text, item)
-    if last == 0 and spec is _DAY_OF_WEEK and last_text == "SUN":
+    if first > last == 0 and spec is _DAY_OF_WEEK and last_text == "SUN":
         last = 7
     if first > last:
         raise spec.refuse(item, "runs backwards (write two ranges with a comma)")
