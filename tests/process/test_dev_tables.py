@@ -237,7 +237,7 @@ class TestAClockChange:
         run.wait_for(lambda: len(lines_of(run, "clock")) == 2, 20, "two zones")
 
         told = (
-            "Sun 2026-03-29 02:00 CET is 03:00 CEST: 02:00 to 03:00 does not exist; "
+            "Sun 2026-03-29 02:00 CET becomes 03:00 CEST: 02:00 to 03:00 does not exist; "
             "not due: NightlyReport (02:30)"
         )
         assert f"  Europe/Paris: {told}\n" in run.output

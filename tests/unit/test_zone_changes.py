@@ -53,7 +53,7 @@ class TestTheText:
         ]
 
         assert describe(next_change("Europe/Paris", WINTER), rules) == (
-            "Sun 2026-03-29 02:00 CET is 03:00 CEST: 02:00 to 03:00 does not exist; "
+            "Sun 2026-03-29 02:00 CET becomes 03:00 CEST: 02:00 to 03:00 does not exist; "
             "not due: Nightly (02:30), Often (3 times)"
         )
 
@@ -61,7 +61,7 @@ class TestTheText:
         rules = [rule("cron(0,30 2 * * ? *)", "Nightly", timezone="Europe/Paris")]
 
         assert describe(next_change("Europe/Paris", SUMMER), rules) == (
-            "Sun 2026-10-25 03:00 CEST is 02:00 CET: 02:00 to 03:00 comes twice; "
+            "Sun 2026-10-25 03:00 CEST becomes 02:00 CET: 02:00 to 03:00 comes twice; "
             "due once, at the first coming: Nightly (02:00 and 02:30)"
         )
 
@@ -77,11 +77,13 @@ class TestTheCalendar:
         end = datetime(2026, 11, 2, tzinfo=UTC)
 
         assert calendar.due(SUMMER) == []
+        assert calendar.next_instant() == datetime(2026, 10, 25, 1, tzinfo=UTC)
         assert [change.timezone for change in calendar.due(end)] == [
             "Europe/Paris",
             "America/New_York",
         ]
         assert calendar.due(end) == []
+        assert calendar.next_instant().month == 3
         assert [change.instant.month for change in calendar.due(end + timedelta(days=160))] == [
             3,
             3,

@@ -195,11 +195,10 @@ class Dev:
             self._console.line("clock", change.timezone, describe(change, self._rules))
 
     def _pause_s(self, longest_s: float) -> float:
-        coming = self._agenda.next_instant()
-        if coming is None:
-            return longest_s
-        span = coming - self._clock.read(time.time())
-        return min(longest_s, self._clock.real_seconds(span))
+        now = self._clock.read(time.time())
+        coming = (self._agenda.next_instant(), self._calendar.next_instant())
+        spans = [self._clock.real_seconds(instant - now) for instant in coming if instant]
+        return min([longest_s, *spans])
 
     def _deliver_at_once(self, delivery: TickDelivery, places: JobPlaces) -> None:
         now = self._clock.read(time.time())
@@ -325,7 +324,7 @@ class Dev:
         pace = "" if speed == 1 else f" runs {speed:g} times as fast"
         start = "now" if at is None else f"at {at:%a %Y-%m-%d %H:%M:%S} UTC"
         joined = f"{pace}, starting {start}" if pace else f" starts {start}"
-        return f"the rules' clock{joined}; all times here are its own, durations are real"
+        return f"the rules' clock{joined}; all times here are its own; durations are real, and jobs see the real clock"
 
     def _say_goodbye(self, worker: WorkerChild, delivery: TickDelivery, overview: Overview) -> None:
         overview.show_sums()

@@ -65,7 +65,8 @@ def describe(change: ZoneChange, rules: Iterable[TemplateSchedule]) -> str:
     low, high = sorted((change.before, change.after))
     hours = f"{low:%H:%M} to {high:%H:%M}"
     kind = "does not exist" if change.is_forward else "comes twice"
-    what = f"{change.before:%a %Y-%m-%d %H:%M} {old} is {change.after:%H:%M} {new}: {hours} {kind}"
+    turn = f"{change.before:%a %Y-%m-%d %H:%M} {old} becomes {change.after:%H:%M} {new}"
+    what = f"{turn}: {hours} {kind}"
     names = concerned(change, rules)
     if not names:
         return f"{what}; concerns no rule"
@@ -89,6 +90,10 @@ class ZoneCalendar:
     def __init__(self, timezones: Iterable[str], start: datetime) -> None:
         found = (next_change(name, start) for name in sorted(set(timezones)))
         self._coming = [change for change in found if change is not None]
+
+    def next_instant(self) -> datetime | None:
+        """When the next clock changes; None if none does."""
+        return min((change.instant for change in self._coming), default=None)
 
     def near(self, now: datetime) -> list[ZoneChange]:
         """The changes of the next 24 hours."""
