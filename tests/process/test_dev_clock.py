@@ -70,6 +70,14 @@ class TestATimeFarAway:
         assert "older than what the ledger remembers" not in run.output
         assert interrupt(run) == 0
 
+    @pytest.mark.parametrize("at", ["2019-03-01T01:59:57Z", "2190-03-01T01:59:57Z"])
+    def test_has_its_ticks_enqueued_at_the_pace_of_the_wall_clock_too(self, project, at):
+        run = project.dev("--at", at)
+        wait_for_job(run)
+
+        assert instants_of(run, "HealthPulse")[0].endswith(f"{at[:10]} 02:00 UTC")
+        assert interrupt(run) == 0
+
     def test_has_entries_that_are_forgotten_as_soon_as_others(self, project):
         now = 17 * 86_400 + 3600
         run = project.dev("--at", "2190-03-01T01:59:58Z", "--speed", "60")
