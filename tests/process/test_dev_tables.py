@@ -218,7 +218,9 @@ class TestTheEnd:
         ticks, jobs, *_, late = rows["HealthPulse"]
         assert int(ticks) == int(jobs) > 1
         assert re.fullmatch(r"\d+\.\d{3} s", late)
-        assert rows["CloseDay"][-2] == "1", "a Ruby job, which nobody performs here, is open"
+        assert rows["CloseDay"][-2] == rows["CloseDay"][1], (
+            "a Ruby job, which nobody performs here, is open"
+        )
         assert "WeekdayDigest" not in rows
 
     def test_has_no_table_without_a_tick(self, project):
