@@ -364,3 +364,21 @@ class TestFaults:
 
         assert results == [[1], [0], [1]]
         assert redis.zrange("schedule", 0, -1) == [b"a"]
+
+    def test_who_read_an_older_cursor_places_nothing_even_if_the_ledger_was_trimmed(
+        self, redis, client
+    ):
+        redis.hset("kb:cursors", "s", 100)
+        placement = Placement(
+            name="s",
+            definition="",
+            state="",
+            cursor=40,
+            new_cursor=60,
+            occurrences=[PlacedJobs(instant=60, entry=b"{}", jobs=[(60, b"a")])],
+        )
+
+        assert place(client.pool, KEYS, 100.0, [placement]) == [-1]
+
+        assert redis.zcard("schedule") == 0
+        assert redis.hget("kb:cursors", "s") == b"100"
