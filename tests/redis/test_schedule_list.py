@@ -256,3 +256,22 @@ def test_a_simulation_of_redis(server, capsys):
         {"at": "2026-11-24T03:00:00Z", "schedule": "fires"},
         {"at": "2026-11-25T03:00:00Z", "schedule": "fires"},
     ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["lint"],
+        ["simulate", "--to", "2026-11-25"],
+        ["simulate", "--to", "2026-11-25", "--format", "csv"],
+    ],
+)
+def test_a_name_of_any_bytes(words, server, capsysbinary):
+    definition = {"expression": "30 2 * * *", "timezone": "Europe/Paris", "jobs": [{"class": "A"}]}
+    server.client.hset("kb:schedules", b"\xff", json.dumps(definition))
+
+    status = cli.main(["schedule", *words, "--redis", "--from", NOW.isoformat()])
+
+    assert status == 0
+    assert rb"\xff" in capsysbinary.readouterr().out

@@ -24,6 +24,11 @@ def test_what_is_read(text, expected):
     ("text", "reason"),
     [
         ("soon", "--from: 'soon' is no ISO 8601 time"),
+        (
+            "0001-01-01T00:00+14:00",
+            "--from: '0001-01-01T00:00.14:00' is not in the years 1971-2198",
+        ),
+        ("9999-12-31", "is not in the years 1971-2198"),
         ("2026-03-28T00:30", "--from: '2026-03-28T00:30' has no time zone"),
     ],
 )

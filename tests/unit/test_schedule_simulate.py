@@ -135,6 +135,7 @@ def test_the_heat_map_is_written(run, tmp_path):
         (("--timezone", "Paris"), "time zone 'Paris' is unknown"),
         (("--name", "x*"), "--name: no schedule is named 'x*'; there are: nightly, pulse"),
         (("--template", "/nowhere/template.yaml"), "cannot be read"),
+        (("--heatmap", "load.png"), "--heatmap: load.png is no SVG"),
         ((*WEEKEND, "--heatmap", "/nowhere/load.svg"), "--heatmap: /nowhere/load.svg cannot be"),
     ],
 )

@@ -73,20 +73,21 @@ def _lint(options: argparse.Namespace) -> int:
 def write_findings(stream: TextIO, findings: Sequence["Finding"], count: int) -> None:
     """The findings for people, and their number on the last line."""
     from kiqbridge.commands.moments import count_text  # noqa: PLC0415
+    from kiqbridge.wire.names import shown  # noqa: PLC0415
 
     colour = stream.isatty() and not os.environ.get("NO_COLOR")
     dim, bold, reset = (_DIM, _BOLD, _RESET) if colour else ("", "", "")
     for each in findings:
         shade = _COLOURS[each.severity] if colour else ""
-        stream.write(
+        text = (
             f"{shade}{each.severity} {each.code}{reset}  {bold}{each.schedule}{reset}  "
             f"{dim}{each.place}{reset}\n"
             f"  {each.what}\n"
             f"  {dim}why{reset}  {each.why}\n"
             f"  {dim}do{reset}   {each.advice}\n"
         )
-        stream.writelines(f"       {line}\n" for line in each.details)
-        stream.write("\n")
+        text += "".join(f"       {line}\n" for line in each.details)
+        stream.write(f"{shown(text)}\n")
     sums = Counter(each.severity for each in findings)
     words = [count_text(sums[name], name) for name in ("error", "warning", "note") if sums[name]]
     stream.write(f"{count_text(count, 'schedule')}: {', '.join(words) or 'nothing to say'}\n")

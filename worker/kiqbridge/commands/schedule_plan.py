@@ -60,6 +60,7 @@ def _plan(options: argparse.Namespace) -> int:
     from kiqbridge.commands.moments import moment_of  # noqa: PLC0415
     from kiqbridge.commands.schedule_sources import unreadable  # noqa: PLC0415
     from kiqbridge.schedule.plan import plan  # noqa: PLC0415
+    from kiqbridge.wire.names import shown  # noqa: PLC0415
 
     try:
         begin = datetime.now(UTC) if options.begin is None else moment_of("--from", options.begin)
@@ -72,9 +73,9 @@ def _plan(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps(_document(changes, begin, options.days)) + "\n")
     elif options.format == "markdown":
-        sys.stdout.write(markdown(changes, head, count))
+        sys.stdout.write(shown(markdown(changes, head, count)))
     else:
-        sys.stdout.write(table(changes, head, count))
+        sys.stdout.write(shown(table(changes, head, count)))
     is_different = any(each.is_different for each in changes)
     return 1 if is_different and not options.exit_zero else 0
 

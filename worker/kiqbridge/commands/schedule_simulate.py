@@ -126,7 +126,9 @@ def readable(schedules: Sequence["SourcedSchedule"]) -> list["SourcedSchedule"]:
         except ConfigError as error:
             if each.line is not None:
                 raise
-            sys.stderr.write(f"kiqbridge: {each.name} is left out, since it never fires: {error}\n")
+            sys.stderr.write(
+                f"kiqbridge: {each.shown_name} is left out, since it never fires: {error}\n"
+            )
         else:
             found.append(each)
     return found
@@ -157,6 +159,10 @@ def _window(options: argparse.Namespace) -> tuple[datetime, datetime]:
     begin = datetime.now(UTC).replace(microsecond=0)
     if options.begin is not None:
         begin = moment_of("--from", options.begin)
+    if options.heatmap is not None and options.heatmap.suffix != ".svg":
+        raise ConfigError(
+            f"--heatmap: {options.heatmap} is no SVG; write a name that ends with .svg"
+        )
     end = begin + timedelta(days=DAYS)
     if options.end is not None:
         end = moment_of("--to", options.end)
@@ -192,15 +198,14 @@ def _write_table(
         few += day[: SHOWN + 1 - len(few)]
     sums = f"{count_text(load.total, 'firing')} of {count_text(len(schedules), 'schedule')}"
     stream.write(f"{_period(window)}: {sums}\n")
-    width = max([len(each.name) for each in schedules], default=0)
+    width = max([len(each.shown_name) for each in schedules], default=0)
     if 0 < load.total <= SHOWN:
         stream.write("\n")
         for at, index in few:
             instant = datetime.fromtimestamp(at, UTC)
             zone = schedules[index].definition.when.timezone
-            stream.write(
-                f"  {schedules[index].name.ljust(width)}  {shown_instant(instant, zone)}\n"
-            )
+            name = schedules[index].shown_name.ljust(width)
+            stream.write(f"  {name}  {shown_instant(instant, zone)}\n")
     rows: list[tuple[str, ...]] = [("SCHEDULE", "FIRINGS", "FIRST", "LAST")]
     for index, each in enumerate(schedules):
         span = [
@@ -209,7 +214,7 @@ def _write_table(
             else f"{datetime.fromtimestamp(at, ZoneInfo(load.timezone)):%a %Y-%m-%d %H:%M}"
             for at in (load.first.get(index), load.last.get(index))
         ]
-        name = each.name if each.definition.enabled else f"{each.name} (disabled)"
+        name = each.shown_name + ("" if each.definition.enabled else " (disabled)")
         rows.append((name, f"{load.counts[index]:,}", *span))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     stream.write("\n")
@@ -248,7 +253,7 @@ def _write_csv(
     stream.write(f"{','.join(_COLUMNS)}\n")
     zones = [each.definition.when.timezone for each in schedules]
     tails = [
-        _csv_line([zone, each.name, each.classes, each.queues])
+        _csv_line([zone, each.shown_name, each.classes, each.queues])
         for zone, each in zip(zones, schedules, strict=True)
     ]
     texts = InstantTexts()

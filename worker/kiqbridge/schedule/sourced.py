@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
+from kiqbridge.wire.names import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,11 @@ class SourcedSchedule:
     def name(self) -> str:
         """Of the schedule."""
         return self.definition.name
+
+    @property
+    def shown_name(self) -> str:
+        """The name for people: any bytes may be one in Redis."""
+        return shown(self.name)
 
     @property
     def place(self) -> str:
