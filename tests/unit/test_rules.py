@@ -197,6 +197,8 @@ class TestCrowds:
     def test_a_spread_avoids_where_others_fire(self):
         assert spread(3, 0, {}) == [0, 20, 40]
         assert spread(2, 0, {29: 1, 30: 1}) == [0, 31]
+        only_two = {minute: 1 for minute in range(60) if minute not in (10, 11)}
+        assert spread(3, 0, only_two) == [0, 10, 11]
         assert sorted(spread(60, 0, {})) == list(range(60))
         assert len(spread(90, 30, {})) == 90
 

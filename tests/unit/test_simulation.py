@@ -19,7 +19,8 @@ ZONES = [
     "Europe/Paris",
     "America/New_York",
     "Australia/Lord_Howe",  # turns by half an hour
-    "Atlantic/Azores",  # turns at midnight UTC
+    "Atlantic/Azores",
+    "Europe/Chisinau",  # turned back at midnight UTC, so that the day begins with a repeated hour
     "Pacific/Apia",  # left a day out
     "Africa/Casablanca",  # turns for Ramadan
     "Asia/Kathmandu",
@@ -90,6 +91,14 @@ def test_any_window_is_what_the_expressions_say(chosen, since, length):
     assert flat(definitions, start, start + length) == brute(definitions, start, start + length)
 
 
+def test_a_day_that_begins_with_a_repeated_hour():
+    twice = [schedule("cron(30 2 * * ? *)", "Europe/Chisinau")]
+    start = int(datetime(2015, 10, 24, tzinfo=UTC).timestamp())
+
+    # 02:30 on the 25th comes at 23:30 UTC, and again at 00:30.
+    assert [at - start for at, _ in flat(twice, start, start + 2 * DAY_S)] == [84_600]
+
+
 def test_a_left_out_day_of_the_pacific():
     # Samoa had no 2011-12-30.
     [samoa] = [schedule("cron(0 12 * * ? *)", "Pacific/Apia")]
@@ -157,14 +166,18 @@ def test_bounds_with_fractions_of_a_second():
 
 
 def test_a_firing_that_jitter_puts_off_beyond_midnight_comes_on_the_next_day():
-    late = schedule("cron(59 23 * * ? *)", jitter_s=3600)
-    days = list(simulate([late], START, START + 3 * DAY_S))
-
-    assert [at for day in days for at, _ in day] == [
-        at for at, _ in brute([late], START, START + 3 * DAY_S)
+    both = [
+        schedule("cron(59 23 * * ? *)", jitter_s=3600),
+        schedule("cron(0 0 * * ? *)"),
+        schedule("cron(30 12 * * ? *)"),
     ]
+    days = list(simulate(both, START, START + 3 * DAY_S))
+
+    assert [each for day in days for each in day] == brute(both, START, START + 3 * DAY_S)
+    assert len(days) == 4  # the last one is put off beyond the end
     for number, day in enumerate(days):
-        assert all(at >= START + number * DAY_S for at, _ in day)
+        begin = START + number * DAY_S
+        assert all(begin <= at < begin + DAY_S for at, _ in day)
 
 
 def test_occurrences_of_one():

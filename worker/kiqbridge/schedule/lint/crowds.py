@@ -32,14 +32,18 @@ def crowds(surroundings: Surroundings) -> Iterator[Finding]:
     for day in simulate(everyone, start, start + _DAYS * DAY_S):
         for at, index in day:
             minutes.setdefault(at // 60, set()).add(index)
+    meetings = {minute: there & movable for minute, there in minutes.items()}
     while True:
-        # The earliest of the largest ones, so that the same schedules lead to the same answer.
-        minute = max(minutes, key=lambda each: (len(minutes[each] & movable), -each), default=None)
-        if minute is None or len(minutes[minute] & movable) < surroundings.crowd:
+        meetings = {
+            minute: there for minute, there in meetings.items() if len(there) >= surroundings.crowd
+        }
+        if not meetings:
             return
-        crowd = sorted(minutes[minute] & movable)
-        yield _finding(surroundings, minute, crowd, minutes)
-        movable.difference_update(crowd)
+        # The earliest of the largest ones, so that the same schedules lead to the same answer.
+        minute = max(meetings, key=lambda each: (len(meetings[each]), -each))
+        crowd = meetings[minute]
+        yield _finding(surroundings, minute, sorted(crowd), minutes)
+        meetings = {minute: there - crowd for minute, there in meetings.items()}
 
 
 def spread(count: int, minute: int, load: Mapping[int, int]) -> list[int]:
