@@ -93,6 +93,7 @@ TESTED_ELSEWHERE = {
     "schedule/lint/zones": "unit/test_rules.py",
     "schedule/imports/yaml_schedules": "unit/test_sidekiq_cron_file.py",
     "schedule/rule_input": "unit/test_template.py",
+    "schedule/sourced": "redis/test_schedule_sources.py",
     "schedule/yaml_nodes": "unit/test_template.py",
     "store/server_check": "redis/test_connection_faults.py",
     "wire/active_job_values": "unit/test_active_job.py",
