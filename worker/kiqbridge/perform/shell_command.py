@@ -207,11 +207,9 @@ class _Output:
 
     def log(self, program: str, status: int | None) -> None:
         cut = self._size - len(self._kept)
-        begin = f"… {cut} bytes before …\n" if cut else ""
+        begin = f"the last of {self._size} bytes:\n" if cut else ""
         logger.info(
-            "command %s ended",
-            program,
-            extra={"status": status, "output_bytes": self._size, "output": begin + self.text()},
+            "command %s %s; output: %s", program, _how(status or 0), begin + self.text() or "none"
         )
 
 
@@ -226,7 +224,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _how(status: int) -> str:
-    if status > 0:
+    if status >= 0:
         return f"ended with status {status}"
     try:
         return f"was ended by {signal.Signals(-status).name}"
