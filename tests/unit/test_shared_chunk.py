@@ -43,7 +43,7 @@ class Finishes:
         self.error = error
 
     def read(self, _text, _queue):
-        return SimpleNamespace(definition=None)
+        return SimpleNamespace(definition=None, payload={}, run=None)
 
     def perform(self, _execution, thread):
         if self.error is not None:
