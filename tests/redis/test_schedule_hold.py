@@ -47,9 +47,9 @@ def test_pausing_for_a_while_and_until_a_time(run, schedules):
     assert (code, row["name"]) == (0, "nightly")
     assert abs(row["until"] - time.time() - 7200) < 600
 
-    assert run("pause", "nightly", "--until", "2199-01-01T00:00:00Z") == (
+    assert run("pause", "nightly", "--until", "2198-01-01T00:00:00Z") == (
         0,
-        "paused nightly until 2199-01-01T00:00:00Z\n",
+        "paused nightly until 2198-01-01T00:00:00Z\n",
         "",
     )
     code, _, err = run("pause", "nightly", "--until", "2020-01-01T00:00:00Z")
