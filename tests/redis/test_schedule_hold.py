@@ -55,7 +55,7 @@ def test_pausing_for_a_while_and_until_a_time(run, schedules):
     code, _, err = run("pause", "nightly", "--until", "2020-01-01T00:00:00Z")
     assert code == 2
     assert "is over" in err
-    assert run("pause", "nightly", "--until", "soon")[0] == 1
+    assert run("pause", "nightly", "--until", "soon")[0] == 2
 
 
 def test_a_name_that_is_not_known_is_paused_with_a_warning(run, schedules):

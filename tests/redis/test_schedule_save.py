@@ -73,10 +73,10 @@ class TestSave:
     @pytest.mark.parametrize(
         ("words", "status", "said"),
         [
-            (("save", "n", "--cron", "61 * * * *", "--class", "A"), 1, "61"),
-            (("save", "a b", "--every", "5m", "--class", "A"), 1, "is not a name"),
+            (("save", "n", "--cron", "61 * * * *", "--class", "A"), 2, "61"),
+            (("save", "a b", "--every", "5m", "--class", "A"), 2, "is not a name"),
             (("save", "n", "--every", "5m", "--class", ""), 2, "class"),
-            (("apply", "missing.yml"), 1, "missing.yml: cannot be read"),
+            (("apply", "missing.yml"), 2, "missing.yml: cannot be read"),
         ],
     )
     def test_what_is_wrong_is_refused(self, run, redis, words, status, said):
@@ -110,7 +110,10 @@ class TestApply:
         )
         assert "would delete pulse" in run("apply", str(other), "--prune", "--dry-run")[1]
         assert len(schedules.list()) == 3
-        code, out, _ = run("apply", str(other), "--prune", "--json")
+        code, _, err = run("apply", str(other), "--prune")
+        assert code == 2
+        assert "nobody can be asked here; add --yes" in err
+        code, out, _ = run("apply", str(other), "--prune", "--yes", "--json")
         assert [(each["name"], each["change"]) for each in json.loads(out)["schedules"]] == [
             ("nightly", "unchanged"),
             ("pulse", "deleted"),
@@ -135,7 +138,7 @@ class TestApply:
 
         code, _, err = run("apply", str(path))
 
-        assert code == 1
+        assert code == 2
         assert f"{path}:6: schedule 'bad': " in err
         assert not redis.keys("*")
 

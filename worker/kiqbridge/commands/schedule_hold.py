@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kiqbridge.commands.moments import instant_text, moment_of
 from kiqbridge.commands.pause_command import duration, whoami
+from kiqbridge.commands.user_input import user_input
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import SchedulePause
 
@@ -59,7 +60,8 @@ def add_arguments(verbs: Any) -> None:
 
 
 def _pause(options: argparse.Namespace) -> int:
-    until = None if options.until is None else moment_of("--until", options.until)
+    with user_input():
+        until = None if options.until is None else moment_of("--until", options.until)
     schedules, by = _schedules(), options.by or whoami()
     rows = []
     for name in options.names:

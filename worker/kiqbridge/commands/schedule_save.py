@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from kiqbridge.commands.user_input import user_input
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import Missed
 from kiqbridge.wire.tick_mark import Overlap
@@ -36,11 +37,13 @@ def add_arguments(verbs: Any) -> None:
         "apply",
         help="save the dynamic schedules of a file",
         description="Save all dynamic schedules of a YAML file (name: cron, class, args, queue, …). Nothing is "
-        "written unless all of the file is right: exit 1, with line and key of each fault.",
+        "written unless all of the file is right: exit 2, with line and key of each fault.",
     )
     apply.add_argument("file", metavar="FILE", help="- = standard input")
     apply.add_argument(
-        "--prune", action="store_true", help="delete dynamic schedules that the file does not have"
+        "--prune",
+        action="store_true",
+        help="delete dynamic schedules that the file does not have; asks, unless --yes is given",
     )
     delete = verbs.add_parser(
         "delete",
@@ -49,8 +52,8 @@ def add_arguments(verbs: Any) -> None:
         "was not, 2 without --yes where nobody can be asked.",
     )
     delete.add_argument("names", nargs="+", metavar="NAME")
-    delete.add_argument("--yes", action="store_true", help="do not ask")
     for verb, function in ((apply, _apply), (delete, _delete)):
+        verb.add_argument("--yes", action="store_true", help="do not ask")
         verb.add_argument("--dry-run", action="store_true", help="only print, change nothing")
         verb.add_argument("--json", action="store_true", help="answer as JSON")
         verb.set_defaults(command=function)
@@ -89,13 +92,14 @@ def _save(options: argparse.Namespace) -> int:
     from kiqbridge.client.schedule import Schedule  # noqa: PLC0415 - as in commands/cli.py
 
     given = {name: getattr(options, name) for name in _OPTIONS}
-    schedule = Schedule(
-        options.name,
-        options.job_class,
-        args=options.args,
-        queue=options.queue,
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    with user_input():
+        schedule = Schedule(
+            options.name,
+            options.job_class,
+            args=options.args,
+            queue=options.queue,
+            **{name: value for name, value in given.items() if value is not None},
+        )
     change = _schedules().save(schedule, dry_run=options.dry_run)
     if options.json:
         return _answer(
@@ -108,7 +112,8 @@ def _save(options: argparse.Namespace) -> int:
 def _apply(options: argparse.Namespace) -> int:
     from kiqbridge.clocks.schedule_file import read_schedule_file  # noqa: PLC0415 - as above
 
-    definitions = read_schedule_file(_text_of(options.file), options.file)
+    with user_input():
+        definitions = read_schedule_file(_text_of(options.file), options.file)
     schedules = _schedules()
     known = schedules.list() if options.prune else []
     names = {each.name for each in definitions}
@@ -120,6 +125,8 @@ def _apply(options: argparse.Namespace) -> int:
     # First a look at all of them: one that is refused shall keep the others from being written.
     changes = [(each.name, str(schedules.save(each, dry_run=True))) for each in definitions]
     if not options.dry_run:
+        if pruned and not options.yes and not _is_agreed(pruned):
+            return 2
         changes = [(each.name, str(schedules.save(each))) for each in definitions]
         pruned = [name for name in pruned if schedules.delete(name)]
     changes += [(name, "deleted") for name in pruned]

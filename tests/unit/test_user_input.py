@@ -1,0 +1,35 @@
+"""A user's input that cannot be used."""
+
+import pytest
+
+from kiqbridge.commands.cli import main
+from kiqbridge.commands.user_input import user_input
+from kiqbridge.errors import ConfigError, PayloadError, RedisUnavailable
+
+
+def test_a_fault_of_the_input_is_no_fault_of_the_settings():
+    with pytest.raises(PayloadError, match="no time"), user_input():
+        raise ConfigError("no time")
+
+
+def test_other_errors_stay_what_they_are():
+    with pytest.raises(RedisUnavailable), user_input():
+        raise RedisUnavailable("away")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["save", "n", "--cron", "bad", "--class", "A"],
+        ["save", "n", "--cron", "0 3 * * *", "--class", "A", "--timezone", "Mars/X"],
+        ["pause", "n", "--until", "soon"],
+        ["apply", "/nonexistent.yml"],
+        ["list", "--file", "/nonexistent.yml"],
+        ["next", "--expression", "bad"],
+    ],
+)
+def test_what_a_schedule_command_cannot_read_is_exit_2(words, capsys, monkeypatch):
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+
+    assert main(["schedule", *words]) == 2
+    assert capsys.readouterr().err.startswith("kiqbridge: ")
