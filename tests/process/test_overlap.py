@@ -12,7 +12,6 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 JOBS = Path(__file__).parent / "jobs" / "overlapping.py"
-MINUTE = int(time.time()) // 60 * 60
 
 
 @pytest.fixture
@@ -29,10 +28,11 @@ def start(redis_url, tmp_path):
 @pytest.fixture
 def push(client):
     """Enqueues the job of an occurrence so many minutes ago, named after it."""
+    minute = int(time.time()) // 60 * 60
 
     def push(job_class, minutes_ago, **policy):
         job = {"class": job_class, "args": [str(minutes_ago)], "retry": False}
-        at = MINUTE - 60 * minutes_ago
+        at = minute - 60 * minutes_ago
         outcome = client.push_tick("s", at, [job], by="test", **policy)
         assert outcome.kind == "enqueued"
 

@@ -248,7 +248,9 @@ class TestHealth:
             text=True,
             check=True,
         ).stdout
-        assert told.splitlines() == [f"worker {pid} is ready (running)" for pid in sorted(pids())]
+        assert sorted(told.splitlines()) == sorted(
+            f"worker {pid} is ready (running)" for pid in pids()
+        )
         assert worker.stop() == 0
         assert list(read_statuses(run_dir)) == []
 

@@ -1,6 +1,7 @@
 """Reading sidekiq-cron's file of schedules."""
 
 import pytest
+import yaml
 
 from kiqbridge.schedule.imports.record import ImportKindError, Reading
 from kiqbridge.schedule.imports.sidekiq_cron_file import read_sidekiq_cron_file
@@ -121,3 +122,11 @@ def test_what_cannot_be_said_is_refused(text, reason):
 def test_what_is_no_such_file_is_said_so(text, reason):
     with pytest.raises(ImportKindError, match=reason):
         read(text)
+
+
+def test_no_tag_is_constructed_whatever_other_libraries_have_added(monkeypatch):
+    added = {**yaml.SafeLoader.yaml_multi_constructors, "!": lambda *_: "made"}
+    monkeypatch.setattr(yaml.SafeLoader, "yaml_multi_constructors", added)
+
+    with pytest.raises(ImportKindError, match="constructor"):
+        read("a: {cron: !ruby/object:X {}}")

@@ -148,7 +148,8 @@ def check_missed(
         notify(raised)
     if failure is not None:
         raise failure
-    connection.call("SET", keys.watched, repr(expected.now))
+    if expected.schedules:
+        connection.call("SET", keys.watched, repr(expected.now))
     return MissedReport(schedules=len(expected.schedules), now=expected.now, missed=found)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
+from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from kiqbridge.schedule.imports.record import ImportKindError
@@ -66,7 +67,8 @@ def _definitions(root: MappingNode | SequenceNode, lines: list[str]) -> Iterator
         pairs = [("", value, value) for value in root.value]
     for key, begin, node in pairs:
         try:
-            value = _plain(yaml.SafeLoader("").construct_document(node))
+            # Not SafeLoader: libraries put constructors for any tag into it.
+            value = _plain(SafeConstructor().construct_document(node))
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             problem = getattr(error, "problem", None) or error
             raise ImportKindError(f"line {begin.start_mark.line + 1}: {problem}") from error
