@@ -154,11 +154,24 @@ class TestLate:
 
         missed = [now + minute * 60 for minute in (-50, -40, -30, -20, -10, 0)]
         assert report.missed == [("s00000", at) for at in missed]
+        assert [(each.at, each.policy, each.enqueued) for each in report.new] == [
+            (at, "last", at == now) for at in missed
+        ]
         assert ticks(redis) == [("s00000", now), ("s00000", now + 600)]
         assert redis.zrange("schedule", 0, 0, withscores=True)[0][1] == now + 540
         assert redis.zrange("kb:missed", 0, -1) == [f"{at} s00000".encode() for at in missed]
         assert "6 occurrences were not enqueued in time" in caplog.text
         assert place_due(client, by="t", now=now + 541).missed == []
+
+    def test_nobody_is_notified_again_of_what_the_watch_has_recorded(self, redis, client):
+        now = 1_700_049_600
+        define(redis, 1, cursor=now - 1200, expression="rate(10 minutes)", missed="all")
+        redis.zadd("kb:missed", {f"{now - 600} s00000": now - 600})
+
+        report = place_due(client, by="t", now=now + 540)
+
+        assert [at for _, at in report.missed] == [now - 600, now]
+        assert [(each.at, each.late_s) for each in report.new] == [(now, 540)]
 
     def test_an_absence_shorter_than_the_horizon_is_not_noticed(self, redis, client):
         now = 1_700_049_600

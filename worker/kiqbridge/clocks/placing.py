@@ -11,12 +11,13 @@ as it is shorter than the horizon.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.occurrences import digest_of, jobs_of_occurrence
+from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import MOST, Decision, decide
@@ -57,6 +58,7 @@ class PlacingReport:
         evaluated: how many of them had something to be decided.
         placed: occurrences that were placed here.
         missed: schedule and instant of each occurrence that was too late, enqueued or not.
+        new: those of them of which nobody has been notified.
         conflicts: schedules that another process was changing or placing; they are evaluated again.
         round_trips: to Redis.
     """
@@ -65,6 +67,7 @@ class PlacingReport:
     evaluated: int = 0
     placed: int = 0
     missed: list[tuple[str, int]] = field(default_factory=list)
+    new: list[MissedTick] = field(default_factory=list)
     conflicts: int = 0
     round_trips: int = 0
 
@@ -191,10 +194,29 @@ class Placer:
     ) -> None:
         decided = self._decided(names, now)
         for batch in _batches(decided):
-            results = place(connection, self._keys, now, [placement for placement, _ in batch])
+            placements = [placement for placement, _ in batch]
+            known = self._known_as_missed(connection, placements, report)
+            results = place(connection, self._keys, now, placements)
             report.round_trips += 1
             for placed, result in zip(batch, results, strict=True):
                 self._note(placed, result, now, report)
+                if result >= 0:
+                    report.new += _alerts(placed, known, now, self._known)
+
+    def _known_as_missed(
+        self,
+        connection: RedisConnection | RedisPool,
+        placements: Sequence[Placement],
+        report: PlacingReport,
+    ) -> set[tuple[str, int]]:
+        """Those of the missed occurrences that the watch (missed.py) has recorded; the script records all."""
+        missed = [(each.name, instant) for each in placements for instant in each.missed]
+        if not missed:
+            return set()
+        members = [f"{instant} {name}" for name, instant in missed]
+        scores = connection.call("ZMSCORE", self._keys.missed, *members)
+        report.round_trips += 1
+        return {tick for tick, score in zip(missed, scores, strict=True) if score is not None}
 
     def _decided(self, names: Sequence[str], now: float) -> Iterator[tuple[Placement, Decision]]:
         until = int(now + self._horizon_s + min(STRIDE_S, self._horizon_s))
@@ -273,6 +295,27 @@ class Placer:
                 placement.missed[-1],
                 enqueued,
                 known.definition.missed,
+            )
+
+
+def _alerts(
+    placed: tuple[Placement, Decision],
+    known: Collection[tuple[str, int]],
+    now: float,
+    schedules: Mapping[str, _Known],
+) -> Iterator[MissedTick]:
+    """The occurrences that were missed, and of which nobody has been notified."""
+    placement, decision = placed
+    enqueued = set(decision.place)
+    for instant in placement.missed:
+        if (placement.name, instant) not in known:
+            yield MissedTick(
+                schedule=placement.name,
+                at=instant,
+                late_s=now - instant,
+                policy=schedules[placement.name].definition.missed,
+                is_new=True,
+                enqueued=instant in enqueued,
             )
 
 

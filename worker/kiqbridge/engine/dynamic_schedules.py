@@ -4,20 +4,29 @@ The leader of the fleet places their occurrences ahead (clocks/placing.py); each
 declares in Redis (clocks/declared.py).
 """
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.registry import Registry
 from kiqbridge.clocks.declared import REFRESH_S, DeclaredSchedules
+from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.clocks.placing import Placer
 from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.store.redis_connection import RedisConnection
 
 LOOK_S: Final = 2.0
 """How often it is looked whether a schedule was changed, one round trip; a change takes effect within that."""
 
 
 def dynamic_steps(
-    client: Client, registry: Registry, *, app: str, identity: str, horizon_s: float
+    client: Client,
+    registry: Registry,
+    *,
+    app: str,
+    identity: str,
+    horizon_s: float,
+    notify: Callable[[Sequence[MissedTick]], object],
 ) -> tuple[ScheduleStep, ...]:
     """The steps of `ScheduleLeader` for dynamic schedules.
 
@@ -27,6 +36,7 @@ def dynamic_steps(
         app: the worker's tag.
         identity: of this process, for the ledgers.
         horizon_s: how far ahead occurrences are placed, at least.
+        notify: called with the occurrences that nobody has placed in time.
     """
     placer = Placer(client, client.keys, by=f"worker:{identity}", horizon_s=horizon_s)
     declared = DeclaredSchedules(
@@ -35,7 +45,13 @@ def dynamic_steps(
         app=app,
         identity=identity,
     )
+
+    def place(connection: RedisConnection) -> None:
+        found = placer.place(connection).new
+        if found:
+            notify(found)
+
     return (
         ScheduleStep("declared schedules", REFRESH_S, declared.keep, always=True),
-        ScheduleStep("dynamic schedules", LOOK_S, placer.place),
+        ScheduleStep("dynamic schedules", LOOK_S, place),
     )

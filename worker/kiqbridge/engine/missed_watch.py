@@ -45,12 +45,13 @@ class MissedWatch:
         Raises:
             RedisUnavailable, RedisRefused: it is done by the next look.
         """
-        check_missed(connection, self._client.keys, self._client, by=self._by, notify=self._notify)
+        check_missed(connection, self._client.keys, self._client, by=self._by, notify=self.notify)
 
     def stop(self) -> None:
         """Wait a little for notifications that are being sent."""
         self._hooks.stop()
 
-    def _notify(self, ticks: Sequence[MissedTick]) -> None:
+    def notify(self, ticks: Sequence[MissedTick]) -> None:
+        """Count ticks that are recorded as missed for the first time, and send them to the hooks."""
         self.found += len(ticks)
         self._hooks.put(ticks)

@@ -163,6 +163,7 @@ class EngineParts:
             app=self.tag,
             identity=self.identity,
             horizon_s=config.schedule_horizon_s,
+            notify=self.missed_watch.notify,
         )
         self.schedules = ScheduleLeader(
             (*dynamic, self.missed_watch.step),
