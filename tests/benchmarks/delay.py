@@ -57,7 +57,7 @@ def let_go(target: socket.socket, held: queue.SimpleQueue) -> None:
         while True:
             due, data = held.get()
             if (wait := due - time.perf_counter()) > 0:
-                time.sleep(wait)
+                time.sleep(wait)  # the delay that is measured
             if not data:
                 break
             target.sendall(data)

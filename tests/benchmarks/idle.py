@@ -47,7 +47,7 @@ def idle(stage: Stage) -> list[Outcome]:
         }
         stage.progress.step(f"idle for {seconds:.0f} s")
         began = time.perf_counter()
-        time.sleep(seconds)
+        time.sleep(seconds)  # doing nothing for so long is what is measured
         elapsed = time.perf_counter() - began
         for name, (place, worker) in idlers.items():
             commands[name] = [(place.commands() - before[name][0]) / elapsed]
@@ -91,6 +91,7 @@ def fleet(stage: Stage) -> list[Outcome]:
         before, began = stage.commands(), time.perf_counter()
         stage.progress.step(f"{PUSHES_A_SECOND} pushes a second")
         for number in range(pushes):
+            # By the clock: the rate of pushes is given.
             time.sleep(max(began + number / PUSHES_A_SECOND - time.perf_counter(), 0))
             client.push({"class": "LateJob", "args": [time.time(), str(evidence)]})
         late = [late * 1000 for late in read_numbers(evidence, pushes)]

@@ -58,6 +58,7 @@ def pickup(stage: Stage) -> list[Outcome]:
             _push_late(client, evidence)  # the first one finds nothing warm
             read_numbers(evidence, 1)
             for _ in range(count):
+                # By the clock: pushes shall not come in step with the worker's looks.
                 time.sleep(GAP_S * random.uniform(0.5, 1.5))
                 _push_late(client, evidence)
                 worker.wait_for(lambda: True)

@@ -84,7 +84,7 @@ from kiqbridge import job
 
 @job(name="SleepJob")
 def sleep(number):
-    time.sleep({IO_S})
+    time.sleep({IO_S})  # stands for waiting for a network
 """,
     ruby=f"""
 class SleepJob

@@ -73,6 +73,8 @@ class TestTimes:
             ({"every": timedelta(hours=1)}, "rate(1 hour)"),
             ({"every": "2d"}, "rate(2 days)"),
             ({"every": "90m"}, "rate(90 minutes)"),
+            ({"every": "1h30m"}, "rate(90 minutes)"),
+            ({"every": "5 minutes"}, "rate(5 minutes)"),
             ({"at": "2027-01-31T09:00:00"}, "at(2027-01-31T09:00:00)"),
         ],
     )
@@ -110,7 +112,7 @@ class TestTimes:
             ({"every": 0}, "every: 0"),
             ({"every": 1.5}, "every: 1.5"),
             ({"every": True}, "every: True"),
-            ({"every": "5 parsecs"}, "every: '5 parsecs'"),
+            ({"every": "5 parsecs"}, "every: duration '5 parsecs' cannot be read"),
             ({"every": float("inf")}, "every: inf"),
             ({"at": datetime(2027, 1, 1)}, "at: "),  # noqa: DTZ001 - that is the fault
             ({"at": "soon"}, "at: 'soon'"),

@@ -83,7 +83,7 @@ class Mark(Job):
         if FREEZE_THREADS:
             TRAP.step()
         if work_ms:
-            time.sleep(work_ms / 1000)
+            time.sleep(work_ms / 1000)  # the work: it is killed within
         mark(PERFORMED, self.jid)
 
 
@@ -95,7 +95,7 @@ class Work(Job):
         until = time.monotonic() + work_ms / 1000
         try:
             while time.monotonic() < until:
-                time.sleep(0.01)
+                time.sleep(0.01)  # a step of the work
         except BaseException:
             mark(INTERRUPTED, self.jid)
             raise

@@ -3,13 +3,14 @@
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -75,7 +76,7 @@ def list_schedules(pool: RedisPool, keys: Keys) -> list[KnownSchedule]:
         ("HGETALL", keys.schedule_states),
         ("HGETALL", keys.cursors),
     )
-    definitions, states, cursors = map(_pairs, replies)
+    definitions, states, cursors = map(pairs_of, replies)
     found = [
         known_of(text_of(name), Read(text, states.get(name, b""), cursors.get(name, b""), 0.0))
         for name, text in sorted(definitions.items())
@@ -125,7 +126,3 @@ def parsed(name: str, text: bytes) -> ScheduleDefinition | None:
         return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
     except (ConfigError, ValueError):
         return None
-
-
-def _pairs(reply: Any) -> dict[bytes, bytes]:
-    return dict(zip(reply[::2], reply[1::2], strict=True))

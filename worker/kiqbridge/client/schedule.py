@@ -18,12 +18,11 @@ from kiqbridge.schedule.definition import (
     Origin,
     ScheduleDefinition,
 )
+from kiqbridge.schedule.every import parse_duration, rate_text
 from kiqbridge.wire.payload import DEFAULT_OPTIONS, check_payload, check_queue, shorten, validate
 from kiqbridge.wire.tick_mark import MAX_NAME, Overlap
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+", re.ASCII)
-_PERIOD: Final = re.compile(r"(\d+) ?([smhdw])", re.ASCII)
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 MAX_JITTER_S: Final = 86_400
 MAX_PERIOD_S: Final = 100 * 366 * 86_400
 
@@ -217,8 +216,10 @@ def _every(name: str, value: object) -> str:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, str):
-        match = _PERIOD.fullmatch(value.strip())
-        seconds = int(match[1]) * _UNITS_S[match[2]] if match else 0
+        try:
+            seconds = parse_duration(value)
+        except ConfigError as error:
+            raise ConfigError(f"schedule {name!r}: every: {error}") from error
     elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         seconds = value
     if seconds != int(seconds) or not 0 < seconds <= MAX_PERIOD_S:
@@ -226,12 +227,7 @@ def _every(name: str, value: object) -> str:
             f"schedule {name!r}: every: {shorten(value)} is no whole number of seconds above 0; write 30, "
             "timedelta(minutes=5) or a text such as 30s, 5m, 2h, 1d"
         )
-    whole = int(seconds)
-    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        if whole % size == 0:
-            count = whole // size
-            return f"rate({count} {unit}{'' if count == 1 else 's'})"
-    return f"every {whole}s"
+    return rate_text(int(seconds))
 
 
 def _at(name: str, value: object, zone: str) -> tuple[str, str]:

@@ -99,6 +99,21 @@ class Schedules:
                 return "changed" if read.definition else "created"
         raise _busy(definition.name)
 
+    def save_all(
+        self, schedules: Sequence[Schedule | ScheduleDefinition], *, dry_run: bool = False
+    ) -> Sequence[tuple[str, Change]]:
+        """Save several, after a look at all of them: one that is refused keeps the others from being written.
+
+        Returns:
+            The name of each, and what became of it.
+
+        Raises:
+            ConfigError: as `save`; nothing was written.
+            RedisUnavailable: some may be saved; save all again, which does no harm.
+        """
+        looked_at = [(each.name, self.save(each, dry_run=True)) for each in schedules]
+        return looked_at if dry_run else [(each.name, self.save(each)) for each in schedules]
+
     def get(self, name: str) -> KnownSchedule | None:
         """The schedule of this name, if there is one that can be read.
 

@@ -8,6 +8,7 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -27,11 +28,8 @@ def read_definitions(
         RedisUnavailable: nothing was read.
     """
     reply = connection.call("HGETALL", keys.schedules)
-    pairs: Iterable[tuple[bytes, bytes]] = (
-        reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    )
     found: dict[str, ScheduleDefinition] = {}
-    for field, text in pairs:
+    for field, text in pairs_of(reply).items():
         name = text_of(field)
         try:
             found[name] = ScheduleDefinition.from_document(name, json_text.loads(text))

@@ -8,17 +8,19 @@ import functools
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from kiqbridge.clocks.manifest_store import manifests_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.cron import Rate
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, Missed, ScheduleDefinition
+from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -53,7 +55,7 @@ class Watched:
 
     definition: ScheduleDefinition
     since: float
-    state: Mapping[str, Any] = field(default_factory=dict)
+    state: ScheduleState = field(default_factory=ScheduleState)
 
     @property
     def name(self) -> str:
@@ -110,20 +112,7 @@ class Watched:
             found = (int(each.timestamp()) for each in moments)
         if self.definition.origin == "template":
             found = (each // MINUTE * MINUTE for each in found)
-        return [each for each in deque(found, maxlen=MOST) if not self._is_excused(each)]
-
-    def _is_excused(self, instant: int) -> bool:
-        """Whether it was not to fire: paused at that time, or skipped."""
-        skipped = self.state.get("skipped")
-        if isinstance(skipped, list | dict) and (instant in skipped or str(instant) in skipped):
-            return True
-        paused = self.state.get("paused")
-        if not isinstance(paused, Mapping):
-            return bool(paused)
-        until = paused.get("until")
-        return instant >= float(paused.get("at") or 0) and (
-            until is None or instant <= float(until)
-        )
+        return [each for each in deque(found, maxlen=MOST) if not self.state.excuses(each)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +154,7 @@ def read_watched(
     expected: dict[str, float] = {}
     for manifest in manifests_of(manifests).values():
         expected |= dict.fromkeys(manifest.names, 0.0)
-    for dynamic, until in _pairs(cursors):
+    for dynamic, until in pairs_of(cursors).items():
         if float(until) < now - DEFAULT_GRACE_S:  # one that is placed ahead is not late
             expected[text_of(dynamic)] = float(until)
     schedules: list[Watched] = []
@@ -187,7 +176,7 @@ def _watched(name: str, text: bytes | None, cursor: float, state: bytes | None) 
     definition, since = read
     if definition.origin != "template":
         since = max(since, cursor)
-    return Watched(definition=definition, since=since, state=_state(state))
+    return Watched(definition=definition, since=since, state=ScheduleState.from_text(state))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -209,20 +198,6 @@ def _definition(name: str, text: bytes) -> tuple[ScheduleDefinition, float] | No
     if not definition.enabled or document.get("ticks") is False:
         return None
     return definition, since
-
-
-def _state(text: bytes | None) -> Mapping[str, Any]:
-    try:
-        read = json_text.loads(text) if text else {}
-    except ValueError:
-        read = {}
-    return read if isinstance(read, Mapping) else {}
-
-
-def _pairs(reply: Any) -> Iterator[tuple[bytes, bytes]]:
-    if isinstance(reply, dict):
-        return iter(reply.items())
-    return zip(reply[::2], reply[1::2], strict=True)
 
 
 def _steps(begin: int, period_s: int, low: float, high: float) -> Iterator[int]:

@@ -25,6 +25,7 @@ from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.schedule_scripts import CHANGED, PlacedJobs, Placement, place
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -151,7 +152,7 @@ class Placer:
             ("HGETALL", keys.cursors),
         )
         report.round_trips += 1
-        definitions, states, cursors = map(_pairs, replies)
+        definitions, states, cursors = map(pairs_of, replies)
         known: dict[str, _Known] = {}
         for field_, text in definitions.items():
             name = text_of(field_)
@@ -359,11 +360,6 @@ def _batches(
         size += bytes_
     if batch:
         yield batch
-
-
-def _pairs(reply: object) -> Mapping[bytes, bytes]:
-    assert isinstance(reply, list)  # noqa: S101 - for the type checker
-    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _cursor(text: bytes | None) -> int | None:

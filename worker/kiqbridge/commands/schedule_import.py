@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kiqbridge.commands.moments import instant_text, moment_of
 from kiqbridge.commands.schedule_beside_ruby import add_ruby_arguments, read_from_redis, switch
 from kiqbridge.errors import ConfigError
 
@@ -265,7 +266,7 @@ def _sentence(verification: "Verification") -> str:
     reasons: dict[str, list[str]] = {}
     for each in verification.differences:
         reason = each.reason or f"only {each.side}, for no known reason"
-        reasons.setdefault(reason, []).append(_instant(each.at))
+        reasons.setdefault(reason, []).append(instant_text(each.at))
     parts = []
     for reason, instants in reasons.items():
         more = f" and {len(instants) - _MOST_SHOWN} more" if len(instants) > _MOST_SHOWN else ""
@@ -279,7 +280,7 @@ def _as_json(verification: "Verification") -> dict[str, Any]:
         "new": verification.new,
         "not_compared": verification.not_compared,
         "differences": [
-            {"at": _instant(each.at), "side": each.side, "reason": each.reason}
+            {"at": instant_text(each.at), "side": each.side, "reason": each.reason}
             for each in verification.differences
         ],
     }
@@ -308,16 +309,8 @@ def _apply(text: str, options: argparse.Namespace) -> None:
     from kiqbridge.clocks.schedule_file import read_schedule_file  # noqa: PLC0415
 
     definitions = read_schedule_file(text, _source(options))
-    schedules = Schedules(Client())
-    # First a look at all of them: one that is refused shall keep the others from being written.
-    for each in definitions:
-        schedules.save(each, dry_run=True)
-    for each in definitions:
-        sys.stderr.write(f"{schedules.save(each)} {each.name}\n")
-
-
-def _instant(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    for name, change in Schedules(Client()).save_all(definitions):
+        sys.stderr.write(f"{change} {name}\n")
 
 
 def _days(text: str) -> int:
@@ -331,11 +324,6 @@ def _days(text: str) -> int:
 
 def _moment(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no ISO 8601 time with a zone, such as 2026-03-28T00:00:00Z"
-        )
-    return moment
+        return moment_of("--from", text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("--from: ")) from error

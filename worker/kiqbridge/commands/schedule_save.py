@@ -122,12 +122,11 @@ def _apply(options: argparse.Namespace) -> int:
         for each in known
         if each.definition.origin == "dynamic" and each.name not in names
     ]
-    # First a look at all of them: one that is refused shall keep the others from being written.
-    changes = [(each.name, str(schedules.save(each, dry_run=True))) for each in definitions]
+    is_agreed = options.dry_run or options.yes or not pruned or _is_agreed(pruned)
+    if not is_agreed:
+        return 2
+    changes: list[tuple[str, str]] = [*schedules.save_all(definitions, dry_run=options.dry_run)]
     if not options.dry_run:
-        if pruned and not options.yes and not _is_agreed(pruned):
-            return 2
-        changes = [(each.name, str(schedules.save(each))) for each in definitions]
         pruned = [name for name in pruned if schedules.delete(name)]
     changes += [(name, "deleted") for name in pruned]
     if options.json:

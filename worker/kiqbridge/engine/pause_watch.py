@@ -8,7 +8,6 @@ paused, claims see to that; their pauses are ended here when their time is over.
 import logging
 import threading
 from collections.abc import Callable, Collection
-from typing import Any
 
 import redis
 from redis.connection import AbstractConnection
@@ -19,7 +18,7 @@ from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.store.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.store.replies import WrongTypeWarning, pairs_of
 from kiqbridge.store.tracking import RETRY_S, SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, shown
@@ -109,7 +108,7 @@ class PauseWatch:
         while True:
             commands = [hash_, set_] if self._names_queues() else [hash_]
             reply, *members = self._tracking.read(*commands)
-            fields = _pairs(reply)
+            fields = pairs_of(reply)
             if fields != self._read:
                 self._entries = list(read_entries(fields))
                 self._server_ahead_s = None
@@ -196,8 +195,3 @@ class PauseWatch:
                 if not self._stopping.is_set():
                     logger.exception("watching the pauses failed; it is tried again")
                 self._stopping.wait(RETRY_S)
-
-
-def _pairs(reply: Any) -> dict[bytes, bytes]:
-    """A hash, which RESP 3 answers as a map and RESP 2 as a list."""
-    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))

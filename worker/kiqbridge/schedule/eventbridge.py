@@ -25,6 +25,7 @@ from kiqbridge.schedule.cron_fields import (
 )
 from kiqbridge.schedule.cron_seconds import CronSeconds
 from kiqbridge.schedule.day_fields import EVERY_WEEKDAY, DayFields
+from kiqbridge.schedule.every import rate_text
 from kiqbridge.schedule.union import Union
 
 MOST_RULES: Final = 16
@@ -91,10 +92,7 @@ def _rate(period_s: int) -> str:
         raise ExpressionError(
             f"seconds: a rate of {period_s} seconds is no number of whole minutes; {_DYNAMIC_ONLY}"
         )
-    units = (("day", 86_400), ("hour", 3_600), ("minute", 60))
-    unit, seconds = next(each for each in units if period_s % each[1] == 0)
-    count = period_s // seconds
-    return f"rate({count} {unit}{'' if count == 1 else 's'})"
+    return rate_text(period_s)
 
 
 def _at(parsed: At) -> str:

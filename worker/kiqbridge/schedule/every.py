@@ -61,6 +61,15 @@ def parse_duration(text: str) -> int:
     return seconds
 
 
+def rate_text(period_s: int) -> str:
+    """A period in seconds as an expression: EventBridge's `rate(…)` if it is whole minutes, else `every 90s`."""
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if period_s % size == 0:
+            count = period_s // size
+            return f"rate({count} {unit}{'' if count == 1 else 's'})"
+    return f"every {period_s}s"
+
+
 def _seconds(text: str) -> int | None:
     if found := _LONG.fullmatch(text.lower()):
         unit = _UNITS.get(found[2])

@@ -54,6 +54,15 @@ class ScheduleState:
         """The pause that is in force."""
         return None if self.paused is None or self.paused.is_over(now) else self.paused
 
+    def excuses(self, instant: int) -> bool:
+        """Whether an occurrence was not to fire: skipped, or due during the pause."""
+        if instant in self.skipped:
+            return True
+        pause = self.paused
+        return pause is not None and (
+            (pause.at or 0.0) <= instant and (pause.until is None or instant <= pause.until)
+        )
+
     def to_text(self) -> bytes:
         """As it is kept; empty for a state that says nothing."""
         document: dict[str, Any] = {}

@@ -4,7 +4,7 @@ A key of ours that holds a value of another type is reported once; the caller wa
 """
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 import redis
 
@@ -128,3 +128,8 @@ class WrongTypeWarning:
     def clear(self) -> None:
         """A call succeeded: the next WRONGTYPE is reported again."""
         self._is_reported = False
+
+
+def pairs_of(reply: Any) -> dict[bytes, bytes]:
+    """A hash as HGETALL answers it: as a map with RESP 3, as a list with RESP 2."""
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))

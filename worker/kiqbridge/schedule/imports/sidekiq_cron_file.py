@@ -15,7 +15,7 @@ from kiqbridge.schedule.imports.record import (
     Reading,
     Unsayable,
 )
-from kiqbridge.schedule.imports.yaml_schedules import Definition, definitions
+from kiqbridge.schedule.imports.yaml_schedules import Definition, definitions, read_each
 from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
 
 _KNOWN: Final = frozenset(
@@ -64,11 +64,7 @@ def read_definitions(found: Iterable[Definition], reading: Reading) -> Imported:
     found = list(found)
     if found and not any("cron" in each.members for each in found):
         raise ImportKindError(f"{found[0].source!r} in line {found[0].line} has no cron")
-    for each in found:
-        try:
-            imported.schedules.append(_schedule(each, reading))
-        except Unsayable as reason:
-            imported.refuse(each.line, each.source, reason)
+    read_each(imported, found, lambda each: _schedule(each, reading))
     if imported.schedules:
         imported.notes.append(
             f"schedules without a zone: read in {reading.timezone}; sidekiq-cron uses the zone of its "

@@ -23,7 +23,7 @@ from kiqbridge.schedule.imports.sidekiq_cron_file import (
     fugit_expression,
     text_member,
 )
-from kiqbridge.schedule.imports.yaml_schedules import Definition, definitions
+from kiqbridge.schedule.imports.yaml_schedules import Definition, definitions, read_each
 
 _PATHS: Final = (("scheduler", "schedule"), ("schedule",), ())
 _TIMES: Final = ("cron", "every", "interval", "at", "in")
@@ -44,11 +44,7 @@ def read_sidekiq_scheduler(text: str, reading: Reading) -> Imported:
         raise ImportKindError(
             f"{found[0].source!r} in line {found[0].line} has none of {', '.join(_TIMES)}"
         )
-    for each in found:
-        try:
-            imported.schedules.append(_schedule(each, reading))
-        except Unsayable as reason:
-            imported.refuse(each.line, each.source, reason)
+    read_each(imported, found, lambda each: _schedule(each, reading))
     if imported.schedules:
         imported.notes.append(
             f"schedules without a zone: read in {reading.timezone}; sidekiq-scheduler uses the zone of its "

@@ -1,6 +1,6 @@
 """YAML files of the two Sidekiq gems as definitions that know their line; nothing is constructed from a tag."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,7 +8,12 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from kiqbridge.schedule.imports.record import ImportKindError
+from kiqbridge.schedule.imports.record import (
+    Imported,
+    ImportedSchedule,
+    ImportKindError,
+    Unsayable,
+)
 
 _TOO_OLD: Final = "<%"
 
@@ -49,6 +54,19 @@ def definitions(text: str, path: tuple[tuple[str, ...], ...] = ((),)) -> list[De
         )
     lines = text.splitlines()
     return list(_definitions(root, lines))
+
+
+def read_each(
+    imported: Imported,
+    found: Iterable[Definition],
+    schedule_of: Callable[[Definition], ImportedSchedule],
+) -> None:
+    """Add the schedule of each definition, or the reason why it has none here."""
+    for each in found:
+        try:
+            imported.schedules.append(schedule_of(each))
+        except Unsayable as reason:
+            imported.refuse(each.line, each.source, reason)
 
 
 def _below(node: Node | None, keys: tuple[str, ...]) -> Node | None:
