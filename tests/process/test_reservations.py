@@ -198,7 +198,7 @@ def test_a_thread_that_does_not_come_back_is_replaced(redis, start, notes, tmp_p
     worker.wait_for_output("another thread takes its place", PATIENT_S)
     assert lines(notes).count("begin stuck") == 2  # the other thread got it as well
     wait_until(lambda: status(tmp_path)["lost_threads"] == 1, PATIENT_S)
-    assert status(tmp_path)["ok"]
+    wait_until(lambda: status(tmp_path)["ok"], PATIENT_S, lambda: str(status(tmp_path)))
     assert worker.stop() == 0
     assert nothing_is_left(redis)
 

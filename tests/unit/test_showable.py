@@ -120,6 +120,21 @@ def test_the_busy_page_gets_what_is_no_job_as_the_argument_of_one():
     assert (shown["class"], shown["args"]) == ("Unreadable", ["{no json"])
 
 
+@pytest.mark.parametrize("levels", [101, 100_000])
+def test_the_busy_page_gets_what_is_nested_too_deep_for_ruby_as_an_argument(levels):
+    text = b'{"class":"Deep","jid":"1","args":[%b%b]}' % (b"[" * levels, b"]" * levels)
+
+    shown = json.loads(shown_text(RunningJob("q", text, 1.0)))
+
+    assert shown["class"] == "Unreadable"
+
+
+def test_a_long_text_with_many_brackets_side_by_side_stays_as_it_is():
+    text = json.dumps(GOOD | {"args": [[{}] * 50_000, "[" * 200]}).encode()
+
+    assert shown_text(RunningJob("q", text, 1.0)) is text
+
+
 @pytest.mark.parametrize("padding", [0, 200_000])
 def test_the_text_of_a_usual_running_job_stays_as_it_is(padding):
     text = json.dumps({"note": "x" * padding} | GOOD).encode()

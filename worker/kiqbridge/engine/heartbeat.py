@@ -205,6 +205,7 @@ class Heartbeat:
             logger, "the heartbeat (processes, stat:*, this process' own keys)"
         )
         self._shows_work = True  # for all that is known
+        self._shown: dict[str, tuple[bytes, str]] = {}  # tid → text of its job, and as it is shown
         self._rtt_us = 0
         self._slow_readings = 0
         self.taken_at: float | None = None
@@ -322,10 +323,15 @@ class Heartbeat:
 
     def _work_commands(self, running: Mapping[str, RunningJob]) -> list[Command]:
         fields: list[str] = []
+        shown_before, self._shown = self._shown, {}
         for tid, job in running.items():
+            text, shown = shown_before.get(tid, (None, ""))
+            if text is not job.text:  # a job that runs for long is read once, not at each beat
+                shown = shown_text(job).decode("utf-8", "replace")
+            self._shown[tid] = job.text, shown
             work = {
                 "queue": job.queue,
-                "payload": shown_text(job).decode("utf-8", "replace"),
+                "payload": shown,
                 "run_at": int(job.run_at),
             }
             fields += [tid, json.dumps(work, ensure_ascii=False, separators=(",", ":"))]

@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 from kiqbridge.wire import json_text
-from kiqbridge.wire.raw_job import outline, unreadable_job, with_more
+from kiqbridge.wire.payload import MAX_DEPTH
+from kiqbridge.wire.raw_job import is_nested_deeper, outline, unreadable_job, with_more
 from kiqbridge.wire.showable import replacements, showable
 
 _MAX_PARSED_BYTES = 100_000
-"""A longer text is looked at only where it has tags, and by its bytes: this is done at each beat."""
+"""A longer text is looked at by its bytes alone: parsing it would hold up the beat and the jobs."""
 
 
 class RunningJob(NamedTuple):
@@ -22,8 +23,10 @@ def shown_text(job: RunningJob) -> bytes:
     """The job's text as Ruby's Busy page can show it: one that it cannot takes down the page."""
     text = job.text
     if len(text) > _MAX_PARSED_BYTES:
-        found = outline(text) if b'"tags"' in text else None
-        odd = replacements(found.strings, found.others) if found else {}
+        found = outline(text)
+        if found is None or is_nested_deeper(text, MAX_DEPTH):
+            return _unreadable(job)
+        odd = replacements(found.strings, found.others)
         return with_more(text.strip(), odd) if odd else text
     try:
         # As it is published: what is no UTF-8 is replaced.
@@ -33,8 +36,12 @@ def shown_text(job: RunningJob) -> bytes:
     if isinstance(payload, dict):
         shown = showable(payload)
         return text if shown is payload else json_text.dumps_moved(shown, text)
+    return _unreadable(job)
+
+
+def _unreadable(job: RunningJob) -> bytes:
     return unreadable_job(
-        text,
+        job.text,
         error_class="",
         error_message="",
         queue=job.queue,

@@ -241,6 +241,22 @@ def outline(text: bytes) -> Outline | None:
     return Outline(strings, others) if depth == 0 else None
 
 
+def is_nested_deeper(text: bytes, levels: int) -> bool:
+    """Whether its objects and lists are nested deeper than that, as far as brackets show."""
+    if text.count(b"[") + text.count(b"{") <= levels:
+        return False
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        sign = text[token.start()]
+        if sign in b"[{":
+            depth += 1
+            if depth > levels:
+                return True
+        elif sign in b"]}":
+            depth -= 1
+    return False
+
+
 def moved_text(text: bytes, now: float, profile: Profile) -> tuple[str, bytes]:
     """What is pushed in the place of a due job, by its bytes alone: (queue, text).
 
