@@ -40,6 +40,7 @@ MAY_IMPORT = {
     "step_functions": "runtime wire store client settle perform",
     "engine": "runtime wire config store client clocks inflight host settle perform children step_functions",
     "dev": "wire schedule config store client clocks",
+    "api": "wire client store",
     "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.

@@ -11,6 +11,16 @@ MIN_LINES = 60
 """Smaller modules are tested with the one that uses them."""
 
 TESTED_ELSEWHERE = {
+    **dict.fromkeys(
+        (
+            "api/filters",
+            "api/operator",
+            "api/processes",
+            "api/record",
+            "api/sets",
+        ),
+        "redis/test_api_reading.py",
+    ),
     "client/known_schedules": "redis/test_schedules.py",
     "client/schedule_runs": "redis/test_schedules.py",
     "client/occurrences": "redis/test_placing.py",

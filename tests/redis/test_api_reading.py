@@ -1,0 +1,182 @@
+"""`kiqbridge.api` reads queues, sets, processes and counts, whoever wrote them."""
+
+import json
+import time
+from datetime import date
+
+import pytest
+
+from kiqbridge.api import (
+    DeadSet,
+    Filter,
+    ProcessSet,
+    Queue,
+    RetrySet,
+    ScheduledSet,
+    Stats,
+    WorkSet,
+    open_operator,
+)
+
+
+def text(jid, name="Mail", **more):
+    item = {"class": name, "args": [jid], "jid": jid, "queue": "default", **more}
+    return json.dumps(item).encode()
+
+
+@pytest.fixture
+def operator(redis_url):
+    operator = open_operator(redis_url, by="ann")
+    yield operator
+    operator.client.close()
+
+
+def fill(redis, key, count, first=1000.0):
+    for number in range(count):
+        redis.zadd(key, {text(f"j{number}"): first + number})
+
+
+@pytest.mark.parametrize("count", [0, 1, 100, 101, 250])
+def test_a_set_gives_all_its_members_from_the_highest_score_down(redis, operator, count):
+    fill(redis, "retry", count)
+
+    jids = [entry.jid for entry in RetrySet(operator)]
+
+    assert jids == [f"j{number}" for number in reversed(range(count))]
+
+
+def test_members_may_be_deleted_while_a_set_is_gone_through(redis, operator):
+    fill(redis, "dead", 250)
+    seen = []
+
+    for entry in DeadSet(operator):
+        seen.append(entry.jid)
+        redis.zrem("dead", entry.text)
+
+    assert len(set(seen)) == len(seen) == 250
+
+
+def test_pages_of_a_set_are_as_people_expect_them(redis, operator):
+    for key in ("schedule", "retry", "dead"):
+        fill(redis, key, 30)
+
+    first = {kind: kind(operator).page(1).rows[0].jid for kind in (ScheduledSet, RetrySet, DeadSet)}
+    last = DeadSet(operator).page(2)
+
+    assert first == {ScheduledSet: "j0", RetrySet: "j0", DeadSet: "j29"}
+    assert (last.total, last.count, len(last.rows), last.rows[-1].jid) == (30, 2, 5, "j0")
+    assert DeadSet(operator).page(9).rows == []
+
+
+def test_a_member_is_found_by_its_key_and_by_its_jid(redis, operator):
+    fill(redis, "dead", 3)
+    redis.zadd("dead", {text("twin"): 1001.0, text("later"): 1700000000.5})
+    dead = DeadSet(operator)
+
+    for entry in dead:
+        assert dead.fetch(entry.key).text == entry.text
+    assert dead.find_job("later").key == "1700000000.5-later"
+    assert dead.find_job("never") is dead.fetch("1-never") is dead.fetch("no key") is None
+
+
+def test_what_matches_a_filter_is_found_by_cursor(redis, operator):
+    redis.zadd("dead", {text(f"m{number}", "Mail"): number for number in range(600)})
+    redis.zadd(
+        "dead",
+        {
+            text("a", "Import", error_class="OSError", error_message="No route", tags=["eu"]): 1,
+            text("b", "Import::Deep", error_class="ValueError", failed_at=time.time() - 7200): 2,
+        },
+    )
+
+    def found(**where):
+        return {each.jid for each in DeadSet(operator).scan(Filter(**where), now=time.time())}
+
+    assert found(job_class="Import") == {"a"}
+    assert found(job_class="Import*") == {"a", "b"}
+    assert found(error="no ROUTE") == found(tag="eu") == found(error_class="OS*") == {"a"}
+    assert found(older_than_s=3600) == {"b"}
+    assert found(arg="m599") == found(text='"m599"') == {"m599"}
+    assert len(found()) == 602
+
+
+@pytest.mark.parametrize("count", [0, 1, 101, 250])
+def test_a_queue_gives_all_its_jobs_the_last_pushed_first(redis, operator, count):
+    for number in range(count):
+        redis.lpush("queue:default", text(f"j{number}"))
+    queue = Queue("default", operator)
+
+    assert [job.jid for job in queue] == [f"j{number}" for number in reversed(range(count))]
+    assert queue.size == len(queue) == queue.page(1).total == count
+
+
+def test_jobs_may_be_deleted_while_a_queue_is_gone_through(redis, operator):
+    redis.lpush("queue:default", *(text(f"j{number}") for number in range(250)))
+    seen = []
+
+    for job in Queue("default", operator):
+        seen.append(job.jid)
+        redis.lrem("queue:default", 1, job.text)
+
+    assert len(set(seen)) == len(seen) == 250
+
+
+def test_pages_of_a_queue_in_both_directions(redis, operator):
+    for number in range(30):
+        redis.lpush("queue:default", text(f"j{number}"))
+    queue = Queue("default", operator)
+
+    assert [queue.page(1).rows[0].jid, queue.page(2).rows[-1].jid] == ["j29", "j0"]
+    assert [queue.page(1, oldest_first=True).rows[0].jid] == ["j0"]
+    assert queue.page(2, oldest_first=True).rows[-1].jid == "j29"
+    assert queue.find_job("j7").args == ["j7"]
+    assert queue.find_job("never") is None
+
+
+def test_counts_are_those_of_the_keys(redis, operator):
+    redis.sadd("queues", "default", "low")
+    now = time.time()
+    redis.lpush("queue:low", text("a", enqueued_at=now - 60), text("b", enqueued_at=now))
+    redis.mset({"stat:processed": 7, "stat:failed": 2, "stat:processed:2026-01-02": 5})
+    fill(redis, "retry", 3)
+
+    stats = Stats(operator)
+    history = stats.history(2, until=date(2026, 1, 3))
+
+    assert (stats.processed, stats.failed, stats.enqueued, stats.retry_size) == (7, 2, 2, 3)
+    assert list(stats.queues) == ["low", "default"]
+    assert stats.queues["low"].latency == pytest.approx(60, abs=5)
+    assert stats.default_queue_latency == 0
+    assert list(history.processed.values()) == [0, 5]
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_processes_and_their_work_are_read_in_the_forms_of_all_versions(redis, operator, as_text):
+    info = {"hostname": "h", "pid": 7, "tag": "t", "concurrency": 5, "labels": ["kiqbridge"]}
+    redis.sadd("processes", "h:7:abc", "gone:1:x")
+    redis.hset("h:7:abc", mapping={"info": json.dumps(info), "busy": 1, "quiet": "true"})
+    payload = text("running") if as_text else json.loads(text("running"))
+    work = {
+        "queue": "low",
+        "payload": payload.decode() if as_text else payload,
+        "run_at": 1700000000,
+    }
+    redis.hset("h:7:abc:work" if as_text else "h:7:abc:workers", "tid", json.dumps(work))
+
+    [process] = ProcessSet(operator)
+    [running] = WorkSet(operator)
+
+    assert (process.hostname, process.pid, process.busy, process.is_quiet) == ("h", 7, 1, True)
+    assert process.is_ours
+    assert (running.job.jid, running.job.queue, running.run_at) == ("running", "low", 1700000000)
+    assert WorkSet(operator).find_work("running").tid == "tid"
+
+
+def test_what_is_no_job_is_read_as_it_is(redis, operator):
+    redis.zadd("dead", {b"{no json": 1, b"[1]": 2, b"\xff": 3})
+
+    entries = list(DeadSet(operator))
+
+    assert [(each.jid, each.job_class, each.is_readable) for each in entries] == [
+        ("", "", False)
+    ] * 3

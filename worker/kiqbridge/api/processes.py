@@ -1,0 +1,240 @@
+"""Processes of Python and Ruby, and the jobs that run in them (protocol §10)."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.api.record import JobRecord
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.names import text_of
+
+LABEL: Final = "kiqbridge"
+Signal = Literal["TSTP", "TERM", "TTIN"]
+SIGNALS: Final[Mapping[str, Signal]] = {"quiet": "TSTP", "stop": "TERM", "dump_threads": "TTIN"}
+SIGNAL_TTL_S: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process as its last heartbeat showed it.
+
+    Attributes:
+        identity: its name in Redis, `HOST:PID:NONCE`.
+        info: what does not change while it lives (§10.2).
+        fields: its hash, the fields besides `info`.
+        operator: whose.
+    """
+
+    identity: str
+    info: Mapping[str, Any]
+    fields: Mapping[str, str]
+    operator: Operator
+
+    @property
+    def hostname(self) -> str:
+        """Of its machine."""
+        return str(self.info.get("hostname", ""))
+
+    @property
+    def pid(self) -> int:
+        """On its machine."""
+        return _int(self.info.get("pid"))
+
+    @property
+    def tag(self) -> str:
+        """What it is called, often the application."""
+        return str(self.info.get("tag") or "")
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Its labels."""
+        labels = self.info.get("labels")
+        return [str(label) for label in labels] if isinstance(labels, list) else []
+
+    @property
+    def version(self) -> str:
+        """Of Sidekiq, or `kiqbridge-VERSION`."""
+        return str(self.info.get("version", ""))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a worker of Kiqbridge."""
+        return LABEL in self.labels or self.version.startswith(LABEL)
+
+    @property
+    def concurrency(self) -> int:
+        """How many jobs can run in it at once."""
+        return _int(self.info.get("concurrency"))
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queues it serves."""
+        queues = self.info.get("queues")
+        if isinstance(queues, list):
+            return [str(name) for name in queues]
+        capsules = self.info.get("capsules")  # as 8.1 writes it (§10.2)
+        weights = (
+            [each.get("weights", {}) for each in capsules.values()]
+            if isinstance(capsules, dict)
+            else []
+        )
+        return list(dict.fromkeys(name for each in weights for name in each))
+
+    @property
+    def busy(self) -> int:
+        """How many jobs run in it."""
+        return _int(self.fields.get("busy"))
+
+    @property
+    def beat_at(self) -> float:
+        """Of its last heartbeat, epoch seconds."""
+        return _float(self.fields.get("beat"))
+
+    @property
+    def started_at(self) -> float:
+        """Epoch seconds."""
+        return _float(self.info.get("started_at"))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it takes no new jobs."""
+        return self.fields.get("quiet") == "true"
+
+    @property
+    def rss_kb(self) -> int:
+        """Its memory in kilobytes."""
+        return _int(self.fields.get("rss"))
+
+    @property
+    def rtt_us(self) -> int:
+        """A round trip from it to Redis, in microseconds."""
+        return _int(self.fields.get("rtt_us"))
+
+
+class ProcessSet:
+    """The processes that live; iterating gives them by identity.
+
+    Args:
+        operator: whose; default `default_operator()`.
+    """
+
+    def __init__(self, operator: Operator | None = None) -> None:
+        self.operator = operator or default_operator()
+
+    def __iter__(self) -> Iterator[Process]:
+        """Two round trips, however many they are; one whose hash is gone is passed over."""
+        pool, keys = self.operator.pool, self.operator.keys
+        names = sorted(text_of(name) for name in pool.call("SMEMBERS", keys.processes))
+        replies = pool.run(*(("HGETALL", keys.process(name)) for name in names)) if names else []
+        for name, reply in zip(names, replies, strict=True):
+            process = _process(name, reply, self.operator)
+            if process is not None:
+                yield process
+
+    @property
+    def size(self) -> int:
+        """How many are registered, those included whose end was not noticed yet."""
+        return int(self.operator.pool.call("SCARD", self.operator.keys.processes))
+
+    def __len__(self) -> int:
+        return self.size
+
+    def find(self, identity: str) -> Process | None:
+        """The process of this name, None if it does not live."""
+        reply = self.operator.pool.call("HGETALL", self.operator.keys.process(identity))
+        return _process(identity, reply, self.operator)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A job that runs, as the last heartbeat of its process showed it.
+
+    Attributes:
+        process: the identity of its process.
+        tid: of its thread, or of its task on an event loop.
+        job: the job.
+        run_at: when it began, epoch seconds.
+    """
+
+    process: str
+    tid: str
+    job: JobRecord
+    run_at: float
+
+
+class WorkSet:
+    """The jobs that run now, in all processes, the longest running first.
+
+    Args:
+        operator: whose; default `default_operator()`.
+    """
+
+    def __init__(self, operator: Operator | None = None) -> None:
+        self.operator = operator or default_operator()
+
+    def __iter__(self) -> Iterator[Work]:
+        """Two round trips, however many processes there are."""
+        pool, keys = self.operator.pool, self.operator.keys
+        names = [text_of(name) for name in pool.call("SMEMBERS", keys.processes)]
+        keys_of_both = [key(name) for name in names for key in (keys.work, keys.workers)]
+        replies = pool.run(*(("HGETALL", key) for key in keys_of_both)) if names else []
+        found: list[Work] = []
+        for position, name in enumerate(names):
+            # Up to 6.4 under the second name; ours write both.
+            fields = replies[2 * position] or replies[2 * position + 1]
+            for tid, text in pairs_of(fields).items():
+                work = _work(name, text_of(tid), text)
+                if work is not None:
+                    found.append(work)
+        return iter(sorted(found, key=lambda work: (work.run_at, work.process, work.tid)))
+
+    @property
+    def size(self) -> int:
+        """How many jobs run, as the processes say."""
+        return sum(process.busy for process in ProcessSet(self.operator))
+
+    def __len__(self) -> int:
+        return self.size
+
+    def find_work(self, jid: str) -> Work | None:
+        """The running job of this jid, None if it does not run."""
+        return next((work for work in self if work.job.jid == jid), None)
+
+
+def _process(identity: str, reply: Sequence[bytes], operator: Operator) -> Process | None:
+    fields = {
+        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for name, value in pairs_of(reply).items()
+    }
+    try:
+        info = json.loads(fields.pop("info", ""))
+    except ValueError:
+        return None
+    if not isinstance(info, dict):
+        return None
+    return Process(identity=identity, info=info, fields=fields, operator=operator)
+
+
+def _work(process: str, tid: str, text: bytes) -> Work | None:
+    try:
+        work = json.loads(text)
+        payload = work["payload"]
+        # A text from 7.2 on, an object before (§10.4).
+        raw = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+        job = JobRecord(raw.encode("utf-8", "surrogatepass"), queue=str(work["queue"]))
+        return Work(process=process, tid=tid, job=job, run_at=_float(work["run_at"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _int(value: object) -> int:
+    return int(_float(value))
+
+
+def _float(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return 0.0
