@@ -18,10 +18,11 @@ from support.metrics_reader import (
 from support.vectors import FILES, of_kind, put_state, recorded_state, state_of
 
 from kiqbridge.client.client import Client
-from kiqbridge.settle.metrics import BOUNDS_MS, BUCKETS, Measured, Metrics
+from kiqbridge.settle.metrics import Measured, Metrics
 from kiqbridge.store.deploy import write_mark
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.measures import BOUNDS_MS, BUCKETS
 
 VERSIONS = {"worker-7.3.10": "7", "worker-8.1.7": "8"}
 TEN_MINUTES = re.compile(r"j\|\d{6}\|\d+:\d")

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
 from kiqbridge.settle.metrics import (
-    BOUNDS_MS,
-    BUCKETS,
     FORMS,
     LONGEST_NAME,
     MOST_NAMES,
@@ -20,6 +18,7 @@ from kiqbridge.settle.metrics import (
     measured_name,
 )
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.measures import BOUNDS_MS, BUCKETS
 
 
 def bucket_of(milliseconds):

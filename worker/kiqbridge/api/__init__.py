@@ -6,7 +6,16 @@ nor hold more than a page of a set in memory.
 """
 
 from kiqbridge.api.filters import Filter
+from kiqbridge.api.metrics import (
+    ClassCounts,
+    Counts,
+    JobMetrics,
+    TopJobs,
+    job_metrics,
+    top_jobs,
+)
 from kiqbridge.api.operator import Operator, default_operator, open_operator
+from kiqbridge.api.percentiles import Histogram, bucket_label
 from kiqbridge.api.processes import Process, ProcessSet, Work, WorkSet
 from kiqbridge.api.queues import Queue, QueuedJob
 from kiqbridge.api.record import JobRecord
@@ -14,9 +23,13 @@ from kiqbridge.api.sets import DeadSet, JobSet, Page, RetrySet, ScheduledSet, So
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 
 __all__ = [
+    "ClassCounts",
+    "Counts",
     "DeadSet",
     "Filter",
+    "Histogram",
     "History",
+    "JobMetrics",
     "JobRecord",
     "JobSet",
     "Operator",
@@ -30,9 +43,13 @@ __all__ = [
     "ScheduledSet",
     "SortedEntry",
     "Stats",
+    "TopJobs",
     "Work",
     "WorkSet",
+    "bucket_label",
     "default_operator",
     "fetch_history",
+    "job_metrics",
     "open_operator",
+    "top_jobs",
 ]

@@ -23,23 +23,24 @@ from typing import Any, Final
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.measures import (
+    BOUNDS_MS,
+    BUCKETS,
+    MINUTE_TTL_S,
+    TEN_MINUTES_TTL_S,
+    field_name,
+    histogram_minute_7,
+    histogram_minute_8,
+    minute_7,
+    minute_8,
+    ten_minutes_8,
+)
 
 logger = logging.getLogger(__name__)
 
-BOUNDS_MS: Final = (
-    *(20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 225.0, 335.0, 500.0, 750.0, 1100.0, 1700.0, 2500.0),
-    *(3800.0, 5750.0, 8500.0, 13_000.0, 20_000.0, 30_000.0, 45_000.0, 65_000.0, 100_000.0),
-    *(150_000.0, 225_000.0, 335_000.0),
-)
-"""Upper bounds of all histogram buckets but the last, in milliseconds; a bound is in the next one."""
-
-BUCKETS: Final = len(BOUNDS_MS) + 1
 _FAILED: Final = BUCKETS
 _MS: Final = BUCKETS + 1
 _NOTHING: Final = (0,) * (BUCKETS + 2)
-
-MINUTE_TTL_S = 8 * 3600
-TEN_MINUTES_TTL_S = 3 * 86_400
 
 MOST_NAMES = 2000
 """How many classes a thread keeps apart: `wrapped` is any text that a producer writes."""
@@ -185,7 +186,7 @@ class Metrics:
         for cells in self._threads:
             # A copy is one step for the interpreter; its thread goes on adding classes.
             for name, cell in cells.copy().items():
-                total = totals.setdefault(_key_part(name), list(_NOTHING))
+                total = totals.setdefault(field_name(name), list(_NOTHING))
                 for index, count in enumerate(cell):
                     total[index] += count
         new = {}
@@ -209,11 +210,6 @@ def _difference(total: Sequence[float], taken: Sequence[float]) -> Measured:
         failed=int(total[_FAILED] - taken[_FAILED]),
         ms=int(total[_MS]) - int(taken[_MS]),
     )
-
-
-def _key_part(name: str) -> str:
-    """A class name as readers can take it: they split fields at `|`; and as UTF-8 can carry it."""
-    return name.replace("|", "!").encode(errors="replace").decode()
 
 
 def _parts(measured: Mapping[str, Measured]) -> Iterator[dict[str, Measured]]:
@@ -249,17 +245,15 @@ def _flush_arguments(
 
 def _histogram_key(keys: Keys, version: str, name: str, at: time.struct_time) -> str:
     if version == "7":
-        return keys.histogram_7(name, f"{at.tm_mday:02}-{at.tm_hour:02}:{at.tm_min}")
-    return keys.histogram_8(name, f"{at.tm_mday}-{at.tm_hour}:{at.tm_min}")
+        return keys.histogram_7(name, histogram_minute_7(at))
+    return keys.histogram_8(name, histogram_minute_8(at))
 
 
 def _bucket_keys(keys: Keys, version: str, at: time.struct_time) -> list[tuple[str, int]]:
     """Hashes of the minute, and for 8 first of the ten minutes, with their TTL in seconds."""
     if version == "7":
-        day = time.strftime("%Y%m%d", at)
-        return [(keys.metrics(f"{day}|{at.tm_hour}:{at.tm_min}"), MINUTE_TTL_S)]
-    day = time.strftime("%y%m%d", at)
+        return [(keys.metrics(minute_7(at)), MINUTE_TTL_S)]
     return [
-        (keys.metrics(f"{day}|{at.tm_hour}:{at.tm_min // 10}"), TEN_MINUTES_TTL_S),
-        (keys.metrics(f"{day}|{at.tm_hour}:{at.tm_min:02}"), MINUTE_TTL_S),
+        (keys.metrics(ten_minutes_8(at)), TEN_MINUTES_TTL_S),
+        (keys.metrics(minute_8(at)), MINUTE_TTL_S),
     ]
