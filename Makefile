@@ -43,7 +43,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test test-pythons prove e2e check fmt docs redis build deploy bench bench-quick
+.PHONY: help up test test-pythons prove e2e check fmt docs site redis build deploy bench bench-quick
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,10 @@ docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
 	$(PY) tests/interop/conformance.py
 	$(PY) tests/heat_map_picture.py > docs/images/heat_map.svg.new && mv docs/images/heat_map.svg.new docs/images/heat_map.svg
 	$(PY) -m kiqbridge.schedule.dst_picture > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
+
+site: $(VENV)/.dev ## Build the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "make site: open build/site/index.html"
 
 redis: $(VENV)/.up ## Start a throw-away server and print its REDIS_URL
 	@$(FOREGROUND) $(PY) .make/redis.py

@@ -40,6 +40,7 @@ ONLY_READ = {
     "make deploy": "needs an AWS account",
     "make e2e": "it needs LocalStack, and minutes",
     "make check": "it runs beside these tests",
+    "make site": "tests/test_site.py builds it",
     "make docs": "its scripts are run with --check here",
     "aws": "needs an AWS account",
     "kiqbridge spill": "needs a queue of an AWS account; tests/lambdas/test_replay.py has one",

@@ -157,8 +157,8 @@ class Client:
             The jids in order, None in the place of jobs that middleware stopped.
 
         Raises:
-            As `push`; batches before the failing one are enqueued, and after a lost reply the
-            jid raised is the first of its batch.
+            KiqbridgeError: as `push`; batches before the failing one are enqueued, and after a lost
+                reply the jid raised is the first of its batch.
         """
         return push_bulk(item, self.middleware, self._fleet_profile, self._writer)
 
@@ -191,8 +191,9 @@ class Client:
             One outcome per job that middleware did not stop.
 
         Raises:
-            As `push`; nothing is written when it raises, except after `PushOutcomeUnknown`. Also
-            `QueueTooDeep`, naming all queues that are at their limit.
+            KiqbridgeError: as `push`; nothing is written when it raises, except after
+                `PushOutcomeUnknown`.
+            QueueTooDeep: names all queues that are at their limit.
         """
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - few clients guard their pushes
 
@@ -336,7 +337,8 @@ class Client:
 
         Args:
             name: without prefix.
-            reason, by: why and who, kept for whoever looks.
+            reason: why, kept for whoever looks.
+            by: who.
             for_s: seconds after which it ends by itself; default: never.
             until: epoch seconds or an aware datetime at which it ends by itself.
 
@@ -372,10 +374,13 @@ class Client:
 
         Args:
             job_class: a declared job, or a name as on the wire; a Rails job's own class.
-            reason, by, for_s, until: as for `pause_queue`.
+            reason: as for `pause_queue`, like all that follow.
+            by: who.
+            for_s: seconds after which it ends by itself.
+            until: when it ends by itself.
 
         Raises:
-            As `pause_queue`.
+            KiqbridgeError: as `pause_queue`.
         """
         name = _wire_name(job_class)
         from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause

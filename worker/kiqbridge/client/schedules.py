@@ -201,7 +201,8 @@ class Schedules:
 
         Args:
             name: of the schedule.
-            reason, by: why and who, kept for whoever looks.
+            reason: why, kept for whoever looks.
+            by: who.
             for_s: seconds after which the pause ends by itself; default: never.
             until: epoch seconds or an aware datetime at which it ends by itself.
 

@@ -1,0 +1,67 @@
+"""What mkdocs does besides: pages from files outside of docs/, and links where the prose names a document."""
+
+# ruff: noqa: INP001 - a script of the Makefile, in no package
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+FROM_ELSEWHERE = {
+    "deploy/stacks.md": "infra/README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+}
+"""Page of the site → the file that it is made of."""
+
+_FENCES = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_NAMED = re.compile(
+    r"(?<!\[)`(?P<path>docs/[\w/]+\.md|[\w/]*(?:README|CONTRIBUTING|CHANGELOG)\.md)`(?!\])"
+)
+_LINK = re.compile(r"\]\((?P<path>[^)#:\s]+\.md)(?P<anchor>#[^)]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made of files outside of docs/."""
+    for page, source in FROM_ELSEWHERE.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, files: Files, **_more: object) -> str:
+    """Make links of the documents that the prose names, and of links to files outside of docs/."""
+    own = page.file.src_uri
+    source = FROM_ELSEWHERE.get(own, f"docs/{own}")
+
+    def relative(path: str) -> str | None:
+        """From this page to the page of a file, named from the root of the repository; None if it has none."""
+        pages = {made_of: name for name, made_of in FROM_ELSEWHERE.items()}
+        target = pages.get(path, path.removeprefix("docs/") if path.startswith("docs/") else None)
+        if target is None or files.get_file_from_path(target) is None:
+            return None
+        return posixpath.relpath(target, posixpath.dirname(own) or ".")
+
+    def named(match: re.Match[str]) -> str:
+        to = relative(match["path"])
+        return f"[`{match['path']}`]({to})" if to else match[0]
+
+    def linked(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), match["path"]))
+        to = relative(path)
+        return (
+            f"]({to}{match['anchor'] or ''})"
+            if to
+            else "](#)".replace("(#)", f"(#){{title='{path}'}}")
+        )
+
+    parts: list[str] = []
+    end = 0
+    for fence in _FENCES.finditer(markdown):
+        parts += [_NAMED.sub(named, _LINK.sub(linked, markdown[end : fence.start()])), fence[0]]
+        end = fence.end()
+    return "".join([*parts, _NAMED.sub(named, _LINK.sub(linked, markdown[end:]))])

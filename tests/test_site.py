@@ -1,0 +1,72 @@
+"""The documentation as a site: it builds without a warning, and loads nothing from elsewhere."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from support.documents import ROOT
+
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?(?:https?:)?//|"""
+    r"""<link\b[^>]*\brel=["']?(?:stylesheet|preload|preconnect|icon)[^>]*\bhref=["']?(?:https?:)?//|"""
+    r"""url\(["']?(?:https?:)?//|@import\s+["'](?:https?:)?//"""
+)
+"""What a browser loads by itself from another host."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    build = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert build.returncode == 0, build.stderr
+    return folder
+
+
+def test_it_builds_and_every_link_within_it_is_found(site):
+    assert (site / "index.html").is_file()
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    pages = [*site.rglob("*.html"), *site.rglob("*.css")]
+
+    found = [
+        f"{page.relative_to(site)}: {match[0][:80]}"
+        for page in pages
+        for match in LOADED.finditer(page.read_text(encoding="utf-8"))
+    ]
+
+    assert len(pages) > 50
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("reference/client.html", "perform_async"),
+        ("reference/client.html", "push_bulk"),
+        ("reference/api.html", "DeadSet"),
+        ("deploy/stacks.html", "CreateRedis"),
+        ("changelog.html", "Unreleased"),
+        ("start.html", 'href="engine.html"'),
+        ("contributing.html", 'href="architecture.html"'),
+    ],
+)
+def test_a_page_is_made_of_docstrings_of_files_outside_and_of_names(site, page, text):
+    assert text in (site / page).read_text(encoding="utf-8")
+
+
+def test_what_would_be_loaded_is_recognized():
+    assert LOADED.search('<link rel="stylesheet" href="https://example.org/a.css">')
+    assert LOADED.search('<script defer src="//example.org/a.js">')
+    assert LOADED.search("body { background: url(https://example.org/a.png) }")
+    assert not LOADED.search('<a href="https://example.org">')
