@@ -41,7 +41,8 @@ MAY_IMPORT = {
     "engine": "runtime wire config store client clocks inflight host settle perform children step_functions",
     "dev": "wire schedule config store client clocks",
     "api": "wire client store",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev",
+    "doctor": "wire store api",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
 ROOT = {"errors", "clock", "redaction", "enumerators"}

@@ -21,6 +21,16 @@ TESTED_ELSEWHERE = {
         ),
         "redis/test_api_reading.py",
     ),
+    **dict.fromkeys(
+        (
+            "doctor/examination",
+            "doctor/finding",
+            "doctor/redis_data",
+            "doctor/redis_server",
+            "doctor/system",
+        ),
+        "redis/test_doctor_command.py",
+    ),
     "client/known_schedules": "redis/test_schedules.py",
     "client/schedule_runs": "redis/test_schedules.py",
     "client/occurrences": "redis/test_placing.py",

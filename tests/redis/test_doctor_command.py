@@ -14,7 +14,7 @@ from kiqbridge.commands import cli
 from kiqbridge.store.eviction import warn_of_eviction
 from kiqbridge.store.redis_pool import RedisPool
 
-FINDING = {"check", "status", "what", "why", "action"}
+FINDING = {"check", "rule", "area", "status", "what", "why", "action", "docs"}
 
 
 @pytest.fixture
@@ -70,6 +70,7 @@ def test_a_good_server_is_told_to_be_one(run, redis, redis_url):
             "eviction",
             "scripts",
             "tracking",
+            "tls",
             "types",
             "guards",
             "ledgers",

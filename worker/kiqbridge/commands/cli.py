@@ -184,10 +184,10 @@ def _add_recover(commands: "_Commands", named: str) -> None:
 def _add_doctor(commands: "_Commands", named: str) -> None:
     doctor = commands.add_parser(
         "doctor",
-        help="find what is wrong with the Redis server",
-        description="Examine the Redis server and what is kept there: version, eviction policy, rights of "
-        "this user, keys of a foreign type, memory of guards and ledgers. Exit 0 if all is well, 1 if "
-        "something is wrong, 3 if it cannot be reached. Nothing is changed.",
+        help="find what is wrong with Redis, jobs and workers",
+        description="Examine the Redis server, the jobs in it and the workers at it; each finding says what is "
+        "so, why it matters and what to do (docs/doctor.md). Exit 0 if all is well, 1 if something is wrong, 3 "
+        "if Redis cannot be reached. Nothing is changed. Example: kiqbridge doctor --area redis --strict",
     )
     if named == "doctor":
         from kiqbridge.commands.doctor_command import add_arguments, run  # noqa: PLC0415

@@ -117,6 +117,31 @@ class RedisPool:
         """Where connections go, as it may be shown."""
         return self._source.address
 
+    @property
+    def user(self) -> str:
+        """The user whose name stands in the address; `default` if none does."""
+        return str(self._known("username") or "default")
+
+    @property
+    def host(self) -> str:
+        """Where connections go: a name or an address, or the path of a socket; empty if that is not known yet."""
+        return str(self._known("host") or self._known("path") or "")
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted; False while the address was not read."""
+        factory = self._source.known
+        return factory is not None and issubclass(factory.connection_class, redis.SSLConnection)
+
+    @property
+    def checks_certificate(self) -> bool:
+        """Whether, with TLS, a server must have a certificate that a known authority signed."""
+        return self._known("ssl_cert_reqs") not in ("none", "optional")
+
+    def _known(self, option: str) -> object:
+        factory = self._source.known
+        return factory.connection_kwargs.get(option) if factory is not None else None
+
     def probe(self, after: RedisUnavailable) -> Fault | None:
         """After a failed call: whether the server uses TLS and the address does not, or the reverse."""
         factory = self._source.known

@@ -1,0 +1,10 @@
+"""The doctor: what is wrong with Redis, with the jobs in it, with the workers and with a template, and what to do.
+
+`kiqbridge doctor` and the page /doctor call it. `examine` looks at a running system, `examine_template`
+at a file. It must never change anything, nor look at more than a bounded number of keys and jobs.
+"""
+
+from kiqbridge.doctor.examination import CATALOGUE, Selection, examine
+from kiqbridge.doctor.finding import AREAS, Area, Finding, Rule, Status
+
+__all__ = ["AREAS", "CATALOGUE", "Area", "Finding", "Rule", "Selection", "Status", "examine"]

@@ -1,0 +1,104 @@
+"""What a rule is, and what it finds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+Area = Literal["redis", "wire", "worker", "template"]
+AREAS: Final[tuple[Area, ...]] = ("redis", "wire", "worker", "template")
+DOCUMENT: Final = "docs/doctor.md"
+
+EXAMPLES: Final = 3
+"""So many of what was found are named; of the others only the number."""
+
+
+class Status(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """It works, and may not for long, or not as was meant."""
+    PROBLEM = "problem"
+    """Jobs are lost, late or refused, or will be."""
+    UNKNOWN = "unknown"
+    """It cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one rule found.
+
+    Attributes:
+        rule: its id.
+        area: what it looks at.
+        status: how it ended.
+        what: what was found.
+        why: why that matters; empty where all is well.
+        action: what to do about it; empty where all is well.
+        docs: where the rule is described, relative to the repository.
+    """
+
+    rule: str
+    area: Area
+    status: Status
+    what: str
+    why: str = ""
+    action: str = ""
+    docs: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule, as it is documented; a finding has its own `what`, and these texts unless it has better ones.
+
+    Attributes:
+        id: by which it is selected and ignored.
+        area: what it looks at.
+        reports: what it reports, for people who choose rules.
+        why: why that matters.
+        action: what to do.
+    """
+
+    id: str
+    area: Area
+    reports: str
+    why: str
+    action: str
+
+    def ok(self, what: str) -> Finding:
+        """All is well."""
+        return Finding(rule=self.id, area=self.area, status=Status.OK, what=what, docs=self._docs)
+
+    def warning(self, what: str, *, why: str = "", action: str = "") -> Finding:
+        """It works, and may not for long, or not as was meant."""
+        return self._found(Status.WARNING, what, why, action)
+
+    def problem(self, what: str, *, why: str = "", action: str = "") -> Finding:
+        """Jobs are lost, late or refused, or will be."""
+        return self._found(Status.PROBLEM, what, why, action)
+
+    def unknown(self, what: str, *, why: str = "", action: str = "") -> Finding:
+        """It cannot be read."""
+        return self._found(Status.UNKNOWN, what, why, action)
+
+    @property
+    def _docs(self) -> str:
+        return f"{DOCUMENT}#{self.id}"
+
+    def _found(self, status: Status, what: str, why: str, action: str) -> Finding:
+        return Finding(
+            rule=self.id,
+            area=self.area,
+            status=status,
+            what=what,
+            why=why or self.why,
+            action=action or self.action,
+            docs=self._docs,
+        )
+
+
+def listed(names: Sequence[str], most: int = EXAMPLES) -> str:
+    """The first names, and how many there are besides: `a, b, c and 4 more`."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"

@@ -1,0 +1,204 @@
+"""Rules about what a server is: version, cluster mode, eviction, scripts, tracking, TLS."""
+
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import redis
+
+from kiqbridge.doctor.finding import Finding, Rule
+from kiqbridge.doctor.system import System
+from kiqbridge.errors import RedisRefused
+from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, fetch_policy, what_can_be_lost
+from kiqbridge.store.scripts import from_text
+from kiqbridge.store.server_check import (
+    CLUSTERED,
+    TOO_OLD,
+    UNCLUSTER,
+    UPGRADE,
+    has_hash_tag,
+    is_clustered,
+    is_too_old,
+    server_version,
+)
+
+_PROBE: Final = from_text("#!lua flags=no-writes,allow-oom\nreturn 1\n")
+_CLOUDS: Final = (
+    ".amazonaws.com",
+    ".windows.net",
+    ".redislabs.com",
+    ".redis-cloud.com",
+    ".upstash.io",
+    ".ondigitalocean.com",
+    ".aivencloud.com",
+    ".render.com",
+    ".googleapis.com",
+)
+"""Ends of the host names of managed servers."""
+
+REACHABLE: Final = Rule(
+    id="reachable",
+    area="redis",
+    reports="a server that does not answer, or refuses the login; no other rule is applied then",
+    why="nothing can be pushed or performed",
+    action="check REDIS_URL, that the server runs, and its security group or password",
+)
+VERSION: Final = Rule(
+    id="version",
+    area="redis",
+    reports="a server older than Redis 7.0 or Valkey 7.2",
+    why=TOO_OLD,
+    action=UPGRADE,
+)
+CLUSTER: Final = Rule(
+    id="cluster",
+    area="redis",
+    reports="cluster mode without a hash tag in the namespace",
+    why=CLUSTERED,
+    action=UNCLUSTER,
+)
+EVICTION: Final = Rule(
+    id="eviction",
+    area="redis",
+    reports=f"another eviction policy than {NOEVICTION}",
+    why="with another policy a server forgets what it holds when its memory is full",
+    action=WHAT_TO_DO,
+)
+SCRIPTS: Final = Rule(
+    id="scripts",
+    area="redis",
+    reports="a server, a proxy or an ACL that refuses scripts",
+    why="each move of a job is a script",
+    action="allow +eval and +evalsha in the ACL of this user, and use no proxy that refuses them",
+)
+TRACKING: Final = Rule(
+    id="tracking",
+    area="redis",
+    reports="a server, a proxy or an ACL that refuses CLIENT TRACKING",
+    why="an idle worker then looks for jobs ten times a second, and begins them up to 100 ms late",
+    action="allow +client|tracking and +hello in the ACL of this user; a proxy must pass RESP3",
+)
+TLS: Final = Rule(
+    id="tls",
+    area="redis",
+    reports="a connection without TLS that leaves private networks, or goes to a managed server; "
+    "TLS that does not check the server's certificate",
+    why="who is on the way can read arguments and the password, and enqueue jobs",
+    action="turn on encryption in transit at the server, and write rediss:// in place of redis://",
+)
+
+
+def check_reachable(system: System) -> Iterator[Finding]:
+    """The connection answers; that it does not is found before any rule."""
+    system.connection.call("PING")
+    yield REACHABLE.ok("the server answers")
+
+
+def check_version(system: System) -> Iterator[Finding]:
+    """Old servers cannot run the scripts."""
+    info = system.info("server")
+    shown = " ".join(server_version(info))
+    if is_too_old(info):
+        yield VERSION.problem(f"{shown} is too old")
+    else:
+        yield VERSION.ok(shown)
+
+
+def check_cluster(system: System) -> Iterator[Finding]:
+    """A script may only use keys of one slot."""
+    if not is_clustered(system.info("cluster")):
+        yield CLUSTER.ok("cluster mode is off")
+    elif has_hash_tag(system.keys.prefix):
+        yield CLUSTER.ok("all keys lie in one slot of the cluster")
+    else:
+        yield CLUSTER.problem("the server is in cluster mode")
+
+
+def check_eviction(system: System) -> Iterator[Finding]:
+    """What a full server does."""
+    policy = fetch_policy(system.connection.run)
+    if policy is None:
+        yield EVICTION.unknown(
+            "neither INFO memory nor CONFIG GET answers the eviction policy",
+            action="allow +info in the ACL of this user, or look at the parameter group",
+        )
+    elif policy == NOEVICTION:
+        yield EVICTION.ok(f"the policy is {policy}")
+    else:
+        lost = what_can_be_lost(policy)
+        yield EVICTION.problem(
+            f"the eviction policy is {policy}",
+            why=f"when memory is full this server loses {lost}",
+        )
+
+
+def check_scripts(system: System) -> Iterator[Finding]:
+    """A script that does nothing is run."""
+    try:
+        system.connection.script(_PROBE, [], [])
+    except RedisRefused as error:
+        yield SCRIPTS.problem(f"scripts are refused: {error}")
+    else:
+        yield SCRIPTS.ok("scripts run")
+
+
+def check_tracking(system: System) -> Iterator[Finding]:
+    """Tracking is turned on, on a connection that is closed then."""
+    connection = system.pool.raw_connection(protocol=3)
+    try:
+        connection.connect()  # type: ignore[no-untyped-call]
+        connection.send_command("CLIENT", "TRACKING", "ON")  # type: ignore[no-untyped-call]
+        connection.read_response()
+    except (redis.exceptions.RedisError, OSError) as error:
+        yield TRACKING.problem(f"CLIENT TRACKING is refused: {error}")
+    else:
+        yield TRACKING.ok("CLIENT TRACKING is allowed")
+    finally:
+        connection.disconnect()  # type: ignore[no-untyped-call]
+
+
+def check_tls(system: System) -> Iterator[Finding]:
+    """By the address alone."""
+    pool = system.pool
+    yield tls_finding(pool.host, uses_tls=pool.uses_tls, checks_certificate=pool.checks_certificate)
+
+
+def tls_finding(host: str, *, uses_tls: bool, checks_certificate: bool) -> Finding:
+    """What a connection to a host (a name, an IP address, a path, or empty) reveals on its way."""
+    if uses_tls and not checks_certificate:
+        return TLS.warning(
+            "TLS is on, and the server's certificate is not checked",
+            why="anybody on the way can pose as the server",
+            action="remove ssl_cert_reqs=none from the address, and name the authority with ssl_ca_certs",
+        )
+    if uses_tls:
+        return TLS.ok("TLS is on, and the server's certificate is checked")
+    if host.endswith(_CLOUDS):
+        return TLS.warning(f"{host} is a managed server, and the connection has no TLS")
+    if _is_near(host):
+        return TLS.ok("without TLS, on this machine or in a private network")
+    return TLS.problem(f"the connection to {host} has no TLS and crosses public networks")
+
+
+def _is_near(host: str) -> bool:
+    """Whether an address stays on the machine or in a private network, as far as its text shows."""
+    if not host or host.startswith("/"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        # A name without a dot is one of a network of containers; others may be anywhere.
+        return "." not in host or host.endswith((".local", ".internal", ".localhost", ".svc"))
+    return address.is_private or address.is_loopback or address.is_link_local
+
+
+CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
+    ((REACHABLE,), check_reachable),
+    ((VERSION,), check_version),
+    ((CLUSTER,), check_cluster),
+    ((EVICTION,), check_eviction),
+    ((SCRIPTS,), check_scripts),
+    ((TRACKING,), check_tracking),
+    ((TLS,), check_tls),
+)
+"""Rules, and the function that applies them."""
