@@ -120,6 +120,7 @@ TESTED_ELSEWHERE = {
     "wire/bulk": "redis/test_guarded_push.py",
     "wire/guards": "redis/test_guarded_push.py",
     "wire/options": "unit/test_job.py",
+    "web/app": "web/test_context.py",
 }
 """Modules that are tested as a part of something larger, and the file that does it."""
 

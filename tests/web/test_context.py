@@ -1,0 +1,121 @@
+"""The application around its screens: base path, notices, zone, colours, errors, static files."""
+
+import re
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Mount
+from support.pages import Browser
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.web import create_app
+from kiqbridge.web.context import FOLDER, url
+
+
+def request_below(root_path):
+    return Request({"type": "http", "root_path": root_path, "path": "/", "headers": []})
+
+
+@pytest.mark.parametrize(
+    ("root_path", "path", "query", "address"),
+    [
+        ("", "/dead", {}, "/dead"),
+        ("/ops", "/dead", {"page": 2, "class": "Mail"}, "/ops/dead?page=2&class=Mail"),
+        ("/ops/", "/dead", {"class": "", "tag": None}, "/ops/dead"),
+        ("", "/queues/a b?c/d", {}, "/queues/a%20b%3Fc/d"),
+        ("", "/queues/\udcff", {"text": "\udcfe&é"}, "/queues/%FF?text=%FE%26%C3%A9"),
+    ],
+)
+def test_an_address_is_below_the_base_path_and_quoted(root_path, path, query, address):
+    assert url(request_below(root_path), path, **query) == address
+
+
+def test_the_header_names_redis_without_password_the_environment_and_who_looks(browser, operator):
+    page = browser.open("/queues")
+
+    assert operator.pool.address in page.text
+    assert "test" in page.text
+    assert "ann@example.com admin" in page.text
+
+
+def test_a_page_has_a_skip_link_one_heading_and_marks_where_it_is(browser):
+    page = browser.open("/queues")
+
+    assert page.links[0] == "#main"
+    assert ("main", "main") in [(tag, given.get("id")) for tag, given in page.tags]
+    assert sum(tag == "h1" for tag, _ in page.tags) == 1
+    assert [given["href"] for tag, given in page.tags if given.get("aria-current")] == ["/queues"]
+
+
+def test_below_another_application_every_link_keeps_the_base_path(operator):
+    outer = Starlette(routes=[Mount("/ops/jobs", create_app(operator=operator))])
+    browser = Browser(outer)
+
+    page = browser.open("/ops/jobs/queues")
+
+    own = [link for link in page.links if not link.startswith("#")]
+    assert own
+    assert all(link.startswith("/ops/jobs/") for link in own)
+    style = next(given["href"] for tag, given in page.tags if given.get("rel") == "stylesheet")
+    assert browser.request("GET", style).status_code == 200
+
+
+def test_a_notice_is_shown_as_text(browser):
+    page = browser.open("/queues?notice=<b>done</b>")
+
+    assert "<b>done</b>" in page.text
+    assert "<b>" not in page.html
+
+
+def test_times_are_in_the_zone_that_the_viewer_chose(browser):
+    browser.cookies.set("kiqbridge_zone", "Asia/Tokyo")
+
+    assert re.search(r"Read \d{4}-\d\d-\d\d \d\d:\d\d:\d\d JST", browser.open("/queues").text)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "Nowhere/Else", "\x00", "UTC"])
+def test_a_zone_that_is_none_is_utc(browser, name):
+    page = Browser(browser.app)
+    page.headers["Cookie"] = f"kiqbridge_zone={name}".encode("latin-1")
+
+    assert re.search(r"Read [-0-9]+ [:0-9]+ UTC", page.open("/queues").text)
+
+
+@pytest.mark.parametrize(("theme", "kept"), [("dark", "dark"), ("light", "light"), ("pink", None)])
+def test_the_colours_that_the_viewer_chose_stay(browser, theme, kept):
+    browser.cookies.set("kiqbridge_theme", theme)
+
+    [given] = [given for tag, given in browser.open("/queues").tags if tag == "html"]
+
+    assert given.get("data-theme") == kept
+
+
+def test_an_unknown_path_is_a_page_that_says_so(browser):
+    assert "Not found" in browser.open("/nowhere", status=404).text
+
+
+def test_without_redis_a_page_says_so_and_what_was_tried():
+    app = create_app("redis://:hunter2@127.0.0.1:1/0", environment="")
+
+    page = Browser(app).open("/queues", status=503)
+
+    assert "Redis does not answer" in page.text
+    assert "127.0.0.1:1" in page.text
+    assert "hunter2" not in page.html
+
+
+def test_a_key_of_another_type_is_a_page_with_redis_own_words(browser, redis):
+    redis.set("queues", "no set")
+
+    assert "WRONGTYPE" in browser.open("/queues", status=502).text
+
+
+def test_a_wrong_role_is_refused_when_the_application_is_made(operator):
+    with pytest.raises(ConfigError, match="role: 'root' is none of viewer, operator, admin"):
+        create_app(operator=operator, role="root")
+
+
+@pytest.mark.parametrize("name", [path.name for path in (FOLDER / "static").iterdir()])
+def test_a_static_file_is_served(browser, name):
+    assert browser.request("GET", f"/static/{name}").status_code == 200

@@ -1,0 +1,42 @@
+"""The list of queues."""
+
+import json
+import time
+
+from kiqbridge.api import Queue
+from kiqbridge.store.pauses import pause
+
+
+def push(redis, queue, *jids, age_s=0.0):
+    redis.sadd("queues", queue)
+    for jid in jids:
+        item = {
+            "class": "Mail",
+            "args": [],
+            "jid": jid,
+            "queue": queue,
+            "enqueued_at": time.time() - age_s,
+        }
+        redis.lpush(f"queue:{queue}", json.dumps(item))
+
+
+def test_without_a_queue_the_page_says_what_that_means(browser):
+    assert "There are no queues. No job was ever pushed" in browser.open("/queues").text
+
+
+def test_queues_are_listed_the_longest_first_with_size_and_latency(browser, redis):
+    push(redis, "mail", "a", "b", age_s=125)
+    push(redis, "default", "c", "d", "e")
+
+    page = browser.open("/queues")
+
+    assert "5 waiting" in page.text
+    assert page.text.index("default") < page.text.index("mail 2 2 min 5 s")
+    assert "/queues/mail" in page.links
+
+
+def test_a_paused_queue_says_why(browser, operator, redis):
+    pause(operator.pool, operator.keys, "queue", "mail", reason="provider <down>", by="bob")
+
+    assert "paused provider <down>" in browser.open("/queues").text
+    assert Queue("mail", operator).size == 0

@@ -1,0 +1,109 @@
+"""Makes the application: one Redis, one role for everybody unless `guard` knows better, all screens."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kiqbridge import redaction
+from kiqbridge.api import Operator, open_operator
+from kiqbridge.errors import (
+    ConfigError,
+    KiqbridgeError,
+    PayloadError,
+    RedisUnavailable,
+)
+from kiqbridge.redaction import Redactor
+from kiqbridge.web.cache import Cache
+from kiqbridge.web.context import Site, build_templates, render
+from kiqbridge.web.guard import ROLES, Guard, Role
+from kiqbridge.web.routes import ROUTES
+
+ENVIRONMENT_VARIABLES = ("APP_ENV", "RAILS_ENV", "RACK_ENV")
+TITLES: Mapping[int, str] = {
+    400: "This cannot be read",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not by this method",
+    413: "Too large",
+    429: "Too often",
+    500: "An error of this page",
+    502: "Redis refused",
+    503: "Redis does not answer",
+}
+
+
+def create_app(
+    redis_url: str | None = None,
+    *,
+    role: Role = "viewer",
+    operator: Operator | None = None,
+    environment: str | None = None,
+    redactor: Redactor | None = None,
+) -> Starlette:
+    """The web page as an ASGI application; can be mounted under any path of another one.
+
+    Args:
+        redis_url: address of Redis; default from the settings, as for `Client`.
+        role: what everybody may do: `viewer` looks, `operator` acts on jobs, `admin` also stops
+            processes and clears queues.
+        operator: an existing operator instead of `redis_url`.
+        environment: shown in the header; default from APP_ENV, RAILS_ENV or RACK_ENV.
+        redactor: which arguments are hidden from viewers; default by the setting `redact`.
+
+    Raises:
+        ConfigError: a wrong role or address; names it.
+    """
+    if role not in ROLES:
+        raise ConfigError(f"role: {role!r} is none of {', '.join(ROLES)}")
+    whose = operator or open_operator(redis_url)
+    app = Starlette(
+        routes=ROUTES,
+        middleware=[Middleware(Guard, role=role, by=whose.by)],
+        exception_handlers={
+            HTTPException: _answer_http_error,
+            KiqbridgeError: _answer_our_error,
+            Exception: _answer_fault,
+        },
+    )
+    app.state.site = Site(
+        operator=replace(whose, via="web"),
+        environment=_environment() if environment is None else environment,
+        redactor=redactor or redaction.current(),
+        cache=Cache(),
+        templates=build_templates(),
+    )
+    return app
+
+
+def _environment() -> str:
+    return next((os.environ[name] for name in ENVIRONMENT_VARIABLES if os.environ.get(name)), "")
+
+
+def _answer_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
+    return _error_page(request, error.status_code, error.detail)
+
+
+def _answer_our_error(request: Request, error: Exception) -> Response:
+    status = 502
+    if isinstance(error, RedisUnavailable):
+        status = 503
+    elif isinstance(error, PayloadError):
+        status = 400
+    return _error_page(request, status, str(error))
+
+
+def _answer_fault(request: Request, _: Exception) -> Response:
+    # Starlette raises it again after the answer, so the server logs it with its traceback.
+    return _error_page(request, 500, "The log of the server that shows this page has the reason.")
+
+
+def _error_page(request: Request, status: int, detail: str) -> Response:
+    title = TITLES.get(status, "This did not work")
+    return render(request, "error.html", status, title=title, detail=detail)

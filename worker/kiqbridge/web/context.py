@@ -1,0 +1,181 @@
+"""What every page needs: for whom it is shown, from where it is read, and how its URLs are made."""
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from kiqbridge import __version__
+from kiqbridge.api import Operator
+from kiqbridge.redaction import Redactor
+from kiqbridge.web import shown
+from kiqbridge.web.cache import FRESH_S, Cache
+from kiqbridge.web.guard import Role, allows, csrf_token
+from kiqbridge.web.navigation import LINKS
+
+FOLDER: Final = Path(__file__).parent
+ZONE_COOKIE: Final = "kiqbridge_zone"
+THEME_COOKIE: Final = "kiqbridge_theme"
+THEMES: Final = ("light", "dark")
+MAX_NOTICE: Final = 300
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What one application holds, the same for all requests; `request.app.state.site`.
+
+    Attributes:
+        operator: whose Redis is shown.
+        environment: name of the deployment, such as `production`; empty = not shown.
+        redactor: hides arguments by their names from viewers; None = shows all to all.
+        cache: reads that many viewers share.
+        templates: the pages.
+    """
+
+    operator: Operator
+    environment: str
+    redactor: Redactor | None
+    cache: Cache
+    templates: Environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One request, as the screens see it.
+
+    Attributes:
+        site: the application.
+        operator: acts in the name of who asks.
+        role: what they may do.
+        by: who asks.
+        base: path under which the application is mounted, without a slash at its end.
+        now: epoch seconds, one for the whole page.
+        zone: in which absolute times are shown.
+        zone_name: its name, such as `UTC` or `Europe/Paris`.
+        theme: `light`, `dark`, or empty: as the viewer's system.
+    """
+
+    site: Site
+    operator: Operator
+    role: Role
+    by: str
+    base: str
+    now: float
+    zone: tzinfo
+    zone_name: str
+    theme: str
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """Hides arguments from those who may not see them; None = shows all."""
+        return None if self.may("operator") else self.site.redactor
+
+    def may(self, role: Role) -> bool:
+        """Whether who asks may do what needs this role."""
+        return allows(self.role, role)
+
+    def read(self, key: Hashable, load: Callable[[], Value], fresh_s: float = FRESH_S) -> Value:
+        """What `load` reads, at most once in `fresh_s` seconds for all viewers; the key names all it depends on."""
+        return self.site.cache.get(key, load, fresh_s)
+
+
+def view_of(request: Request) -> View:
+    """For whom and how this request is answered; made once for a request."""
+    known: View | None = getattr(request.state, "view", None)
+    if known is not None:
+        return known
+    site: Site = request.app.state.site
+    zone_name, zone = _zone(request.cookies.get(ZONE_COOKIE, ""))
+    theme = request.cookies.get(THEME_COOKIE, "")
+    view = View(
+        site=site,
+        operator=replace(site.operator, by=request.state.by, via="web"),
+        role=request.state.role,
+        by=request.state.by,
+        base=request.scope.get("root_path", "").rstrip("/"),
+        now=time.time(),
+        zone=zone,
+        zone_name=zone_name,
+        theme=theme if theme in THEMES else "",
+    )
+    request.state.view = view
+    return view
+
+
+def url(request: Request, path: str, **query: object) -> str:
+    """The address of a page of this application: below its base path, the path's parts quoted.
+
+    Args:
+        request: the one that is answered.
+        path: from the application's root, such as `/queues/mail`; not yet quoted.
+        query: parameters; None and empty ones are left out. A name may end in `_`, as `class_`.
+    """
+    base = request.scope.get("root_path", "").rstrip("/")
+    given = [
+        (name.rstrip("_"), str(value))
+        for name, value in query.items()
+        if value not in (None, "", False)
+    ]
+    # Lone surrogates come from texts that are no UTF-8; they are quoted as the bytes they stand for.
+    pairs = urlencode([(name, value.encode("utf-8", "surrogateescape")) for name, value in given])
+    place = base + quote(path.encode("utf-8", "surrogateescape"), safe="/:@-._~")
+    return f"{place}?{pairs}" if pairs else place
+
+
+def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page; its template sees `values`, `view`, `csrf`, `url(path, **query)` and the filters of `shown`."""
+    view = view_of(request)
+    page = view.site.templates.get_template(template)
+    text = page.render(
+        view=view,
+        request=request,
+        path=request.url.path.removeprefix(view.base) or "/",
+        csrf=csrf_token(request),
+        notice=request.query_params.get("notice", "")[:MAX_NOTICE],
+        url=lambda path, **query: url(request, path, **query),
+        **values,
+    )
+    return HTMLResponse(text, status_code=status)
+
+
+def redirect(request: Request, path: str, *, notice: str = "", **query: object) -> Response:
+    """The answer to a POST: back to a page, with one sentence about what was done.
+
+    What was read before is forgotten, so that the page shows the effect.
+    """
+    view_of(request).site.cache.clear()
+    return RedirectResponse(url(request, path, **query, notice=notice), status_code=303)
+
+
+def build_templates() -> Environment:
+    """The pages' environment: everything is escaped, an unknown name is an error."""
+    templates = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    templates.filters.update(shown.FILTERS)
+    templates.globals.update(version=__version__, navigation=LINKS)
+    return templates
+
+
+def _zone(name: str) -> tuple[str, tzinfo]:
+    if not name or name == "UTC":
+        return "UTC", UTC
+    try:
+        return name, ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown, or no name of a zone at all
+        return "UTC", UTC

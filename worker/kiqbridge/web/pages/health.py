@@ -1,0 +1,31 @@
+"""`/healthz`: whether this page can be served, for load balancers; it holds no data of anybody."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.web.context import Site
+
+
+def show(request: Request) -> Response:
+    """200 when Redis answers, else 503 with the kind of error; asked of Redis once a second at most."""
+    site: Site = request.app.state.site
+    problem = site.cache.get(("healthz",), lambda: _problem(site))
+    if problem:
+        return JSONResponse({"status": "unavailable", "reason": problem}, status_code=503)
+    return JSONResponse({"status": "ok"})
+
+
+def _problem(site: Site) -> str:
+    try:
+        site.operator.pool.call("PING")
+    except KiqbridgeError as error:
+        # The message has the address of Redis: it is for the log and the pages, not for everybody.
+        return f"Redis does not answer ({type(error).__name__})"
+    return ""
+
+
+ROUTES: Final = [Route("/healthz", show)]
