@@ -121,6 +121,17 @@ TESTED_ELSEWHERE = {
     "wire/guards": "redis/test_guarded_push.py",
     "wire/options": "unit/test_job.py",
     "web/app": "web/test_context.py",
+    **dict.fromkeys(
+        (
+            "web/plots/axis",
+            "web/plots/histogram",
+            "web/plots/markup",
+            "web/plots/small",
+            "web/plots/tick_strip",
+            "web/plots/time_series",
+        ),
+        "unit/test_plots.py",
+    ),
 }
 """Modules that are tested as a part of something larger, and the file that does it."""
 
