@@ -306,6 +306,19 @@ def run_deploy_mark(command: Command, project: Project) -> None:
     assert re.fullmatch(rf"(already )?marked \S+: {re.escape(command.words[2])}\n", told)
 
 
+def run_reading(command: Command, project: Project) -> None:
+    """On an empty database: it says so, in the form that was asked for."""
+    shown = project.run(["-m", "kiqbridge", *command.words[1:]])
+    if "--json" in command.words:
+        json.loads(shown)
+    else:
+        assert ("--jsonl" in command.words) is (shown == "")
+
+
+def run_queue(command: Command, project: Project) -> None:
+    (run_reading if command.words[2] == "show" else run_pauses)(command, project)
+
+
 def run_pauses(command: Command, project: Project) -> None:
     """On an empty database: nothing is known, and what is named is paused and resumed again."""
     told = project.run(["-m", "kiqbridge", *command.words[1:]])
@@ -403,7 +416,18 @@ COMMANDS = {
     "systemctl": read_words,
     "kiqbridge worker": run_worker,
     "kiqbridge deploy-mark": run_deploy_mark,
-    "kiqbridge queue": run_pauses,
+    "kiqbridge queue": run_queue,
+    **dict.fromkeys(
+        (
+            "kiqbridge stats",
+            "kiqbridge ps",
+            "kiqbridge retries",
+            "kiqbridge dead",
+            "kiqbridge scheduled",
+            "kiqbridge completion",
+        ),
+        run_reading,
+    ),
     "kiqbridge class": run_pauses,
     "kiqbridge recover": run_recover,
     "kiqbridge enqueue": run_enqueue,

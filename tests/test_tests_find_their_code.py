@@ -66,6 +66,16 @@ TESTED_ELSEWHERE = {
     "clocks/due_ticks": "redis/test_missed.py",
     "clocks/last_entries": "redis/test_schedule_list.py",
     "commands/cli": "process/test_start.py",
+    **dict.fromkeys(
+        (
+            "commands/job_rows",
+            "commands/processes_command",
+            "commands/queue_command",
+            "commands/sets_command",
+            "commands/stats_command",
+        ),
+        "redis/test_reading_commands.py",
+    ),
     "commands/deploy_command": "redis/test_deploy.py",
     "commands/spill_command": "lambdas/test_replay.py",
     "commands/sqs_messages": "lambdas/test_replay.py",

@@ -17,7 +17,7 @@ from kiqbridge.aws.push import HeldBack, Pusher
 from kiqbridge.aws.record import Record, Result
 from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued, TickOutcome
-from kiqbridge.commands.pause_command import duration
+from kiqbridge.commands.argument_types import duration
 from kiqbridge.config.function_settings import MAPPINGS
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import active_job, json_text

@@ -2,29 +2,25 @@
 
 import argparse
 import difflib
-import getpass
 import json
 import os
-import re
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from kiqbridge.api.operator import user_at_host
 from kiqbridge.client.client import Client
+from kiqbridge.commands.argument_types import duration
+from kiqbridge.commands.queue_command import add_verbs
 from kiqbridge.config.client_settings import NAMESPACE
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.store.pauses import Kind, Pause
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import shown as printable
-from kiqbridge.wire.names import text_of
-
-_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)", re.ASCII)
+from kiqbridge.wire.names import printable, text_of
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
@@ -54,25 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
     for verb, function in ((pause, _pause), (resume, _resume), (listing, _list)):
         verb.add_argument("--json", action="store_true", help="answer as JSON")
         verb.set_defaults(command=function, kind=kind)
-
-
-def duration(text: str) -> float:
-    """Seconds out of `90`, `90s`, `15m`, `2h` or `1d`.
-
-    Raises:
-        ArgumentTypeError: it is none of these, or 0.
-    """
-    match = _DURATION.fullmatch(text)
-    seconds = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
-    if not seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 90, 90s, 15m, 2h or 1d")
-    return seconds
+    if kind == "queue":
+        add_verbs(verbs)
 
 
 def _pause(options: argparse.Namespace) -> int:
     client = Client()
     _warn_of_unknown(options)
-    by = whoami() if options.by is None else options.by
+    by = user_at_host() if options.by is None else options.by
     made = []
     act: Callable[..., Pause] = (
         client.pause_queue if options.kind == "queue" else client.pause_class
@@ -175,22 +160,13 @@ def _fields(pause: Pause | None) -> dict[str, Any]:
 def _line(pause: Pause) -> str:
     by = f" by {pause.by}" if pause.by else ""
     reason = f": {pause.reason}" if pause.reason else ""
-    return f"  paused{by}{_until(pause)}{reason}"
+    return printable(f"  paused{by}{_until(pause)}{reason}")
 
 
 def _until(pause: Pause) -> str:
     if pause.until is None:
         return ""
     return f" until {datetime.fromtimestamp(pause.until, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def whoami() -> str:
-    """`USER@HOST`, for what others read."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user needs no name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
 
 
 def _answer(value: object) -> int:

@@ -6,8 +6,9 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from kiqbridge.api.operator import user_at_host
+from kiqbridge.commands.argument_types import duration
 from kiqbridge.commands.moments import instant_text, moment_of
-from kiqbridge.commands.pause_command import duration, whoami
 from kiqbridge.commands.user_input import user_input
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import SchedulePause
@@ -62,7 +63,7 @@ def add_arguments(verbs: Any) -> None:
 def _pause(options: argparse.Namespace) -> int:
     with user_input():
         until = None if options.until is None else moment_of("--until", options.until)
-    schedules, by = _schedules(), options.by or whoami()
+    schedules, by = _schedules(), options.by or user_at_host()
     rows = []
     for name in options.names:
         _warn_of_unknown(schedules, name)
@@ -134,7 +135,7 @@ def _run(options: argparse.Namespace) -> int:
         at = schedules.counted_instant(known) if options.counted else None
         jids: list[str] = []
     else:
-        made = schedules.run(options.name, counted=options.counted, by=f"cli:{whoami()}")
+        made = schedules.run(options.name, counted=options.counted, by=f"cli:{user_at_host()}")
         at, jids = made.at, made.jids
     if options.json:
         instant = None if at is None else instant_text(at)

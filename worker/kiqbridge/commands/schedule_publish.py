@@ -12,13 +12,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from kiqbridge.api.operator import user_at_host
 from kiqbridge.clocks.manifest_store import (
     outcome_of,
     publish_manifest,
     read_manifests,
 )
 from kiqbridge.commands.build_manifest import manifest_of
-from kiqbridge.commands.pause_command import whoami
 from kiqbridge.config.client_settings import NAMESPACE
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
@@ -108,7 +108,7 @@ def _publish(options: argparse.Namespace) -> int:
             keys,
             manifest.to_document(),
             stack=stack,
-            by=f"cli:{whoami()}",
+            by=f"cli:{user_at_host()}",
             rollback=options.rollback,
         ).to_document()
     about["dry_run"] = options.dry_run

@@ -5,6 +5,13 @@ the others. So every such name becomes text through `text_of`, which keeps each 
 surrogate where it is no UTF-8); a connection sends such a text back as the bytes that it was.
 """
 
+import unicodedata
+from typing import Final
+
+_FIRST_BYTE: Final = "\udc80"
+_LAST_BYTE: Final = "\udcff"
+"""What `text_of` makes of bytes that are no UTF-8 lies between them."""
+
 
 def text_of(raw: bytes) -> str:
     """A name as text; never raises, and equal names stay equal."""
@@ -23,3 +30,24 @@ def bytes_of(text: str) -> bytes:
 def shown(text: str) -> str:
     r"""A name for people, bytes that are no UTF-8 as `\xff`; can be written anywhere."""
     return bytes_of(text).decode("utf-8", "backslashreplace")
+
+
+def printable(text: str) -> str:
+    r"""A text for one line of a terminal: what does not show itself is written as `\x1b`, `\u202e`, `\xff`.
+
+    Control characters (an escape sequence can move the cursor, or type for the reader), line ends,
+    characters that change the direction of writing or have no width, and bytes that are no UTF-8.
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if _is_seen(sign) else _escaped(sign) for sign in text)
+
+
+def _is_seen(sign: str) -> bool:
+    return sign.isprintable() or unicodedata.category(sign) == "Zs"
+
+
+def _escaped(sign: str) -> str:
+    if _FIRST_BYTE <= sign <= _LAST_BYTE:
+        return shown(sign)
+    return sign.encode("unicode_escape").decode()

@@ -1,0 +1,88 @@
+"""The examples of help texts work, and the completion knows all commands."""
+
+import argparse
+import shlex
+import subprocess
+
+import pytest
+
+from kiqbridge.commands import cli
+from kiqbridge.commands.help_text import examples_of
+
+WITH_EXAMPLES = {
+    "stats",
+    "ps",
+    "retries list",
+    "dead list",
+    "scheduled list",
+    "queue show",
+    "completion",
+}
+
+
+def leaves(parser, name=""):
+    """Each parser without verbs of its own, by the words that lead to it."""
+    verbs = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if not verbs:
+        return {name.strip(): parser}
+    return {
+        words: leaf
+        for verb, child in verbs[0].choices.items()
+        for words, leaf in leaves(child, f"{name} {verb}").items()
+    }
+
+
+LEAVES = leaves(cli.build_parser([], complete=True))
+EXAMPLES = [line for leaf in LEAVES.values() for line in examples_of(leaf)]
+
+
+def test_commands_have_an_example():
+    assert WITH_EXAMPLES <= {name for name, leaf in LEAVES.items() if examples_of(leaf)}
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_an_example_works(line, redis, redis_url, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("REDIS_URL", redis_url)
+    monkeypatch.chdir(tmp_path)
+    program, *words = shlex.split(line.partition(" >")[0])
+
+    assert program == "kiqbridge"
+    assert cli.main(words) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_an_example_stands_in_the_help_as_it_is_to_be_typed(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["dead", "list", "--help"])
+
+    assert ended.value.code == 0
+    assert "\nexample:\n  kiqbridge dead list --class 'Mail*' " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_knows_commands_verbs_and_options(shell, capsys):
+    assert cli.main(["completion", shell]) == 0
+
+    script = capsys.readouterr().out
+    assert all(word in script for word in ("retries", "deploy-mark", "older-than", "worker"))
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_bash_completes_a_verb(capsys):
+    assert cli.main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    ask = """
+COMP_WORDS=(kiqbridge dead l); COMP_CWORD=2; COMP_LINE="kiqbridge dead l"; COMP_POINT=16
+_shtab_kiqbridge; echo "${COMPREPLY[@]}"
+"""
+    shown = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True, check=True)
+
+    assert shown.stdout.split() == ["list"]
+
+
+def test_without_shtab_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(__import__("sys").modules, "shtab", None)
+
+    assert cli.main(["completion", "bash"]) == 1
+    assert "pip install 'kiqbridge[cli]'" in capsys.readouterr().err

@@ -1,0 +1,255 @@
+"""`kiqbridge stats`, `ps`, `queue show`, `retries`, `dead`, `scheduled`: what they print of what anybody wrote."""
+
+import json
+import re
+import time
+
+import pytest
+
+from kiqbridge.commands import cli
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\n\x9b31m"
+
+
+@pytest.fixture
+def run(redis_url, monkeypatch, capsys):
+    """Runs one command in this process: (exit code, standard output, standard error)."""
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+    def run(*args):
+        code = cli.main(args)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def answer(result):
+    code, out, err = result
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def text(jid, name="Mail", **more):
+    item = {"class": name, "args": [jid], "jid": jid, "queue": "default", **more}
+    return json.dumps(item).encode()
+
+
+def add_process(redis, identity, **more):
+    info = {
+        "hostname": identity.split(":")[0],
+        "pid": 7,
+        "tag": "shop",
+        "queues": ["default"],
+        "concurrency": 5,
+        "labels": [],
+        "version": "8.1.7",
+        "started_at": time.time() - 7200,
+    }
+    redis.sadd("processes", identity)
+    fields = {"info": json.dumps(info), "busy": 1, "beat": time.time(), "rss": 51_200, **more}
+    redis.hset(identity, mapping=fields)
+
+
+class TestStats:
+    def test_counts_and_queues_with_their_latency(self, run, redis):
+        redis.sadd("queues", "default", "mail")
+        redis.lpush("queue:mail", text("a", enqueued_at=time.time() - 600), text("b"))
+        redis.set("stat:processed", 1234)
+        redis.sadd("paused", "mail")
+
+        found = answer(run("stats", "--json"))
+        _, out, _ = run("stats")
+
+        assert (found["processed"], found["enqueued"], found["dead"]) == (1234, 2, 0)
+        [mail, default] = found["queues"]
+        assert mail.pop("latency") == pytest.approx(600, abs=30)
+        assert mail == {"name": "mail", "size": 2, "paused": True}
+        assert default["size"] == 0
+        assert "processed 1,234   failed 0" in out
+        assert re.search(r"^mail +2 +10 min +paused$", out, re.MULTILINE)
+
+    def test_an_empty_database(self, run):
+        code, out, _ = run("stats")
+
+        assert code == 0
+        assert "No job was ever pushed to a queue here." in out
+
+    def test_watching_repeats_until_ctrl_c(self, run, monkeypatch):
+        pauses = []
+
+        def wait(seconds):
+            pauses.append(seconds)
+            if len(pauses) == 2:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr("kiqbridge.commands.stats_command.time.sleep", wait)
+
+        code, out, _ = run("stats", "--watch", "5s", "--json")
+
+        assert (code, pauses, len(out.splitlines())) == (0, [5.0, 5.0], 2)
+
+    def test_no_redis(self, run, monkeypatch):
+        monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+
+        code, out, err = run("stats")
+
+        assert (code, out) == (3, "")
+        assert "cannot be reached" in err
+
+
+class TestProcesses:
+    def test_processes_and_their_jobs(self, run, redis):
+        add_process(redis, "web-1:7:abc")
+        add_process(redis, "web-2:7:abc", quiet="true")
+        add_process(redis, "web-3:7:abc", beat=time.time() - 45)
+        work = {"queue": "default", "run_at": time.time() - 90, "payload": text("j1").decode()}
+        redis.hset("web-1:7:abc:work", "tid1", json.dumps(work))
+
+        found = answer(run("ps", "--jobs", "--json"))
+        _, out, _ = run("ps", "--jobs")
+
+        assert [each["identity"] for each in found["processes"]] == [
+            "web-1:7:abc",
+            "web-2:7:abc",
+            "web-3:7:abc",
+        ]
+        assert [each["quiet"] for each in found["processes"]] == [False, True, False]
+        assert [each["silent"] for each in found["processes"]] == [False, False, True]
+        assert (found["jobs"][0]["jid"], found["jobs"][0]["process"]) == ("j1", "web-1:7:abc")
+        assert re.search(
+            r"^web-1:7:abc +8\.1\.7 +shop +default +1/5 +50 MB +2 h +running$", out, re.MULTILINE
+        )
+        assert re.search(r"^web-2:7:abc .* quiet$", out, re.MULTILINE)
+        assert re.search(r"^web-3:7:abc .* silent for 4\d s$", out, re.MULTILINE)
+        assert re.search(r'^web-1:7:abc +tid1 +j1 +Mail +default +"j1" +\d+ s$', out, re.MULTILINE)
+
+    def test_nobody(self, run):
+        assert run("ps")[:2] == (0, "No process is alive; `kiqbridge worker` starts one.\n")
+        assert answer(run("ps", "--json")) == {"processes": []}
+
+
+class TestSets:
+    @pytest.mark.parametrize(
+        ("command", "key", "order"),
+        [
+            ("retries", "retry", ["j0", "j1", "j2"]),
+            ("scheduled", "schedule", ["j0", "j1", "j2"]),
+            ("dead", "dead", ["j2", "j1", "j0"]),
+        ],
+    )
+    def test_a_set_in_the_order_that_people_expect(self, run, redis, command, key, order):
+        for number in range(3):
+            redis.zadd(key, {text(f"j{number}"): 1000 + number})
+
+        found = answer(run(command, "--json"))
+
+        assert found["total"] == 3
+        assert [each["jid"] for each in found["jobs"]] == order
+        assert found["jobs"][0]["at"] == 1000 + int(order[0][1])
+        lines = run(command, "list", "--limit", "2")[1].splitlines()
+        assert [line.split()[-1 if command == "scheduled" else -2] for line in lines[1:3]] != []
+        assert lines[-1] == "2 of 3; --limit shows more"
+
+    def test_only_those_that_match(self, run, redis):
+        redis.zadd("dead", {text("a", error_class="OSError", error_message="no route"): 1})
+        redis.zadd("dead", {text("b", "Report", tags=["eu"]): 2, text("c", failed_at=1000.0): 3})
+
+        def jids(*options):
+            return {each["jid"] for each in answer(run("dead", *options, "--json"))["jobs"]}
+
+        assert jids("--class", "Rep*") == {"b"}
+        assert jids("--error", "ROUTE") == jids("--error-class", "OS*") == {"a"}
+        assert jids("--tag", "eu") == jids("--arg", "b") == jids("--text", "Report") == {"b"}
+        assert jids("--older-than", "2h") == {"c"}
+        assert jids("--newer-than", "2h") == set()
+        assert run("dead", "--class", "Never")[1] == (
+            "There is no dead job that match class=Never; the set has 3 members.\n"
+        )
+
+    def test_more_than_a_page_in_order_and_as_lines(self, run, redis):
+        redis.zadd("retry", {text(f"j{number}"): 1000 + number for number in range(230)})
+
+        code, out, _ = run("retries", "--jsonl")
+        found = answer(run("retries", "--limit", "230", "--json"))["jobs"]
+
+        assert code == 0
+        assert {json.loads(line)["jid"] for line in out.splitlines()} == {
+            f"j{number}" for number in range(230)
+        }
+        assert [each["jid"] for each in found] == [f"j{number}" for number in range(230)]
+
+    @pytest.mark.parametrize(
+        "args", [["--limit", "0"], ["--older-than", "soon"], ["lisst"], ["--json", "--jsonl"]]
+    )
+    def test_bad_usage(self, run, args):
+        with pytest.raises(SystemExit) as ended:
+            run("dead", *args)
+
+        assert ended.value.code == 2
+
+
+class TestQueue:
+    def test_the_next_to_be_taken_comes_first(self, run, redis):
+        for number in range(120):
+            redis.lpush("queue:mail", text(f"j{number}", enqueued_at=time.time() - 60))
+
+        found = answer(run("queue", "show", "mail", "--limit", "110", "--json"))
+
+        assert (found["size"], found["paused"]) == (120, False)
+        assert [each["jid"] for each in found["jobs"]] == [f"j{number}" for number in range(110)]
+        out = run("queue", "show", "mail", "--arg", "j119")[1]
+        assert out.startswith("mail: 120 jobs waiting, the oldest for 6")
+        assert re.search(r'^\d+ s ago +j119 +Mail +"j119"$', out, re.MULTILINE)
+
+    def test_an_unknown_queue_is_empty(self, run):
+        assert run("queue", "show", "mial")[1] == "mial: 0 jobs waiting\n"
+
+
+class TestHostileContent:
+    """What is in Redis may come from anybody, and must not reach the terminal as it is."""
+
+    @pytest.fixture(autouse=True)
+    def written(self, redis):
+        odd = text(HOSTILE, HOSTILE, args=[HOSTILE], error_class=HOSTILE, error_message=HOSTILE)
+        redis.sadd("queues", HOSTILE, b"\xff\xfe")
+        for member in (odd, b"\xff\xfe\x1b[2Jno json", b"null", b"", b"[1,2", b'{"class":3}'):
+            redis.lpush(f"queue:{HOSTILE}", member)
+            for key in ("retry", "dead", "schedule"):
+                redis.zadd(key, {member: 5.5})
+        add_process(redis, HOSTILE)
+        redis.hset(
+            f"{HOSTILE}:work",
+            HOSTILE,
+            json.dumps({"queue": HOSTILE, "run_at": 1, "payload": odd.decode()}),
+        )
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["stats"],
+            ["ps", "--jobs"],
+            ["retries"],
+            ["dead"],
+            ["scheduled"],
+            ["queue", "show", HOSTILE],
+            ["queue", "list"],
+            *(
+                [*command, "--json"]
+                for command in (["stats"], ["ps", "--jobs"], ["dead"], ["queue", "show", HOSTILE])
+            ),
+        ],
+    )
+    def test_nothing_but_visible_signs_is_printed(self, run, command):
+        code, out, err = run(*command)
+
+        assert (code, err) == (0, "")
+        assert all(sign.isprintable() for line in out.split("\n") for sign in line), repr(out)
+        assert "owned" in out
+
+    def test_what_cannot_be_read_is_listed_all_the_same(self, run):
+        found = answer(run("dead", "--json"))
+
+        assert found["total"] == 6
+        assert [each["readable"] for each in found["jobs"]].count(False) == 4
+        assert run("dead")[1].count("(unreadable)") == 4

@@ -1,0 +1,63 @@
+"""Jobs as commands print them: fields for JSON, cells for tables."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kiqbridge.api import JobRecord, SortedEntry
+from kiqbridge.commands.moments import span_text
+
+_MOST_ARGS: Final = 200
+"""Characters of the arguments in a table."""
+
+
+def job_fields(job: JobRecord) -> dict[str, Any]:
+    """What JSON output has of a job; times are epoch seconds, and null where the job has none."""
+    at = {"at": job.at} if isinstance(job, SortedEntry) else {}
+    return {
+        "jid": job.jid,
+        "class": job.job_class,
+        "display_class": job.display_class,
+        "queue": job.queue,
+        "args": job.display_args,
+        "tags": job.tags,
+        **at,
+        "created_at": job.created_at,
+        "enqueued_at": job.enqueued_at,
+        "failed_at": job.failed_at,
+        "retried_at": job.retried_at,
+        "retry_count": job.retry_count,
+        "error_class": job.error_class,
+        "error_message": job.error_message,
+        "readable": job.is_readable,
+    }
+
+
+def class_cell(job: JobRecord) -> str:
+    """The class, or that the text cannot be read."""
+    return job.display_class or ("(unreadable)" if not job.is_readable else "(no class)")
+
+
+def args_cell(args: Sequence[Any]) -> str:
+    """Arguments with commas between them, as JSON, cut to what a table has room for."""
+    text = ""
+    for value in args:
+        shown = json.dumps(value, ensure_ascii=False, default=str)
+        text = f"{text}, {shown}" if text else shown
+        if len(text) > _MOST_ARGS:
+            return text[: _MOST_ARGS - 1] + "…"
+    return text
+
+
+def error_cell(job: JobRecord) -> str:
+    """`CLASS: message` of the last failure."""
+    if not job.error_class:
+        return job.error_message[:_MOST_ARGS]
+    return f"{job.error_class}: {job.error_message}"[:_MOST_ARGS]
+
+
+def since_cell(at: float | None, now: float) -> str:
+    """`12 min ago`, `in 3 h`, or a dash."""
+    if at is None:
+        return "-"
+    return f"in {span_text(at - now)}" if at > now else f"{span_text(now - at)} ago"

@@ -1,0 +1,166 @@
+"""What commands print: tables and lines for people, JSON for programs.
+
+On a terminal a table is drawn by rich and fits its width; elsewhere, and without rich, it is plain aligned
+columns. Texts out of Redis pass `printable` on the way, so that no job can send a control sequence to the terminal.
+"""
+
+import io
+import json
+import math
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kiqbridge.wire.names import printable
+
+_GAP: Final = "  "
+_LEAST_WIDE: Final = 12
+_LEAST: Final = 4
+"""Cells that a column keeps that gives way, and any column where the terminal is very narrow."""
+_MOST_PLAIN: Final = 100
+"""Characters of a cell that is printed without a terminal; JSON has all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        title: its heading.
+        right: numbers stand at the right.
+        gives_way: is cut first where the terminal is narrow.
+    """
+
+    title: str
+    right: bool = False
+    gives_way: bool = False
+
+
+def number_column(title: str) -> Column:
+    """A column of numbers."""
+    return Column(title=title, right=True)
+
+
+def wide_column(title: str) -> Column:
+    """A column of long texts, which are cut where the terminal is narrow."""
+    return Column(title=title, gives_way=True)
+
+
+def write(text: str) -> None:
+    """Write to standard output, whatever its encoding has signs for."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
+    sys.stdout.write(text)
+
+
+def write_line(text: str = "") -> None:
+    """A line; what does not show itself is escaped."""
+    write(printable(text) + "\n")
+
+
+def write_json(value: object) -> None:
+    """One JSON document on a line, in ASCII; a number that JSON has no sign for becomes null."""
+    write(json.dumps(_finite(value), default=str, allow_nan=False) + "\n")
+
+
+def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """A table: by rich on a terminal, else plain."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if not (is_terminal() and _write_rich(columns, cells)):
+        _write_plain(columns, cells)
+
+
+def is_terminal() -> bool:
+    """Whether somebody reads standard output as it is written."""
+    return sys.stdout.isatty()
+
+
+def columns_of(*columns: str | Column) -> list[Column]:
+    """Columns; a text is the title of an ordinary one."""
+    return [each if isinstance(each, Column) else Column(title=each) for each in columns]
+
+
+def width_of(text: str) -> int:
+    """How many cells of a terminal a text takes: two for a wide sign, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    return sum(_width(sign) for sign in text)
+
+
+def _width(sign: str) -> int:
+    if unicodedata.combining(sign):
+        return 0
+    return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+
+
+def _write_plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    titles = [column.title.upper() for column in columns]
+    shown = [titles, *([_cut(cell) for cell in row] for row in rows)]
+    widths = [max(width_of(row[place]) for row in shown) for place in range(len(columns))]
+    for row in shown:
+        line = _GAP.join(
+            f"{' ' * (width - width_of(cell))}{cell}"
+            if column.right
+            else f"{cell}{' ' * (width - width_of(cell))}"
+            for cell, column, width in zip(row, columns, widths, strict=True)
+        )
+        write(line.rstrip() + "\n")
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= _MOST_PLAIN else f"{cell[: _MOST_PLAIN - 1]}…"
+
+
+def _write_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> bool:
+    try:
+        from rich import box  # noqa: PLC0415 - slow to import, and may be missing
+        from rich.console import Console  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+    except ImportError:
+        return False
+    console = Console(file=sys.stdout, highlight=False)
+    # One column less than there are: some terminals wrap a line that is exactly as wide.
+    widths = _fitted(columns, rows, console.width - 1 - len(_GAP) * (len(columns) - 1))
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, padding=(0, 2, 0, 0))
+    table.pad_edge = False
+    for column, width in zip(columns, widths, strict=True):
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=width,
+        )
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+    return True
+
+
+def _fitted(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int
+) -> Sequence[int]:
+    """As wide as their cells; where there is too little room the widest of those that give way is cut first."""
+    widths = [
+        max(width_of(column.title), *(width_of(row[place]) for row in rows))
+        for place, column in enumerate(columns)
+    ]
+    for least, may_cut in ((_LEAST_WIDE, True), (_LEAST, False)):
+        places = [place for place, column in enumerate(columns) if column.gives_way or not may_cut]
+        while sum(widths) > available:
+            widest = max(places, key=lambda place: widths[place], default=None)
+            if widest is None or widths[widest] <= least:
+                break
+            widths[widest] -= 1
+    return widths
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(child) for key, child in value.items()}
+    return [_finite(child) for child in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,119 @@
+"""`kiqbridge stats`: how much there is of everything, and the queues."""
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kiqbridge.api import Operator, Stats, open_operator
+from kiqbridge.commands.argument_types import duration
+from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.moments import span_text
+from kiqbridge.commands.output import (
+    columns_of,
+    is_terminal,
+    number_column,
+    write,
+    write_json,
+    write_line,
+    write_table,
+)
+from kiqbridge.store.pauses import list_pauses
+
+_WATCH_S: Final = 2.0
+_CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How it is shown, and how often."""
+    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=duration,
+        const=_WATCH_S,
+        metavar="SECONDS",
+        help="again and again until Ctrl-C (every 2 s); with --json a line each time",
+    )
+    add_example(parser, "kiqbridge stats", "kiqbridge stats --json")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the counts once, or until Ctrl-C."""
+    operator = open_operator(via="cli")
+    if options.watch is None:
+        _show(operator, as_json=options.json)
+        return 0
+    try:
+        while True:
+            if is_terminal() and not options.json:
+                write(_CLEAR)
+            _show(operator, as_json=options.json)
+            sys.stdout.flush()
+            time.sleep(options.watch)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _show(operator: Operator, *, as_json: bool) -> None:
+    fields = stats_fields(operator)
+    if as_json:
+        write_json(fields)
+        return
+    write_line("   ".join(f"{name} {fields[name]:,}" for name in _COUNTS))
+    if not fields["queues"]:
+        write_line("No job was ever pushed to a queue here.")
+        return
+    write_line()
+    write_table(
+        columns_of("queue", number_column("jobs"), number_column("latency"), "paused"),
+        (
+            (
+                queue["name"],
+                f"{queue['size']:,}",
+                span_text(queue["latency"]) if queue["size"] else "-",
+                "paused" if queue["paused"] else "",
+            )
+            for queue in fields["queues"]
+        ),
+    )
+
+
+_COUNTS: Final = (
+    "processed",
+    "failed",
+    "busy",
+    "enqueued",
+    "scheduled",
+    "retries",
+    "dead",
+    "processes",
+)
+
+
+def stats_fields(operator: Operator) -> Mapping[str, Any]:
+    """What `--json` prints; `latency` in seconds, `at` in epoch seconds."""
+    stats = Stats(operator)
+    pauses = list_pauses(operator.pool, operator.keys)
+    paused = {each.name for each in pauses if each.kind == "queue"}
+    return {
+        "at": stats.fetched_at,
+        "processed": stats.processed,
+        "failed": stats.failed,
+        "busy": stats.workers_size,
+        "enqueued": stats.enqueued,
+        "scheduled": stats.scheduled_size,
+        "retries": stats.retry_size,
+        "dead": stats.dead_size,
+        "processes": stats.processes_size,
+        "queues": [
+            {
+                "name": name,
+                "size": queue.size,
+                "latency": round(queue.latency, 3),
+                "paused": name in paused,
+            }
+            for name, queue in stats.queues.items()
+        ],
+    }

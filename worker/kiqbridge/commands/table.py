@@ -1,0 +1,167 @@
+"""All commands, a line each: what they are called, what their help says, which module has them.
+
+A module is imported only when its command is given: a worker's start, and its memory, carry no other command.
+"""
+
+import argparse
+import importlib
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A command.
+
+    Attributes:
+        name: the word for it.
+        module: has `add_arguments(parser)`, and `run(options)` unless its verbs have functions of their own.
+        help: for the list of all commands.
+        description: for its own help.
+        kind: what `add_arguments` gets besides, where a module has several commands.
+    """
+
+    name: str
+    module: str
+    help: str
+    description: str
+    kind: str = ""
+
+    def load(self, parser: argparse.ArgumentParser) -> None:
+        """Import its module, and give the parser its arguments."""
+        module = importlib.import_module(f"kiqbridge.{self.module}")
+        module.add_arguments(parser, *([self.kind] if self.kind else []))
+        run = getattr(module, "run", None)
+        if run is not None:
+            parser.set_defaults(command=run)
+
+
+COMMANDS: Final = (
+    Entry(
+        name="worker",
+        module="commands.worker_command",
+        help="perform jobs",
+        description="Perform jobs: fetch, retry, poll and beat as Sidekiq does, losing none.",
+    ),
+    Entry(
+        name="health",
+        module="commands.health_command",
+        help="check whether the worker on this machine lives",
+        description="Check whether the workers on this machine live, or make progress: exit 0 if "
+        "all do, 1 if one does not or there is none.",
+    ),
+    Entry(
+        name="dev",
+        module="dev.command",
+        help="run server, cron rules and worker on this machine",
+        description="Run an embedded Valkey, fire the rules of the template at their true times "
+        "through the real function, and perform the jobs; REDIS_URL uses another "
+        "server. For each tick a line shows its entry in the ledger once its jobs have "
+        "ended, at most one a second for a rule. Enter (or the signal USR1) shows next "
+        "firings, dynamic schedules and the ledger. Dynamic schedules are fired by the "
+        "worker and follow the real clock, whatever --speed and --at say; lateness and "
+        "durations are in real seconds.",
+    ),
+    Entry(
+        name="deploy-mark",
+        module="commands.deploy_command",
+        help="draw a deployment into the charts of the Web UI",
+        description="Mark a deployment on the Web UI's Metrics page: a line in its charts at this "
+        "minute, kept for 90 days. A label is marked once within a minute, however many "
+        "machines mark it.",
+    ),
+    Entry(
+        name="queue",
+        module="commands.pause_command",
+        help="list queues, show their jobs, pause and resume them",
+        description="List queues, show their jobs, pause and resume them. A paused queue is served by none of our "
+        "workers, nor by Ruby's with Sidekiq Pro; jobs can be pushed to it.",
+        kind="queue",
+    ),
+    Entry(
+        name="class",
+        module="commands.pause_command",
+        help="pause and resume classes of jobs",
+        description="Pause classes of jobs, resume them, list the paused ones. Our workers put "
+        "their jobs off, a minute each time; Ruby's workers run them.",
+        kind="class",
+    ),
+    Entry(
+        name="stats",
+        module="commands.stats_command",
+        help="how much there is of everything, and the queues",
+        description="Counts of jobs and processes, and each queue with the time that its oldest job has waited.",
+    ),
+    Entry(
+        name="ps",
+        module="commands.processes_command",
+        help="list the processes of Python and Ruby",
+        description="The living processes, Ruby's as well, as their last heartbeats showed them; with --jobs what runs in them.",
+    ),
+    Entry(
+        name="retries",
+        module="commands.sets_command",
+        help="jobs that failed and are due again",
+        description="Jobs that failed and are due again.",
+        kind="retries",
+    ),
+    Entry(
+        name="dead",
+        module="commands.sets_command",
+        help="jobs that have used up their retries",
+        description="Jobs that have used up their retries.",
+        kind="dead",
+    ),
+    Entry(
+        name="scheduled",
+        module="commands.sets_command",
+        help="jobs that are due later",
+        description="Jobs that are due later.",
+        kind="scheduled",
+    ),
+    Entry(
+        name="recover",
+        module="commands.recover_command",
+        help="give back what dead workers hold",
+        description="List the registered workers with what they hold, watch the silent ones for 8 s "
+        "as a worker would, and give their jobs back: exit 0 if none is left to rescue, "
+        "1 if one is.",
+    ),
+    Entry(
+        name="doctor",
+        module="commands.doctor_command",
+        help="find what is wrong with Redis, jobs and workers",
+        description="Examine the Redis server, the jobs in it and the workers at it; each finding says what is "
+        "so, why it matters and what to do (docs/doctor.md). Exit 0 if all is well, 1 if something is wrong, 3 "
+        "if Redis cannot be reached. Nothing is changed. Example: kiqbridge doctor --area redis --strict",
+    ),
+    Entry(
+        name="schedule",
+        module="commands.schedule_command",
+        help="see when schedules are due",
+        description="See when EventBridge's schedule expressions and crontab lines are due.",
+    ),
+    Entry(
+        name="enqueue",
+        module="commands.enqueue_command",
+        help="enqueue a job, or what an AWS event asks for",
+        description="Push one job and print its id; or give an AWS event to the code of the enqueue "
+        "function, and print its jobs and the answer. Exit 0 if all was enqueued (a "
+        "duplicate counts), 2 if something is refused, 3 if Redis cannot be reached.",
+    ),
+    Entry(
+        name="spill",
+        module="commands.spill_command",
+        help="show, drain and replay what could not be enqueued",
+        description="Show what waits in the spill queues of the enqueue function, enqueue it by "
+        "hand, or replay a dead-letter queue: each message is read as the function "
+        "would, and deleted when its jobs are in Redis. Exit 0 if nothing that was "
+        "looked at is left, 1 if something is.",
+    ),
+    Entry(
+        name="completion",
+        module="commands.completion_command",
+        help="complete our commands in a shell",
+        description="Print the script by which bash, zsh or fish completes commands and options; load it in the shell's start file.",
+    ),
+)
