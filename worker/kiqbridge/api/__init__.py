@@ -5,15 +5,11 @@ Ruby included, and raises for none of it; each action is atomic and audited. It 
 nor hold more than a page of a set in memory.
 """
 
+from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
-from kiqbridge.api.metrics import (
-    ClassCounts,
-    Counts,
-    JobMetrics,
-    TopJobs,
-    job_metrics,
-    top_jobs,
-)
+from kiqbridge.api.limits import Fact, Limits
+from kiqbridge.api.metric_reading import ClassCounts, Counts
+from kiqbridge.api.metrics import JobMetrics, TopJobs, job_metrics, top_jobs
 from kiqbridge.api.operator import Operator, default_operator, open_operator
 from kiqbridge.api.percentiles import Histogram, bucket_label
 from kiqbridge.api.processes import Process, ProcessSet, Work, WorkSet
@@ -21,17 +17,21 @@ from kiqbridge.api.queues import Queue, QueuedJob
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import DeadSet, JobSet, Page, RetrySet, ScheduledSet, SortedEntry
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
+from kiqbridge.api.verdict import Verdict, fetch_verdict, judge
 
 __all__ = [
     "ClassCounts",
     "Counts",
     "DeadSet",
+    "Fact",
+    "Facts",
     "Filter",
     "Histogram",
     "History",
     "JobMetrics",
     "JobRecord",
     "JobSet",
+    "Limits",
     "Operator",
     "Page",
     "Process",
@@ -44,12 +44,16 @@ __all__ = [
     "SortedEntry",
     "Stats",
     "TopJobs",
+    "Verdict",
     "Work",
     "WorkSet",
     "bucket_label",
     "default_operator",
+    "fetch_facts",
     "fetch_history",
+    "fetch_verdict",
     "job_metrics",
+    "judge",
     "open_operator",
     "top_jobs",
 ]

@@ -129,7 +129,7 @@ class ProcessSet:
         names = sorted(text_of(name) for name in pool.call("SMEMBERS", keys.processes))
         replies = pool.run(*(("HGETALL", keys.process(name)) for name in names)) if names else []
         for name, reply in zip(names, replies, strict=True):
-            process = _process(name, reply, self.operator)
+            process = parse_process(name, reply, self.operator)
             if process is not None:
                 yield process
 
@@ -144,7 +144,7 @@ class ProcessSet:
     def find(self, identity: str) -> Process | None:
         """The process of this name, None if it does not live."""
         reply = self.operator.pool.call("HGETALL", self.operator.keys.process(identity))
-        return _process(identity, reply, self.operator)
+        return parse_process(identity, reply, self.operator)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class WorkSet:
             # Up to 6.4 under the second name; ours write both.
             fields = replies[2 * position] or replies[2 * position + 1]
             for tid, text in pairs_of(fields).items():
-                work = _work(name, text_of(tid), text)
+                work = parse_work(name, text_of(tid), text)
                 if work is not None:
                     found.append(work)
         return iter(sorted(found, key=lambda work: (work.run_at, work.process, work.tid)))
@@ -203,7 +203,8 @@ class WorkSet:
         return next((work for work in self if work.job.jid == jid), None)
 
 
-def _process(identity: str, reply: Sequence[bytes], operator: Operator) -> Process | None:
+def parse_process(identity: str, reply: Sequence[bytes], operator: Operator) -> Process | None:
+    """A process out of its hash; None: the hash is gone, or is none of a process."""
     fields = {
         name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
         for name, value in pairs_of(reply).items()
@@ -217,7 +218,8 @@ def _process(identity: str, reply: Sequence[bytes], operator: Operator) -> Proce
     return Process(identity=identity, info=info, fields=fields, operator=operator)
 
 
-def _work(process: str, tid: str, text: bytes) -> Work | None:
+def parse_work(process: str, tid: str, text: bytes) -> Work | None:
+    """A running job out of what its process wrote; None: that cannot be read."""
     try:
         work = json.loads(text)
         payload = work["payload"]

@@ -1,12 +1,14 @@
-"""Times on the command line: reading those that a user writes, and writing instants."""
+"""Times on the command line: reading those that a user writes; how they are written is in wire/amounts.py."""
 
 from datetime import UTC, datetime
 from typing import Final
 
 from kiqbridge.schedule.cron_fields import FIRST_YEAR, LAST_YEAR, ExpressionError
+from kiqbridge.wire.amounts import count_text, instant_text, span_text
+
+__all__ = ["count_text", "instant_text", "moment_of", "span_text"]
 
 _DATE_LENGTH: Final = len("2026-03-28")
-_MINUTE_S: Final = 60
 
 
 def moment_of(option: str, text: str) -> datetime:
@@ -34,27 +36,3 @@ def moment_of(option: str, text: str) -> datetime:
             f"{option}: {text!r} has no time zone; append Z, or an offset such as +01:00"
         )
     return moment.astimezone(UTC)
-
-
-def instant_text(moment: datetime | float) -> str:
-    """`2026-03-28T00:00:00Z`, of an aware time or of epoch seconds."""
-    if not isinstance(moment, datetime):
-        moment = datetime.fromtimestamp(moment, UTC)
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}Z"
-
-
-def span_text(seconds: float) -> str:
-    """A length of time in its largest unit, rounded: `45 s`, `12 min`, `3 h`, `5 days`."""
-    seconds = abs(seconds)
-    if seconds < 2 * _MINUTE_S:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 2 * 86_400:
-        return f"{seconds / 3600:.0f} h"
-    return f"{seconds / 86_400:.0f} days"
-
-
-def count_text(count: int, noun: str) -> str:
-    """`1 firing`, `2,000 firings`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -9,6 +9,7 @@ from kiqbridge.errors import RedisRefused
 from kiqbridge.inflight.unregistered import Unregistered, find_unregistered
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 from kiqbridge.wire.names import text_of
 
@@ -92,7 +93,7 @@ def list_incarnations(connection: RedisConnection, keys: Keys) -> list[Incarnati
     return named + [_unregistered(each) for each in found]
 
 
-def list_registered(connection: RedisConnection, keys: Keys) -> list[Incarnation]:
+def list_registered(connection: RedisConnection | RedisPool, keys: Keys) -> list[Incarnation]:
     """All registered incarnations, by name, in three round trips.
 
     Raises:
@@ -142,7 +143,7 @@ def _looked_at(
 
 
 def _count_held(
-    connection: RedisConnection, keys: Keys, claims: Mapping[str, list[bytes]]
+    connection: RedisConnection | RedisPool, keys: Keys, claims: Mapping[str, list[bytes]]
 ) -> Mapping[str, Mapping[str, int]]:
     """Incarnation → queue → how many of its jobs are in flight; nothing for an unknown layout."""
     commands: list[Command] = []

@@ -1,0 +1,164 @@
+"""The facts of a verdict, read from a server that clients, workers and schedules have written."""
+
+import json
+import time
+
+import pytest
+
+from kiqbridge.api import fetch_facts, fetch_verdict, open_operator
+from kiqbridge.settle.metrics import Metrics
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+ORPHAN = "v2:host:1:aaa:1"
+
+
+def text(jid, at, name="Mail"):
+    item = {"class": name, "args": [], "jid": jid, "queue": "default", "enqueued_at": at}
+    return json.dumps(item).encode()
+
+
+@pytest.fixture
+def operator(redis_url):
+    operator = open_operator(redis_url, by="ann")
+    yield operator
+    operator.client.close()
+
+
+def live(redis, identity="host:1:aaa", queues=("default",), **fields):
+    info = {"queues": list(queues), "concurrency": 5, "labels": ["kiqbridge"]}
+    redis.sadd("processes", identity)
+    redis.hset(
+        identity,
+        mapping={
+            "info": json.dumps(info),
+            "busy": 1,
+            "beat": time.time(),
+            "quiet": "false",
+            **fields,
+        },
+    )
+
+
+def kinds(operator):
+    return [fact.kind for fact in fetch_verdict(operator).facts]
+
+
+def test_an_empty_server_is_healthy(redis, operator):
+    facts = fetch_facts(operator)
+
+    assert (facts.queues, facts.processes, facts.refused) == ([], [], [])
+    assert abs(facts.at - time.time()) < 10
+    assert facts.memory.policy == "noeviction"
+    assert facts.memory.used > 0
+    assert kinds(operator) == []
+
+
+def test_all_of_it_is_read(redis, redis_url, operator):
+    now = time.time()
+    redis.sadd("queues", "default", "mail")
+    redis.lpush("queue:default", text("a", now - 120), text("b", now))
+    redis.lpush("queue:mail", b"no json")
+    redis.lpush("kb:suspects:mail", text("c", now))
+    live(redis)
+    work = {"queue": "default", "payload": text("r", now).decode(), "run_at": int(now) - 9000}
+    redis.hset("host:1:aaa:work", "tid", json.dumps(work))
+    redis.zadd("retry", {text("x", now): now - 70, text("y", now): now + 70})
+    redis.zadd("schedule", {text("z", now): now + 70})
+    redis.zadd("dead", {text("d", now): now - 60, text("e", now): now - 7200})
+    operator.client.pause_queue("mail", reason="migration", by="ann")
+    at = int(now) - 600
+    redis.zadd("kb:missed", {f"{at} shop/Nightly": at, f"{at - 60} shop/Other": at - 60})
+    redis.zadd("kb:ticks:shop/Other", {"{}": at - 60})
+    metrics = Metrics(Keys(), identity="host:1:aaa", forms="both")
+    for _ in range(30):
+        metrics.record("Mail", 1.0, True)
+    metrics.flush(RedisPool(redis_url).connection(), now)
+
+    facts = fetch_facts(operator)
+
+    default, mail = facts.queues
+    assert (default.name, default.size, round(default.latency_s)) == ("default", 2, 120)
+    assert (mail.size, mail.suspects, mail.is_readable) == (1, 1, False)
+    assert [each.queues for each in facts.processes] == [["default"]]
+    assert [each.job.jid for each in facts.work] == ["r"]
+    assert (facts.retry.size, facts.retry.due, round(facts.retry.late_s)) == (2, 1, 70)
+    assert (facts.schedule.size, facts.schedule.due, facts.schedule.late_s) == (1, 0, 0.0)
+    assert (facts.dead, facts.dead_lately) == (2, 1)
+    assert [(each.name, each.reason) for each in facts.pauses] == [("mail", "migration")]
+    assert [(each.schedule, each.came_later) for each in facts.missed] == [
+        ("shop/Nightly", False),
+        ("shop/Other", True),
+    ]
+    assert (facts.classes["Mail"].executions, facts.classes["Mail"].failures) == (30, 30)
+    assert kinds(operator) == [
+        *("unserved_queue", "overdue", "missed_ticks", "late_ticks", "latency", "failing_class"),
+        *("deaths", "long_jobs", "suspects", "paused", "unreadable_job"),
+    ]
+
+
+def test_what_a_silent_worker_holds_is_an_orphan(redis, operator):
+    redis.sadd("kb:inflight", ORPHAN, "v2:host:2:bbb:1")
+    redis.hset("kb:alive", ORPHAN, f"7 {time.time() - 40:.3f} 4000")
+    redis.hset("kb:alive", "v2:host:2:bbb:1", f"7 {time.time():.3f} 400000")
+    redis.hset(f"kb:claims:{ORPHAN}", "tid", "4 default")
+    redis.rpush(f"kb:inflight:{ORPHAN}:tid:0", text("a", 1.0), text("b", 1.0))
+
+    facts = fetch_facts(operator)
+
+    assert facts.leases == 1
+    assert [(each.name, each.held) for each in facts.orphans] == [(ORPHAN, {"default": 2})]
+    assert kinds(operator) == ["orphans"]
+
+
+def test_a_key_of_a_wrong_type_hides_nothing_else(redis, operator):
+    redis.set("retry", "no set")
+    redis.sadd("queues", "default")
+    redis.hset("queue:default", "a", "b")
+    redis.zadd("dead", {text("d", 1.0): time.time()})
+
+    facts = fetch_facts(operator)
+
+    assert facts.dead_lately == 1
+    assert [each.name for each in facts.queues] == ["default"]
+    assert any("ZCARD retry" in each for each in facts.refused)
+    assert any("LLEN queue:default" in each for each in facts.refused)
+    assert kinds(operator) == ["deaths", "refused"]
+
+
+def test_what_the_rights_do_not_allow_is_named(redis, redis_url, operator):
+    redis.execute_command("ACL", "SETUSER", "reader", "on", ">pass", "~*", "+@all", "-info")
+    try:
+        other = open_operator(redis_url.replace("redis://", "redis://reader:pass@"), by="ann")
+        facts = fetch_facts(other)
+        other.client.close()
+    finally:
+        redis.execute_command("ACL", "DELUSER", "reader")
+
+    assert facts.memory is None
+    assert any(each.startswith("INFO memory") for each in facts.refused)
+
+
+def test_two_round_trips_and_few_milliseconds_with_200_queues(redis, operator, monkeypatch):
+    now = time.time()
+    names = [f"queue{number}" for number in range(200)]
+    redis.sadd("queues", *names)
+    for name in names:
+        redis.lpush(f"queue:{name}", *(text(str(number), now) for number in range(5)))
+    live(redis, queues=names)
+    trips = []
+    run = operator.pool.run
+    monkeypatch.setattr(
+        type(operator.pool),
+        "run",
+        lambda _, *commands: trips.append(len(commands)) or run(*commands),
+    )
+    taken = []
+    for _ in range(20):
+        begun = time.perf_counter()
+        assert fetch_verdict(operator).healthy
+        taken.append(time.perf_counter() - begun)
+
+    assert len(trips) == 40
+    assert sum(trips[:2]) < 700
+    assert min(taken) < 0.05  # 5 ms on a quiet machine; a busy one takes its time

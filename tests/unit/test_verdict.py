@@ -1,0 +1,251 @@
+"""The rules of a verdict: what is wrong is said with its numbers, and nothing is where all is well."""
+
+from dataclasses import replace
+
+import pytest
+
+from kiqbridge.api import Counts, Facts, JobRecord, Limits, Process, Work, judge
+from kiqbridge.api.facts import Memory, MissedFact, QueueFacts, SetFacts
+from kiqbridge.inflight.incarnations import Incarnation
+from kiqbridge.store.pauses import Pause
+
+NOW = 1_770_015_780.0
+DEAD_WORKER = Incarnation(
+    name="v2:host:1:aaa:1", state="silent", silent_for_s=42.0, beat=None, held={"default": 3}
+)
+
+
+def process(queues=("default",), *, beat=NOW - 3, quiet="false", identity="host:1:aaa"):
+    return Process(
+        identity=identity,
+        info={"queues": list(queues), "concurrency": 10},
+        fields={"busy": "4", "beat": str(beat), "quiet": quiet},
+        operator=None,
+    )
+
+
+def work(seconds):
+    job = JobRecord(b'{"class":"Report","jid":"abc","args":[]}')
+    return Work(process="host:1:aaa", tid="t1", job=job, run_at=NOW - seconds)
+
+
+def queue(name="default", size=5, latency_s=2.0, **more):
+    return QueueFacts(name=name, size=size, latency_s=latency_s, **more)
+
+
+WELL = Facts(
+    at=NOW,
+    queues=[queue(), queue("empty", 0, 0.0)],
+    processes=[process()],
+    work=[work(30)],
+    retry=SetFacts(size=900),
+    schedule=SetFacts(size=10, due=2, late_s=1.0),
+    dead=100,
+    leases=1,
+    memory=Memory(used=10, most=100, policy="noeviction"),
+    classes={
+        "Mail": Counts(executions=100, failures=49),
+        "Rare": Counts(executions=19, failures=19),
+    },
+)
+
+
+def test_where_all_is_well_there_is_no_fact():
+    verdict = judge(WELL)
+
+    assert verdict.healthy
+    assert verdict.severity == "healthy"
+    assert verdict.worst() == []
+
+
+FOUND = {
+    "no_worker": (
+        {
+            "processes": [],
+            "queues": [queue(size=1204, latency_s=720)],
+            "retry": SetFacts(size=9, due=7),
+        },
+        (
+            "No worker lives, and 1,204 jobs wait in queues, the oldest for 12 min, and 9 of the scheduled jobs "
+            "and retries are due."
+        ),
+        "/processes",
+    ),
+    "all_quiet": (
+        {"processes": [process(quiet="true")] * 2},
+        "All processes (2) are quiet: they take no new jobs, and 5 jobs wait.",
+        "/processes",
+    ),
+    "unserved_queue": (
+        {"queues": [queue("mail/ü", 1, 300)]},
+        "No process serves the queue mail/ü: 1 job waits, the oldest for 5 min.",
+        "/queues/mail%2F%C3%BC",
+    ),
+    "overdue": (
+        {"schedule": SetFacts(size=40, due=37, late_s=300.0)},
+        "37 jobs of the schedule set are due and not moved to a queue, the first for 5 min.",
+        "/scheduled",
+    ),
+    "orphans": (
+        {"orphans": [DEAD_WORKER]},
+        "1 worker of Python is silent, the first for 42 s, and holds 3 jobs that may not be running.",
+        "/processes",
+    ),
+    "eviction_policy": (
+        {"memory": Memory(used=1, most=100, policy="allkeys-lru")},
+        (
+            "Redis has the eviction policy allkeys-lru: when its memory is full it loses any key, whole queues "
+            "with all their jobs included."
+        ),
+        "/doctor",
+    ),
+    "memory": (
+        {"memory": Memory(used=97_000_000, most=100_000_000, policy="noeviction")},
+        "Redis uses 97% of its memory (97 MB of 100 MB); when it is full, no job can be pushed.",
+        "/doctor",
+    ),
+    "cluster": (
+        {"is_cluster": True},
+        "Redis is in cluster mode: it spreads keys over slots, and a script may only use keys of one slot.",
+        "/doctor",
+    ),
+    "missed_ticks": (
+        {"missed": [MissedFact(schedule="shop/Nightly", at=1_770_000_000, came_later=False)]},
+        (
+            "1 tick of shop/Nightly did not come in time within a day, the last 2026-02-02T02:40:00Z; none came "
+            "later."
+        ),
+        "/schedules",
+    ),
+    "late_ticks": (
+        {
+            "missed": [
+                MissedFact(schedule=f"s{n}", at=1_770_000_000, came_later=True) for n in range(5)
+            ]
+        },
+        (
+            "5 ticks of s0, s1, s2 and 2 more did not come in time within a day, the last 2026-02-02T02:40:00Z; "
+            "all came later."
+        ),
+        "/schedules",
+    ),
+    "latency": (
+        {"queues": [queue(latency_s=61)]},
+        "The oldest job of the queue default has waited for 61 s; 5 jobs wait.",
+        "/queues/default",
+    ),
+    "failing_class": (
+        {"classes": {"Mail::Job": Counts(executions=60, failures=45)}},
+        "Mail::Job fails: 45 of 60 executions in the last five minutes.",
+        "/metrics?class=Mail%3A%3AJob",
+    ),
+    "deaths": (
+        {"dead_lately": 2},
+        "2 jobs died within the last hour; 100 are dead in all.",
+        "/dead?newer_than_s=3600",
+    ),
+    "retries": (
+        {"retry": SetFacts(size=1001)},
+        "1,001 jobs failed and wait for their retry.",
+        "/retries",
+    ),
+    "late_beats": (
+        {"processes": [process(), process(beat=NOW - 45, identity="host:2:bbb")]},
+        "1 heartbeat is late; the last one of host:2:bbb came 45 s ago.",
+        "/processes",
+    ),
+    "long_jobs": (
+        {"work": [work(9000), work(30)]},
+        "1 job is running for more than 60 min; Report abc for 2 h.",
+        "/busy",
+    ),
+    "suspects": (
+        {"queues": [queue(suspects=2)]},
+        "2 jobs of default were running when a worker died, and wait to run alone.",
+        "/busy",
+    ),
+    "paused": (
+        {
+            "pauses": [
+                Pause(kind="queue", name="default", reason="migration", by="ann", at=NOW - 7200)
+            ]
+        },
+        "The queue default is paused for 2 h by ann: migration. 5 jobs wait.",
+        "/queues/default",
+    ),
+    "unreadable_job": (
+        {"queues": [queue(is_readable=False)]},
+        (
+            "The oldest job of the queue default is no JSON object. Ruby's page of all queues fails as long as it "
+            "lies there."
+        ),
+        "/queues/default",
+    ),
+    "refused": (
+        {"refused": ["INFO memory: NOPERM"]},
+        "Redis refused 1 question: INFO memory: NOPERM",
+        "/doctor",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_each_rule_says_what_it_found_and_nothing_else_does(kind):
+    changes, what, link = FOUND[kind]
+
+    [fact] = judge(replace(WELL, **changes)).facts
+
+    assert (fact.kind, fact.what, fact.link) == (kind, what, link)
+    assert fact.do.endswith(".")
+
+
+WORSE = {
+    "queues": [queue(latency_s=601)],
+    "orphans": [DEAD_WORKER],
+    "memory": Memory(used=90, most=100, policy="volatile-ttl"),
+}
+
+
+@pytest.mark.parametrize("name", WORSE)
+def test_what_is_worse_is_critical(name):
+    facts = replace(WELL, **{name: WORSE[name]}, **({"leases": 0} if name == "orphans" else {}))
+
+    assert judge(facts).severity == "critical"
+
+
+def test_the_worst_come_first_and_only_so_many_are_asked_for():
+    facts = replace(WELL, dead_lately=1, is_cluster=True, queues=[queue("nobody")])
+
+    verdict = judge(facts)
+
+    assert [fact.kind for fact in verdict.facts] == ["unserved_queue", "cluster", "deaths"]
+    assert [fact.kind for fact in verdict.worst(2)] == ["unserved_queue", "cluster"]
+
+
+def test_limits_are_the_callers():
+    slow = replace(
+        WELL, queues=[queue("slow-import", latency_s=500)], processes=[process(["slow-import"])]
+    )
+
+    assert judge(slow, Limits(queue_latency_s={"slow-*": 3600.0})).healthy
+    assert judge(slow, Limits(latency_s=10.0)).severity == "critical"
+
+
+def test_a_queue_that_is_paused_is_not_late():
+    paused = [Pause(kind="queue", name="default")]
+
+    [fact] = judge(replace(WELL, queues=[queue(latency_s=9000)], pauses=paused)).facts
+
+    assert fact.kind == "paused"
+
+
+def test_without_a_process_and_without_a_job_all_is_well():
+    assert judge(Facts(at=NOW)).healthy
+
+
+def test_any_bytes_may_be_a_name():
+    facts = replace(
+        WELL, queues=[queue("\udcff")], classes={"\udcff": Counts(executions=30, failures=30)}
+    )
+
+    assert [fact.link for fact in judge(facts).facts] == ["/queues/%FF", "/metrics?class=%3F"]

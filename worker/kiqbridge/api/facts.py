@@ -1,0 +1,354 @@
+"""What a verdict is made of (verdict.py): the state of queues, processes, schedules and server, in two round trips.
+
+What the server refuses is left out and named in `Facts.refused`, so that one key of a wrong type, or a right
+that is missing, hides nothing else.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kiqbridge.api.metric_reading import Counts, MetricReading
+from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.api.processes import Process, Work, parse_process, parse_work
+from kiqbridge.api.record import JobRecord
+from kiqbridge.errors import RedisRefused
+from kiqbridge.inflight.incarnations import Incarnation, SignOfLife, list_registered
+from kiqbridge.store.eviction import parse_info
+from kiqbridge.store.pauses import Pause, read_entries, server_time
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.store.server_check import has_hash_tag, is_clustered
+from kiqbridge.wire.names import text_of
+
+LATELY_S: Final = 3600.0
+"""Deaths are counted so far back."""
+
+MISSED_S: Final = 86_400.0
+"""Ticks that did not come are counted so far back."""
+
+MOST_MISSED: Final = 100
+MEASURED_MINUTES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFacts:
+    """A queue.
+
+    Attributes:
+        name: as jobs name it.
+        size: jobs that wait.
+        latency_s: seconds for which the oldest one has waited.
+        suspects: jobs of it that are to run alone, since they may have killed their process.
+        is_readable: whether its oldest job is a JSON object.
+    """
+
+    name: str
+    size: int
+    latency_s: float
+    suspects: int = 0
+    is_readable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetFacts:
+    """A sorted set of jobs that become due.
+
+    Attributes:
+        size: members.
+        due: how many of them are due.
+        late_s: seconds for which the first one has been due; 0 if none is.
+    """
+
+    size: int = 0
+    due: int = 0
+    late_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissedFact:
+    """A tick that did not come in time: its schedule, its instant, and whether it came later."""
+
+    schedule: str
+    at: int
+    came_later: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Of the server: bytes that it uses and may use (0 = no limit), and its eviction policy."""
+
+    used: int
+    most: int
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The state at one moment.
+
+    Attributes:
+        at: epoch seconds, by the clock of Redis.
+        queues: by name.
+        processes: those that live, of Python and Ruby.
+        work: the jobs that run, the longest running first.
+        pauses: queues and classes that are paused.
+        retry, schedule: what becomes due.
+        dead, dead_lately: members of the dead set, and those that died within `LATELY_S`.
+        missed: ticks of the last day that did not come in time, newest first.
+        leases: workers of ours that give signs of life to each other.
+        orphans: leases of workers that are silent or fenced, with the jobs they hold.
+        memory: of the server; None if it does not answer that.
+        is_cluster: whether it is in cluster mode, and the namespace keeps keys in no single slot.
+        classes: what each class did in the last five minutes.
+        refused: what the server refused to answer, in words.
+    """
+
+    at: float
+    queues: Sequence[QueueFacts] = ()
+    processes: Sequence[Process] = ()
+    work: Sequence[Work] = ()
+    pauses: Sequence[Pause] = ()
+    retry: SetFacts = SetFacts()
+    schedule: SetFacts = SetFacts()
+    dead: int = 0
+    dead_lately: int = 0
+    missed: Sequence[MissedFact] = ()
+    leases: int = 0
+    orphans: Sequence[Incarnation] = ()
+    memory: Memory | None = None
+    is_cluster: bool = False
+    classes: Mapping[str, Counts] = field(default_factory=dict)
+    refused: Sequence[str] = ()
+
+
+def fetch_facts(operator: Operator | None = None) -> Facts:
+    """The state now: two round trips, and three more only if a worker of ours is silent.
+
+    Args:
+        operator: whose; default `default_operator()`.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    return _Fetching(operator or default_operator()).fetch()
+
+
+class _Fetching:
+    """The two round trips: first what has a fixed name, then what was named there."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._pool = operator.pool
+        self._keys = operator.keys
+        self._refused: dict[str, None] = {}
+        self._reading = MetricReading(operator)
+
+    def fetch(self) -> Facts:
+        keys, begun = self._keys, time.time()
+        newest = int(begun) // 60 * 60
+        for back in range(MEASURED_MINUTES):
+            self._reading.ask_minute(float(newest - 60 * back))
+        first = self._ask(
+            ("TIME",),
+            ("SMEMBERS", keys.queues),
+            ("SMEMBERS", keys.processes),
+            ("SMEMBERS", keys.paused),
+            ("HGETALL", keys.pauses),
+            (
+                "ZRANGE",
+                keys.missed,
+                "+inf",
+                begun - MISSED_S,
+                "BYSCORE",
+                "REV",
+                "LIMIT",
+                0,
+                MOST_MISSED,
+            ),
+            ("ZCARD", keys.dead),
+            ("ZCOUNT", keys.dead, begun - LATELY_S, "+inf"),
+            *_set_commands(keys.retry, begun),
+            *_set_commands(keys.schedule, begun),
+            ("SMEMBERS", keys.inflight),
+            ("SMEMBERS", keys.reaping),
+            ("HGETALL", keys.alive),
+            ("INFO", "memory"),
+            ("INFO", "cluster"),
+            *self._reading.commands,
+        )
+        clock, queues, processes, paused, pauses, missed, dead, dead_lately, *rest = first
+        sets, (registered, reaping, alive, memory, cluster), measured = (
+            rest[:6],
+            rest[6:11],
+            rest[11:],
+        )
+        now = server_time(clock) if clock else begun
+        found = self._named(now, queues or [], processes or [], missed or [])
+        self._reading.processes = found["processes"]
+        self._reading.take(measured)
+        leases, orphans = self._leases(now, registered or [], reaping or [], alive or [])
+        return Facts(
+            at=now,
+            **found,
+            pauses=_pauses(paused or [], pauses or [], now),
+            retry=_set_facts(sets[:3], now),
+            schedule=_set_facts(sets[3:], now),
+            dead=dead or 0,
+            dead_lately=dead_lately or 0,
+            leases=leases,
+            orphans=orphans,
+            memory=_memory(memory),
+            is_cluster=bool(cluster)
+            and is_clustered(parse_info(cluster))
+            and not has_hash_tag(keys.prefix),
+            classes=self._reading.totals(),
+            refused=list(self._refused),
+        )
+
+    def _named(
+        self,
+        now: float,
+        queues: Sequence[bytes],
+        identities: Sequence[bytes],
+        missed: Sequence[bytes],
+    ) -> dict[str, Any]:
+        """What has a name of its own: each queue, process and schedule with missed ticks."""
+        keys = self._keys
+        names = sorted(text_of(name) for name in queues)
+        living = sorted(text_of(name) for name in identities)
+        ticks = [_tick(member) for member in missed]
+        replies = self._ask(
+            *(("LLEN", keys.queue(name)) for name in names),
+            *(("LINDEX", keys.queue(name), -1) for name in names),
+            *(("LLEN", keys.suspects(name)) for name in names),
+            *(("HGETALL", keys.process(name)) for name in living),
+            *(("HGETALL", keys.work(name)) for name in living),
+            *(("HGETALL", keys.workers(name)) for name in living),
+            *(("ZCOUNT", keys.ticks(name), at, at) for at, name in ticks),
+        )
+        sizes, oldest, suspects = (_part(replies, place, len(names)) for place in range(3))
+        of_processes = replies[3 * len(names) :]
+        hashes, works, older = (_part(of_processes, place, len(living)) for place in range(3))
+        came = of_processes[3 * len(living) :]
+        processes = [
+            process
+            for name, reply in zip(living, hashes, strict=True)
+            if (process := parse_process(name, reply or [], self._operator)) is not None
+        ]
+        work = [
+            found
+            for name, new, old in zip(living, works, older, strict=True)
+            for tid, text in pairs_of(new or old or []).items()
+            if (found := parse_work(name, text_of(tid), text)) is not None
+        ]
+        return {
+            "queues": [
+                _queue(*each, now) for each in zip(names, sizes, oldest, suspects, strict=True)
+            ],
+            "processes": processes,
+            "work": sorted(work, key=lambda each: each.run_at),
+            "missed": [
+                MissedFact(schedule=name, at=at, came_later=bool(count))
+                for (at, name), count in zip(ticks, came, strict=True)
+            ],
+        }
+
+    def _leases(
+        self, now: float, registered: Sequence[bytes], reaping: Sequence[bytes], alive: Any
+    ) -> tuple[int, Sequence[Incarnation]]:
+        """How many workers give signs of life, and what those hold that do not."""
+        beats = pairs_of(alive)
+        signs = {name: SignOfLife.parse(beats.get(name)) for name in registered}
+        living = [
+            name
+            for name, sign in signs.items()
+            if sign is not None and now - sign.at <= sign.silent_after_s
+        ]
+        if len(living) == len(registered) and not reaping:
+            return len(living), []
+        try:
+            found = list_registered(self._pool, self._keys)
+        except RedisRefused as error:
+            self._refused[str(error)] = None
+            return len(living), []
+        return len(living), [
+            each for each in found if each.state in ("silent", "being reaped") and each.held_jobs
+        ]
+
+    def _ask(self, *commands: tuple[Any, ...]) -> list[Any]:
+        """Replies to commands, None for one that the server refuses."""
+        if not commands:
+            return []
+        try:
+            return self._pool.run(*commands)
+        except RedisRefused:  # which one, is not known
+            return [self._answer(self._pool, command) for command in commands]
+
+    def _answer(self, pool: RedisPool, command: tuple[Any, ...]) -> Any:
+        try:
+            return pool.run(command)[0]
+        except RedisRefused as error:
+            self._refused[f"{' '.join(map(str, command[:2]))}: {error}"] = None
+            return None
+
+
+def _set_commands(key: str, now: float) -> list[tuple[Any, ...]]:
+    return [
+        ("ZCARD", key),
+        ("ZCOUNT", key, "-inf", now),
+        ("ZRANGE", key, 0, 0, "WITHSCORES"),
+    ]
+
+
+def _set_facts(replies: Sequence[Any], now: float) -> SetFacts:
+    size, due, first = replies
+    late_s = max(0.0, now - float(first[1])) if first and due else 0.0
+    return SetFacts(size=size or 0, due=due or 0, late_s=late_s)
+
+
+def _queue(
+    name: str, size: int | None, oldest: bytes | None, suspects: int | None, now: float
+) -> QueueFacts:
+    job = JobRecord(oldest) if oldest is not None else None
+    return QueueFacts(
+        name=name,
+        size=size or 0,
+        latency_s=max(0.0, job.latency(now)) if job is not None else 0.0,
+        suspects=suspects or 0,
+        is_readable=job is None or bool(job.item),
+    )
+
+
+def _pauses(paused: Sequence[bytes], pauses: Any, now: float) -> list[Pause]:
+    known = {
+        (entry.pause.kind, entry.pause.name): entry.pause
+        for entry in read_entries(pairs_of(pauses))
+    }
+    queues = [
+        known.get(("queue", name)) or Pause(kind="queue", name=name)
+        for name in sorted(text_of(member) for member in paused)
+    ]
+    classes = [each for each in known.values() if each.kind == "class"]
+    return [
+        *queues,
+        *(each for each in classes if each.until is None or each.until > now),
+    ]
+
+
+def _memory(reply: bytes | None) -> Memory | None:
+    info = parse_info(reply or b"")
+    used, most = info.get("used_memory", ""), info.get("maxmemory", "0")
+    if not used.isdigit() or not most.isdigit():
+        return None
+    return Memory(used=int(used), most=int(most), policy=info.get("maxmemory_policy", ""))
+
+
+def _tick(member: bytes) -> tuple[int, str]:
+    instant, _, name = member.partition(b" ")
+    return (int(instant) if instant.isdigit() else 0), text_of(name)
+
+
+def _part(replies: Sequence[Any], place: int, length: int) -> Sequence[Any]:
+    return replies[place * length : (place + 1) * length]

@@ -1,0 +1,67 @@
+"""What a verdict is made by and of: the limits, and a fact that something is wrong."""
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["critical", "warning"]
+"""`critical`: jobs are not performed, or may be lost. `warning`: they are late, failed, or soon may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """From where on something is worth a fact.
+
+    Attributes:
+        latency_s: seconds that the oldest job of a queue may wait.
+        queue_latency_s: glob of queues → their own limit; the first that matches counts.
+        much_worse: so many times the limit is critical.
+        overdue_s: seconds that a job of `retry` or `schedule` may be due without being moved.
+        retries: jobs that may wait to be retried.
+        deaths: jobs that may die within an hour.
+        beat_s: seconds between two heartbeats; Sidekiq's and ours come every 5 or 10.
+        job_s: seconds that a job may run.
+        failed_share: of the executions of a class in the last five minutes, from `fewest_executions` on.
+        fewest_executions: fewer say nothing.
+        memory_warning, memory_critical: shares of the memory that the server may use.
+    """
+
+    latency_s: float = 60.0
+    queue_latency_s: Mapping[str, float] = field(default_factory=dict)
+    much_worse: float = 10.0
+    overdue_s: float = 60.0
+    retries: int = 1000
+    deaths: int = 0
+    beat_s: float = 30.0
+    job_s: float = 3600.0
+    failed_share: float = 0.5
+    fewest_executions: int = 20
+    memory_warning: float = 0.8
+    memory_critical: float = 0.95
+
+    def latency_of(self, queue: str) -> float:
+        """Seconds that the oldest job of this queue may wait."""
+        for pattern, seconds in self.queue_latency_s.items():
+            if fnmatch.fnmatchcase(queue, pattern):
+                return seconds
+        return self.latency_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something that is wrong.
+
+    Attributes:
+        kind: which rule found it; stays the same from version to version.
+        severity: how bad it is.
+        what: a sentence with the numbers.
+        do: what to do next.
+        link: path of the page that shows more, such as `/queues/default`.
+    """
+
+    kind: str
+    severity: Severity
+    what: str
+    do: str
+    link: str

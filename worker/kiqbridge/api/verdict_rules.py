@@ -1,0 +1,348 @@
+"""The rules of a verdict: each is a function that gives the facts of one kind, worst first.
+
+A fact says with numbers what was found, what to do next, and where to look. Pure.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts
+from kiqbridge.api.limits import Fact, Limits
+from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, what_can_be_lost
+from kiqbridge.store.pauses import Pause
+from kiqbridge.store.server_check import CLUSTERED, UNCLUSTER
+from kiqbridge.wire.amounts import count_text, instant_text, span_text
+from kiqbridge.wire.names import shown
+
+_NAMED: Final = 3
+"""So many names are in a sentence; more are only counted."""
+
+
+def _no_worker(facts: Facts, _: Limits) -> Iterator[Fact]:
+    waiting = sum(queue.size for queue in facts.queues)
+    due = facts.retry.due + facts.schedule.due
+    if facts.processes or not waiting + due:
+        return
+    oldest = max((queue.latency_s for queue in facts.queues), default=0.0)
+    since = f", the oldest for {span_text(oldest)}" if oldest else ""
+    more = f", and {due:,} of the scheduled jobs and retries {_are(due)} due" if due else ""
+    yield Fact(
+        kind="no_worker",
+        severity="critical",
+        what=f"No worker lives, and {count_text(waiting, 'job')} wait{_s(waiting)} in queues{since}{more}.",
+        do="Start one: kiqbridge worker. Look at why the last one ended: its log, systemctl status, or the "
+        "events of its ECS service.",
+        link="/processes",
+    )
+
+
+def _all_quiet(facts: Facts, _: Limits) -> Iterator[Fact]:
+    waiting = sum(queue.size for queue in facts.queues)
+    if facts.processes and waiting and all(each.is_quiet for each in facts.processes):
+        yield Fact(
+            kind="all_quiet",
+            severity="critical",
+            what=f"All processes ({len(facts.processes):,}) are quiet: they take no new jobs, and "
+            f"{count_text(waiting, 'job')} wait{_s(waiting)}.",
+            do="A process that is quiet stays so: stop it and start it again.",
+            link="/processes",
+        )
+
+
+def _unserved(facts: Facts, _: Limits) -> Iterator[Fact]:
+    if not facts.processes:
+        return
+    served = {name for each in facts.processes for name in each.queues}
+    for queue in _longest(facts.queues):
+        if queue.size and queue.name not in served:
+            name = shown(queue.name)
+            yield Fact(
+                kind="unserved_queue",
+                severity="critical",
+                what=f"No process serves the queue {name}: {count_text(queue.size, 'job')} "
+                f"wait{_s(queue.size)}, the oldest for {span_text(queue.latency_s)}.",
+                do=f"Start a worker with -q {name}; if the name is wrong, correct it where the job is declared "
+                "and move what waits.",
+                link=_queue_link(queue.name),
+            )
+
+
+def _pollers(facts: Facts, limits: Limits) -> Iterator[Fact]:
+    if not facts.processes:
+        return
+    for name, link, each in _due_sets(facts):
+        if each.due and each.late_s > limits.overdue_s:
+            yield Fact(
+                kind="overdue",
+                severity="critical",
+                what=f"{count_text(each.due, 'job')} of the {name} set {_are(each.due)} due and not moved to a "
+                f"queue, the first for {span_text(each.late_s)}.",
+                do="The poller of a worker moves them: look for its errors in the log of the workers, and whether "
+                "the clocks of the machines agree.",
+                link=link,
+            )
+
+
+def _orphans(facts: Facts, _: Limits) -> Iterator[Fact]:
+    held = sum(each.held_jobs for each in facts.orphans)
+    if not held:
+        return
+    silent = max((each.silent_for_s or 0.0 for each in facts.orphans), default=0.0)
+    rescued = facts.leases > 0
+    yield Fact(
+        kind="orphans",
+        severity="warning" if rescued else "critical",
+        what=f"{count_text(len(facts.orphans), 'worker')} of Python {_are(len(facts.orphans))} silent, the first "
+        f"for {span_text(silent)}, and hold{_s(len(facts.orphans))} {count_text(held, 'job')} that may not be "
+        "running.",
+        do="Another worker gives them back within a minute; wait, then look at why the process ended."
+        if rescued
+        else "No other worker lives to give them back: start one, or run kiqbridge recover.",
+        link="/processes",
+    )
+
+
+def _memory(facts: Facts, limits: Limits) -> Iterator[Fact]:
+    memory = facts.memory
+    if memory is None:
+        return
+    share = memory.used / memory.most if memory.most else 0.0
+    if memory.policy and memory.policy != NOEVICTION:
+        yield Fact(
+            kind="eviction_policy",
+            severity="critical" if share > limits.memory_warning else "warning",
+            what=f"Redis has the eviction policy {memory.policy}: when its memory is full it loses "
+            f"{what_can_be_lost(memory.policy)}.",
+            do=f"{WHAT_TO_DO[0].upper()}{WHAT_TO_DO[1:]}.",
+            link="/doctor",
+        )
+    if share > limits.memory_warning:
+        yield Fact(
+            kind="memory",
+            severity="critical" if share > limits.memory_critical else "warning",
+            what=f"Redis uses {share:.0%} of its memory ({_megabytes(memory.used)} of "
+            f"{_megabytes(memory.most)}); when it is full, no job can be pushed.",
+            do="Raise maxmemory or take a larger machine; look for what grows: queues, the dead set.",
+            link="/doctor",
+        )
+
+
+def _cluster(facts: Facts, _: Limits) -> Iterator[Fact]:
+    if facts.is_cluster:
+        yield Fact(
+            kind="cluster",
+            severity="critical",
+            what=f"Redis is in cluster mode: {CLUSTERED}.",
+            do=f"{UNCLUSTER[0].upper()}{UNCLUSTER[1:]}.",
+            link="/doctor",
+        )
+
+
+def _missed(facts: Facts, _: Limits) -> Iterator[Fact]:
+    for came_later in (False, True):
+        ticks = [each for each in facts.missed if each.came_later is came_later]
+        if not ticks:
+            continue
+        names = list(dict.fromkeys(each.schedule for each in ticks))
+        yield Fact(
+            kind="late_ticks" if came_later else "missed_ticks",
+            severity="warning" if came_later else "critical",
+            what=f"{count_text(len(ticks), 'tick')} of {_names(names)} did not come in time within a day, the "
+            f"last {instant_text(ticks[0].at)}; {'all came' if came_later else 'none came'} later.",
+            do="Look at the rule in EventBridge Scheduler, at the enqueue function and its dead-letter queue; of a "
+            "dynamic schedule at the log of the workers."
+            + ("" if came_later else " Then run the schedule, if its work is still wanted."),
+            link="/schedules",
+        )
+
+
+def _latency(facts: Facts, limits: Limits) -> Iterator[Fact]:
+    served = {name for each in facts.processes for name in each.queues}
+    paused = {each.name for each in facts.pauses if each.kind == "queue"}
+    late = [
+        (queue.latency_s / limits.latency_of(queue.name), queue)
+        for queue in facts.queues
+        if queue.size and queue.name in served and queue.name not in paused
+    ]
+    for factor, queue in sorted(late, key=lambda each: -each[0]):
+        if factor > 1:
+            yield Fact(
+                kind="latency",
+                severity="critical" if factor > limits.much_worse else "warning",
+                what=f"The oldest job of the queue {shown(queue.name)} has waited for "
+                f"{span_text(queue.latency_s)}; {count_text(queue.size, 'job')} wait{_s(queue.size)}.",
+                do=f"Look at what runs ({_busy(facts)}): add workers or threads, or give slow jobs a queue of "
+                "their own.",
+                link=_queue_link(queue.name),
+            )
+
+
+def _deaths(facts: Facts, limits: Limits) -> Iterator[Fact]:
+    if facts.dead_lately > limits.deaths:
+        yield Fact(
+            kind="deaths",
+            severity="warning",
+            what=f"{count_text(facts.dead_lately, 'job')} died within the last hour; {facts.dead:,} "
+            f"{_are(facts.dead)} dead in all.",
+            do="Look at their errors. When the cause is removed, retry them; they are kept for six months.",
+            link=f"/dead?newer_than_s={LATELY_S:.0f}",
+        )
+
+
+def _retries(facts: Facts, limits: Limits) -> Iterator[Fact]:
+    if facts.retry.size > limits.retries:
+        yield Fact(
+            kind="retries",
+            severity="warning",
+            what=f"{count_text(facts.retry.size, 'job')} failed and wait for their retry.",
+            do="Look which class and error prevail: often one service is away. They run again by themselves.",
+            link="/retries",
+        )
+
+
+def _failing(facts: Facts, limits: Limits) -> Iterator[Fact]:
+    for name, counts in sorted(facts.classes.items(), key=lambda each: -each[1].failures):
+        enough = counts.executions >= limits.fewest_executions
+        if enough and counts.failures >= limits.failed_share * counts.executions:
+            yield Fact(
+                kind="failing_class",
+                severity="warning",
+                what=f"{shown(name)} fails: {counts.failures:,} of {counts.executions:,} executions in the last "
+                "five minutes.",
+                do="Look at its errors; pause the class or its queue while the cause lasts.",
+                link=f"/metrics?class={quote(name, safe='', errors='replace')}",
+            )
+
+
+def _beats(facts: Facts, limits: Limits) -> Iterator[Fact]:
+    late = [each for each in facts.processes if facts.at - each.beat_at > limits.beat_s]
+    if late:
+        oldest = min(late, key=lambda each: each.beat_at)
+        yield Fact(
+            kind="late_beats",
+            severity="warning",
+            what=f"{count_text(len(late), 'heartbeat')} {_are(len(late))} late; the last one of "
+            f"{shown(oldest.identity)} came {span_text(facts.at - oldest.beat_at)} ago.",
+            do="It is stopped, starved of CPU, or cut off from Redis: look at its machine and its log. After a "
+            "minute without one it is shown no more.",
+            link="/processes",
+        )
+
+
+def _long_jobs(facts: Facts, limits: Limits) -> Iterator[Fact]:
+    running = [each for each in facts.work if facts.at - each.run_at > limits.job_s]
+    if running:
+        first = running[0]
+        yield Fact(
+            kind="long_jobs",
+            severity="warning",
+            what=f"{count_text(len(running), 'job')} {_are(len(running))} running for more than "
+            f"{span_text(limits.job_s)}; {shown(first.job.display_class)} {shown(first.job.jid)} for "
+            f"{span_text(facts.at - first.run_at)}.",
+            do="Dump the threads of its process to see where it is. Give calls over a network a timeout; make "
+            "long work an iterable job.",
+            link="/busy",
+        )
+
+
+def _suspects(facts: Facts, _: Limits) -> Iterator[Fact]:
+    queues = [each for each in facts.queues if each.suspects]
+    if queues:
+        count = sum(each.suspects for each in queues)
+        yield Fact(
+            kind="suspects",
+            severity="warning",
+            what=f"{count_text(count, 'job')} of {_names([each.name for each in queues])} "
+            f"{'was' if count == 1 else 'were'} running when a worker died, and wait{_s(count)} to run alone.",
+            do="Nothing, if a worker serves the queue: one at a time, each runs in a process of its own, and one "
+            "that kills it dies. Look at the memory of the workers.",
+            link="/busy",
+        )
+
+
+def _paused(facts: Facts, _: Limits) -> Iterator[Fact]:
+    sizes = {queue.name: queue.size for queue in facts.queues}
+    for pause in facts.pauses:
+        size = sizes.get(pause.name, 0) if pause.kind == "queue" else 0
+        yield Fact(
+            kind="paused",
+            severity="warning",
+            what=_pause_text(pause, facts.at)
+            + (f" {count_text(size, 'job')} wait{_s(size)}." if size else ""),
+            do=f"When the reason is gone: kiqbridge {pause.kind} resume {shown(pause.name)}.",
+            link=_queue_link(pause.name) if pause.kind == "queue" else "/queues",
+        )
+
+
+def _unreadable(facts: Facts, _: Limits) -> Iterator[Fact]:
+    for queue in facts.queues:
+        if not queue.is_readable:
+            yield Fact(
+                kind="unreadable_job",
+                severity="warning",
+                what=f"The oldest job of the queue {shown(queue.name)} is no JSON object. Ruby's page of all queues "
+                "fails as long as it lies there.",
+                do="Look at its text and at who pushed it. A worker of Python moves it to the dead set.",
+                link=_queue_link(queue.name),
+            )
+    if facts.refused:
+        yield Fact(
+            kind="refused",
+            severity="warning",
+            what=f"Redis refused {count_text(len(facts.refused), 'question')}: {shown(facts.refused[0])}",
+            do="What was asked for is not judged here. Run kiqbridge doctor: it names keys of a wrong type and "
+            "rights that are missing.",
+            link="/doctor",
+        )
+
+
+RULES: Final[Sequence[Callable[[Facts, Limits], Iterator[Fact]]]] = (
+    *(_no_worker, _all_quiet, _unserved, _pollers, _orphans, _cluster, _memory, _missed, _latency),
+    *(_failing, _deaths, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
+)
+"""In the order in which facts of the same severity are shown."""
+
+
+def _due_sets(facts: Facts) -> Iterator[tuple[str, str, SetFacts]]:
+    yield "schedule", "/scheduled", facts.schedule
+    yield "retry", "/retries", facts.retry
+
+
+def _pause_text(pause: Pause, now: float) -> str:
+    since = f" for {span_text(now - pause.at)}" if pause.at is not None else ""
+    by = f" by {shown(pause.by)}" if pause.by else ""
+    until = f", until {instant_text(pause.until)}" if pause.until is not None else ""
+    reason = f": {shown(pause.reason)}" if pause.reason else ""
+    return f"The {pause.kind} {shown(pause.name)} is paused{since}{by}{until}{reason}."
+
+
+def _longest(queues: Sequence[QueueFacts]) -> Sequence[QueueFacts]:
+    return sorted(queues, key=lambda each: (-each.size, each.name))
+
+
+def _busy(facts: Facts) -> str:
+    busy = sum(each.busy for each in facts.processes)
+    return f"{busy:,} of {sum(each.concurrency for each in facts.processes):,} threads are busy"
+
+
+def _queue_link(name: str) -> str:
+    return f"/queues/{quote(name, safe='', errors='surrogateescape')}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(shown(name) for name in names[:_NAMED]) + more
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1_000_000:,.0f} MB"
+
+
+def _s(count: int) -> str:
+    """The ending of a verb whose subject is so many."""
+    return "s" if count == 1 else ""
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
