@@ -21,6 +21,10 @@ TESTED_ELSEWHERE = {
         ),
         "redis/test_api_reading.py",
     ),
+    "api/audit": "redis/test_actions.py",
+    "api/retrying": "redis/test_actions.py",
+    "store/audit_log": "redis/test_actions.py",
+    "store/operating": "redis/test_actions.py",
     **dict.fromkeys(
         (
             "doctor/examination",

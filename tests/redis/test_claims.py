@@ -8,6 +8,7 @@ from support.engine import EngineProcess, UnreliableConnection, put_back
 from support.servers import debian_server, embedded_server
 from support.waiting import wait_until
 
+from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
 from kiqbridge.client.client import Client
 from kiqbridge.client.schedule import Schedule
 from kiqbridge.client.schedules import Schedules
@@ -671,6 +672,12 @@ class TestCluster:
         metrics = Metrics(keys, identity="host:1:aaa")
         metrics.record("Nop", 5.0, False)
         metrics.flush(pool.connection(), 1_700_000_000.0)
+        operator = open_operator(client=client, by="ann")
+        pool.call("ZADD", keys.dead, 5, b'{"class":"X","args":[],"jid":"a"}')
+        assert DeadSet(operator).retry_all() >= 1
+        assert Queue("default", operator).apply_all("move", to="low") >= 1
+        assert Queue("low", operator).clear() >= 1
+        record_audit(operator, "deploy", "all")
         assert all(key.startswith(b"{app}:") for key in pool.call("KEYS", "*"))
         poller.hand_over()
         rule = {"expression": "cron(* * * * ? *)", "jobs": [item], "origin": "template"}
@@ -683,8 +690,8 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
-            hold_schedule lead pause place promote publish_manifest push_once push_tick reap_adopt reap_begin reap_end reap_inspect reap_return
+            acknowledge audit_note begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
+            hold_schedule lead operate_clear operate_queue operate_set pause place promote publish_manifest push_once push_tick read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register renew repush save_schedule settle take_reports unpause
         """
         assert names == known.split(), "a new script must also run in the test above"

@@ -27,6 +27,7 @@ OTHER_FLAGS = {
     "record_missed": "#!lua",
     "save_schedule": "#!lua",
     "due": "#!lua flags=no-writes,allow-oom",
+    "read_set": "#!lua flags=no-writes,allow-oom",
 }
 CALLED = re.compile(r"(?<![\w.:])(\w+)\(")
 DEFINED = re.compile(r"local function (\w+)\(")

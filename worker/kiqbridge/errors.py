@@ -142,5 +142,9 @@ class JobCancelled(KiqbridgeError):  # noqa: N818 - reads as what happened
     """An iterable job was cancelled; what a state machine gets that waits for its result."""
 
 
+class JobRemoved(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """An operator deleted or killed a job; what a state machine gets that waits for its result."""
+
+
 class JobRefused(KiqbridgeError):  # noqa: N818 - reads as what happened
     """A job uses a feature of Sidekiq Pro or Enterprise that cannot be honoured here; it is dead."""

@@ -5,6 +5,8 @@ Ruby included, and raises for none of it; each action is atomic and audited. It 
 nor hold more than a page of a set in memory.
 """
 
+from kiqbridge.api.actions import Action
+from kiqbridge.api.audit import AuditEntry, read_audit, record_audit
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.limits import Fact, Limits
@@ -13,19 +15,24 @@ from kiqbridge.api.metrics import JobMetrics, TopJobs, job_metrics, top_jobs
 from kiqbridge.api.operator import Operator, default_operator, open_operator
 from kiqbridge.api.percentiles import Histogram, bucket_label
 from kiqbridge.api.processes import Process, ProcessSet, Work, WorkSet
+from kiqbridge.api.queue_actions import QueueVerb
 from kiqbridge.api.queues import Queue, QueuedJob
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import DeadSet, JobSet, Page, RetrySet, ScheduledSet, SortedEntry
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 from kiqbridge.api.verdict import Verdict, fetch_verdict, judge
+from kiqbridge.api.whereabouts import Found, find_job
 
 __all__ = [
+    "Action",
+    "AuditEntry",
     "ClassCounts",
     "Counts",
     "DeadSet",
     "Fact",
     "Facts",
     "Filter",
+    "Found",
     "Histogram",
     "History",
     "JobMetrics",
@@ -38,6 +45,7 @@ __all__ = [
     "ProcessSet",
     "Queue",
     "QueueStats",
+    "QueueVerb",
     "QueuedJob",
     "RetrySet",
     "ScheduledSet",
@@ -52,8 +60,11 @@ __all__ = [
     "fetch_facts",
     "fetch_history",
     "fetch_verdict",
+    "find_job",
     "job_metrics",
     "judge",
     "open_operator",
+    "read_audit",
+    "record_audit",
     "top_jobs",
 ]

@@ -73,7 +73,7 @@ class Filter:
         )
 
     def _matches_text(self, job: JobRecord) -> bool:
-        if self.text and self.text.encode("utf-8", "surrogateescape") not in job.text:
+        if self.text and _bytes_of(self.text) not in job.text:
             return False
         return not self.arg or any(self.arg in shown_argument(each) for each in job.display_args)
 
@@ -130,3 +130,11 @@ def shown_argument(value: object) -> str:
 
 def _is_glob(text: str) -> bool:
     return any(sign in text for sign in _GLOB)
+
+
+def _bytes_of(text: str) -> bytes:
+    """As a name out of Redis, or else as the lone surrogates that it holds, which no job's text does."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")

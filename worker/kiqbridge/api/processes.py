@@ -5,15 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.record import JobRecord
+from kiqbridge.store.process_set import remove_gone, send_signal
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.names import text_of
 
 LABEL: Final = "kiqbridge"
 Signal = Literal["TSTP", "TERM", "TTIN"]
 SIGNALS: Final[Mapping[str, Signal]] = {"quiet": "TSTP", "stop": "TERM", "dump_threads": "TTIN"}
-SIGNAL_TTL_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,23 @@ class Process:
         """A round trip from it to Redis, in microseconds."""
         return _int(self.fields.get("rtt_us"))
 
+    def quiet(self) -> None:
+        """Ask it to take no new jobs (§10.5); it does within seconds, and there is no way back."""
+        self._signal("quiet")
+
+    def stop(self) -> None:
+        """Ask it to end: it finishes or gives back its jobs, and whatever runs it may start it again."""
+        self._signal("stop")
+
+    def dump_threads(self) -> None:
+        """Ask it to log where each of its threads is."""
+        self._signal("dump_threads")
+
+    def _signal(self, action: str) -> None:
+        key = self.operator.keys.signals(self.identity)
+        send_signal(self.operator.pool, key, SIGNALS[action])
+        record_audit(self.operator, action, self.identity)
+
 
 class ProcessSet:
     """The processes that live; iterating gives them by identity.
@@ -140,6 +158,10 @@ class ProcessSet:
 
     def __len__(self) -> int:
         return self.size
+
+    def cleanup(self) -> None:
+        """Take processes off that are gone, at most once a minute in the fleet, as Ruby's `ProcessSet.new` (§9.3)."""
+        remove_gone(self.operator.pool, self.operator.keys)
 
     def find(self, identity: str) -> Process | None:
         """The process of this name, None if it does not live."""

@@ -3,8 +3,11 @@
 import time
 from collections.abc import Iterator, Sequence
 
+from kiqbridge.api import queue_actions
+from kiqbridge.api.actions import Progress
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.api.queue_actions import QueueVerb
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import READ_AT_ONCE, Page
 from kiqbridge.store.pauses import Pause, list_pauses
@@ -16,11 +19,25 @@ class QueuedJob(JobRecord):
 
     Attributes:
         parent: the queue it was found in.
+        from_tail: how many jobs were to be taken before it when it was read; None if that is not known.
     """
 
-    def __init__(self, parent: "Queue", text: bytes) -> None:
+    def __init__(self, parent: "Queue", text: bytes, from_tail: int | None = None) -> None:
         super().__init__(text, queue=parent.name)
         self.parent = parent
+        self.from_tail = from_tail
+
+    def delete(self) -> bool:
+        """Remove it; whether it still waited."""
+        return bool(self.parent.apply("delete", [self]))
+
+    def move(self, to: str) -> bool:
+        """Push it to another queue instead; whether it still waited."""
+        return bool(self.parent.apply("move", [self], to=to))
+
+    def kill(self) -> bool:
+        """Move it to the dead set; whether it still waited."""
+        return bool(self.parent.apply("kill", [self]))
 
 
 class Queue:
@@ -75,7 +92,7 @@ class Queue:
 
     def __iter__(self) -> Iterator[QueuedJob]:
         """All jobs, the last pushed first, as Ruby's API; what was seen may be deleted meanwhile."""
-        size_before = self.size
+        size = size_before = self.size
         deleted, page = 0, 0
         while True:
             first = max(0, page * READ_AT_ONCE - deleted)
@@ -84,9 +101,10 @@ class Queue:
             )
             if not texts:
                 return
-            yield from self._jobs(texts)
+            yield from self._jobs(texts, size - first - 1)
             page += 1
-            deleted = max(0, size_before - self.size)
+            size = self.size
+            deleted = max(0, size_before - size)
 
     def page(
         self, number: int = 1, size: int = 25, *, oldest_first: bool = False
@@ -104,7 +122,11 @@ class Queue:
         total, texts = self.operator.pool.run(
             ("LLEN", self.redis_key), ("LRANGE", self.redis_key, *span)
         )
-        rows = self._jobs(reversed(texts) if oldest_first else texts)
+        if oldest_first:
+            texts.reverse()
+            rows = self._jobs(texts, first, step=1)
+        else:
+            rows = self._jobs(texts, total - first - 1)
         return Page(number=max(1, number), size=size, total=total, rows=rows)
 
     def scan(self, where: Filter | None = None, *, now: float) -> Iterator[QueuedJob]:
@@ -115,5 +137,70 @@ class Queue:
         """The job with this jid, None if it does not wait here; looks through the whole queue."""
         return next((job for job in self if job.jid == jid), None)
 
-    def _jobs(self, texts: Sequence[bytes] | Iterator[bytes]) -> list[QueuedJob]:
-        return [QueuedJob(self, text) for text in texts]
+    def oldest(self, passed_over: int, most: int) -> list[QueuedJob]:
+        """Jobs from the next to be taken on, without the first of them."""
+        texts = self.operator.pool.call(
+            "LRANGE", self.redis_key, -passed_over - most, -passed_over - 1
+        )
+        texts.reverse()
+        return self._jobs(texts, passed_over, step=1)
+
+    def apply(self, action: QueueVerb, jobs: Sequence[QueuedJob], *, to: str | None = None) -> int:
+        """Do the same to several jobs, in their order.
+
+        Args:
+            action: `delete`, `kill` (to the dead set), or `move` (to another queue, behind what waits there).
+            jobs: as they were read from this queue.
+            to: name of the queue to move to.
+
+        Returns:
+            How many still waited.
+
+        Raises:
+            PayloadError: a wrong argument; nothing was done.
+            RedisUnavailable: repeat it; what was moved is not moved again.
+        """
+        return queue_actions.apply(self, action, jobs, to=to)
+
+    def apply_all(
+        self,
+        action: QueueVerb,
+        where: Filter | None = None,
+        *,
+        to: str | None = None,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Do the same to all jobs that match, the next to be taken first, in batches.
+
+        Args:
+            action: as for `apply`.
+            where: which; default all.
+            to: as for `apply`.
+            limit: how many, at most.
+            progress: called after each batch with how many were moved, and how many were looked at.
+
+        Returns:
+            How many were moved.
+
+        Raises:
+            As `apply`; batches before were carried out.
+        """
+        return queue_actions.apply_all(self, action, where, to=to, limit=limit, progress=progress)
+
+    def clear(self) -> int:
+        """Delete all jobs, and the queue's name from the list of queues (§22); how many jobs there were."""
+        return queue_actions.clear_queue(self)
+
+    def pause_it(self, reason: str = "", for_s: float | None = None) -> Pause:
+        """Let no worker take its jobs, as `Client.pause_queue`; raises as that."""
+        return queue_actions.pause_queue(self, reason, for_s)
+
+    def resume(self) -> bool:
+        """End its pause, whoever made it; whether it was paused."""
+        return queue_actions.resume_queue(self)
+
+    def _jobs(self, texts: Sequence[bytes], first: int, *, step: int = -1) -> list[QueuedJob]:
+        return [
+            QueuedJob(self, text, max(0, first + step * place)) for place, text in enumerate(texts)
+        ]

@@ -5,8 +5,10 @@ A set of 1,000,000 members is read in pages, so memory stays constant and no com
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
+from kiqbridge.api import actions
+from kiqbridge.api.actions import Action, Progress
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.record import JobRecord
@@ -62,6 +64,50 @@ class SortedEntry(JobRecord):
     def key(self) -> str:
         """`SCORE-JID`, by which `JobSet.fetch` finds it again; the keys of Ruby's pages."""
         return f"{score_text(self.score)}-{self.jid}"
+
+    def retry(self) -> bool:
+        """Push it now; `retry_count` goes down by one, so that this try does not count (§8.7).
+
+        Returns:
+            Whether it was still there.
+
+        Raises:
+            PayloadError: it cannot be a job; it stays where it is.
+        """
+        return bool(self.parent.apply("retry", [self]))
+
+    def add_to_queue(self) -> bool:
+        """As `retry`; Sidekiq's word for a scheduled job."""
+        return self.retry()
+
+    def kill(self) -> bool:
+        """Move it to the dead set; whether it was still there."""
+        return bool(self.parent.apply("kill", [self]))
+
+    def delete(self) -> bool:
+        """Remove it; whether it was still there."""
+        return bool(self.parent.apply("delete", [self]))
+
+    def reschedule(self, at: float) -> bool:
+        """Let it be due at another time (epoch seconds); whether it was still there."""
+        return bool(self.parent.apply("reschedule", [self], at=at))
+
+    def requeue(
+        self,
+        *,
+        args: Sequence[Any] | None = None,
+        queue: str | None = None,
+        job_class: str | None = None,
+    ) -> str | None:
+        """Push it now with other arguments, to another queue, or as another class; in one step.
+
+        Returns:
+            The jid, which stays; None if it was not there any more.
+
+        Raises:
+            PayloadError: a value that a push would refuse, or a job that cannot be read; it stays as it is.
+        """
+        return actions.requeue(self, args=args, queue=queue, job_class=job_class)
 
 
 class JobSet:
@@ -157,13 +203,70 @@ class JobSet:
         found = self.scan(Filter(text=jid), now=0.0) if jid else iter(())
         return next((entry for entry in found if entry.jid == jid), None)
 
+    def apply(
+        self, action: Action, entries: Sequence[SortedEntry], *, at: float | None = None
+    ) -> int:
+        """Do the same to several members, in their order.
+
+        Args:
+            action: `retry` (push now), `kill`, `delete`, or `reschedule`.
+            entries: members as they were read from this set.
+            at: the new time for `reschedule`, epoch seconds.
+
+        Returns:
+            How many were still there as they were read.
+
+        Raises:
+            PayloadError: none could be; of several, those that cannot be pushed stay, with a warning.
+            RedisUnavailable: repeat it; what was moved is not moved again.
+        """
+        return actions.apply(self, action, entries, at=at)
+
+    def apply_all(
+        self,
+        action: Action,
+        where: Filter | None = None,
+        *,
+        at: float | None = None,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Do the same to all members that match, from the lowest score up, in batches.
+
+        Args:
+            action: as for `apply`.
+            where: which; default all.
+            at: as for `apply`.
+            limit: how many, at most.
+            progress: called after each batch with how many were moved, and how many were looked at.
+
+        Returns:
+            How many were moved.
+
+        Raises:
+            As `apply`; batches before were carried out.
+        """
+        return actions.apply_all(self, action, where, at=at, limit=limit, progress=progress)
+
+    def clear(self) -> int:
+        """Delete all members; how many there were."""
+        return actions.clear_set(self)
+
+    def delete_all(self, where: Filter | None = None) -> int:
+        """Delete all that match; how many."""
+        return self.apply_all("delete", where)
+
+    def entry(self, text: bytes, score: float) -> SortedEntry:
+        """A member of this set out of what Redis answered."""
+        return SortedEntry(self, text, score)
+
     def _range(self, first: int, last: int) -> list[SortedEntry]:
         rows = self.operator.pool.call("ZRANGE", self.redis_key, first, last, "WITHSCORES")
         return self._entries(rows)
 
     def _entries(self, rows: Sequence[bytes]) -> list[SortedEntry]:
         return [
-            SortedEntry(self, text, float(score))
+            self.entry(text, float(score))
             for text, score in zip(rows[::2], rows[1::2], strict=True)
         ]
 
@@ -173,11 +276,23 @@ class ScheduledSet(JobSet):
 
     name = "schedule"
 
+    def add_all_to_queue(self, where: Filter | None = None) -> int:
+        """Push all that match now; how many."""
+        return self.apply_all("retry", where)
+
 
 class RetrySet(JobSet):
     """Jobs that failed and are due again; the soonest first."""
 
     name = "retry"
+
+    def retry_all(self, where: Filter | None = None) -> int:
+        """Push all that match now, the lowest score first; how many."""
+        return self.apply_all("retry", where)
+
+    def kill_all(self, where: Filter | None = None) -> int:
+        """Move all that match to the dead set; how many."""
+        return self.apply_all("kill", where)
 
 
 class DeadSet(JobSet):
@@ -185,6 +300,10 @@ class DeadSet(JobSet):
 
     name = "dead"
     newest_first = True
+
+    def retry_all(self, where: Filter | None = None) -> int:
+        """Push all that match now, the lowest score first; how many."""
+        return self.apply_all("retry", where)
 
 
 def score_text(score: float) -> str:

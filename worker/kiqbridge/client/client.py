@@ -116,6 +116,11 @@ class Client:
         """Its connections."""
         return self._redis
 
+    @property
+    def max_payload_bytes(self) -> int:
+        """Bytes of a job's text above which it is refused; 0 = no limit."""
+        return self._writer.max_payload_bytes
+
     def close(self) -> None:
         """Close idle connections; the client can be used again."""
         self._redis.close()

@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
+
+SIGNAL_TTL_S: Final = 60
+"""A signal that nobody takes is forgotten after so many seconds (§10.5)."""
 
 CLEANUP_S: Final = 60.0
 """So often at most one process of the fleet cleans up (§9.3)."""
@@ -52,7 +56,7 @@ def sign_off(
     )
 
 
-def remove_gone(connection: RedisConnection, keys: Keys) -> None:
+def remove_gone(connection: RedisConnection | RedisPool, keys: Keys) -> None:
     """Take processes off the set whose hash is gone, at most once a minute in the fleet (§9.3).
 
     Raises:
@@ -63,3 +67,12 @@ def remove_gone(connection: RedisConnection, keys: Keys) -> None:
     gone = [name for name, info in read_infos(connection.run, keys).items() if info is None]
     if gone:
         connection.call("SREM", keys.processes, *gone)
+
+
+def send_signal(pool: RedisPool, key: str, signal: str) -> None:
+    """Put a signal's name into a process' list, from which its heartbeat takes it (§10.5).
+
+    Raises:
+        RedisUnavailable: it may have been put there; sending it again does no harm.
+    """
+    pool.run(("MULTI",), ("LPUSH", key, signal), ("EXPIRE", key, SIGNAL_TTL_S), ("EXEC",))

@@ -39,6 +39,9 @@ TYPES = {
     "missed": "zset",
     "watched": "string",
     "runs": "hash",
+    "audit": "zset",
+    "audit_entries": "hash",
+    "audit_counts": "hash",
 }
 """Attribute of `Keys` → what Redis calls the type of the value under that key."""
 
@@ -82,6 +85,9 @@ class Keys:
         self.missed = f"{prefix}kb:missed"
         self.watched = f"{prefix}kb:watched"
         self.runs = f"{prefix}kb:runs"
+        self.audit = f"{prefix}kb:audit"
+        self.audit_entries = f"{prefix}kb:audit:entries"
+        self.audit_counts = f"{prefix}kb:audit:counts"
 
     def __repr__(self) -> str:
         return f"Keys({self.prefix!r})"

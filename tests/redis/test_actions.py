@@ -1,0 +1,424 @@
+"""`kiqbridge.api` acts on the jobs of sets: each whole, once, audited; what has changed meanwhile is left alone."""
+
+import json
+import time
+
+import pytest
+
+from kiqbridge.api import (
+    DeadSet,
+    Filter,
+    RetrySet,
+    ScheduledSet,
+    open_operator,
+    read_audit,
+    record_audit,
+)
+from kiqbridge.errors import PayloadError, RedisRefused
+from kiqbridge.store import audit_log
+from kiqbridge.store.audit_log import Note
+from kiqbridge.store.operating import BATCH, Act, Batch, operate_on_set
+
+SETS = {"retry": RetrySet, "schedule": ScheduledSet, "dead": DeadSet}
+
+
+def text(jid, name="Mail", **more):
+    item = {
+        "retry": True,
+        "queue": "default",
+        "class": name,
+        "args": [jid],
+        "jid": jid,
+        "created_at": 1700000000.25,
+        **more,
+    }
+    return json.dumps(item, separators=(",", ":")).encode()
+
+
+@pytest.fixture
+def operator(redis_url):
+    operator = open_operator(redis_url, by="ann", via="cli")
+    yield operator
+    operator.client.close()
+
+
+def fill(redis, key, count, first=1000.0, **more):
+    members = {text(f"j{number}", **more): first + number for number in range(count)}
+    if members:
+        redis.zadd(key, members)
+    return list(members)
+
+
+def jids(redis, key="queue:default"):
+    return [json.loads(each)["jid"] for each in reversed(redis.lrange(key, 0, -1))]
+
+
+def audited(operator):
+    return [
+        (each.action, each.target, each.count, each.by, each.via) for each in read_audit(operator)
+    ]
+
+
+class TestOne:
+    def test_a_retry_is_pushed_with_its_error_and_one_try_less(self, redis, operator):
+        redis.zadd("retry", {text("j0", retry_count=2, error_message="m", enqueued_at=1.5): 7.5})
+        [entry] = RetrySet(operator)
+
+        assert entry.retry()
+
+        [pushed] = redis.lrange("queue:default", 0, -1)
+        item = json.loads(pushed)
+        assert item["retry_count"] == 1
+        assert item["error_message"] == "m"
+        assert abs(item["enqueued_at"] - time.time()) < 60
+        assert redis.smembers("queues") == {b"default"}
+        assert not redis.exists("retry")
+        assert not entry.retry()
+        assert redis.llen("queue:default") == 1
+        assert audited(operator) == [("retry", "retry", 1, "ann", "cli")]
+
+    def test_a_scheduled_job_keeps_its_count(self, redis, operator):
+        redis.zadd("schedule", {text("j0", retry_count=2): 7.5})
+
+        assert ScheduledSet(operator).fetch("7.5-j0").add_to_queue()
+
+        assert json.loads(redis.lindex("queue:default", 0))["retry_count"] == 2
+
+    @pytest.mark.parametrize("name", ["retry", "schedule"])
+    def test_a_kill_leaves_the_bytes_as_they_are(self, redis, operator, name):
+        [member] = fill(redis, name, 1)
+        [entry] = SETS[name](operator)
+
+        assert entry.kill()
+
+        [(dead, score)] = redis.zrange("dead", 0, -1, withscores=True)
+        assert dead == member
+        assert abs(score - time.time()) < 60
+        assert not redis.exists(name)
+
+    def test_what_is_dead_already_dies_now_when_it_is_killed(self, redis, operator):
+        fill(redis, "dead", 2, first=time.time() - 60)
+
+        assert DeadSet(operator).find_job("j0").kill()
+
+        assert [entry.jid for entry in DeadSet(operator)] == ["j0", "j1"]
+
+    @pytest.mark.parametrize("name", SETS)
+    def test_a_job_that_was_rescheduled_meanwhile_is_left_alone(self, redis, operator, name):
+        [member] = fill(redis, name, 1)
+        [entry] = SETS[name](operator)
+        redis.zadd(name, {member: 99})
+
+        assert not entry.delete()
+        assert not entry.kill()
+        assert not entry.retry()
+        assert not entry.reschedule(5)
+        assert entry.requeue(args=[1]) is None
+
+        assert redis.zrange(name, 0, -1, withscores=True) == [(member, 99)]
+        assert redis.keys("kb:*") == []
+
+    def test_a_job_gets_another_time(self, redis, operator):
+        fill(redis, "retry", 1)
+
+        assert next(iter(RetrySet(operator))).reschedule(1_900_000_005)
+
+        assert redis.zrange("retry", 0, -1, withscores=True)[0][1] == 1_900_000_005
+
+    def test_two_jobs_of_the_same_score_are_two(self, redis, operator):
+        redis.zadd("retry", {text("a"): 5, text("b"): 5})
+
+        assert RetrySet(operator).fetch("5-a").delete()
+
+        assert [entry.jid for entry in RetrySet(operator)] == ["b"]
+
+    def test_client_middleware_runs_around_a_retry(self, redis, operator):
+        fill(redis, "dead", 1)
+
+        @operator.client.middleware.add
+        def tag(job_class, job, queue, call_next):
+            job["tags"] = ["again"]
+            return call_next()
+
+        assert next(iter(DeadSet(operator))).retry()
+
+        assert json.loads(redis.lindex("queue:default", 0))["tags"] == ["again"]
+
+    @pytest.mark.parametrize("size", [10, 1_500_000, 9_000_000])
+    def test_a_job_of_any_size_is_retried_whole(self, redis, operator, size):
+        redis.zadd("dead", {text("big", blob="x" * size, retry_count=25): 5})
+
+        assert DeadSet(operator).retry_all() == 1
+
+        item = json.loads(redis.lindex("queue:default", 0))
+        assert len(item["blob"]) == size
+        assert item["retry_count"] == 24
+
+
+class TestUnreadable:
+    BAD = (b"no json", b"[1]", b'{"class":"X"}', b"\xff\xfe", b'{"class":1,"args":[],"jid":"a"}')
+
+    @pytest.mark.parametrize("member", BAD)
+    def test_a_retry_is_refused_with_the_reason_and_it_stays(self, redis, operator, member):
+        redis.zadd("dead", {member: 5})
+        [entry] = DeadSet(operator)
+
+        with pytest.raises(PayloadError):
+            entry.retry()
+
+        assert redis.zrange("dead", 0, -1) == [member]
+        assert read_audit(operator) == []
+
+    @pytest.mark.parametrize("member", BAD)
+    def test_it_can_be_deleted(self, redis, operator, member):
+        redis.zadd("dead", {member: 5})
+
+        assert next(iter(DeadSet(operator))).delete()
+
+        assert not redis.exists("dead")
+
+    @pytest.mark.parametrize("member", BAD)
+    def test_killed_it_is_shown_by_every_page(self, redis, operator, member):
+        redis.zadd("retry", {member: 5})
+
+        assert next(iter(RetrySet(operator))).kill()
+
+        assert isinstance(json.loads(redis.zrange("dead", 0, -1)[0]), dict)
+        assert not redis.exists("retry")
+
+    def test_the_others_of_a_selection_go_on(self, redis, operator, caplog):
+        fill(redis, "dead", 3)
+        redis.zadd("dead", {b"no json": 5})
+
+        assert DeadSet(operator).retry_all() == 3
+
+        assert redis.zrange("dead", 0, -1) == [b"no json"]
+        assert "left where it is (jobs: 1)" in caplog.text
+
+
+class TestMany:
+    @pytest.mark.parametrize("name", SETS)
+    @pytest.mark.parametrize("count", [0, 1, BATCH, BATCH + 1, 2 * BATCH + 7])
+    def test_all_are_pushed_in_their_order(self, redis, operator, name, count):
+        fill(redis, name, count)
+
+        assert SETS[name](operator).apply_all("retry") == count
+
+        assert jids(redis) == [f"j{number}" for number in range(count)]
+        assert not redis.exists(name)
+        assert audited(operator) == ([("retry", name, count, "ann", "cli")] if count else [])
+
+    def test_only_what_matches_is_moved_however_many_are_between(self, redis, operator):
+        for number in range(3 * BATCH):
+            name = "Mail" if number % 3 else "Bill"
+            redis.zadd("dead", {text(f"j{number}", name): number})
+
+        assert DeadSet(operator).delete_all(Filter(job_class="Bill")) == BATCH
+
+        assert {entry.job_class for entry in DeadSet(operator)} == {"Mail"}
+        assert DeadSet(operator).size == 2 * BATCH
+        [entry] = read_audit(operator)
+        assert (entry.action, entry.detail, entry.count) == ("delete", "class=Bill", BATCH)
+
+    def test_a_limit_is_kept(self, redis, operator):
+        fill(redis, "retry", BATCH + 20)
+
+        assert RetrySet(operator).apply_all("kill", limit=BATCH + 10) == BATCH + 10
+
+        assert redis.zcard("retry") == 10
+        assert redis.zcard("dead") == BATCH + 10
+
+    def test_progress_is_reported_after_each_batch(self, redis, operator):
+        fill(redis, "retry", BATCH + 20)
+        seen = []
+
+        RetrySet(operator).apply_all("delete", progress=lambda *counts: seen.append(counts))
+
+        assert seen == [(BATCH, BATCH), (BATCH + 20, BATCH + 20)]
+
+    def test_what_is_rescheduled_is_not_met_again(self, redis, operator):
+        fill(redis, "schedule", BATCH + 20)
+
+        assert ScheduledSet(operator).apply_all("reschedule", at=5000.5) == BATCH + 20
+
+        scores = {score for _, score in redis.zrange("schedule", 0, -1, withscores=True)}
+        assert scores == {5000.5}
+
+    def test_what_leaves_meanwhile_keeps_nothing_from_being_found(self, redis, operator):
+        members = fill(redis, "dead", 4 * BATCH, tags=["x"])
+        found = DeadSet(operator)
+
+        def others(done, looked_at):  # remove what was looked at, which shifts all ranks
+            redis.zrem("dead", *members[: looked_at - 5])
+
+        assert found.apply_all("delete", Filter(job_class="Nothing"), progress=others) == 0
+        redis.delete("dead")
+        members[:] = fill(redis, "dead", 4 * BATCH, tags=["y"])
+        where = Filter(arg=f"j{4 * BATCH - 1}")
+
+        assert found.apply_all("delete", where, progress=others) == 1
+
+    def test_a_selection_is_moved_in_its_own_order(self, redis, operator):
+        fill(redis, "dead", 5)
+
+        assert DeadSet(operator).apply("retry", list(DeadSet(operator))) == 5
+
+        assert jids(redis) == ["j4", "j3", "j2", "j1", "j0"]
+        [entry] = read_audit(operator)
+        assert entry.detail == "Mail j4, Mail j3, Mail j2 and 2 more"
+
+    def test_the_dead_set_keeps_its_bounds(self, redis, operator):
+        redis.zadd("dead", {text(f"d{number}"): time.time() for number in range(9_999)})
+        fill(redis, "retry", 30)
+
+        assert RetrySet(operator).kill_all() == 30
+
+        assert redis.zcard("dead") == 9_999
+        assert redis.zcount("dead", "-inf", "+inf") == 9_999
+
+    def test_a_dead_set_that_is_larger_elsewhere_is_not_cut_down(self, redis, operator):
+        redis.zadd("dead", {text(f"d{number}"): time.time() for number in range(12_000)})
+        fill(redis, "retry", 30)
+
+        RetrySet(operator).kill_all()
+
+        assert redis.zcard("dead") == 12_000
+
+    @pytest.mark.parametrize("name", SETS)
+    def test_a_set_is_cleared(self, redis, operator, name):
+        fill(redis, name, 30)
+
+        assert SETS[name](operator).clear() == 30
+        assert SETS[name](operator).clear() == 0
+
+        assert not redis.exists(name)
+        assert audited(operator) == [("clear", name, 30, "ann", "cli")]
+
+    @pytest.mark.parametrize(
+        ("action", "more"), [("explode", {}), ("reschedule", {}), ("retry", {"at": 5})]
+    )
+    def test_a_wrong_call_is_refused(self, operator, action, more):
+        with pytest.raises(PayloadError):
+            RetrySet(operator).apply_all(action, **more)
+
+
+class TestEdit:
+    def test_the_new_text_takes_the_place_of_the_old(self, redis, operator):
+        redis.zadd("dead", {text("j0", retry_count=25, error_class="E"): 5})
+        [entry] = DeadSet(operator)
+
+        assert entry.requeue(args=[1, {"a": "b"}], queue="low", job_class="Bill") == "j0"
+
+        item = json.loads(redis.lindex("queue:low", 0))
+        assert (item["class"], item["args"], item["queue"]) == ("Bill", [1, {"a": "b"}], "low")
+        assert (item["jid"], item["retry_count"], item["error_class"]) == ("j0", 24, "E")
+        assert not redis.exists("dead")
+        [entry] = read_audit(operator)
+        assert entry.detail == "Mail j0, changed: args, queue, class"
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"args": [object()]}, {"args": [float("nan")]}, {"queue": ""}, {"job_class": ""}],
+    )
+    def test_what_a_push_refuses_is_refused(self, redis, operator, changes):
+        fill(redis, "dead", 1)
+
+        with pytest.raises(PayloadError):
+            next(iter(DeadSet(operator))).requeue(**changes)
+
+        assert redis.zcard("dead") == 1
+        assert not redis.exists("queue:default")
+
+
+MARK = {"tick": {"schedule": "shop/Nightly", "at": 1700000000}}
+
+
+class TestEnds:
+    @pytest.mark.parametrize(("action", "outcome"), [("kill", "dead"), ("delete", "discarded")])
+    def test_the_ledger_of_a_schedule_gets_the_end(self, redis, operator, action, outcome):
+        redis.zadd("kb:ticks:shop/Nightly", {"entry": 1700000000})
+        fill(redis, "retry", 1, **MARK)
+
+        assert RetrySet(operator).apply_all(action) == 1
+
+        [end] = redis.zrange("kb:ends:shop/Nightly", 0, -1)
+        assert json.loads(end)["outcome"] == outcome
+        DeadSet(operator).delete_all()
+        assert redis.zcard("kb:ends:shop/Nightly") == 1
+
+    @pytest.mark.parametrize("action", ["kill", "delete"])
+    def test_a_state_machine_that_waits_gets_a_failure(self, redis, operator, action):
+        fill(redis, "retry", 1, task_token="TOKEN")
+
+        assert RetrySet(operator).apply_all(action) == 1
+
+        [report] = redis.zrange("kb:reports", 0, -1)
+        assert "ann (via cli)" in json.loads(report)["cause"]
+
+    def test_a_retry_ends_nothing(self, redis, operator):
+        redis.zadd("kb:ticks:shop/Nightly", {"entry": 1700000000})
+        fill(redis, "retry", 1, **MARK)
+
+        assert RetrySet(operator).retry_all() == 1
+
+        assert not redis.exists("kb:ends:shop/Nightly")
+
+
+class TestAudit:
+    def test_a_batch_whose_reply_was_lost_is_neither_done_nor_counted_twice(self, redis, operator):
+        [member] = fill(redis, "retry", 1)
+        note = Note("1-a", 1.0, b'{"action":"retry"}')
+        batch = Batch(note, 1, 5.0, (0.0, 10_000))
+        act = Act(member, 1000.0, "push", b"text", "default")
+
+        for _ in range(2):
+            redis.zadd("retry", {member: 1000.0})
+            assert operate_on_set(operator.pool, operator.keys, "retry", [act], batch) == 1
+
+        assert redis.llen("queue:default") == 1
+        assert (
+            operate_on_set(operator.pool, operator.keys, "retry", [act], batch._replace(number=2))
+            == 2
+        )
+
+    def test_entries_are_read_the_last_first_and_on_from_one(self, operator):
+        for number in range(5):
+            record_audit(operator, "deploy", f"t{number}", count=number)
+
+        first = read_audit(operator, most=2)
+        rest = read_audit(operator, before=first[-1].id)
+
+        assert [each.target for each in first] == ["t4", "t3"]
+        assert [each.target for each in rest] == ["t2", "t1"]
+        assert read_audit(operator, before="gone") == []
+
+    def test_it_keeps_the_last_ones_only(self, redis, operator):
+        ids = {f"{number}-x": number for number in range(audit_log.MOST_ENTRIES)}
+        redis.zadd("kb:audit", ids)
+        redis.hset("kb:audit:entries", mapping=dict.fromkeys(ids, "{}"))
+        redis.hset("kb:audit:counts", mapping=dict.fromkeys(ids, "1 1"))
+
+        record_audit(operator, "deploy", "now")
+
+        assert redis.zcard("kb:audit") == audit_log.MOST_ENTRIES
+        assert redis.hlen("kb:audit:entries") == redis.hlen("kb:audit:counts") == 10_000
+        assert not redis.hexists("kb:audit:entries", "0-x")
+        assert read_audit(operator, most=1)[0].target == "now"
+
+    def test_names_that_are_no_utf8_and_long_ones_are_kept_as_far_as_they_go(self, operator):
+        record_audit(operator, "a\udcff", "x" * 10_000)
+
+        [entry] = read_audit(operator)
+
+        assert entry.action == "a?"
+        assert len(entry.target) == 500
+
+    @pytest.mark.parametrize("key", ["dead", "queues", "queue:default", "kb:audit:counts"])
+    def test_a_key_of_another_type_stops_it_before_anything_is_written(self, redis, operator, key):
+        fill(redis, "retry", 1)
+        redis.set(key, "foreign")
+
+        with pytest.raises(RedisRefused, match=key):
+            RetrySet(operator).retry_all()
+
+        assert redis.zcard("retry") == 1

@@ -1,0 +1,200 @@
+"""Actions on the jobs of a queue: delete, kill, move to another queue; and on the queue: clear, pause (protocol §22).
+
+A queue is a list, in which a job is found by comparing texts from an end on: each one is looked for from
+the end that it is nearer to, and a script looks at no more jobs than some milliseconds allow. A job that
+a worker takes meanwhile is skipped.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+from kiqbridge.api.actions import Progress
+from kiqbridge.api.audit import new_note, record_audit
+from kiqbridge.api.filters import Filter
+from kiqbridge.api.leaving import dead_bounds, dead_text, removal_of
+from kiqbridge.errors import PayloadError
+from kiqbridge.store.audit_log import clear
+from kiqbridge.store.operating import BATCH, Batch, QueueAct, operate_on_queue
+from kiqbridge.wire import json_text
+from kiqbridge.wire.batches import BATCH_BYTES
+from kiqbridge.wire.payload import check_queue
+from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, with_more
+
+if TYPE_CHECKING:
+    from kiqbridge.api.operator import Operator
+    from kiqbridge.api.queues import Queue, QueuedJob
+    from kiqbridge.store.pauses import Pause
+
+QueueVerb = Literal["delete", "move", "kill"]
+
+VERBS: Final = ("delete", "move", "kill")
+COMPARED_AT_ONCE: Final = 100_000
+"""Jobs that one script compares, beyond those of its first job: about a millisecond at the server."""
+MOST_PASSES: Final = 5
+
+
+class QueueAction:
+    """One action on jobs of one queue, in batches, and its entry in the audit log.
+
+    Args:
+        queue: the queue.
+        action: what is done.
+        detail: which jobs, for the audit log.
+        to: the queue to move to.
+
+    Raises:
+        PayloadError: there is no such action, `move` has no queue to move to, or it is this one.
+
+    Attributes:
+        done: how many jobs were moved.
+    """
+
+    def __init__(self, queue: "Queue", action: QueueVerb, detail: str, *, to: str | None) -> None:
+        if action not in VERBS:
+            raise PayloadError(f"action: {action!r} is none of {', '.join(VERBS)}")
+        if (to is None) == (action == "move"):
+            raise PayloadError("to: give it with move, the name of a queue, and with nothing else")
+        if to is not None:
+            check_queue(to)
+        if to == queue.name:
+            raise PayloadError(f"to: the jobs are in {to} already")
+        self._queue = queue
+        self._action = action
+        self._to = to or ""
+        self._operator: Operator = queue.operator
+        target = f"queue:{queue.name}"
+        self._note = new_note(self._operator, action, target, f"{detail} to {to}" if to else detail)
+        self._number = 0
+        self.done = 0
+
+    def run(self, jobs: Sequence["QueuedJob"]) -> None:
+        """Do it to these jobs, in their order.
+
+        Raises:
+            RedisUnavailable, RedisRefused: batches before this one were carried out.
+        """
+        now = time.time()
+        acts: list[QueueAct] = []
+        size = compared = 0
+        length = self._queue.size
+        for job in jobs:
+            behind = length if job.from_tail is None else min(job.from_tail, length)
+            from_tail = job.from_tail is not None and behind <= length - behind
+            act = self._act(job, now, from_tail=from_tail)
+            bytes_of_act = len(act.member) + len(act.text)
+            distance = behind if from_tail or job.from_tail is None else length - behind
+            is_full = (
+                len(acts) == BATCH
+                or size + bytes_of_act > BATCH_BYTES
+                or compared + distance > COMPARED_AT_ONCE
+            )
+            if acts and is_full:
+                self._send(acts, now)
+                acts, size, compared = [], 0, 0
+            acts.append(act)
+            size += bytes_of_act
+            compared += distance
+        if acts:
+            self._send(acts, now)
+
+    def _act(self, job: "QueuedJob", now: float, *, from_tail: bool) -> QueueAct:
+        if self._action == "move":
+            return QueueAct(job.text, from_tail, "move", _moved(job, self._to))
+        by = f"{self._operator.by} (via {self._operator.via})"
+        if self._action == "kill":
+            removal = removal_of(job.text, "dead", f"{by} killed it", now)
+            text = dead_text(self._operator, job, now)
+            return QueueAct(job.text, from_tail, "bury", text, removal.report, removal.end)
+        removal = removal_of(job.text, "discarded", f"{by} deleted it", now)
+        return QueueAct(job.text, from_tail, "drop", b"", removal.report, removal.end)
+
+    def _send(self, acts: Sequence[QueueAct], now: float) -> None:
+        self._number += 1
+        batch = Batch(note=self._note, number=self._number, score=now, bounds=dead_bounds(now))
+        self.done = operate_on_queue(
+            self._operator.pool,
+            self._operator.keys,
+            self._queue.name,
+            acts,
+            batch,
+            to=self._to,
+        )
+
+
+def apply(
+    queue: "Queue", action: QueueVerb, jobs: Sequence["QueuedJob"], *, to: str | None = None
+) -> int:
+    """See `Queue.apply`."""
+    shown = ", ".join(f"{job.display_class} {job.jid}" for job in jobs[:3])
+    more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""  # noqa: PLR2004 - as many as above
+    running = QueueAction(queue, action, shown + more, to=to)
+    running.run(jobs)
+    return running.done
+
+
+def apply_all(
+    queue: "Queue",
+    action: QueueVerb,
+    where: Filter | None,
+    *,
+    to: str | None = None,
+    limit: int | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """See `Queue.apply_all`."""
+    running = QueueAction(queue, action, str(where) if where else "all", to=to)
+    started_at = time.time()
+    looked_at = 0
+    for _ in range(MOST_PASSES):
+        before = running.done
+        kept = 0
+        while True:
+            jobs = queue.oldest(kept, BATCH)
+            if not jobs:
+                break
+            looked_at += len(jobs)
+            meant = [job for job in jobs if where is None or where.matches(job, started_at)]
+            running.run(meant if limit is None else meant[: limit - running.done])
+            kept += len(jobs) - len(meant)
+            if progress is not None:
+                progress(running.done, looked_at)
+            if limit is not None and running.done >= limit:
+                return running.done
+        if running.done == before:  # workers took jobs meanwhile, so that some were passed over
+            break
+    return running.done
+
+
+def clear_queue(queue: "Queue") -> int:
+    """See `Queue.clear`."""
+    operator = queue.operator
+    note = new_note(operator, "clear", f"queue:{queue.name}", "all")
+    return clear(operator.pool, operator.keys, queue.redis_key, queue=queue.name, note=note)
+
+
+def pause_queue(queue: "Queue", reason: str, for_s: float | None) -> "Pause":
+    """See `Queue.pause_it`."""
+    operator = queue.operator
+    made = operator.client.pause_queue(queue.name, reason=reason, by=operator.by, for_s=for_s)
+    ends = "" if for_s is None else f" for {for_s:g} s"
+    record_audit(operator, "pause", f"queue:{queue.name}", f"{reason}{ends}".strip())
+    return made
+
+
+def resume_queue(queue: "Queue") -> bool:
+    """See `Queue.resume`."""
+    operator = queue.operator
+    was_paused = operator.client.unpause_queue(queue.name)
+    if was_paused:
+        record_audit(operator, "resume", f"queue:{queue.name}")
+    return was_paused
+
+
+def _moved(job: "QueuedJob", to: str) -> bytes:
+    """Its text with the name of the new queue, to which a retry goes, too; what cannot be read stays as it is."""
+    if not job.item:
+        return job.text
+    if len(job.text) > MAX_PARSED_BYTES:
+        return with_more(job.text.strip(), {"queue": to})
+    return json_text.dumps_moved({**job.item, "queue": to}, job.text)

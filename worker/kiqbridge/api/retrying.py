@@ -1,0 +1,99 @@
+"""The text that is pushed in the place of a job that an operator retries or edits (protocol §8.7). Pure but for the wire profile."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kiqbridge.api.operator import Operator
+from kiqbridge.api.record import JobRecord
+from kiqbridge.client.prepare import prepare
+from kiqbridge.errors import PayloadError
+from kiqbridge.wire import json_text
+from kiqbridge.wire.payload import timestamp
+from kiqbridge.wire.raw_job import (
+    MAX_PARSED_BYTES,
+    check_size,
+    moved_text,
+    outline,
+    retry_count_in,
+    with_more,
+)
+
+
+def pushed_text(
+    operator: Operator, job: JobRecord, now: float, *, is_retry: bool
+) -> tuple[str, bytes] | None:
+    """Queue and text to push for a job as it lies in a set; None when client middleware stops the push.
+
+    Args:
+        operator: whose client pushes.
+        job: as read.
+        now: epoch seconds, for `enqueued_at`.
+        is_retry: whether `retry_count` goes down by one.
+
+    Raises:
+        PayloadError: it cannot be a job, and why.
+    """
+    text, client = job.text, operator.client
+    if len(text) > MAX_PARSED_BYTES and not len(client.middleware):
+        queue, moved = moved_text(text, now, client.wire_profile())
+        return queue, _counted_down(text, moved) if is_retry else moved
+    payload = _parsed(job)
+    if is_retry:
+        _count_down(payload)
+    return client.prepare_moved(payload, now, text)
+
+
+def edited(
+    operator: Operator,
+    job: JobRecord,
+    changes: Mapping[str, Any],
+    now: float,
+    *,
+    is_retry: bool,
+) -> tuple[str, bytes] | None:
+    """As `pushed_text`, with some attributes replaced; what is new passes the checks of a push.
+
+    Raises:
+        PayloadError: the job cannot be read, or a change is refused; names the attribute.
+    """
+    client = operator.client
+    payload = {**_parsed(job), **changes}
+    if is_retry:
+        _count_down(payload)
+    prepared = prepare(payload, now, client.middleware, client.wire_profile)
+    if prepared is None:
+        return None
+    prepared.payload["enqueued_at"] = timestamp(now, prepared.profile)
+    text = json_text.dumps_moved(prepared.payload, job.text)
+    check_size(text, client.max_payload_bytes)
+    return prepared.queue, text
+
+
+def _parsed(job: JobRecord) -> dict[str, Any]:
+    try:
+        payload = json_text.loads(job.text)
+    except json_text.MalformedJSON as error:
+        raise PayloadError(
+            f"job {job.jid or '(without jid)'}: it cannot be pushed, since its text cannot be read ({error}); "
+            "it stays where it is, and can be deleted or killed"
+        ) from error
+    if not isinstance(payload, dict):
+        raise PayloadError(
+            "job: it cannot be pushed, since its text is no object; it stays where it is, and can be deleted "
+            "or killed"
+        )
+    return payload
+
+
+def _count_down(payload: dict[str, Any]) -> None:
+    count = payload.get("retry_count")
+    if type(count) is int:
+        payload["retry_count"] = count - 1
+
+
+def _counted_down(original: bytes, text: bytes) -> bytes:
+    """By the bytes alone: of a name that is written twice, all readers take the last."""
+    found, count = outline(original), retry_count_in(original)
+    if found is None or count is None or b"retry_count" not in found.others:
+        return text
+    return with_more(text, {"retry_count": count - 1})

@@ -1,0 +1,98 @@
+"""Where a job is, by its jid: in a queue, a set, a process, or between the two."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.api.processes import WorkSet
+from kiqbridge.api.queues import Queue
+from kiqbridge.api.record import JobRecord
+from kiqbridge.api.sets import DeadSet, RetrySet, ScheduledSet
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.names import text_of
+
+Place = Literal["queue", "retry", "schedule", "dead", "working", "in flight"]
+
+_SETS: Final = (RetrySet, ScheduledSet, DeadSet)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A job, and where it was.
+
+    Attributes:
+        place: `in flight`: taken by a worker, in Redis until it has been performed; `working`: as the
+            heartbeat of the process shows it.
+        name: of the queue or the set; of a process `IDENTITY TID`.
+        job: a `QueuedJob` or `SortedEntry` where it can be acted on.
+    """
+
+    place: Place
+    name: str
+    job: JobRecord
+
+
+def find_job(jid: str, operator: Operator | None = None) -> list[Found]:
+    """All places where a job is now, the sets first; empty if there is none.
+
+    It looks through all queues and sets, in pages. A job that moves while it looks may be found twice, or
+    not at all.
+
+    Raises:
+        RedisUnavailable: not everything was read.
+    """
+    whose = operator or default_operator()
+    if not jid:
+        return []
+    return [
+        *_in_sets(jid, whose),
+        *_in_flight(jid, whose),
+        *_working(jid, whose),
+        *_in_queues(jid, whose),
+    ]
+
+
+def _in_sets(jid: str, operator: Operator) -> list[Found]:
+    places: dict[str, Place] = {"retry": "retry", "schedule": "schedule", "dead": "dead"}
+    found = [(kind.name, kind(operator).find_job(jid)) for kind in _SETS]
+    return [
+        Found(place=places[name], name=name, job=entry)
+        for name, entry in found
+        if entry is not None
+    ]
+
+
+def _in_queues(jid: str, operator: Operator) -> list[Found]:
+    found = [(queue.name, queue.find_job(jid)) for queue in Queue.all(operator)]
+    return [Found(place="queue", name=name, job=job) for name, job in found if job is not None]
+
+
+def _working(jid: str, operator: Operator) -> list[Found]:
+    return [
+        Found(place="working", name=f"{work.process} {work.tid}", job=work.job)
+        for work in WorkSet(operator)
+        if work.job.jid == jid
+    ]
+
+
+def _in_flight(jid: str, operator: Operator) -> list[Found]:
+    pool, keys = operator.pool, operator.keys
+    incarnations = [text_of(each) for each in pool.call("SMEMBERS", keys.inflight)]
+    if not incarnations:
+        return []
+    replies = pool.run(*(("HGETALL", keys.claims(each)) for each in incarnations))
+    lists: list[tuple[str, str]] = []
+    for incarnation, reply in zip(incarnations, replies, strict=True):
+        for tid, claim in pairs_of(reply).items():
+            number, _, queue = text_of(claim).partition(" ")
+            if number.isdigit():
+                key = keys.inflight_list(incarnation, text_of(tid), int(number))
+                lists.append((queue, key))
+    texts = pool.run(*(("LRANGE", key, 0, -1) for _, key in lists)) if lists else []
+    needle = jid.encode("utf-8", "surrogatepass")
+    return [
+        Found(place="in flight", name=queue, job=job)
+        for (queue, _), held in zip(lists, texts, strict=True)
+        for text in held
+        if needle in text and (job := JobRecord(text, queue=queue)).jid == jid
+    ]

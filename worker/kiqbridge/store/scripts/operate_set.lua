@@ -1,0 +1,77 @@
+#!lua flags=allow-oom
+-- Carry out an operator's action on members of a sorted set: push each to its queue, bury it, drop it, or give it
+-- another score. A member that another client has moved, deleted or rescheduled since it was read is skipped.
+-- KEYS 1 sorted set, 2 dead set, 3 reports for Step Functions (sorted set), 4 names of queues (set), 5 audit log
+--      (sorted set), 6 its entries (hash), 7 their counts (hash), then n queue lists, then for each end: ends of
+--      its schedule (sorted set), its ledger (sorted set)
+-- ARGV 1 id of the audit entry, 2 number of this batch, from 1 on, 3 time of the entry, 4 the entry, 5 the score to
+--      set, 6 of the dead set: remove what died up to this score, 7 keep the last N - 1 only, 8 number n of queue
+--      lists, n names of queues, then for each member: as read, its score as read, `push`, `bury`, `drop` or
+--      `score`, the text to push or to keep, number of its queue list or '', its report or '', its end or '', the
+--      instant of that
+-- Returns the count of the audit entry: how many members all its batches have moved.
+-- Repeated: a batch that was noted changes nothing; one that was not moves what is still as it was read.
+-- See protocol §8.7, protocol §22, reliability §14.
+-- include audit
+-- include add_twin
+-- include add_end
+-- include enqueue
+-- include trim_some
+local refused = wrong_type(KEYS[1], 'zset') or wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset')
+  or wrong_type(KEYS[4], 'set') or wrong_audit(KEYS[5], KEYS[6], KEYS[7])
+local lists = tonumber(ARGV[8])
+for i = 8, 7 + lists do
+  refused = refused or wrong_type(KEYS[i], 'list')
+end
+if refused then
+  return refused
+end
+local total, last = noted(KEYS[7], ARGV[1])
+if last >= tonumber(ARGV[2]) then
+  return total
+end
+
+local effects = {}
+function effects.push(text, list)
+  enqueue(KEYS[4], ARGV[8 + list], KEYS[7 + list], text)
+end
+function effects.bury(text, _, member)
+  if KEYS[1] == KEYS[2] then
+    redis.call('ZADD', KEYS[1], ARGV[5], member)
+  else
+    add_twin(KEYS[2], ARGV[5], text)
+  end
+end
+function effects.drop()
+end
+function effects.score(_, _, member)
+  redis.call('ZADD', KEYS[1], ARGV[5], member)
+end
+
+local moved, buried, ends = 0, 0, 8 + lists
+for i = 9 + lists, #ARGV, 8 do
+  local member, effect = ARGV[i], ARGV[i + 2]
+  local score = redis.call('ZSCORE', KEYS[1], member)
+  local is_there = score and tonumber(score) == tonumber(ARGV[i + 1])
+  if ARGV[i + 6] ~= '' then
+    if is_there then
+      add_end(KEYS[ends], KEYS[ends + 1], ARGV[i + 7], ARGV[i + 6])
+    end
+    ends = ends + 2
+  end
+  if is_there then
+    effects[effect](ARGV[i + 3], tonumber(ARGV[i + 4]), member)
+    if ARGV[i + 5] ~= '' then
+      redis.call('ZADD', KEYS[3], 0, ARGV[i + 5])
+    end
+    if effect ~= 'score' and not (effect == 'bury' and KEYS[1] == KEYS[2]) then
+      redis.call('ZREM', KEYS[1], member)
+    end
+    moved = moved + 1
+    buried = buried + (effect == 'bury' and 1 or 0)
+  end
+end
+if buried > 0 then
+  trim_some(KEYS[2], ARGV[6], tonumber(ARGV[7]), buried)
+end
+return note(KEYS[5], KEYS[6], KEYS[7], ARGV[1], ARGV[2], ARGV[3], ARGV[4], moved)
