@@ -25,8 +25,8 @@ Generated from `tests/interop` by `{command}`; `make test` fails when it is out 
 against the real thing: Debian's Ruby Sidekiq 6.4.1 (its client, its worker process, its API and its Web UI), and Rails' Active Job 6.1.7, on one server \
 with our client, our worker and our enqueue function. {cases} cases in {tests} tests.
 
-Versions 7.3 and 8.1 are not in Debian: what their clients and workers write was recorded, and ours is compared with it \
-in `tests/redis/test_client_vectors.py`, `tests/redis/test_active_job_vectors.py`, `tests/redis/test_worker_vectors.py`, `tests/redis/test_iterable.py` and `tests/redis/test_metrics_vectors.py`.
+Versions 7.3 and 8.1 are not in Debian: what their clients, workers and operator APIs write was recorded, and ours is compared with it \
+in `tests/redis/test_api_vectors.py`, `tests/redis/test_client_vectors.py`, `tests/redis/test_active_job_vectors.py`, `tests/redis/test_worker_vectors.py`, `tests/redis/test_iterable.py` and `tests/redis/test_metrics_vectors.py`.
 """
 PROPER = {
     "python": "Python",

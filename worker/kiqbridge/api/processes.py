@@ -11,6 +11,7 @@ from kiqbridge.api.record import JobRecord
 from kiqbridge.store.process_set import remove_gone, send_signal
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire.names import text_of
+from kiqbridge.wire.payload import read_timestamp
 
 LABEL: Final = "kiqbridge"
 Signal = Literal["TSTP", "TERM", "TTIN"]
@@ -248,7 +249,7 @@ def parse_work(process: str, tid: str, text: bytes) -> Work | None:
         # A text from 7.2 on, an object before (§10.4).
         raw = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
         job = JobRecord(raw.encode("utf-8", "surrogatepass"), queue=str(work["queue"]))
-        return Work(process=process, tid=tid, job=job, run_at=_float(work["run_at"]))
+        return Work(process=process, tid=tid, job=job, run_at=read_timestamp(work["run_at"]) or 0.0)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
