@@ -137,6 +137,9 @@ TESTED_ELSEWHERE = {
     "wire/guards": "redis/test_guarded_push.py",
     "wire/options": "unit/test_job.py",
     "web/app": "web/test_context.py",
+    "web/auth": "web/test_gate.py",
+    "web/plain_page": "web/test_sign_in.py",
+    "config/web_settings": "unit/test_table.py",
     **dict.fromkeys(
         (
             "web/plots/axis",

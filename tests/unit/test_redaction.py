@@ -247,3 +247,37 @@ class TestMessages:
         monkeypatch.setenv("KIQBRIDGE_REDACT", "")
 
         assert all(redaction.current().hides(name) for name in DEFAULT_KEYS)
+
+
+class TestStars:
+    @pytest.mark.parametrize(
+        ("key", "name", "hidden"),
+        [
+            ("card*", "cardNumber", True),
+            ("card*", "credit-cards", True),
+            ("card*", "discard", False),
+            ("*_key", "signing_key", True),
+            ("*key", "monkey", True),
+            ("*key", "keyring", False),
+            ("c*d", "card", True),
+            ("token", "token*", True),
+            ("**", "anything", False),
+        ],
+    )
+    def test_a_star_stands_for_any_letters(self, key, name, hidden):
+        assert Redactor([key]).hides(name) is hidden
+
+    def test_it_does_in_a_text_as_well(self):
+        text = '{"cardNumber": "4111", "discard": "x", signing_key=abc}'
+
+        shown = Redactor(["card*", "*_key"]).text(text)
+
+        assert shown == f'{{"cardNumber": {HIDDEN}, "discard": "x", signing_key={HIDDEN}}}'
+
+    def test_a_name_made_to_be_slow_is_not(self):
+        name = "card_" * 200_000
+        start = time.perf_counter()
+
+        Redactor(["card*number"]).hides(name)
+
+        assert time.perf_counter() - start < 5

@@ -11,8 +11,10 @@ from kiqbridge.config.function_settings import FUNCTION_SETTINGS, TICK_AHEAD_S
 from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import choose, read
 from kiqbridge.config.table import ALL_SETTINGS, SETTINGS
+from kiqbridge.config.web_settings import WEB_BASE_PATH, WEB_HOST, WEB_PORT, WEB_SETTINGS
 from kiqbridge.errors import ConfigError
 from kiqbridge.monitor.settings import MonitorSettings
+from kiqbridge.web.security import read_security
 
 POWERTOOLS = ("SERVICE_NAME", "LOG_LEVEL", "METRICS_NAMESPACE")
 
@@ -73,10 +75,27 @@ def test_the_functions_read_what_the_table_says():
     assert environ.asked == variables_read_by("function") - elsewhere
 
 
+def test_the_page_reads_what_the_table_says():
+    environ = Watched()
+
+    read_security(environ)
+
+    # Of the server, not of the page.
+    elsewhere = {name for each in (WEB_HOST, WEB_PORT, WEB_BASE_PATH) for name in each.env}
+    tokens_only = {
+        name for name in variables_read_by("web") if name.startswith("KIQBRIDGE_WEB_JWT_")
+    } - {"KIQBRIDGE_WEB_JWT_KEY"}
+    assert environ.asked == variables_read_by("web") - elsewhere - tokens_only
+    environ["KIQBRIDGE_WEB_JWT_KEY"] = "some key"
+    read_security(environ)
+    assert environ.asked == variables_read_by("web") - elsewhere
+
+
 def test_each_row_is_in_the_part_of_its_readers():
     assert all("worker" in each.read_by for each in SETTINGS)
     assert all("client" in each.read_by for each in CLIENT_SETTINGS)
     assert all(each.read_by == ("function",) for each in FUNCTION_SETTINGS)
+    assert all(each.read_by == ("web",) for each in WEB_SETTINGS)
 
 
 def test_no_two_rows_share_a_name_or_a_variable():

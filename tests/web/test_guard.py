@@ -1,13 +1,15 @@
-"""Roles and tokens."""
+"""What a screen asks of the guard, and that each one that changes something asks."""
 
 import pytest
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from support.pages import Browser
 
-from kiqbridge.web.guard import Guard, allows, csrf_token, requires
+from kiqbridge.web.guard import NEEDED_ROLE, csrf_token, requires
+from kiqbridge.web.roles import ROLES
+from kiqbridge.web.routes import ROUTES
+from kiqbridge.web.security import Security, protections
 
 
 @requires("operator")
@@ -21,17 +23,9 @@ def client(role):
             Route("/", lambda request: PlainTextResponse(csrf_token(request))),
             Route("/act", act, methods=["POST"]),
         ],
-        middleware=[Middleware(Guard, role=role, by="ann")],
+        middleware=protections(Security(role=role), by="ann"),
     )
     return Browser(app)
-
-
-@pytest.mark.parametrize(
-    ("role", "needed", "allowed"),
-    [("viewer", "operator", False), ("operator", "operator", True), ("admin", "viewer", True)],
-)
-def test_a_role_may_what_the_lower_ones_may(role, needed, allowed):
-    assert allows(role, needed) is allowed
 
 
 def test_a_post_with_the_token_of_the_same_browser_is_carried_out():
@@ -44,7 +38,8 @@ def test_a_post_with_the_token_of_the_same_browser_is_carried_out():
 
 
 def test_a_post_with_no_token_or_that_of_another_browser_is_refused():
-    browser, other = client("operator"), client("operator")
+    browser = client("operator")
+    other = Browser(browser.app)
     browser.request("GET", "/")
 
     for given in ({}, {"csrf": ""}, {"csrf": other.request("GET", "/").text}, {"csrf": "é"}):
@@ -56,3 +51,44 @@ def test_a_viewer_changes_nothing_even_with_a_token():
     token = browser.request("GET", "/").text
 
     assert browser.request("POST", "/act", data={"csrf": token}).status_code == 403
+
+
+def routes_below(routes, path=""):
+    for route in routes:
+        if isinstance(route, Mount):
+            yield from routes_below(route.routes or [], path + route.path)
+        else:
+            yield path + route.path, route
+
+
+def unguarded(routes):
+    return [
+        path
+        for path, route in routes_below(routes)
+        if not (route.methods or set()) <= {"GET", "HEAD"}
+        and (
+            getattr(route.endpoint, NEEDED_ROLE, None) not in ROLES[1:] or route.methods != {"POST"}
+        )
+    ]
+
+
+def test_every_path_that_takes_more_than_get_is_a_post_that_needs_a_role_and_a_token():
+    assert unguarded(ROUTES) == []
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "methods"),
+    [
+        (lambda request: None, ["POST"]),
+        (requires("viewer")(lambda request, form: None), ["POST"]),
+        (act, ["POST", "DELETE"]),
+        (act, ["GET", "POST"]),
+    ],
+)
+def test_one_that_does_not_is_found(endpoint, methods):
+    routes = [
+        Route("/x", act, methods=["POST"]),
+        Mount("/a", routes=[Route("/b", endpoint, methods=methods)]),
+    ]
+
+    assert unguarded(routes) == ["/a/b"]

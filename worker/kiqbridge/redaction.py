@@ -43,14 +43,15 @@ _IN_ADDRESS = re.compile(
 )
 _IN_QUERY = re.compile(r"""([?&](?:sentinel_)?password=)[^&\s'"<>\\]+""")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NO_NAME = re.compile(r"[^a-z0-9]+")
+_NO_NAME = re.compile(r"[^a-z0-9*]+")
 
 
 class Redactor:
     """Hides values by the names they have.
 
     A name matches when one of the keys is a word of it or several in a row, whatever the case:
-    `token` matches `token`, `tokens`, `accessToken` and `X-Auth-Token`, but not `tokenizer`.
+    `token` matches `token`, `tokens`, `accessToken` and `X-Auth-Token`, but not `tokenizer`. A `*` in a
+    key stands for any letters, digits and blanks between words: `card*` matches `cardNumber` and `cards`.
 
     Args:
         keys: the names, besides `ALWAYS`; none = only those and passwords in addresses are hidden.
@@ -58,9 +59,13 @@ class Redactor:
 
     def __init__(self, keys: Iterable[str] = DEFAULT_KEYS) -> None:
         words = dict.fromkeys(_words(key) for key in (*keys, *ALWAYS))
-        self._words = tuple(f"_{word}" for word in words if word)
+        self._words = tuple(f"_{word}" for word in words if word.strip("_*"))
+        plain = "|".join(_pattern(word, "_", rf"\w{{0,{_MAX_SUFFIX}}}") for word in self._words)
+        self._word = re.compile(rf"(?:{plain})s?_") if self._words else None
         self._known: dict[str, bool] = {}
-        names = "|".join(re.escape(word[1:]).replace("_", r"[_\-. ]?") for word in self._words)
+        names = "|".join(
+            _pattern(word[1:], r"[_\-. ]?", rf"[\w\-]{{0,{_MAX_SUFFIX}}}") for word in self._words
+        )
         self._pairs = (
             re.compile(
                 rf"""(?ix) ( (?: (?<![A-Za-z0-9]) | (?<=(?-i:[a-z0-9]))(?=(?-i:[A-Z])) )
@@ -82,8 +87,8 @@ class Redactor:
             return False
         known = self._known.get(name)
         if known is None:
-            padded = f"_{_words(name)}_"
-            known = any(f"{word}_" in padded or f"{word}s_" in padded for word in self._words)
+            plain = _words(name.replace("*", "_"))
+            known = self._word is not None and self._word.search(f"_{plain}_") is not None
             if len(self._known) < 10_000:  # noqa: PLR2004 - names may come from payloads: bounded
                 self._known[name] = known
         return known
@@ -190,6 +195,12 @@ _hides_arguments: contextvars.ContextVar[bool] = contextvars.ContextVar(
 )
 _redactor: Redactor | None = None
 _read_keys: Callable[[], Iterable[str]] = DEFAULT_KEYS.__iter__
+
+
+def _pattern(word: str, between: str, anything: str) -> str:
+    """A regular expression for a key's words, with what may stand between them and for a `*`."""
+    escaped = re.escape(word).replace("_", between)
+    return re.sub(r"(?:\\\*)+", lambda _: anything, escaped)
 
 
 def _words(name: str) -> str:

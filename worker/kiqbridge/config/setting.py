@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from kiqbridge.errors import ConfigError
 
-Reader = Literal["worker", "client", "function"]
-"""Who reads a setting: `kiqbridge worker`, a client wherever it is, or the enqueue function."""
+Reader = Literal["worker", "client", "function", "web"]
+"""Who reads a setting: `kiqbridge worker`, a client wherever it is, the enqueue function, or the web page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Setting:
 
     Attributes:
         parse: gets the raw value and the source, for its message; raises ConfigError.
-        read_by: who reads it: the worker's command line, clients, the enqueue function.
+        read_by: who reads it: the worker's command line, clients, the enqueue function, the web page.
         env: variables that hold it, the strongest first.
         provider: a variable that names another one, which then holds it instead of `env`.
         switches: flags without a value, which stand for `switch_value`.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.setting import Setting, shown_default
 from kiqbridge.config.table import CLIENT_ONLY_SETTINGS, SETTINGS
+from kiqbridge.config.web_settings import WEB_SETTINGS
 
 _HEAD = """\
 # Settings
@@ -14,8 +15,8 @@ _HEAD = """\
 
 Precedence: defaults < file < environment < command line. An empty variable counts as not set. Every \
 error names the setting, its value and where that came from. Times are in seconds. `read by` says who reads \
-a setting: the worker (`kiqbridge worker`), a client wherever it is, or the enqueue function; clients and the \
-function read their environment only.
+a setting: the worker (`kiqbridge worker`), a client wherever it is, the enqueue function, or the web page; clients and functions \
+read their environment only.
 
 ## The worker
 
@@ -48,6 +49,14 @@ environment: a change reaches the function when its configuration is updated.
 """
 
 
+_PAGE = """
+## The web page
+
+`kiqbridge web`, the web function and a page that is mounted in another application read these, and the client's. \
+The command's flags go before the variables; `create_app` has arguments for the same ([security](web_security.md)).
+"""
+
+
 def text() -> str:
     """The whole document."""
     worker = _table(
@@ -56,7 +65,10 @@ def text() -> str:
     columns = ["setting", "environment", "default", "read by", ""]
     client = _table(columns, CLIENT_ONLY_SETTINGS)
     function = _table(columns, FUNCTION_SETTINGS)
-    return "\n".join([_HEAD, *worker, _QUEUES + _CLIENT, *client, _FUNCTION, *function, ""])
+    page = _table(["setting", "environment", "flags", "default", "read by", ""], WEB_SETTINGS)
+    return "\n".join(
+        [_HEAD, *worker, _QUEUES + _CLIENT, *client, _FUNCTION, *function, _PAGE, *page, ""]
+    )
 
 
 def _table(columns: list[str], settings: Iterable[Setting]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from kiqbridge.config.parsers import (
     words,
 )
 from kiqbridge.config.setting import Setting
+from kiqbridge.config.web_settings import WEB_SETTINGS
 from kiqbridge.config.worker_parsers import (
     QUEUES_VARIABLE,
     capsules,
@@ -388,4 +389,5 @@ ALL_SETTINGS: Final[tuple[Setting, ...]] = (
     *SETTINGS,
     *CLIENT_ONLY_SETTINGS,
     *FUNCTION_SETTINGS,
+    *WEB_SETTINGS,
 )

@@ -6,23 +6,22 @@ from dataclasses import replace
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kiqbridge import redaction
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.errors import (
-    ConfigError,
     KiqbridgeError,
     PayloadError,
     RedisUnavailable,
 )
 from kiqbridge.redaction import Redactor
+from kiqbridge.web.auth import Auth
 from kiqbridge.web.cache import Cache
 from kiqbridge.web.context import Site, build_templates, render
-from kiqbridge.web.guard import ROLES, Guard, Role
+from kiqbridge.web.roles import Role, parse_role
 from kiqbridge.web.routes import ROUTES
+from kiqbridge.web.security import Security, protections, read_security, with_arguments
 
 ENVIRONMENT_VARIABLES = ("APP_ENV", "RAILS_ENV", "RACK_ENV")
 TITLES: Mapping[int, str] = {
@@ -41,8 +40,10 @@ TITLES: Mapping[int, str] = {
 def create_app(
     redis_url: str | None = None,
     *,
-    role: Role = "viewer",
+    role: Role | None = None,
     operator: Operator | None = None,
+    auth: Auth | None = None,
+    security: Security | None = None,
     environment: str | None = None,
     redactor: Redactor | None = None,
 ) -> Starlette:
@@ -50,31 +51,34 @@ def create_app(
 
     Args:
         redis_url: address of Redis; default from the settings, as for `Client`.
-        role: what everybody may do: `viewer` looks, `operator` acts on jobs, `admin` also stops
-            processes and clears queues.
+        role: what everybody may do: `viewer` (the default) looks, `operator` acts on jobs, `admin` also stops
+            processes and clears queues. With `auth` the most that anybody may do, which is not limited by default.
         operator: an existing operator instead of `redis_url`.
+        auth: how callers are verified; default by the settings, in which nobody is.
+        security: all else that protects the page; default by the settings (KIQBRIDGE_WEB_…).
         environment: shown in the header; default from APP_ENV, RAILS_ENV or RACK_ENV.
         redactor: which arguments are hidden from viewers; default by the setting `redact`.
 
     Raises:
         ConfigError: a wrong role or address; names it.
     """
-    if role not in ROLES:
-        raise ConfigError(f"role: {role!r} is none of {', '.join(ROLES)}")
+    if role is not None:
+        parse_role(role, "the argument role")
+    safe = with_arguments(security or read_security(os.environ), role, auth)
     whose = operator or open_operator(redis_url)
     app = Starlette(
         routes=ROUTES,
-        middleware=[Middleware(Guard, role=role, by=whose.by)],
+        middleware=protections(safe, by=whose.by),
         exception_handlers={
             HTTPException: _answer_http_error,
             KiqbridgeError: _answer_our_error,
-            Exception: _answer_fault,
         },
     )
     app.state.site = Site(
         operator=replace(whose, via="web"),
         environment=_environment() if environment is None else environment,
-        redactor=redactor or redaction.current(),
+        redactor=redactor or safe.redactor,
+        hides_from=safe.hides_from,
         cache=Cache(),
         templates=build_templates(),
     )
@@ -97,11 +101,6 @@ def _answer_our_error(request: Request, error: Exception) -> Response:
     elif isinstance(error, PayloadError):
         status = 400
     return _error_page(request, status, str(error))
-
-
-def _answer_fault(request: Request, _: Exception) -> Response:
-    # Starlette raises it again after the answer, so the server logs it with its traceback.
-    return _error_page(request, 500, "The log of the server that shows this page has the reason.")
 
 
 def _error_page(request: Request, status: int, detail: str) -> Response:

@@ -37,7 +37,8 @@ class Site:
     Attributes:
         operator: whose Redis is shown.
         environment: name of the deployment, such as `production`; empty = not shown.
-        redactor: hides arguments by their names from viewers; None = shows all to all.
+        redactor: hides arguments by their names; None = shows all to all.
+        hides_from: whether it does so for a role.
         cache: reads that many viewers share.
         templates: the pages.
     """
@@ -45,6 +46,7 @@ class Site:
     operator: Operator
     environment: str
     redactor: Redactor | None
+    hides_from: Callable[[Role], bool]
     cache: Cache
     templates: Environment
 
@@ -78,7 +80,7 @@ class View:
     @property
     def redactor(self) -> Redactor | None:
         """Hides arguments from those who may not see them; None = shows all."""
-        return None if self.may("operator") else self.site.redactor
+        return self.site.redactor if self.site.hides_from(self.role) else None
 
     def may(self, role: Role) -> bool:
         """Whether who asks may do what needs this role."""

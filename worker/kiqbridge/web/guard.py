@@ -1,80 +1,29 @@
-"""Who may do what: roles, and the token without which no POST changes anything."""
+"""What a screen asks of the guard: who may do what, and the token without which no POST changes anything.
 
-import hashlib
+`gate` has verified before who makes the request, and that a POST comes from our own page.
+"""
+
 import hmac
-import secrets
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Final, Literal
+from typing import Final
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData, MutableHeaders
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Role = Literal["viewer", "operator", "admin"]
-ROLES: Final[tuple[Role, ...]] = ("viewer", "operator", "admin")
-COOKIE: Final = "kiqbridge_csrf"
+from kiqbridge.web.roles import ROLES, Role, allows
+
+__all__ = ["ROLES", "Role", "allows", "csrf_token", "require_role", "requires"]
+
 FIELD: Final = "csrf"
-HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
+NEEDED_ROLE: Final = "needed_role"
+"""Attribute of an endpoint: the role without which it does nothing."""
 
 Handler = Callable[[Request, FormData], Response]
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-class Guard:
-    """ASGI middleware: gives each request its role, its user and a seed of tokens, each response its headers.
-
-    Args:
-        app: what it guards.
-        role: of everybody.
-        by: who acts, as the audit log shows it.
-    """
-
-    def __init__(self, app: ASGIApp, *, role: Role, by: str) -> None:
-        self._app = app
-        self._role = role
-        self._by = by
-        self._key = secrets.token_bytes(32)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        known = HTTPConnection(scope).cookies.get(COOKIE)
-        seed = known or secrets.token_urlsafe(24)
-        token = hmac.new(self._key, seed.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
-        scope.setdefault("state", {}).update(role=self._role, by=self._by, csrf=token)
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-                if known is None:
-                    path = scope.get("root_path") or "/"
-                    headers.append(
-                        "Set-Cookie", f"{COOKIE}={seed}; HttpOnly; SameSite=Strict; Path={path}"
-                    )
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
-
-
-def allows(role: Role, needed: Role) -> bool:
-    """Whether a role may do what needs another."""
-    return ROLES.index(role) >= ROLES.index(needed)
 
 
 def csrf_token(request: Request) -> str:
@@ -99,6 +48,7 @@ def requires(role: Role) -> Callable[[Handler], Endpoint]:
                 )
             return await run_in_threadpool(handler, request, form)
 
+        setattr(endpoint, NEEDED_ROLE, role)
         return endpoint
 
     return decorate

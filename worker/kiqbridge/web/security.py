@@ -1,0 +1,186 @@
+"""What protects the page, as one value, and the middlewares that come of it."""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.middleware import Middleware
+
+from kiqbridge import redaction
+from kiqbridge.config import web_settings as settings
+from kiqbridge.config.setting import Setting, pick
+from kiqbridge.errors import ConfigError
+from kiqbridge.redaction import Redactor
+from kiqbridge.web.auth import Auth, parse_users
+from kiqbridge.web.faults import Faults
+from kiqbridge.web.gate import Gate
+from kiqbridge.web.headers import SecurityHeaders
+from kiqbridge.web.hosts import KnownHosts, Network, TrustedProxies, parse_networks
+from kiqbridge.web.limits import BodyLimit
+from kiqbridge.web.roles import Role, RoleRules, allows
+from kiqbridge.web.sessions import MIN_KEY_BYTES, Sessions
+from kiqbridge.web.tokens import TokenRules, check_algorithms
+
+OIDC_HEADER: Final = "x-amzn-oidc-data"
+NOBODY: Final = "nobody"
+
+Reader = Callable[[Setting], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """What protects the page; the defaults let everybody look who reaches it.
+
+    Attributes:
+        auth: how callers are verified.
+        role: without sign-in what everybody may do (None = viewer), else the most that anybody may do.
+        hosts: names under which it is served; None = all.
+        proxies: whose forwarding headers count.
+        writes_per_minute: for each caller.
+        session_s: seconds from sign-in to the end of a session.
+        max_body_bytes: of a request.
+        hidden: names of arguments that are hidden, `*` for any letters; None = those of the setting `redact`.
+        shows_all_to: from which role on nothing is hidden; None = from none.
+    """
+
+    auth: Auth = field(default_factory=Auth)
+    role: Role | None = None
+    hosts: tuple[str, ...] | None = None
+    proxies: tuple[Network, ...] = ()
+    writes_per_minute: int = settings.WEB_WRITES_PER_MINUTE.default
+    session_s: float = settings.WEB_SESSION_S.default
+    max_body_bytes: int = settings.WEB_MAX_BODY_BYTES.default
+    hidden: tuple[str, ...] | None = None
+    shows_all_to: Role | None = "operator"
+
+    @property
+    def most(self) -> Role:
+        """What everybody may do without sign-in, or the most that anybody may do."""
+        return self.role or ("admin" if self.auth.is_needed else "viewer")
+
+    @property
+    def redactor(self) -> Redactor:
+        """Hides arguments by their names."""
+        return redaction.current() if self.hidden is None else Redactor(self.hidden)
+
+    def hides_from(self, role: Role) -> bool:
+        """Whether arguments are hidden from a role."""
+        return self.shows_all_to is None or not allows(role, self.shows_all_to)
+
+
+def protections(security: Security, *, by: str) -> list[Middleware]:
+    """The middlewares, the outermost first.
+
+    Args:
+        security: what they do.
+        by: in whose name everybody acts, if nobody is verified.
+
+    Raises:
+        ConfigError: the secret is too short.
+    """
+    key = security.auth.secret
+    if key is not None and len(key) < MIN_KEY_BYTES:
+        raise ConfigError(
+            f"web_secret: {len(key)} bytes can be guessed; write {MIN_KEY_BYTES} or more, such as what "
+            "`openssl rand -base64 33` prints"
+        )
+    sessions = Sessions(key or secrets.token_bytes(MIN_KEY_BYTES), security.session_s)
+    return [
+        Middleware(TrustedProxies, networks=security.proxies),
+        Middleware(SecurityHeaders),
+        Middleware(Faults),
+        Middleware(KnownHosts, hosts=security.hosts),
+        Middleware(BodyLimit, most=security.max_body_bytes),
+        Middleware(
+            Gate,
+            auth=security.auth,
+            sessions=sessions,
+            role=security.most,
+            by=by,
+            writes_per_minute=security.writes_per_minute,
+        ),
+    ]
+
+
+def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Security:
+    """The security that the settings have.
+
+    Args:
+        environ: environment variables.
+        flags: setting name → value of the command line, only those that were given.
+
+    Raises:
+        ConfigError: a wrong value; names the setting and its source.
+    """
+
+    def read(setting: Setting) -> Any:
+        value, source = pick(setting, environ, flags=flags)
+        return value if value is None else setting.parse(value, source)
+
+    shows_all_to = read(settings.WEB_SHOWS_ALL_TO)
+    return Security(
+        auth=_read_auth(read),
+        role=read(settings.WEB_ROLE),
+        hosts=read(settings.WEB_HOSTS) or None,
+        proxies=parse_networks(read(settings.WEB_PROXIES), settings.WEB_PROXIES.env[0]),
+        writes_per_minute=read(settings.WEB_WRITES_PER_MINUTE),
+        session_s=read(settings.WEB_SESSION_S),
+        max_body_bytes=read(settings.WEB_MAX_BODY_BYTES),
+        hidden=read(settings.WEB_REDACT) or None,
+        shows_all_to=None if shows_all_to == NOBODY else shows_all_to,
+    )
+
+
+def with_arguments(security: Security, role: Role | None, auth: Auth | None) -> Security:
+    """The same with what the code of an application says itself."""
+    changed = security if auth is None else replace(security, auth=auth)
+    return changed if role is None else replace(changed, role=role)
+
+
+def _read_auth(read: Reader) -> Auth:
+    users = parse_users(read(settings.WEB_USERS), settings.WEB_USERS.env[0])
+    if path := read(settings.WEB_USERS_FILE):
+        users |= parse_users(_text_of(path), path)
+    secret = read(settings.WEB_SECRET)
+    return Auth(
+        users=users,
+        tokens=_read_tokens(read),
+        is_iam=read(settings.WEB_IAM),
+        roles=RoleRules.parse(read(settings.WEB_ROLES), settings.WEB_ROLES.env[0]),
+        secret=secret.encode() if secret else None,
+    )
+
+
+def _read_tokens(read: Reader) -> TokenRules | None:
+    key = read(settings.WEB_JWT_KEY)
+    if not key:
+        return None
+    header, signer = read(settings.WEB_JWT_HEADER), read(settings.WEB_JWT_SIGNER)
+    if header.lower() == OIDC_HEADER and not signer:
+        raise ConfigError(
+            f"web_jwt_signer: {OIDC_HEADER} is signed with keys that all load balancers of a region share; set "
+            f"{settings.WEB_JWT_SIGNER.env[0]} to the ARN of yours"
+        )
+    algorithms: Iterable[str] = read(settings.WEB_JWT_ALGORITHMS)
+    check_algorithms(tuple(algorithms))
+    return TokenRules(
+        key=key,
+        issuer=read(settings.WEB_JWT_ISSUER) or None,
+        audience=read(settings.WEB_JWT_AUDIENCE) or None,
+        header=header,
+        algorithms=tuple(algorithms),
+        role_claim=read(settings.WEB_JWT_ROLE_CLAIM),
+        signer=signer or None,
+    )
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"web_users_file: {path!r} cannot be read: {type(error).__name__}; write the path of a file with one "
+            "NAME:ROLE:HASH a line"
+        ) from error

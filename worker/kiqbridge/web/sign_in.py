@@ -1,0 +1,175 @@
+"""Signing in by a form, and out again."""
+
+import hmac
+import html
+import logging
+import re
+import time
+from typing import Final
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from kiqbridge.web.auth import MAX_NAME, Verifier, shown
+from kiqbridge.web.limits import Buckets
+from kiqbridge.web.plain_page import base_of, plain_page
+from kiqbridge.web.sessions import Session, Sessions
+
+logger: Final = logging.getLogger(__name__)
+
+SIGN_IN: Final = "/sign-in"
+SIGN_OUT: Final = "/sign-out"
+ATTEMPTS: Final = 5
+ATTEMPTS_PER_S: Final = 1 / 12
+"""Of one address: five at once, then five a minute. A right password does not count."""
+ATTEMPTS_OF_NAME: Final = 20
+"""Of one name, from all addresses, and again as many in four minutes."""
+
+_FORM: Final = """\
+{problem}<form method="post" action="{action}" class="sign-in">
+<input type="hidden" name="csrf" value="{token}">
+<input type="hidden" name="next" value="{target}">
+<p><label for="name">Name</label> <input id="name" name="name" autocomplete="username" required autofocus value="{name}"></p>
+<p><label for="password">Password</label> <input id="password" name="password" type="password" autocomplete="current-password" required></p>
+<p><button>Sign in</button></p>
+</form>
+"""
+# A path of ours: no other host (`//host`, `/\\host`), and nothing that ends a header.
+_PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
+
+
+class SignIn:
+    """Serves both paths.
+
+    Args:
+        verifier: knows the users.
+        sessions: writes the cookies.
+    """
+
+    def __init__(self, verifier: Verifier, sessions: Sessions) -> None:
+        self._verifier = verifier
+        self._sessions = sessions
+        self._by_address = Buckets(ATTEMPTS, ATTEMPTS_PER_S)
+        self._by_name = Buckets(ATTEMPTS_OF_NAME, ATTEMPTS_PER_S)
+
+    async def serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request to one of them."""
+        request = Request(scope, receive)
+        if request.method == "POST":
+            answer = await self._post(request, path)
+        elif path == SIGN_IN and request.method in ("GET", "HEAD"):
+            answer = self._form(request, target=_ours(request.query_params.get("next", "")))
+        else:
+            answer = Response("Method Not Allowed", 405, {"Allow": "POST"})
+        await answer(scope, receive, send)
+
+    def take_attempt(self, address: str, name: str | None = None) -> float:
+        """Count an attempt; the seconds to wait if there were too many, else 0."""
+        wait_s = self._by_address.take(address)
+        return wait_s or (0.0 if name is None else self._by_name.take(name))
+
+    def give_back(self, address: str) -> None:
+        """The password was right."""
+        self._by_address.give_back(address)
+
+    def anonymous(self) -> Session:
+        """A session of somebody who has not signed in, for the token of forms."""
+        return self._sessions.begin(time.time())
+
+    def cookie(self, scope: Scope, session: Session) -> str:
+        """The `Set-Cookie` header of a session."""
+        left_s = max(0, int(session.ends_at - time.time()))
+        return self._cookie(scope, self._sessions.write(session), left_s)
+
+    async def _post(self, request: Request, path: str) -> Response:
+        form = await request.form()
+        session = self._verifier.session(request.scope)
+        given = str(form.get("csrf", ""))
+        if session is None or not _same(given, self._sessions.token(session.id)):
+            return self._form(request, problem="The form has expired. Try again.", status=403)
+        if path == SIGN_OUT:
+            return self._sign_out(request, session)
+        name, password = str(form.get("name", ""))[:MAX_NAME], str(form.get("password", ""))
+        return await self._try(request, session, name, password, _ours(str(form.get("next", ""))))
+
+    async def _try(
+        self, request: Request, session: Session, name: str, password: str, target: str
+    ) -> Response:
+        address = request.client.host if request.client else "unknown"
+        if wait_s := self.take_attempt(address, name):
+            problem = f"Too many attempts. Wait {int(wait_s) + 1} s, then try again."
+            answer = self._form(request, problem=problem, status=429, target=target)
+            answer.headers["Retry-After"] = str(int(wait_s) + 1)
+            return answer
+        begun = await run_in_threadpool(self._verifier.sign_in, name, password)
+        if begun is None:
+            logger.warning("web: %s failed to sign in as %s", address, shown(name))
+            problem = "Name or password are wrong."
+            return self._form(request, problem=problem, status=401, target=target, name=name)
+        self.give_back(address)
+        self._sessions.end(session, time.time())
+        logger.info("web: %s signed in from %s", shown(name), address)
+        answer = redirect_to(request.scope, target or "/")
+        answer.headers["Set-Cookie"] = self.cookie(request.scope, begun)
+        return answer
+
+    def _sign_out(self, request: Request, session: Session) -> Response:
+        self._sessions.end(session, time.time())
+        logger.info("web: %s signed out", shown(session.name))
+        answer = redirect_to(request.scope, SIGN_IN)
+        answer.headers["Set-Cookie"] = self._cookie(request.scope, "", 0)
+        return answer
+
+    def _form(
+        self,
+        request: Request,
+        *,
+        problem: str = "",
+        status: int = 200,
+        target: str = "",
+        name: str = "",
+    ) -> Response:
+        scope = request.scope
+        known = self._verifier.session(scope)
+        session = known or self.anonymous()
+        content = _FORM.format(
+            problem=f'<p class="banner bad" role="alert">{html.escape(problem)}</p>\n'
+            if problem
+            else "",
+            action=html.escape(base_of(scope) + SIGN_IN, quote=True),
+            token=self._sessions.token(session.id),
+            target=html.escape(target, quote=True),
+            name=html.escape(name, quote=True),
+        )
+        answer = HTMLResponse(plain_page(scope, "Sign in", content), status)
+        if known is None:
+            answer.headers["Set-Cookie"] = self.cookie(scope, session)
+        return answer
+
+    def _cookie(self, scope: Scope, value: str, left_s: int) -> str:
+        secure = "; Secure" if scope.get("scheme") == "https" else ""
+        path = base_of(scope) or "/"
+        return f"{self._sessions.cookie}={value}; Path={path}; Max-Age={left_s}; HttpOnly; SameSite=Lax{secure}"
+
+
+def redirect_to(scope: Scope, place: str) -> Response:
+    """To a path of ours, with its query, below the base path."""
+    return RedirectResponse(base_of(scope) + place, status_code=303)
+
+
+def redirect(scope: Scope, path: str, **query: str) -> Response:
+    """To a path of ours with such a query."""
+    pairs = "&".join(f"{name}={quote(value, safe='/')}" for name, value in query.items())
+    return redirect_to(scope, f"{path}?{pairs}" if pairs else path)
+
+
+def _ours(place: str) -> str:
+    """A place to go to after signing in, if it is one of ours, else nothing."""
+    return place if _PATH.fullmatch(place) else ""
+
+
+def _same(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
