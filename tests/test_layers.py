@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "api": "wire client store inflight settle",
     "doctor": "wire store api",
     "web": "config store api",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
 ROOT = {"errors", "clock", "redaction", "enumerators"}

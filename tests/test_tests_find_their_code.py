@@ -138,6 +138,7 @@ TESTED_ELSEWHERE = {
     "wire/options": "unit/test_job.py",
     "web/app": "web/test_context.py",
     "web/auth": "web/test_gate.py",
+    "web/server": "web/test_web_command.py",
     "web/plain_page": "web/test_sign_in.py",
     "config/web_settings": "unit/test_table.py",
     **dict.fromkeys(

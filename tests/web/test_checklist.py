@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::([\w:]+)` \|$")
 
 
-def tests_of(path):
+def names_in(path):
     """Names of a test file's functions, those of classes after the class."""
     found = set()
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
@@ -38,4 +38,4 @@ def test_each_line_names_a_test_that_exists():
 
     assert len(found) > 30
     assert [line for line, named in found if named is None] == []
-    assert [named[0] for _, named in found if named[2] not in tests_of(named[1])] == []
+    assert [named[0] for _, named in found if named[2] not in names_in(named[1])] == []

@@ -128,6 +128,14 @@ COMMANDS: Final = (
         "1 if one is.",
     ),
     Entry(
+        name="web",
+        module="commands.web_command",
+        help="serve the operator's page",
+        description="Serve the page that shows queues, jobs and workers, and acts on them, until INT or TERM; "
+        "prints its address when it serves. Everybody may look unless --role says more; on other addresses than "
+        "loopback sign-in is needed (docs/web_security.md). Example: kiqbridge web --port 8080 --role operator",
+    ),
+    Entry(
         name="doctor",
         module="commands.doctor_command",
         help="find what is wrong with Redis, jobs and workers",

@@ -1,0 +1,75 @@
+"""`kiqbridge web`: serve the operator's page. Exit codes: 0 orderly, 1 settings or the port, 2 usage."""
+
+import argparse
+import getpass
+import logging
+import os
+import sys
+
+from kiqbridge.config.setting import Setting, pick, shown_default
+from kiqbridge.config.web_settings import WEB_BASE_PATH, WEB_HOST, WEB_PORT, WEB_ROLE
+from kiqbridge.errors import ConfigError
+
+ROLES = ("viewer", "operator", "admin")
+FLAGS = (WEB_HOST, WEB_PORT, WEB_ROLE, WEB_BASE_PATH)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where it listens, and what everybody may do."""
+    for setting in FLAGS:
+        default = f"(default: {shown_default(setting)}) [{setting.env[0]}]"
+        parser.add_argument(
+            *setting.flags,
+            dest=setting.name,
+            metavar=setting.metavar,
+            choices=ROLES if setting is WEB_ROLE else None,
+            help=f"{setting.help} {default}",
+        )
+    parser.add_argument(
+        "--hash-password",
+        action="store_true",
+        help="ask for a password, or read it from standard input, print what is kept of it, and end",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until INT or TERM; prints one line, with the address, when it serves.
+
+    Raises:
+        ConfigError: a wrong setting, a port that is in use, or a package that is not installed.
+    """
+    try:
+        from kiqbridge.web.passwords import hash_password  # noqa: PLC0415 - an extra
+        from kiqbridge.web.security import read_security  # noqa: PLC0415 - an extra
+        from kiqbridge.web.server import Place, serve  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"web: {error}; pip install 'kiqbridge[web]'") from error
+    if options.hash_password:
+        print(hash_password(_ask_password()))  # noqa: T201 - the result of the command
+        return 0
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    flags = {each.name: getattr(options, each.name) for each in FLAGS}
+    flags = {name: value for name, value in flags.items() if value is not None}
+
+    def read(setting: Setting) -> object:
+        return setting.parse(*pick(setting, os.environ, flags=flags))
+
+    place = Place(
+        host=str(read(WEB_HOST)), port=int(str(read(WEB_PORT))), base_path=str(read(WEB_BASE_PATH))
+    )
+    return serve(place, read_security(os.environ, flags), on_ready=_show)
+
+
+def _show(address: str) -> None:
+    print(f"kiqbridge web serves {address}", flush=True)  # noqa: T201 - the command's one line
+
+
+def _ask_password() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    password = getpass.getpass("Password: ")
+    if getpass.getpass("Again: ") != password:
+        raise ConfigError("password: the two are not the same; start again")
+    return password

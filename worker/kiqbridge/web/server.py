@@ -1,0 +1,148 @@
+"""Serves the page with uvicorn, until a signal ends it."""
+
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+from kiqbridge.errors import ConfigError
+from kiqbridge.web.app import create_app
+from kiqbridge.web.base_path import BasePath, parse_base_path
+from kiqbridge.web.hosts import LOOPBACK_HOSTS, is_loopback
+from kiqbridge.web.security import Security
+
+END_WITHIN_S: Final = 3
+"""What is being answered may end in this time."""
+MOST_AT_ONCE: Final = 2000
+"""Connections; others get 503."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the page is served.
+
+    Attributes:
+        host: name or address of this machine.
+        port: 0 = one that is free.
+        base_path: under which a proxy shows it.
+    """
+
+    host: str
+    port: int
+    base_path: str = ""
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's, which says when it serves, and ends orderly at INT and TERM: as after an orderly end.
+
+    Args:
+        config: uvicorn's.
+        on_ready: called once, when connections are accepted.
+    """
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections."""
+        await super().startup(sockets=sockets)
+        if self.started:
+            self._on_ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Within, signals end the server; uvicorn itself would raise them again afterwards."""
+        former = {each: signal.signal(each, self._end) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in former.items():
+                signal.signal(each, handler)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.handle_exit(number, frame)
+
+
+def serve(place: Place, security: Security, *, on_ready: Callable[[str], None]) -> int:
+    """Serve until INT or TERM; the exit code.
+
+    Args:
+        place: where.
+        security: what protects the page.
+        on_ready: called with the page's address when it is served.
+
+    Raises:
+        ConfigError: it would be open to others without sign-in, or the port is in use.
+    """
+    require_sign_in(place.host, security)
+    if security.hosts is None and is_loopback(place.host):
+        security = replace(security, hosts=LOOPBACK_HOSTS)
+    base = parse_base_path(place.base_path)
+    app = BasePath(create_app(security=security), base)
+    with listen(place) as listener:
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        config = uvicorn.Config(
+            app,
+            access_log=False,
+            limit_concurrency=MOST_AT_ONCE,
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=END_WITHIN_S,
+            ws="none",
+        )
+        server = Server(config, lambda: on_ready(f"http://{shown}:{port}{base}/"))
+        server.run(sockets=[listener])
+    return 0 if server.started else 1
+
+
+def require_sign_in(host: str, security: Security) -> None:
+    """Refuse to be open to other machines.
+
+    Raises:
+        ConfigError: the host is not loopback, and nobody would have to sign in; names what to set.
+    """
+    auth = security.auth
+    if is_loopback(host) or auth.users or auth.tokens:
+        return
+    raise ConfigError(
+        f"web_host: {host} is reached from other machines, and nobody would have to sign in; set "
+        "KIQBRIDGE_WEB_USERS_FILE (NAME:ROLE:HASH a line; `kiqbridge web --hash-password` makes a hash) or "
+        "KIQBRIDGE_WEB_JWT_KEY, or listen on 127.0.0.1"
+    )
+
+
+def listen(place: Place) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        ConfigError: it cannot; says why.
+    """
+    try:
+        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            if sys.platform != "win32":
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"web: nothing can listen on {place.host}, port {place.port}: {error.strerror or error}; choose "
+            "another --port (0 = one that is free) or --host, or end what uses it"
+        ) from error
+    return listener
