@@ -35,6 +35,7 @@ TESTED_ELSEWHERE = {
         ),
         "redis/test_doctor_command.py",
     ),
+    "api/iterations": "redis/test_in_flight.py",
     "api/metric_reading": "redis/test_class_metrics.py",
     "api/verdict_rules": "unit/test_verdict.py",
     "client/known_schedules": "redis/test_schedules.py",

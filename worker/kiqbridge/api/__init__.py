@@ -9,6 +9,8 @@ from kiqbridge.api.actions import Action
 from kiqbridge.api.audit import AuditEntry, read_audit, record_audit
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
+from kiqbridge.api.in_flight import HeldJob, Suspects, fetch_in_flight, fetch_suspects
+from kiqbridge.api.iterations import Iteration, fetch_iterations
 from kiqbridge.api.limits import Fact, Limits
 from kiqbridge.api.metric_reading import ClassCounts, Counts
 from kiqbridge.api.metrics import JobMetrics, TopJobs, job_metrics, top_jobs
@@ -33,8 +35,10 @@ __all__ = [
     "Facts",
     "Filter",
     "Found",
+    "HeldJob",
     "Histogram",
     "History",
+    "Iteration",
     "JobMetrics",
     "JobRecord",
     "JobSet",
@@ -51,6 +55,7 @@ __all__ = [
     "ScheduledSet",
     "SortedEntry",
     "Stats",
+    "Suspects",
     "TopJobs",
     "Verdict",
     "Work",
@@ -59,6 +64,9 @@ __all__ = [
     "default_operator",
     "fetch_facts",
     "fetch_history",
+    "fetch_in_flight",
+    "fetch_iterations",
+    "fetch_suspects",
     "fetch_verdict",
     "find_job",
     "job_metrics",

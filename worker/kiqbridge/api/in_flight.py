@@ -1,0 +1,170 @@
+"""Jobs that workers of ours have claimed: which run, which were not begun yet, which are orphans; and suspects.
+
+Ruby's workers keep no such lists (docs/reliability.md). What runs is known from heartbeats, so a job that began
+within the last seconds may still be shown as not begun.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.api.processes import parse_work
+from kiqbridge.api.record import JobRecord
+from kiqbridge.inflight.incarnations import SignOfLife
+from kiqbridge.store.pauses import server_time
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.keys import LAYOUT, layout_of
+from kiqbridge.wire.names import text_of
+
+MOST_OF_A_LIST: Final = 100
+"""Jobs of one claim that are read: a chunk is smaller, unless jobs are very short."""
+
+Owner = Literal["alive", "silent", "being reaped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldJob:
+    """A job that was claimed and not acknowledged.
+
+    Attributes:
+        process: identity of the process that claimed it.
+        tid: of its thread.
+        queue: where it was claimed.
+        job: the job.
+        owner: `alive`; `silent` = no sign of life for longer than it may: the job is given back if that lasts;
+            `being reaped` = on its way back.
+        begun: whether the last heartbeat showed it running.
+    """
+
+    process: str
+    tid: str
+    queue: str
+    job: JobRecord
+    owner: Owner
+    begun: bool
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether its owner seems dead."""
+        return self.owner != "alive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspects:
+    """The jobs of a queue that were running when a worker died, and wait to run alone.
+
+    Attributes:
+        queue: its name.
+        count: how many there are.
+        jobs: the first of them.
+    """
+
+    queue: str
+    count: int
+    jobs: Sequence[JobRecord]
+
+
+def fetch_in_flight(operator: Operator | None = None) -> list[HeldJob]:
+    """What our workers hold, by process and thread, in three round trips.
+
+    Args:
+        operator: whose; default `default_operator()`.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was read.
+    """
+    whose = operator or default_operator()
+    pool, keys = whose.pool, whose.keys
+    registered, reaping, alive, clock = pool.run(
+        ("SMEMBERS", keys.inflight),
+        ("SMEMBERS", keys.reaping),
+        ("HGETALL", keys.alive),
+        ("TIME",),
+    )
+    owners = _owners(registered, reaping, pairs_of(alive), server_time(clock))
+    names = sorted(owners)
+    if not names:
+        return []
+    replies = pool.run(
+        *(("HGETALL", keys.claims(name)) for name in names),
+        *(("HGETALL", keys.work(_identity(name))) for name in names),
+    )
+    claims, works = replies[: len(names)], replies[len(names) :]
+    places = [
+        (name, text_of(tid), text_of(last.partition(b" ")[2]))
+        for name, reply in zip(names, claims, strict=True)
+        for tid, last in sorted(pairs_of(reply).items())
+    ]
+    running = {name: _running(name, reply) for name, reply in zip(names, works, strict=True)}
+    lists = [
+        (place, ("LRANGE", keys.inflight_list(place[0], place[1], parity), 0, MOST_OF_A_LIST - 1))
+        for place in places
+        for parity in (0, 1)
+    ]
+    found = pool.run(*(command for _, command in lists)) if lists else []
+    return [
+        HeldJob(
+            process=_identity(name),
+            tid=tid,
+            queue=queue,
+            job=(job := JobRecord(text, queue=queue)),
+            owner=owners[name],
+            begun=job.jid in running[name],
+        )
+        for ((name, tid, queue), _), texts in zip(lists, found, strict=True)
+        for text in reversed(texts)
+    ]
+
+
+def fetch_suspects(operator: Operator | None = None, *, most: int = 100) -> list[Suspects]:
+    """Of each queue that has suspects, the first ones to run; two round trips.
+
+    Args:
+        operator: whose; default `default_operator()`.
+        most: jobs of a queue that are read.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was read.
+    """
+    whose = operator or default_operator()
+    names = sorted(text_of(name) for name in whose.pool.call("SMEMBERS", whose.keys.queues))
+    if not names:
+        return []
+    lists = [whose.keys.suspects(name) for name in names]
+    replies = whose.pool.run(
+        *(("LLEN", key) for key in lists), *(("LRANGE", key, -most, -1) for key in lists)
+    )
+    return [
+        Suspects(
+            queue=name,
+            count=count,
+            jobs=[JobRecord(text, queue=name) for text in reversed(texts)],
+        )
+        for name, count, texts in zip(
+            names, replies[: len(names)], replies[len(names) :], strict=True
+        )
+        if count
+    ]
+
+
+def _owners(
+    registered: Sequence[bytes], reaping: Sequence[bytes], beats: Mapping[bytes, bytes], now: float
+) -> dict[str, Owner]:
+    owners: dict[str, Owner] = {}
+    for raw in registered:
+        sign = SignOfLife.parse(beats.get(raw))
+        is_alive = sign is not None and now - sign.at <= sign.silent_after_s
+        owners[text_of(raw)] = "alive" if is_alive else "silent"
+    owners |= {text_of(raw): "being reaped" for raw in reaping}
+    return {name: owner for name, owner in owners.items() if layout_of(name) == LAYOUT}
+
+
+def _running(incarnation: str, reply: Sequence[bytes]) -> set[str]:
+    works = (parse_work(incarnation, text_of(tid), text) for tid, text in pairs_of(reply).items())
+    return {work.job.jid for work in works if work is not None}
+
+
+def _identity(incarnation: str) -> str:
+    """HOST:PID:NONCE of LAYOUT:HOST:PID:NONCE:N."""
+    return incarnation.partition(":")[2].rpartition(":")[0]
