@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "step_functions": "runtime wire store client settle perform",
     "engine": "runtime wire config store client clocks inflight host settle perform children step_functions",
     "dev": "wire schedule config store client clocks",
-    "api": "wire client store inflight settle",
+    "api": "wire schedule store client clocks inflight settle",
     "doctor": "wire store api",
     "web": "config store api",
     "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web",

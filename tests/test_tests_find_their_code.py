@@ -38,6 +38,7 @@ TESTED_ELSEWHERE = {
     "api/iterations": "redis/test_in_flight.py",
     "api/metric_reading": "redis/test_class_metrics.py",
     "api/verdict_rules": "unit/test_verdict.py",
+    "api/occurrences": "redis/test_schedule_set.py",
     "client/known_schedules": "redis/test_schedules.py",
     "client/schedule_runs": "redis/test_schedules.py",
     "client/occurrences": "redis/test_placing.py",

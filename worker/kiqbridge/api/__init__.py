@@ -14,12 +14,14 @@ from kiqbridge.api.iterations import Iteration, fetch_iterations
 from kiqbridge.api.limits import Fact, Limits
 from kiqbridge.api.metric_reading import ClassCounts, Counts
 from kiqbridge.api.metrics import JobMetrics, TopJobs, job_metrics, top_jobs
+from kiqbridge.api.occurrences import Occurrence
 from kiqbridge.api.operator import Operator, default_operator, open_operator
 from kiqbridge.api.percentiles import Histogram, bucket_label
 from kiqbridge.api.processes import Process, ProcessSet, Work, WorkSet
 from kiqbridge.api.queue_actions import QueueVerb
 from kiqbridge.api.queues import Queue, QueuedJob
 from kiqbridge.api.record import JobRecord
+from kiqbridge.api.schedules import ScheduleSet, ScheduleView
 from kiqbridge.api.sets import DeadSet, JobSet, Page, RetrySet, ScheduledSet, SortedEntry
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 from kiqbridge.api.verdict import Verdict, fetch_verdict, judge
@@ -43,6 +45,7 @@ __all__ = [
     "JobRecord",
     "JobSet",
     "Limits",
+    "Occurrence",
     "Operator",
     "Page",
     "Process",
@@ -52,6 +55,8 @@ __all__ = [
     "QueueVerb",
     "QueuedJob",
     "RetrySet",
+    "ScheduleSet",
+    "ScheduleView",
     "ScheduledSet",
     "SortedEntry",
     "Stats",

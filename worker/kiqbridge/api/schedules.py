@@ -1,0 +1,336 @@
+"""Schedules as an operator sees them: when each fires next, and what became of its last occurrences.
+
+Those of templates, of code, dynamic ones, and those of the Ruby gem sidekiq-cron, which only says when it fired
+last. 200 schedules are four round trips.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from kiqbridge.api.audit import record_audit
+from kiqbridge.api.occurrences import Occurrence, occurrences_of, read_ledgers
+from kiqbridge.api.operator import Operator, default_operator
+from kiqbridge.client.known_schedules import Read, known_of
+from kiqbridge.client.schedule_runs import ScheduleRun
+from kiqbridge.client.schedules import Schedules
+from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, read_sidekiq_cron
+from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.cron import ScheduleExpression
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
+from kiqbridge.schedule.state import SchedulePause, ScheduleState
+from kiqbridge.store.pauses import server_time
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire.names import text_of
+
+MOST_MISSED: Final = 2000
+_MOST_SKIPPED: Final = 1000
+RUBY: Final = "sidekiq-cron"
+
+State = Literal["enabled", "disabled", "paused", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleView:
+    """A schedule.
+
+    Attributes:
+        name: unique.
+        expression: as it was written, several joined by `; `.
+        timezone: IANA name.
+        origin: `template`, `dynamic`, `code` or `sidekiq-cron`.
+        state: whether it fires.
+        note: why it does not, or what is skipped.
+        classes, queues: of its jobs.
+        description: for people.
+        pause: the pause in force, with its reason.
+        skipped: instants to come that are skipped, epoch seconds.
+        next: the next instants at which it fires, epoch seconds; empty if never.
+        occurrences: the last ones, newest first; of sidekiq-cron only the last one.
+        definition: all of it; None for sidekiq-cron's.
+    """
+
+    name: str
+    expression: str
+    timezone: str
+    origin: str
+    state: State
+    note: str = ""
+    classes: Sequence[str] = ()
+    queues: Sequence[str] = ()
+    description: str = ""
+    pause: SchedulePause | None = None
+    skipped: Sequence[int] = ()
+    next: Sequence[float] = ()
+    occurrences: Sequence[Occurrence] = ()
+    definition: ScheduleDefinition | None = None
+
+    @property
+    def next_at(self) -> float | None:
+        """The next instant; None: never."""
+        return self.next[0] if self.next else None
+
+    @property
+    def last(self) -> Occurrence | None:
+        """The newest occurrence."""
+        return self.occurrences[0] if self.occurrences else None
+
+
+class ScheduleSet:
+    """All schedules; iterating gives them by their next instant, those that do not fire last.
+
+    Args:
+        operator: whose; default `default_operator()`.
+    """
+
+    def __init__(self, operator: Operator | None = None) -> None:
+        self.operator = operator or default_operator()
+
+    def __iter__(self) -> Iterator[ScheduleView]:
+        return iter(self.fetch())
+
+    def fetch(self, *, last: int = 20, upcoming: int = 1) -> list[ScheduleView]:
+        """All of them.
+
+        Args:
+            last: so many occurrences of each.
+            upcoming: so many next instants of each.
+
+        Raises:
+            RedisUnavailable, RedisRefused: nothing was read.
+        """
+        stored = _read_stored(self.operator)
+        ledgers = read_ledgers(self.operator, list(stored.known), stored.now, last)
+        rows = [
+            _view(
+                name,
+                each,
+                stored,
+                occurrences_of(ledgers[name], stored.missed.get(name, []), last),
+                upcoming,
+            )
+            for name, each in stored.known.items()
+        ]
+        ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
+        rows += [_ruby_view(each, stored.now, upcoming) for each in ruby]
+        return sorted(rows, key=lambda row: (row.next_at is None, row.next_at or 0.0, row.name))
+
+    def find(self, name: str, *, last: int = 100, upcoming: int = 10) -> ScheduleView | None:
+        """The schedule of this name, None if there is none; arguments and errors as `fetch`."""
+        stored = _read_stored(self.operator, only=name)
+        if name not in stored.known:
+            ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
+            found = next((each for each in ruby if each.name == name), None)
+            return None if found is None else _ruby_view(found, stored.now, upcoming)
+        ledgers = read_ledgers(self.operator, [name], stored.now, last)
+        occurrences = occurrences_of(ledgers[name], stored.missed.get(name, []), last)
+        return _view(name, stored.known[name], stored, occurrences, upcoming)
+
+    def run(self, name: str, *, counted: bool = False) -> ScheduleRun:
+        """Enqueue its jobs now; see `Schedules.run`.
+
+        Raises:
+            PayloadError: there is no such schedule, or no occurrence that could count.
+            RedisUnavailable: look at its occurrences before it is repeated.
+        """
+        made = self._schedules.run(
+            name, counted=counted, by=f"{self.operator.via}:{self.operator.by}"
+        )
+        self._audit(
+            "run", name, "in the place of an occurrence" if counted else "extra", len(made.jids)
+        )
+        return made
+
+    def pause(
+        self,
+        name: str,
+        *,
+        reason: str = "",
+        for_s: float | None = None,
+        until: float | datetime | None = None,
+    ) -> SchedulePause:
+        """Let it fire no more; see `Schedules.pause`.
+
+        Raises:
+            PayloadError: a wrong value.
+            RedisUnavailable: pause again, which does no harm.
+        """
+        made = self._schedules.pause(
+            name, reason=reason, by=self.operator.by, for_s=for_s, until=until
+        )
+        self._audit("pause", name, reason)
+        return made
+
+    def resume(self, name: str) -> bool:
+        """End its pause; whether it was paused.
+
+        Raises:
+            RedisUnavailable: resume again, which does no harm.
+        """
+        was_paused = self._schedules.resume(name)
+        if was_paused:
+            self._audit("resume", name)
+        return was_paused
+
+    def skip(self, name: str, count: int = 1) -> Sequence[int]:
+        """Let its next occurrences not fire; their instants, epoch seconds.
+
+        Raises:
+            PayloadError: there is no such schedule, or `count` is out of range.
+            RedisUnavailable: look at its state before it is repeated.
+        """
+        skipped = self._schedules.skip_next(name, count)
+        self._audit("skip", name, ", ".join(map(_instant, skipped)), len(skipped))
+        return skipped
+
+    @property
+    def _schedules(self) -> Schedules:
+        return Schedules(self.operator.client)
+
+    def _audit(self, action: str, name: str, detail: str = "", count: int = 1) -> None:
+        record_audit(self.operator, action, f"schedule:{name}", detail, count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What Redis holds of a schedule; `definition` is None if it cannot be read."""
+
+    definition: ScheduleDefinition | None
+    state: ScheduleState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """All schedules, the clock of Redis, and the ticks that did not come in time."""
+
+    known: Mapping[str, _Known]
+    missed: Mapping[str, Sequence[int]]
+    now: float
+
+
+def _read_stored(operator: Operator, only: str = "") -> _Stored:
+    keys = operator.keys
+    read = [
+        ("HMGET", key, only) if only else ("HGETALL", key)
+        for key in (keys.schedules, keys.schedule_states)
+    ]
+    definitions, states, missed, clock = operator.pool.run(
+        *read,
+        ("ZRANGE", keys.missed, "+inf", "-inf", "BYSCORE", "REV", "LIMIT", 0, MOST_MISSED),
+        ("TIME",),
+    )
+    if only:
+        named = only.encode("utf-8", "surrogateescape")
+        texts, held = ({named: reply[0]} if reply[0] else {} for reply in (definitions, states))
+    else:
+        texts, held = pairs_of(definitions), pairs_of(states)
+    known = {}
+    for raw, text in texts.items():
+        name = text_of(raw)
+        found = known_of(name, Read(text, held.get(raw, b""), b"", 0.0))
+        state = ScheduleState.from_text(held.get(raw))
+        known[name] = _Known(definition=found.definition if found else None, state=state)
+    instants: dict[str, list[int]] = {}
+    for member in missed:
+        at, _, whose = member.partition(b" ")
+        if at.isdigit():
+            instants.setdefault(text_of(whose), []).append(int(at))
+    return _Stored(known=known, missed=instants, now=server_time(clock))
+
+
+def _view(
+    name: str, known: _Known, stored: _Stored, occurrences: Sequence[Occurrence], upcoming: int
+) -> ScheduleView:
+    definition, state = known.definition, known.state
+    if definition is None:
+        return ScheduleView(
+            name=name,
+            expression="",
+            timezone="",
+            origin="",
+            state="unreadable",
+            note="cannot be read, so it never fires: save it again, or delete it",
+            occurrences=occurrences,
+        )
+    common: dict[str, Any] = {
+        "name": name,
+        "expression": "; ".join((definition.expression, *definition.also)),
+        "origin": definition.origin,
+        "classes": _distinct(job.get("class") or job.get("active_job") for job in definition.jobs),
+        "queues": _distinct(job.get("queue", "default") for job in definition.jobs),
+        "description": definition.description,
+        "occurrences": occurrences,
+        "definition": definition,
+    }
+    try:
+        when = definition.when
+    except ConfigError as error:
+        return ScheduleView(
+            **common, timezone=definition.timezone, state="unreadable", note=str(error)
+        )
+    pause = state.pause_at(stored.now)
+    skipped = [at for at in state.skipped if at > stored.now]
+    common |= {"timezone": when.timezone, "pause": pause, "skipped": skipped}
+    if not definition.enabled:
+        return ScheduleView(**common, state="disabled", note="disabled where it is defined")
+    instants = _next(when, state, stored.now, upcoming)
+    note = "" if instants or pause else "never again"
+    return ScheduleView(**common, state="paused" if pause else "enabled", note=note, next=instants)
+
+
+def _next(when: ScheduleExpression, state: ScheduleState, now: float, count: int) -> list[float]:
+    """The next instants that are neither paused nor skipped."""
+    pause = state.pause_at(now)
+    moment = datetime.fromtimestamp(now, UTC)
+    if pause is not None:
+        if pause.until is None:
+            return []
+        # An occurrence at the very end of a pause is due.
+        moment = datetime.fromtimestamp(pause.until - 0.001, UTC)
+    found: list[float] = []
+    for _ in range(count + min(len(state.skipped), _MOST_SKIPPED)):
+        following = when.next_after(moment)
+        if following is None or len(found) >= count:
+            break
+        if int(following.timestamp()) not in state.skipped:
+            found.append(following.timestamp())
+        moment = following
+    return found
+
+
+def _ruby_view(job: SidekiqCronJob, now: float, upcoming: int) -> ScheduleView:
+    timezone, note = "", "" if job.enabled else "disabled in Ruby"
+    instants: list[float] = []
+    try:
+        when = parse_sidekiq_cron(job.cron)
+    except ConfigError:
+        note = note or "in a form that only Ruby reads"
+    else:
+        timezone = when.timezone
+        instants = _next(when, ScheduleState(), now, upcoming) if job.enabled else []
+    last = job.last_enqueue_time
+    return ScheduleView(
+        name=job.name,
+        expression=job.cron,
+        timezone=timezone,
+        origin=RUBY,
+        state="enabled" if job.enabled else "disabled",
+        note=note,
+        classes=[job.job_class],
+        queues=[job.queue],
+        description=job.description,
+        next=instants,
+        occurrences=[]
+        if last is None
+        else [Occurrence(at=int(last), kind="on time", deliveries=1, by=RUBY)],
+    )
+
+
+def _distinct(values: Iterable[object]) -> list[str]:
+    return list(dict.fromkeys(str(value) for value in values))
+
+
+def _instant(at: int) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
