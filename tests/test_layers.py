@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "engine": "runtime wire config store client clocks inflight host settle perform children step_functions",
     "dev": "wire schedule config store client clocks",
     "api": "wire schedule store client clocks inflight settle",
-    "doctor": "wire store api",
+    "doctor": "wire config store client api",
     "web": "config store api",
     "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web",
 }

@@ -27,18 +27,27 @@ TESTED_ELSEWHERE = {
     "store/operating": "redis/test_actions.py",
     **dict.fromkeys(
         (
-            "doctor/examination",
-            "doctor/finding",
             "doctor/redis_data",
+            "doctor/redis_rights",
             "doctor/redis_server",
+            "doctor/redis_speed",
+            "doctor/redis_state",
             "doctor/system",
         ),
-        "redis/test_doctor_command.py",
+        "redis/test_doctor_redis.py",
     ),
     "api/iterations": "redis/test_in_flight.py",
     "api/metric_reading": "redis/test_class_metrics.py",
     "api/verdict_rules": "unit/test_verdict.py",
     "api/occurrences": "redis/test_schedule_set.py",
+    **dict.fromkeys(
+        ("doctor/sample", "doctor/wire_jobs", "doctor/wire_places"), "redis/test_doctor_wire.py"
+    ),
+    **dict.fromkeys(
+        ("doctor/fleet", "doctor/worker_fleet", "doctor/worker_settings"),
+        "redis/test_doctor_worker.py",
+    ),
+    **dict.fromkeys(("doctor/examination", "doctor/finding"), "redis/test_doctor_command.py"),
     "client/known_schedules": "redis/test_schedules.py",
     "client/schedule_runs": "redis/test_schedules.py",
     "client/occurrences": "redis/test_placing.py",

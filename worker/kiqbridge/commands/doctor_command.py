@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.doctor import AREAS, CATALOGUE, Finding, Selection, Status, examine
+from kiqbridge.doctor.redis_rights import NEEDS
 from kiqbridge.doctor.redis_server import REACHABLE
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.wire.names import shown
@@ -46,6 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ignore", action="append", default=[], metavar="RULE", type=_rule, help="not this rule"
     )
+    parser.add_argument(
+        "--needs",
+        action="append",
+        choices=NEEDS,
+        default=[],
+        help="whose rights this user must have; may be repeated (default: worker)",
+    )
+    parser.add_argument(
+        "--stop-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="after which the orchestrator kills a worker that is to stop",
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 for warnings too")
     parser.add_argument("--list", action="store_true", help="print the rules, and examine nothing")
 
@@ -56,9 +70,16 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         return _list(selection, as_json=options.json)
     operator = open_operator(via="cli")
+    needs = options.needs or ["worker"]
     code = 0
     try:
-        findings = examine(operator, environ=os.environ, selection=selection)
+        findings = examine(
+            operator,
+            environ=os.environ,
+            selection=selection,
+            needs=needs,
+            stop_timeout_s=options.stop_timeout,
+        )
     except RedisUnavailable as error:
         findings, code = [_unreachable(str(operator.pool.probe(error) or error))], UNREACHABLE
     bad = {Status.PROBLEM, Status.WARNING} if options.strict else {Status.PROBLEM}

@@ -6,8 +6,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.api import Operator
-from kiqbridge.doctor import redis_data, redis_server
+from kiqbridge.doctor import (
+    redis_data,
+    redis_rights,
+    redis_server,
+    redis_speed,
+    redis_state,
+    wire_jobs,
+    wire_places,
+    worker_fleet,
+    worker_settings,
+)
 from kiqbridge.doctor.finding import Area, Finding, Rule
+from kiqbridge.doctor.redis_rights import Role
 from kiqbridge.doctor.system import System
 from kiqbridge.errors import RedisRefused
 
@@ -15,7 +26,14 @@ Check = Callable[[System], Iterable[Finding]]
 
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Check]]] = (
     *redis_server.CHECKS,
+    *redis_rights.CHECKS,
+    *redis_state.CHECKS,
+    *redis_speed.CHECKS,
     *redis_data.CHECKS,
+    *wire_jobs.CHECKS,
+    *wire_places.CHECKS,
+    *worker_fleet.CHECKS,
+    *worker_settings.CHECKS,
 )
 """Which rules a function applies, in the order in which findings are shown."""
 
@@ -54,6 +72,8 @@ def examine(
     *,
     environ: Mapping[str, str] | None = None,
     selection: Selection = ALL,
+    needs: Sequence[Role] = ("worker",),
+    stop_timeout_s: float | None = None,
 ) -> list[Finding]:
     """All findings about a server, the jobs in it and the workers at it, also of rules that find nothing.
 
@@ -61,11 +81,13 @@ def examine(
         operator: which Redis and namespace.
         environ: the environment of a worker, for rules about its settings; default none.
         selection: which rules.
+        needs: whose rights the user of this connection must have.
+        stop_timeout_s: seconds after which the orchestrator kills a worker that is to stop; None = not known.
 
     Raises:
         RedisUnavailable: it cannot be reached, or refuses us.
     """
-    with System(operator, environ or {}) as system:
+    with System(operator, environ or {}, needs, stop_timeout_s) as system:
         with contextlib.suppress(RedisRefused):  # which its own rule reports
             system.connection.call("PING")
         return [

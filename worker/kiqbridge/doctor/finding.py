@@ -13,6 +13,10 @@ EXAMPLES: Final = 3
 """So many of what was found are named; of the others only the number."""
 
 
+LONGEST: Final = 100
+"""Characters of a name that are shown."""
+
+
 class Status(StrEnum):
     """How a check ended."""
 
@@ -96,6 +100,18 @@ class Rule:
             action=action or self.action,
             docs=self._docs,
         )
+
+
+def printable(text: str) -> str:
+    """A text of anybody's as one line for people: what cannot be printed is escaped, and it is cut."""
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:LONGEST])
+    return shown if len(text) <= LONGEST else f"{shown}…"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    many = noun if count == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{count:,} {many}"
 
 
 def listed(names: Sequence[str], most: int = EXAMPLES) -> str:

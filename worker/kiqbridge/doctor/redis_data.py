@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from kiqbridge.doctor.finding import Finding, Rule
+from kiqbridge.doctor.finding import Finding, Rule, counted
 from kiqbridge.doctor.system import System
 from kiqbridge.errors import RedisRefused
 from kiqbridge.wire.keys import TYPES
@@ -69,14 +69,14 @@ def check_memory_of_ours(system: System) -> Iterator[Finding]:
         ("ZCOUNT", keys.guards_until, "-inf", int(system.server_now)),
         ("ZCARD", keys.ledgers),
     )
-    guards = f"{count:,} guards{_described(system, [keys.guards, keys.guards_until])}"
+    guards = f"{counted(count, 'guard')}{_described(system, [keys.guards, keys.guards_until])}"
     if over > MANY_OVER:
         yield GUARDS.problem(f"{guards}, {over:,} of which are over and still there")
     else:
         yield GUARDS.ok(guards)
     names = system.members(keys.ledgers, kinds[keys.ledgers])
     ledgers = [keys.ledgers, *(keys.ticks(name) for name in names)]
-    yield LEDGERS.ok(f"ledgers of {schedules:,} schedules{_described(system, ledgers)}")
+    yield LEDGERS.ok(f"ledgers of {counted(schedules, 'schedule')}{_described(system, ledgers)}")
 
 
 def _described(system: System, names: Sequence[str]) -> str:
@@ -87,7 +87,7 @@ def _described(system: System, names: Sequence[str]) -> str:
         )
     except RedisRefused:
         return " (their memory is not known: allow +memory|usage in the ACL of this user)"
-    return f" take {sum(reply or 0 for reply in replies) / 1_000_000:,.1f} MB"
+    return f" with {sum(reply or 0 for reply in replies) / 1_000_000:,.1f} MB"
 
 
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (

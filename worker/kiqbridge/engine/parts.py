@@ -36,6 +36,7 @@ from kiqbridge.clocks.hooks import hooks_of
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import Ages, ages_of
 from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
+from kiqbridge.engine.declared_classes import DeclaredClasses
 from kiqbridge.engine.dynamic_schedules import dynamic_steps
 from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, ProcessView
 from kiqbridge.engine.manager import Manager
@@ -240,6 +241,7 @@ class EngineParts:
             bookkeeper=self.bookkeeper if loops else None,
         )
         self._counters += [*processors, *loops, *([self.isolation] if self.isolation else [])]
+        declared = DeclaredClasses(self.registry)
         self.heartbeat = Heartbeat(
             info=self._process_info(),
             keys=self.keys,
@@ -247,7 +249,7 @@ class EngineParts:
             view=ProcessView(
                 work=self.running_jobs,
                 is_quiet=self._is_quiet,
-                fields=lambda: self.ages().fields(),
+                fields=lambda: {**self.ages().fields(), **declared.fields()},
             ),
             counters=self._counters,
             events=self.events,

@@ -1,0 +1,242 @@
+"""The doctor's rules about jobs in queues and sets: each fault gives one finding, and good jobs none."""
+
+import time
+
+import pytest
+import redis as redis_py
+from support.doctored import beat, enqueue, found, job, only, wrong
+from support.servers import embedded_server
+
+from kiqbridge.doctor import sample as sampling
+from kiqbridge.doctor.finding import LONGEST, listed, printable
+from kiqbridge.doctor.wire_places import namespace_of
+
+HOUR_S = 3600
+
+
+@pytest.fixture(scope="module")
+def good():
+    """A server as it should be."""
+    with embedded_server(appendonly="yes") as server:
+        yield server
+
+
+@pytest.fixture
+def raw(good):
+    """Empty, but for a worker that serves the queue `default` and declares the class `Mail`."""
+    with redis_py.Redis.from_url(good.url) as raw:
+        raw.flushall()
+        beat(raw)
+        yield raw
+
+
+def test_good_jobs_have_no_finding(good, raw):
+    enqueue(raw, job(enqueued_at=time.time()), job(created_at=int(time.time() * 1000)))
+    raw.zadd("retry", {job(error_class="OSError", error_message="x"): time.time() + HOUR_S})
+    raw.zadd("schedule", {job(): time.time() + HOUR_S})
+    raw.zadd("dead", {job(error_class="OSError"): time.time()})
+
+    assert wrong(good.url) == []
+    sizes = [each.what for each in found(good.url, areas=("wire",)) if each.rule == "payload"]
+    assert sizes == ["no unreadable job; all 5 jobs were looked at"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (b"{", "a text that is no JSON object in queue default (1)"),
+        (b'["a"]', "a text that is no JSON object"),
+        (b'{"class":"Mail","args":[],"jid":"\xff"}', "a text that is not UTF-8"),
+        (job(**{"class": ...}, created_at=1.5), "a job without a class"),
+        (job(args={}, created_at=1.5), "a job without a list of args"),
+        (job(jid=..., created_at=1.5), "a job without a jid"),
+    ],
+)
+def test_a_text_that_nobody_can_perform_is_found(good, raw, text, what):
+    enqueue(raw, text)
+
+    assert what in only(good.url, "payload", "problem").what
+
+
+def test_a_large_job_is_found(good, raw):
+    enqueue(raw, job(args=["x" * 200_000]))
+
+    finding = only(good.url, "payload-size")
+
+    assert "1 large job: 200 kB (Mail in queue default)" in finding.what
+    assert "S3" in finding.action
+    small = {"KIQBRIDGE_MAX_PAYLOAD_BYTES": "150000"}
+    only(good.url, "payload-size", "problem", environ=small)
+
+
+@pytest.mark.parametrize("member", ["created_at", "enqueued_at", "failed_at"])
+def test_integers_of_seconds_are_found(good, raw, member):
+    raw.zadd("retry", {job(**{member: int(time.time())}): time.time() + HOUR_S})
+
+    finding = only(good.url, "timestamps")
+
+    assert f"{member} of Mail (1)" in finding.what
+
+
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        ({"bid": "b4a577edbccf1d"}, "foreign-batch"),
+        ({"encrypt": True}, "foreign-encryption"),
+        ({"unique_for": 60}, "foreign-lock"),
+    ],
+)
+def test_what_only_ruby_can_honour_is_found_where_python_serves(good, raw, more, rule):
+    beat(raw, "rb-1", queues=["rails"], version="7.3.2")
+    enqueue(raw, job(queue="rails", **more), queue="rails")
+    assert wrong(good.url, areas=("wire",)) == []
+
+    enqueue(raw, job(**more))
+
+    assert "Mail in queue default (1)" in only(good.url, rule, "problem", areas=("wire",)).what
+
+
+def test_a_queue_that_nobody_serves_is_found(good, raw):
+    enqueue(raw, job(), job(jid="1"), queue="mailers")
+    raw.sadd("queues", "empty")
+
+    finding = only(good.url, "unserved-queue")
+
+    assert finding.what == "no process serves mailers (2 jobs)"
+
+
+def test_jobs_without_any_process_are_one_finding(good, raw):
+    raw.flushall()
+    enqueue(raw, job())
+    enqueue(raw, job(), queue="mailers")
+
+    finding = only(good.url, "unserved-queue")
+
+    assert finding.what.startswith(
+        "no worker process lives, and jobs wait: default (1 job), mailers"
+    )
+
+
+def test_a_class_that_no_process_declares_is_found(good, raw):
+    enqueue(raw, job(), job(**{"class": "Male"}))
+
+    finding = only(good.url, "unknown-class", "problem")
+
+    assert "Male in queue default (1)" in finding.what
+    assert "-r" in finding.action
+
+
+@pytest.mark.parametrize("other", [{"version": "7.3.2"}, {"classes": None}, {"classes": ["Male"]}])
+def test_a_class_that_another_process_may_know_is_not_found(good, raw, other):
+    beat(raw, "other", **other)
+    enqueue(raw, job(**{"class": "Male"}))
+
+    assert "unknown-class" not in [each.rule for each in wrong(good.url)]
+
+
+def test_a_retry_whose_class_was_not_found_is_found(good, raw):
+    raw.delete("py-1:1:abcdef")
+    beat(raw, classes=None)  # as an older worker, which publishes no classes
+    message = "uninitialized constant Male; is its module loaded with -r?"
+    text = job(**{"class": "Male"}, error_class="NameError", error_message=message)
+    raw.zadd("retry", {text: time.time() + HOUR_S})
+
+    assert "Male in retry (1)" in only(good.url, "unknown-class", "problem").what
+
+
+def test_what_rails_wraps_counts_as_its_own_class(good, raw):
+    wrapper = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
+    enqueue(raw, job(**{"class": wrapper}, wrapped="x", args=[{"job_class": "Mail"}]))
+
+    assert wrong(good.url) == []
+
+
+def test_jobs_of_another_namespace_where_nobody_lives_are_found(good, raw):
+    enqueue(raw, job(), prefix="shop:")
+
+    finding = only(good.url, "namespace")
+
+    assert (
+        "queues under shop (1 queue), where no process lives; no namespace is configured"
+        in finding.what
+    )
+    raw.sadd("shop:processes", "x:1:y")
+    assert wrong(good.url) == []
+
+
+def test_jobs_without_a_namespace_are_found_from_within_one(good, raw):
+    raw.flushall()
+    enqueue(raw, job())
+
+    finding = only(good.url, "namespace", namespace="shop")
+
+    assert "queues under no namespace (1 queue)" in finding.what
+
+
+@pytest.mark.parametrize(
+    ("key", "space"),
+    [
+        (b"queue:default", ""),
+        (b"shop:queue:default", "shop"),
+        (b"a:b:queue:default", "a:b"),
+        (b"queue:a:queue:b", ""),
+        (b"kb:suspects:queue:x", None),
+        (b"myqueue:default", None),
+        (b"queue:", None),
+    ],
+)
+def test_the_namespace_of_a_key(key, space):
+    assert namespace_of(key) == space
+
+
+@pytest.mark.parametrize("name", ["schedule", "retry"])
+def test_what_is_due_and_not_moved_is_found(good, raw, name):
+    raw.zadd(name, {job(): time.time() - 600})
+
+    finding = only(good.url, "overdue", "problem")
+
+    assert finding.what == f"due, and not in their queues: 1 in {name}, the first for 10 min"
+
+
+def test_milliseconds_in_the_place_of_seconds_are_found(good, raw):
+    raw.zadd("schedule", {job(): time.time() * 1000})
+
+    assert "looks like milliseconds" in only(good.url, "far-future").what
+
+
+def test_a_dead_set_that_is_nearly_full_is_found(good, raw):
+    raw.zadd("dead", {f"{number}": number for number in range(9_500)})
+
+    assert "9,500 jobs are dead" in only(good.url, "dead-full").what
+
+
+def test_a_long_queue_is_looked_at_in_part(good, raw):
+    enqueue(raw, *(job(jid=f"{number}") for number in range(5_000)))
+
+    [finding] = [each for each in found(good.url, areas=("wire",)) if each.rule == "payload"]
+
+    assert (
+        finding.what
+        == f"no unreadable job; {sampling.MOST_OF_A_PLACE} of 5,000 jobs were looked at"
+    )
+
+
+def test_large_jobs_are_not_all_read(good, raw, monkeypatch):
+    monkeypatch.setattr(sampling, "MOST_BYTES", 3_000_000)
+    enqueue(raw, *(job(jid=f"{number}", args=["x" * 90_000]) for number in range(150)))
+
+    [finding] = [each for each in found(good.url, areas=("wire",)) if each.rule == "payload"]
+
+    assert finding.what == "no unreadable job; 40 of 150 jobs were looked at"
+
+
+def test_hostile_names_are_one_printable_line(good, raw):
+    enqueue(raw, job(**{"class": "\x1b[2J\u202eevil\nname" + "x" * 500}), queue="\x07bell")
+
+    findings = wrong(good.url, areas=("wire",))
+
+    assert findings
+    assert all(each.what.isprintable() for each in findings)
+    assert printable("\x1b" * 200).startswith("\\x1b")
+    assert len(printable("a" * 200)) == LONGEST + 1
+    assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"

@@ -1,0 +1,150 @@
+"""The rule about what a user may do, tried without doing it.
+
+Redis checks the rights to a command when a transaction queues it. So each command is queued, with keys
+of the namespace, and the connection is closed before the transaction runs: nothing is carried out.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import redis
+from redis.connection import AbstractConnection
+
+from kiqbridge.doctor.finding import Finding, Rule
+from kiqbridge.doctor.system import System
+from kiqbridge.wire.keys import Keys
+
+Role = Literal["worker", "function", "operator"]
+MOST_NAMED: Final = 12
+
+_WORKER: Final = """
+time|wait 0 0|type {dead}|exists {dead}|del {it}|unlink {it}|expire {it} 60|persist {it}
+get {it}|getex {it}|set {it} 1|mget {it}|incr {it}|incrby {it} 1|bitfield {it} get u8 0
+hget {it} f|hset {it} f v|hsetnx {it} f v|hdel {it} f|hgetall {it}|hmget {it} f|hincrby {it} f 1
+hlen {it}|hexists {it} f
+lpush {queue} x|rpush {queue} x|lmove {queue} {queue} right left|lrange {queue} 0 0|lindex {queue} 0
+llen {queue}|lrem {queue} 1 x|ltrim {queue} 0 0|lpos {queue} x|rpop {queue}|brpop {queue} 0.01
+sadd {queues} x|srem {queues} x|sismember {queues} x|smismember {queues} x|smembers {queues}
+sscan {queues} 0|scan 0
+zadd {retry} 1 x|zrem {retry} x|zscore {retry} x|zmscore {retry} x|zcard {retry}|zcount {retry} 0 1
+zrange {retry} 0 0|zrangebyscore {retry} 0 1|zremrangebyscore {retry} 0 1|zremrangebyrank {retry} 0 0
+"""
+_FUNCTION: Final = """
+time|wait 0 0|type {guards}|sadd {queues} x|lpush {queue} x|zadd {schedule} 1 x|hget {states} f
+hset {guards} f v|hdel {guards} f|hincrby {attempts} f 1|zrem {until} x|zrangebyscore {until} 0 1
+persist {ticks}
+"""
+_OPERATOR: Final = "zscan {retry} 0|zrevrange {retry} 0 0|strlen {it}|ttl {it}"
+
+NEEDS: Final[Mapping[Role, str]] = {
+    "worker": _WORKER,
+    "function": _FUNCTION,
+    "operator": f"{_WORKER}|{_OPERATOR}",
+}
+"""Who needs which commands, with arguments by which they can be queued. Those of other rules (PING, INFO,
+MEMORY USAGE, EVALSHA, CLIENT TRACKING) are not among them."""
+
+RIGHTS: Final = Rule(
+    id="rights",
+    area="redis",
+    reports="commands and keys that the ACL of this user refuses and a worker needs (`--needs function` and "
+    "`--needs operator`: the enqueue function, the pages and commands of operators)",
+    why="what needs them fails when it gets there, such as at the first retry",
+    action="allow them in the ACL of this user (docs/security.md)",
+)
+
+
+@dataclass(slots=True)
+class _Refused:
+    """What the server refused."""
+
+    commands: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+
+
+def check_rights(system: System) -> Iterator[Finding]:
+    """All commands of the roles that are asked for, queued and not run."""
+    commands = dict.fromkeys(words for role in system.needs for words in needed(role, system.keys))
+    connection = system.pool.raw_connection()
+    try:
+        connection.connect()  # type: ignore[no-untyped-call]
+        refused = _tried(connection, list(commands))
+    finally:
+        connection.disconnect()  # type: ignore[no-untyped-call]
+    who = " and ".join(system.needs)
+    if refused.commands:
+        names = refused.commands
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        yield RIGHTS.problem(
+            f"this user may not run {', '.join(names[:MOST_NAMED])}{more}, needed for: {who}",
+            action=f"allow them: ACL SETUSER {system.pool.user} {' '.join(f'+{name}' for name in names)} "
+            "(docs/security.md)",
+        )
+    elif refused.keys:
+        yield RIGHTS.problem(
+            f"this user may not use {', '.join(refused.keys[:MOST_NAMED])}, needed for: {who}",
+            action=f"allow the keys of the namespace: ACL SETUSER {system.pool.user} ~{system.keys.prefix}* "
+            "(docs/security.md)",
+        )
+    else:
+        yield RIGHTS.ok(f"this user may run the {len(commands)} commands needed for: {who}")
+
+
+def needed(role: Role, keys: Keys) -> list[tuple[str, ...]]:
+    """Commands that a role needs, with arguments."""
+    names = {
+        "dead": keys.dead,
+        "it": keys.iteration("kiqbridge-doctor"),
+        "queue": keys.queue("kiqbridge-doctor"),
+        "queues": keys.queues,
+        "retry": keys.retry,
+        "schedule": keys.schedule,
+        "states": keys.schedule_states,
+        "guards": keys.guards,
+        "until": keys.guards_until,
+        "ticks": keys.ticks("kiqbridge-doctor"),
+        "attempts": keys.attempts("kiqbridge-doctor"),
+    }
+    lines = re.split(r"[|\n]", NEEDS[role])
+    return [
+        tuple(names[word[1:-1]] if word.startswith("{") else word for word in line.split())
+        for line in lines
+        if line
+    ]
+
+
+def _tried(connection: AbstractConnection, commands: Sequence[tuple[str, ...]]) -> _Refused:
+    """What is refused of these; a transaction is begun, and never run."""
+    refused = _Refused()
+    for opening in ("MULTI", "EXEC", "MULTI"):
+        answer = _answer(connection, opening)
+        if isinstance(answer, redis.exceptions.NoPermissionError):
+            refused.commands.append(opening.lower())
+        if isinstance(answer, Exception):
+            return refused  # without a transaction what follows would be carried out
+    for words in commands:
+        answer = _answer(connection, *words)
+        if isinstance(answer, redis.exceptions.NoPermissionError):
+            if "key" in str(answer) and "command" not in str(answer):
+                refused.keys.append(f"{words[0].upper()} {words[1]}")
+            else:
+                refused.commands.append(words[0])
+        elif not isinstance(answer, Exception) and answer != b"QUEUED":
+            break  # a proxy that knows no transactions: nothing further is sent
+    return refused
+
+
+def _answer(connection: AbstractConnection, *words: str) -> object:
+    connection.send_command(*words)  # type: ignore[no-untyped-call]
+    try:
+        return connection.read_response()
+    except redis.exceptions.ResponseError as error:
+        return error
+
+
+CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
+    ((RIGHTS,), check_rights),
+)
+"""Rules, and the function that applies them."""

@@ -1,0 +1,221 @@
+"""Rules about queues, sets and namespaces: who serves them, what is due, what lies elsewhere."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from kiqbridge.client.rails import performed_class
+from kiqbridge.doctor.finding import Finding, Rule, counted, listed, printable
+from kiqbridge.doctor.system import System
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import MILLISECONDS_FROM
+
+FAR_S: Final = 366 * 86_400
+OVERDUE_S: Final = 60
+DEAD_MAX_JOBS: Final = 10_000
+DEAD_SHARE: Final = 0.9
+SCANNED: Final = 10_000
+SCAN_COUNT: Final = 1_000
+_MARK: Final = b"queue:"
+
+UNSERVED_QUEUE: Final = Rule(
+    id="unserved-queue",
+    area="wire",
+    reports="queues with jobs that no living process serves",
+    why="the jobs wait for ever",
+    action="start a worker with -q QUEUE, or delete the jobs; if the name is wrong, correct it where they are "
+    "enqueued",
+)
+UNKNOWN_CLASS: Final = Rule(
+    id="unknown-class",
+    area="wire",
+    reports="jobs whose queue only Python processes serve, none of which declares the class; jobs in retry that "
+    "failed since their class was not found",
+    why="each attempt fails, and after the last retry the job is dead",
+    action="load the module that declares the class in the worker (-r), serve the queue by a process that knows "
+    "it, or correct the name",
+)
+NAMESPACE: Final = Rule(
+    id="namespace",
+    area="wire",
+    reports="queues with jobs under another namespace than the configured one, where no process lives",
+    why="a client and its workers disagree about the namespace: nobody performs these jobs",
+    action="set KIQBRIDGE_NAMESPACE to the same for clients and workers, and move the jobs by RENAME",
+)
+FAR_FUTURE: Final = Rule(
+    id="far-future",
+    area="wire",
+    reports="jobs in schedule or retry that are due in more than a year",
+    why="a time in milliseconds, where seconds are expected, is due in 50,000 years",
+    action="correct the time where they are enqueued, and reschedule or delete them",
+)
+OVERDUE: Final = Rule(
+    id="overdue",
+    area="wire",
+    reports=f"jobs in schedule or retry that have been due for more than {OVERDUE_S} s",
+    why="no process moves them to their queues",
+    action="start a worker; if some live, look into their logs for the poller, and at their clocks",
+)
+DEAD_FULL: Final = Rule(
+    id="dead-full",
+    area="wire",
+    reports=f"a dead set with more than {DEAD_SHARE:.0%} of dead_max_jobs ({DEAD_MAX_JOBS:,})",
+    why="each further job that dies removes the oldest one for good",
+    action="remove the cause, then retry or delete the jobs: kiqbridge dead",
+)
+
+
+def check_unserved(system: System) -> Iterator[Finding]:
+    """Queues that have jobs, against those that are served."""
+    sizes = {name: size for name, size in system.sample.sizes.items() if size}
+    served = system.fleet.queues
+    alone = [
+        f"{printable(name)} ({counted(size, 'job')})"
+        for name, size in sizes.items()
+        if name not in served
+    ]
+    if not alone:
+        yield UNSERVED_QUEUE.ok(f"{counted(len(sizes), 'queue')} with jobs, and each is served")
+    elif not system.fleet.processes:
+        yield UNSERVED_QUEUE.warning(
+            f"no worker process lives, and jobs wait: {listed(alone)}",
+            action="start a worker, or look why there is none",
+        )
+    else:
+        yield UNSERVED_QUEUE.warning(f"no process serves {listed(alone)}")
+
+
+def check_classes(system: System) -> Iterator[Finding]:
+    """By what the Python processes publish of themselves, and by what retries say."""
+    fleet = system.fleet
+    unknown: Counter[str] = Counter()
+    for each in system.sample.jobs:
+        name = performed_class(each.job.item)
+        if each.is_dead or not each.job.job_class:
+            continue
+        failed = each.place == "retry" and each.job.error_message.startswith(
+            "uninitialized constant"
+        )
+        if failed or fleet.is_unknown(name, each.job.queue):
+            unknown[f"{printable(name)} in {printable(each.place)}"] += 1
+    if unknown:
+        names = [f"{name} ({count})" for name, count in unknown.items()]
+        yield UNKNOWN_CLASS.problem(
+            f"no process that may take them declares {listed(names)}; {system.sample.scope}"
+        )
+    else:
+        yield UNKNOWN_CLASS.ok(f"no job of an unknown class; {system.sample.scope}")
+
+
+def check_namespaces(system: System) -> Iterator[Finding]:
+    """By a look at some keys: those of queues show their namespace."""
+    own = system.keys.prefix.removesuffix(":")
+    names: set[bytes] = set()
+    looked_at, cursor = 0, 0
+    while looked_at < SCANNED:
+        reply = system.connection.call("SCAN", cursor, "COUNT", SCAN_COUNT, "MATCH", "*queue:*")
+        cursor, looked_at = int(reply[0]), looked_at + SCAN_COUNT
+        names.update(reply[1])
+        if cursor == 0:
+            break
+    scope = "all keys were looked at" if cursor == 0 else f"about {looked_at:,} keys were looked at"
+    elsewhere = Counter(
+        space for name in names if (space := namespace_of(name)) is not None and space != own
+    )
+    # A queue of ours may itself be called `a:queue:b`, so what lies under our prefix is never elsewhere.
+    foreign = [
+        space
+        for space in elsewhere
+        if not (own and space.startswith(f"{own}:")) and not _lives(system, space)
+    ]
+    if foreign:
+        shown = [
+            f"{printable(space) or 'no namespace'} ({counted(elsewhere[space], 'queue')})"
+            for space in foreign
+        ]
+        here = f"the namespace {own}" if own else "no namespace"
+        yield NAMESPACE.warning(
+            f"queues under {listed(shown)}, where no process lives; {here} is configured; {scope}"
+        )
+    else:
+        yield NAMESPACE.ok(f"no queues under another namespace; {scope}")
+
+
+def namespace_of(name: bytes) -> str | None:
+    """The namespace of a queue's key; None if it is no queue's."""
+    before, mark, queue = name.partition(_MARK)
+    if not mark or not queue or before.endswith((b"kb:suspects:", b"kb:")):
+        return None
+    if before and not before.endswith(b":"):
+        return None
+    return before.removesuffix(b":").decode("utf-8", "surrogateescape")
+
+
+def _lives(system: System, space: str) -> bool:
+    """Whether processes are registered there; where that may not be read, they are taken for living."""
+    replies = system.try_run(("SCARD", Keys(space).processes))
+    return replies is None or bool(replies[0])
+
+
+def check_times(system: System) -> Iterator[Finding]:
+    """What is due: long ago, and in an age."""
+    places = system.sets("schedule", "retry")
+    now = system.server_now
+    late, far = [], []
+    for name, key in places.items():
+        overdue, distant, first, last = system.connection.run(
+            ("ZCOUNT", key, "-inf", f"({now - OVERDUE_S}"),
+            ("ZCOUNT", key, f"({now + FAR_S}", "+inf"),
+            ("ZRANGE", key, 0, 0, "WITHSCORES"),
+            ("ZRANGE", key, -1, -1, "WITHSCORES"),
+        )
+        if overdue:
+            late.append(f"{overdue:,} in {name}, the first for {_span(now - float(first[1]))}")
+        if distant:
+            far.append(f"{distant:,} in {name}, the last {_due(float(last[1]), now)}")
+    if late:
+        what = f"due, and not in their queues: {', '.join(late)}"
+        lives = bool(system.fleet.processes)
+        yield OVERDUE.problem(what) if lives else OVERDUE.warning(f"{what}; no process lives")
+    else:
+        yield OVERDUE.ok("what is due is moved to its queue")
+    yield (
+        FAR_FUTURE.warning(", ".join(far)) if far else FAR_FUTURE.ok("nothing is due after a year")
+    )
+
+
+def check_dead(system: System) -> Iterator[Finding]:
+    """How many dead jobs there are."""
+    place = system.sets("dead")
+    count = system.connection.call("ZCARD", place["dead"]) if place else 0
+    limit = DEAD_MAX_JOBS
+    if count > limit * DEAD_SHARE:
+        yield DEAD_FULL.warning(f"{count:,} jobs are dead, and {limit:,} are kept")
+    else:
+        yield DEAD_FULL.ok(f"{count:,} jobs are dead, and {limit:,} are kept")
+
+
+def _due(score: float, now: float) -> str:
+    if score >= MILLISECONDS_FROM:
+        return f"at {score:.0f}, which looks like milliseconds"
+    return f"in {_span(score - now)}"
+
+
+def _span(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "ever"
+    for size, unit in ((31_557_600, "years"), (86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:,.0f} s"
+
+
+CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
+    ((UNSERVED_QUEUE,), check_unserved),
+    ((UNKNOWN_CLASS,), check_classes),
+    ((NAMESPACE,), check_namespaces),
+    ((OVERDUE, FAR_FUTURE), check_times),
+    ((DEAD_FULL,), check_dead),
+)
+"""Rules, and the function that applies them."""
