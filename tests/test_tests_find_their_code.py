@@ -112,6 +112,7 @@ TESTED_ELSEWHERE = {
     "dev/overview": "process/test_dev_tables.py",
     "dev/session": "process/test_dev.py",
     "dev/tick_delivery": "process/test_dev.py",
+    "dev/web_child": "process/test_dev_web.py",
     "dev/worker_child": "process/test_dev.py",
     "engine/emergency": "process/test_process_state.py",
     "engine/health": "process/test_liveness.py",

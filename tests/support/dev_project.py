@@ -24,8 +24,10 @@ class Project:
         assert old in text
         self.template.write_text(text.replace(old, new))
 
-    def dev(self, *arguments: str, **env: str) -> ChildProcess:
+    def dev(self, *arguments: str, web: bool = False, **env: str) -> ChildProcess:
+        """Without the page unless a test is about it: it takes a second of the processor each time."""
         command = [sys.executable, "-m", "kiqbridge", "dev", *arguments]
+        command += [] if web else ["--no-web"]
         run = ChildProcess(command, cwd=self.folder, env=env)
         self.runs.append(run)
         return run

@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how long running jobs may continue after Ctrl-C (default: {TIMEOUT_S:g})",
     )  # fmt: skip
     parser.add_argument(
+        "--no-web", dest="web", action="store_false", help="do not serve the page beside it"
+    )
+    parser.add_argument(
         "-v", "--verbose", action="store_true", help="show debug lines and the function's own log"
     )
 
@@ -74,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
             verbose=options.verbose,
             concurrency=options.concurrency,
             timeout_s=options.timeout_s,
+            web=options.web,
         )
     )
 

@@ -2,7 +2,7 @@
 
 1. The schedules of the template are read, the job classes loaded: all faults are reported at once.
 2. A server: the embedded one, or that of REDIS_URL.
-3. The functions of the rules and the worker, each in a child of its own.
+3. The functions of the rules and the worker, each in a child of its own; then the page.
 4. The last due tick of the most frequent Python rule, and what `--fire` names, at once.
 5. Each tick at its time, until Ctrl-C: the worker gives running jobs back, the server ends last.
 """
@@ -30,6 +30,7 @@ from kiqbridge.dev.local_data import LocalData
 from kiqbridge.dev.local_function import LocalFunction
 from kiqbridge.dev.overview import Overview
 from kiqbridge.dev.tick_delivery import TickDelivery
+from kiqbridge.dev.web_child import WebChild
 from kiqbridge.dev.worker_child import WorkerChild
 from kiqbridge.dev.zone_changes import ZoneCalendar, concerned, describe
 from kiqbridge.errors import RedisRefused, RedisUnavailable
@@ -52,6 +53,7 @@ class DevOptions:
     verbose: bool
     concurrency: str | None
     timeout_s: float
+    web: bool = True
 
 
 def run_dev(options: DevOptions) -> int:
@@ -133,6 +135,7 @@ class Dev:
             keys=Keys(namespace),
         )
         worker = self._worker(environ, places.served, inbox)
+        page = WebChild(environ=environ, console=self._console)
         functions = self._functions(environ)
         watch = LedgerWatch(
             console=self._console, pool=places.pool, keys=places.keys, clock=self._clock
@@ -156,18 +159,25 @@ class Dev:
                 worker.start()
                 self._show_start(overview, has_keys=inbox.listen())
             self._deliver_at_once(delivery, places)
-            return self._keep_going(inbox, worker, delivery, overview)
+            return self._keep_going(inbox, worker, delivery, overview, page)
         finally:
             if inbox.ending:
                 self._console.line("stop", "", "no more ticks; running jobs end or are given back")
+            page.ask_to_end()
             worker.stop()
             for function in functions.values():
                 function.stop()
+            page.stop()
             watch.look(time.monotonic(), is_last=True)
             self._say_goodbye(worker, delivery, overview)
 
     def _keep_going(
-        self, inbox: EndInbox, worker: WorkerChild, delivery: TickDelivery, overview: Overview
+        self,
+        inbox: EndInbox,
+        worker: WorkerChild,
+        delivery: TickDelivery,
+        overview: Overview,
+        page: WebChild,
     ) -> int:
         while not inbox.ending:
             now = self._clock.read(time.time())
@@ -177,6 +187,8 @@ class Dev:
                     delivery.fire(firing)
             if not worker.tend():
                 return 1
+            if self._options.web and worker.lines.is_ready and not page.has_started:
+                page.start()
             if self._server is not None and self._server.exit_code is not None:
                 log = self._data.server_log
                 self._console.line("error", "", f"the embedded Valkey has ended; see {log}")

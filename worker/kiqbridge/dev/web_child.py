@@ -1,0 +1,89 @@
+"""The operator's page beside `kiqbridge dev`: the real command as a child, on loopback, for an administrator.
+
+It starts when the worker is ready, so that it takes no time from the start. A page that ends, or cannot start,
+is reported, and the run goes on without it.
+"""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from kiqbridge.dev import child_process
+from kiqbridge.dev.console import Console
+
+_ADDRESS: Final = re.compile(r"http://\S+")
+_END_WITHIN_S: Final = 5.0
+ROLE: Final = "admin"
+"""The developer's own machine, and nobody else reaches loopback."""
+
+
+class WebChild:
+    """Starts, watches and stops the page; from the main thread.
+
+    Args:
+        environ: all that the child gets.
+        console: shows its address, and what goes wrong.
+    """
+
+    def __init__(self, *, environ: Mapping[str, str], console: Console) -> None:
+        self._environ = {**environ, "PYTHONUNBUFFERED": "1"}
+        self._console = console
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._is_ending = False
+
+    @property
+    def has_started(self) -> bool:
+        """Whether it was started, be it ended or not."""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start the child and the thread that reads its output."""
+        command = [sys.executable, "-m", "kiqbridge", "web", "--host", "127.0.0.1", "--role", ROLE]
+        self._process = child_process.spawn(
+            command,
+            when_we_die=signal.SIGKILL,
+            env=self._environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._reader = threading.Thread(
+            target=self._read, args=[self._process], name="web-output", daemon=True
+        )
+        self._reader.start()
+
+    def ask_to_end(self) -> None:
+        """TERM, without waiting: it ends while the worker does."""
+        self._is_ending = True
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def stop(self) -> None:
+        """Wait for its end, and force it after a while."""
+        self.ask_to_end()
+        if self._process is not None:
+            child_process.stop(self._process, _END_WITHIN_S)
+        if self._reader is not None:
+            self._reader.join(2)
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdout is None:
+            return
+        with contextlib.closing(process.stdout) as output:
+            for line in output:
+                self._show(line.decode(errors="replace").rstrip("\n"))
+        code = process.wait()
+        if code and not self._is_ending:
+            self._console.line("error", "", f"the page has ended (exit code {code})")
+
+    def _show(self, line: str) -> None:
+        address = _ADDRESS.search(line)
+        if address and line.startswith("kiqbridge web serves "):
+            self._console.line("web", "", f"the page with queues and jobs: {address[0]}")
+        elif not self._is_ending:
+            self._console.line("web", "", line.removeprefix("kiqbridge: "))
