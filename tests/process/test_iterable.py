@@ -72,7 +72,7 @@ class Batches(Noting):
             self.note(row["id"])
         time.sleep(pause_s)
 """
-RECOVER_AFTER_S = 6
+RECOVER_AFTER_S = 3
 """Generous for a busy machine: a worker that is starved for longer would be taken for dead."""
 
 
@@ -208,7 +208,7 @@ def test_a_quiet_process_leaves_its_job_to_another_one(stage):
 @pytest.mark.parametrize("name", ["Plain", "Asynchronous", "Separate", "Batches"])
 def test_after_a_kill_a_job_goes_on_from_the_last_flush(name, stage, tell):
     first = stage.start()
-    count = 3000 if name == "Batches" else 300
+    count = 2000 if name == "Batches" else 200
     jid = stage.push(name, count, 0.04)
     wait_until(lambda: stage.redis.hexists(f"it-{jid}", "c"), 30, "the first flush")
     offset = int(stage.redis.hget(f"it-{jid}", "c"))

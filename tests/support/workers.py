@@ -42,6 +42,8 @@ class WorkerProcess(ChildProcess):
                 "REDIS_URL": redis_url,
                 "PYTHONPATH": os.pathsep.join(map(os.path.abspath, path)),
                 "PYTHONUNBUFFERED": "1",
+                # Counters and the signs of life come each second, not each ten: what waits for them ends sooner.
+                "KIQBRIDGE_BEAT_S": "1",
                 **(env or {}),
             },
             cwd=cwd,
