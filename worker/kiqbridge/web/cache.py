@@ -4,6 +4,7 @@ A thousand browsers that show the same page cost Redis as much as one. What is a
 read waits for that reading (single flight). A failed reading is not kept.
 """
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -23,6 +24,7 @@ class _Reading:
     lock: threading.Lock = field(default_factory=threading.Lock)
     value: Any = None
     made_at: float | None = None
+    until: float = math.inf
 
 
 class Cache:
@@ -58,6 +60,7 @@ class Cache:
             if reading.made_at is None or now - reading.made_at >= fresh_s:
                 # Counted from before the reading: what changes meanwhile is seen a second later.
                 reading.value, reading.made_at = load(), now
+                reading.until = now + fresh_s
             return cast("Value", reading.value)
 
     def clear(self) -> None:
@@ -69,9 +72,16 @@ class Cache:
         with self._lock:
             reading = self._readings.get(key)
             if reading is None:
+                self._drop_stale()
                 reading = self._readings[key] = _Reading()
                 if len(self._readings) > self._max_kept:
                     self._readings.popitem(last=False)
             else:
                 self._readings.move_to_end(key)
             return reading
+
+    def _drop_stale(self) -> None:
+        """What nobody will be given any more needs no memory: a page may hold megabytes."""
+        now = self._clock()
+        for key in [key for key, reading in self._readings.items() if reading.until <= now]:
+            del self._readings[key]

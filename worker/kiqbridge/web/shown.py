@@ -123,7 +123,9 @@ def ago(seconds: float) -> str:
     """`now`, `5 min ago`, `in 3 h`; seconds before now are negative."""
     if abs(seconds) < _SECOND:
         return "now"
-    length = duration(round(seconds) if abs(seconds) < _MINUTE else seconds)
+    past = abs(seconds)
+    unit = _SECOND if past < _MINUTE else _MINUTE
+    length = duration(past // unit * unit)
     return f"in {length}" if seconds > 0 else f"{length} ago"
 
 
@@ -150,6 +152,16 @@ def args(context: Context, job: JobRecord, most: int = ROW_CHARACTERS) -> Markup
         parts.append(compact(each, most))
         room -= len(parts[-1]) + 2
     return text(", ".join(parts), most)
+
+
+@pass_context
+def message(
+    context: Context, value: object, most: int = ROW_CHARACTERS, *, lines: bool = False
+) -> Markup:
+    """An error's message, or another text in which secrets may stand: hidden from viewers."""
+    redactor = context["view"].redactor
+    whole = "" if value is None else str(value)
+    return text(whole if redactor is None else redactor.text(whole), most, lines=lines)
 
 
 def compact(value: Any, most: int) -> str:
@@ -222,4 +234,5 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "time": time,
     "moment": moment,
     "args": args,
+    "message": message,
 }

@@ -1,0 +1,179 @@
+"""Which rows of a long list are shown: filter, page and order, all of it in the address, so that it is a link.
+
+A page without a filter is one round trip, however long the list is. A filter looks at the jobs one by
+one, in the order of the list, at most `LOOK_AT` for an answer; the next ones are a link.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+
+from kiqbridge.api import Filter, JobRecord, Page
+from kiqbridge.api.filters import parse_filter
+from kiqbridge.web.context import View
+
+FILTERS: Final = (
+    "class",
+    "error_class",
+    "error",
+    "queue",
+    "tag",
+    "arg",
+    "text",
+    "older_than_s",
+    "newer_than_s",
+)
+HIDDEN_FILTERS: Final = ("arg", "text", "error")
+"""They look into what may be hidden: who may not see it could guess it by them, letter by letter."""
+ROWS: Final = (25, 50, 100)
+LOOK_AT: Final = 5_000
+"""Jobs that a filter looks at for one page: about a tenth of a second."""
+CHUNK: Final = 500
+"""Jobs of one read: well below a millisecond at the server."""
+FILTERED_FRESH_S: Final = 5.0
+_MOST_PAGES: Final = 10**9
+
+Row = TypeVar("Row", bound=JobRecord)
+ReadPage = Callable[[int, int], Page[Row]]
+"""Reads a page by its number, from 1 on, and its size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What an address asks for.
+
+    Attributes:
+        given: the filter as it stands in the address, name → text.
+        where: the filter.
+        number: of the page, from 1 on.
+        per: rows of a page.
+        order: `newest`, `oldest`, or empty: as people expect of this list.
+        start: how many jobs a filter passes over, which it has looked at for the page before.
+    """
+
+    given: dict[str, str]
+    where: Filter
+    number: int = 1
+    per: int = ROWS[0]
+    order: str = ""
+    start: int = 0
+
+    @property
+    def query(self) -> dict[str, object]:
+        """All but the page's number, for links to other pages of it."""
+        return self.filter_query | ({"start": self.start} if self.start else {})
+
+    @property
+    def filter_query(self) -> dict[str, object]:
+        """Filter, order and length of the pages, from its first job on."""
+        per = {"per": self.per} if self.per != ROWS[0] else {}
+        order = {"order": self.order} if self.order else {}
+        return {**self.given, **per, **order}
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """All of it, for the cache."""
+        return (*sorted(self.given.items()), self.number, self.per, self.order, self.start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows(Generic[Row]):
+    """What is shown of a list.
+
+    Attributes:
+        page: of all, or of those that match among the jobs that were looked at.
+        all: how many there are in the list.
+        looked_at: how many the filter has looked at, from `start` on; None without a filter.
+        start: how many it has passed over.
+    """
+
+    page: Page[Row]
+    all: int
+    looked_at: int | None = None
+    start: int = 0
+
+    @property
+    def next_start(self) -> int | None:
+        """Where the filter goes on; None if it has seen all, or there is none."""
+        if self.looked_at is None or self.start + self.looked_at >= self.all:
+            return None
+        return self.start + self.looked_at
+
+
+def parse_listing(query: QueryParams, view: View) -> Listing:
+    """What the address asks for; numbers that are none become the first ones.
+
+    Raises:
+        PayloadError: an age that is no number.
+        HTTPException: 403, a filter that looks into what is hidden from who asks.
+    """
+    given = {name: query[name] for name in FILTERS if query.get(name)}
+    if view.redactor is not None and any(name in given for name in HIDDEN_FILTERS):
+        raise HTTPException(
+            403,
+            f"The filters {', '.join(HIDDEN_FILTERS)} look into what is hidden from the role {view.role}: "
+            "filter by class, error class, queue, tag or age.",
+        )
+    per = _number(query.get("per", ""), ROWS[0])
+    order = query.get("order", "")
+    return Listing(
+        given=given,
+        where=parse_filter(given),
+        number=_number(query.get("page", ""), 1),
+        per=per if per in ROWS else ROWS[0],
+        order=order if order in ("newest", "oldest") else "",
+        start=_number(query.get("start", ""), 0, least=0) // CHUNK * CHUNK,
+    )
+
+
+def fetch_rows(read: ReadPage[Row], listing: Listing, now: float) -> Rows[Row]:
+    """The rows of a page.
+
+    Args:
+        read: reads a page of the list, in the order that is shown.
+        listing: which.
+        now: epoch seconds, for ages.
+    """
+    if not listing.where:
+        page = read(listing.number, listing.per)
+        return Rows(page=page, all=page.total)
+    first = (listing.number - 1) * listing.per
+    matching: list[Row] = []
+    matches = looked_at = total = 0
+    for number in range(listing.start // CHUNK + 1, (listing.start + LOOK_AT) // CHUNK + 1):
+        chunk = read(number, CHUNK)
+        total = chunk.total
+        looked_at += len(chunk.rows)
+        for row in _that_match(chunk.rows, listing.where, now):
+            if first <= matches < first + listing.per:
+                matching.append(row)
+            matches += 1
+        if len(chunk.rows) < CHUNK:
+            break
+    page = Page(number=listing.number, size=listing.per, total=matches, rows=matching)
+    return Rows(page=page, all=total, looked_at=looked_at, start=listing.start)
+
+
+def read_shared(view: View, place: str, read: ReadPage[Row], listing: Listing) -> Rows[Row]:
+    """As `fetch_rows`, once for all who look at the same page; a filtered one is read more rarely."""
+    fresh_s = FILTERED_FRESH_S if listing.where else 1.0
+    return view.read(
+        ("rows", place, listing.key), lambda: fetch_rows(read, listing, view.now), fresh_s
+    )
+
+
+def _that_match(rows: Sequence[Row], where: Filter, now: float) -> list[Row]:
+    pattern = where.scan_pattern()
+    # What the glob would let through at the server: most texts need not be parsed to be passed over.
+    sure = where.text or where.job_class if pattern else ""
+    needle = sure.encode()
+    return [row for row in rows if needle in row.text and where.matches(row, now)]
+
+
+def _number(text: str, otherwise: int, least: int = 1) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_MOST_PAGES)):
+        return otherwise
+    return max(least, int(text))
