@@ -29,6 +29,8 @@ class Page(HTMLParser):
         self.tags.append((tag, given))
         if tag in {"script", "style", "title"}:
             self._silent += 1
+        if tag == "br":
+            self._words.append(" ")
         if tag == "a":
             self.links.append(given.get("href", ""))
         if tag == "input" and given.get("type") == "hidden":

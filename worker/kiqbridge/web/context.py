@@ -128,9 +128,8 @@ def url(request: Request, path: str, **query: object) -> str:
         for name, value in query.items()
         if value not in (None, "", False)
     ]
-    # Lone surrogates come from texts that are no UTF-8; they are quoted as the bytes they stand for.
-    pairs = urlencode([(name, value.encode("utf-8", "surrogateescape")) for name, value in given])
-    place = base + quote(path.encode("utf-8", "surrogateescape"), safe="/:@-._~")
+    pairs = urlencode([(name, _quotable(value)) for name, value in given])
+    place = base + quote(_quotable(path), safe="/:@-._~")
     return f"{place}?{pairs}" if pairs else place
 
 
@@ -147,7 +146,16 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         url=lambda path, **query: url(request, path, **query),
         **values,
     )
-    return HTMLResponse(text, status_code=status)
+    # Nobody's lone surrogate may take down a page, wherever it came in.
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)
+
+
+def _quotable(text: str) -> bytes:
+    """Lone surrogates stand for bytes that are no UTF-8, and are quoted as these; others come from JSON."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def redirect(request: Request, path: str, *, notice: str = "", **query: object) -> Response:

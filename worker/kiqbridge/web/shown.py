@@ -164,6 +164,14 @@ def message(
     return text(whole if redactor is None else redactor.text(whole), most, lines=lines)
 
 
+@pass_context
+def field(context: Context, name: object, value: object, most: int = ROW_CHARACTERS) -> Markup:
+    """The value of a field of a payload, hidden from viewers if its name is that of a secret."""
+    redactor = context["view"].redactor
+    shown = value if redactor is None else redactor.value({name: value})[name]
+    return text(compact(shown, most), most)
+
+
 def compact(value: Any, most: int) -> str:
     """A value as JSON in a line, cut where it is long before it is written: 1 MB costs nothing."""
     return json.dumps(_pruned(value, most, 0), ensure_ascii=False, default=str)
@@ -235,4 +243,5 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "moment": moment,
     "args": args,
     "message": message,
+    "field": field,
 }

@@ -71,16 +71,15 @@ def act(request: Request, form: FormData) -> Response:
         return redirect(request, _back(request, queue), notice=notice)
     if name == "clear":
         return _clear(request, queue)
-    action = _action_of(name)
-    to = str(form.get("to") or "").strip() or None
-    if action == "move" and not to:
-        raise HTTPException(400, "Write the name of the queue to move the jobs to.")
-    return _act_on_jobs(request, queue, form, action, to if action == "move" else None, token)
+    return _act_on_jobs(request, queue, form, _action_of(name), token)
 
 
 def _act_on_jobs(
-    request: Request, queue: Queue, form: FormData, action: QueueVerb, to: str | None, token: str
+    request: Request, queue: Queue, form: FormData, action: QueueVerb, token: str
 ) -> Response:
+    to = str(form.get("to") or "").strip() if action == "move" else None
+    if to == "":
+        raise HTTPException(400, "Write the name of the queue to move the jobs to.")
     asked = parse_listing(request.query_params, view_of(request))
     where = f" to {to}" if to else ""
     if form.get("all"):

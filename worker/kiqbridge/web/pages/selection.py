@@ -69,11 +69,11 @@ def find_queued(queue: Queue, tokens: Sequence[str]) -> list[QueuedJob]:
         first = max(0, end - _READ_AT_ONCE + 1)
         found += [
             job
-            for job in reversed(queue.oldest(first, end - first + 1))
+            for job in queue.oldest(first, end - first + 1)
             if wanted.pop(digest_of(job), None) is not None
         ]
         end = first - 1
-    return found
+    return sorted(found, key=lambda job: job.from_tail or 0)  # as they would be taken
 
 
 def _at_score(job_set: JobSet, score: float, digests: set[str]) -> list[SortedEntry]:

@@ -1,0 +1,175 @@
+"""The page of a job."""
+
+import base64
+import json
+import time
+import zlib
+
+import pytest
+from support.web_jobs import failed, job, push
+
+from kiqbridge.api import DeadSet, RetrySet
+from kiqbridge.web.pages.selection import entry_token
+
+
+def packed(*lines):
+    return base64.b64encode(zlib.compress(json.dumps(lines).encode())).decode()
+
+
+def test_a_job_that_is_nowhere_says_where_was_looked(browser):
+    page = browser.open("/jobs/4711", status=404)
+
+    assert "4711 is nowhere in this Redis. All queues, the retries" in page.text
+
+
+def test_a_dead_job_shows_its_life_arguments_error_and_backtrace(browser, redis):
+    text = failed("j1", error_backtrace=packed("app.py:1", "lib.py:2"), bid="B1", locale="fr")
+    redis.zadd("dead", {text: time.time() - 10})
+
+    page = browser.open("/jobs/j1")
+
+    assert "The job is dead." in page.text
+    for before, after in (
+        ("Created", "Enqueued"),
+        ("Enqueued", "Failed first"),
+        ("Failed first", "Failed again (retry 1)"),
+        ("Failed again", "Died"),
+    ):
+        assert page.text.index(before) < page.text.index(after)
+    assert '"j1", { "password": "hunter2" }' in page.text
+    assert "OSError OSError of j1" in page.text
+    assert "app.py:1 lib.py:2" in page.text
+    assert 'locale "fr"' in page.text
+    assert "It belongs to a batch of Sidekiq Pro" in page.text
+
+
+def test_a_job_of_a_schedule_links_to_it(browser, redis):
+    push(redis, "default", job("j1", tick={"schedule": "shop/Nightly", "at": 1_700_000_000}))
+
+    page = browser.open("/jobs/j1")
+
+    assert "The job waits in the queue default." in page.text
+    assert "Occurrence of the schedule shop/Nightly 2023-11-14 22:13:20 UTC" in page.text
+    assert "/schedules/shop/Nightly" in page.links
+
+
+def test_a_running_job_is_found(browser, redis):
+    payload = job("r1").decode()
+    redis.sadd("processes", "web1:1:abc")
+    redis.hset("web1:1:abc", "info", json.dumps({"hostname": "web1", "pid": 1}))
+    work = {"queue": "default", "run_at": time.time(), "payload": payload}
+    redis.hset("web1:1:abc:work", "t1", json.dumps(work))
+
+    assert "The job runs in web1:1:abc t1." in browser.open("/jobs/r1").text
+
+
+def test_a_job_in_two_places_shows_both(browser, redis):
+    redis.zadd("retry", {failed("j1"): time.time()})
+    push(redis, "default", job("j1"))
+
+    page = browser.open("/jobs/j1")
+
+    assert "The job waits for its next try." in page.text
+    assert "The job waits in the queue default." in page.text
+
+
+@pytest.mark.parametrize(("action", "left"), [("retry", "queue"), ("kill", "dead"), ("delete", "")])
+def test_a_button_acts_on_the_job(browser, redis, action, left):
+    redis.zadd("retry", {failed("j1"): time.time() + 60})
+
+    page = browser.send("/jobs/j1", **(browser.open("/jobs/j1").fields | {"action": action}))
+
+    assert "Job j1 was " in page.text
+    assert redis.zcard("retry") == 0
+    assert redis.llen("queue:default") == (left == "queue")
+    assert redis.zcard("dead") == (left == "dead")
+
+
+@pytest.mark.parametrize(
+    ("fields", "at"),
+    [({"in_s": "3600"}, None), ({"at": "2035-05-06T07:08"}, 2_062_048_080.0)],
+)
+def test_a_job_is_rescheduled(browser, redis, fields, at):
+    redis.zadd("retry", {failed("j1"): time.time() + 60})
+
+    browser.send("/jobs/j1", action="reschedule", **fields)
+
+    [(_, score)] = redis.zrange("retry", 0, -1, withscores=True)
+    assert score == pytest.approx(at or time.time() + 3600, abs=30)
+
+
+def test_a_job_is_edited_and_pushed_with_its_jid(browser, redis):
+    redis.zadd("dead", {failed("j1"): time.time()})
+    fields = browser.open("/jobs/j1").fields | {"action": "requeue"}
+
+    page = browser.send("/jobs/j1", **fields, args='["né", 2]', queue="mail", job_class="Mail")
+
+    assert "Job j1 was pushed as edited." in page.text
+    [text] = redis.lrange("queue:mail", 0, -1)
+    pushed = json.loads(text)
+    assert (pushed["jid"], pushed["args"], pushed["class"]) == ("j1", ["né", 2], "Mail")
+    assert redis.zcard("dead") == 0
+
+
+@pytest.mark.parametrize("args", ["", "{", "{}", "1"])
+def test_arguments_that_are_no_list_are_refused_and_nothing_is_done(browser, redis, args):
+    redis.zadd("dead", {failed("j1"): time.time()})
+
+    page = browser.send("/jobs/j1", status=400, action="requeue", args=args)
+
+    assert "nothing was done" in page.text
+    assert redis.zcard("dead") == 1
+
+
+def test_a_queued_job_is_moved(browser, redis):
+    push(redis, "default", job("j1"))
+
+    assert "was moved to the queue mail" in browser.send("/jobs/j1", action="move", to="mail").text
+    assert redis.llen("queue:mail") == 1
+
+
+def test_a_job_that_moved_on_meanwhile_is_left_alone(browser, operator, redis):
+    redis.zadd("retry", {failed("j1"): 60.0})
+    fields = browser.open("/jobs/j1").fields
+    [entry] = RetrySet(operator)
+    redis.delete("retry")
+
+    answer = browser.request("POST", "/jobs/j1", data={**fields, "action": "retry"})
+    again = browser.request("POST", "/jobs/j1", data={**fields, "action": "retry"})
+
+    assert "Job j1 had moved on before: nothing was done." in answer.text
+    assert again.status_code == 404
+    assert "Nothing was done." in again.text
+    assert entry_token(entry) == fields["key"]
+    assert redis.llen("queue:default") == 0
+
+
+@pytest.mark.parametrize("action", ["", "explode", "move"])
+def test_an_action_that_a_job_does_not_have_is_refused(browser, redis, action):
+    redis.zadd("retry", {failed("j1"): time.time()})
+
+    browser.send("/jobs/j1", status=400, action=action)
+
+    assert redis.zcard("retry") == 1
+
+
+def test_a_viewer_sees_neither_secrets_nor_forms(viewer, redis):
+    redis.zadd("dead", {failed("j1", api_token="hunter2", error_message="password=hunter2"): 1.0})
+
+    page = viewer.open("/jobs/j1")
+
+    assert "hunter2" not in page.html
+    assert "hunter2" not in viewer.request("GET", "/jobs/j1?raw=1").text
+    assert "post" not in [given.get("method") for tag, given in page.tags if tag == "form"]
+
+
+def test_a_long_argument_is_cut_with_its_size_and_a_link_to_the_whole(browser, operator, redis):
+    redis.zadd("dead", {failed("j1", args=["x" * 500_000]): 1.0})
+    [entry] = DeadSet(operator)
+
+    page = browser.open("/jobs/j1")
+
+    assert "500,008 characters in all" in page.text
+    assert "has 500," in page.text
+    link = next(link for link in page.links if "raw=1" in link)
+    assert browser.request("GET", link).content == entry.text

@@ -1,0 +1,305 @@
+"""Retries, Scheduled, Dead: what stands there, and what each button does in Redis."""
+
+import json
+import time
+
+import pytest
+from support.web_jobs import dead, failed, job
+
+from kiqbridge.api import DeadSet, RetrySet
+from kiqbridge.web.pages.selection import entry_token
+
+SETS = [("/retries", "retry"), ("/scheduled", "schedule"), ("/dead", "dead")]
+
+
+def jids(redis, key):
+    return [json.loads(text)["jid"] for text in redis.zrange(key, 0, -1)]
+
+
+def token(operator, kind, jid):
+    return entry_token(kind(operator).find_job(jid))
+
+
+@pytest.mark.parametrize(("path", "key"), SETS)
+def test_an_empty_set_says_what_that_means(browser, path, key):
+    assert " is empty. No job " in browser.open(path).text
+
+
+@pytest.mark.parametrize(("path", "key"), SETS)
+def test_a_row_shows_class_arguments_queue_and_time(browser, redis, path, key):
+    redis.zadd(key, {failed("j1", tags=["vip"]): time.time() + 3700})
+
+    page = browser.open(path)
+
+    assert "1 job" in page.text
+    assert 'Mail vip "j1", {"password": "hunter2"}' in page.text
+    assert "in 1 h 1 min" in page.text
+    assert ("OSError OSError of j1 2" in page.text) is (key != "schedule")
+    assert any(link.startswith(f"/jobs/j1?in={key}&key=") for link in page.links)
+
+
+def test_groups_come_first_and_each_is_a_link_to_its_jobs(browser, redis):
+    dead(redis, 3)
+    redis.zadd("dead", {failed("x1", "Report[1]", "KeyError"): 5.0})
+
+    page = browser.open("/dead")
+
+    assert "By class and error all of them" in page.text
+    assert page.text.index("Mail OSError OSError of d0 3") < page.text.index("Report[1] KeyError")
+    link = next(each for each in page.links if "KeyError" in each and "class=Report" in each)
+    rows = browser.open(link)
+    assert "x1" in rows.text
+    assert "d0" not in rows.text
+    assert "1 of the 4 jobs looked at match." in rows.text
+
+
+def test_more_groups_have_an_address_of_their_own(browser, redis):
+    dead(redis, 510)
+
+    page = browser.open("/dead")
+
+    assert "of the 500 newest of 510 · look at more" in page.text
+    assert "510 of 510 looked at" in browser.open("/dead/groups").text
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("class=Mail", {"a", "b"}),
+        ("class=Bill*", {"c"}),
+        ("error_class=*Error&queue=mail", {"b"}),
+        ("error=refused", {"b"}),
+        ("tag=vip", {"a"}),
+        ("arg=4711", {"c"}),
+        ("text=%22c%22", {"c"}),
+        ("older_than_s=40", {"a", "b"}),
+        ("newer_than_s=40", {"c"}),
+        ("class=Nobody", set()),
+    ],
+)
+def test_a_filter_is_a_link(browser, redis, query, found):
+    redis.zadd("dead", {failed("a", tags=["vip"]): 1.0})
+    redis.zadd("dead", {failed("b", queue="mail", error_message="Refused by peer"): 2.0})
+    redis.zadd("dead", {failed("c", "Billing", args=[4711], retried_at=time.time()): 3.0})
+
+    page = browser.open(f"/dead?{query}")
+
+    shown = {link.split("?")[0].rpartition("/")[2] for link in page.links if "/jobs/" in link}
+    assert shown == found
+    assert ("No job matches the filter." in page.text) is (not found)
+
+
+def test_an_age_that_is_no_number_is_a_page_that_says_so(browser):
+    assert "'soon' is no number" in browser.open("/dead?older_than_s=soon", status=400).text
+
+
+def test_pages_are_links_and_one_past_the_end_says_so(browser, redis):
+    dead(redis, 60)
+
+    second = browser.open("/dead?page=2")
+    assert "Page 2 of 3" in second.text
+    assert "d25" in second.text
+    assert "d24" not in second.text
+    assert {"/dead?page=1", "/dead?page=3"} <= set(second.links)
+    assert "This page is past the end." in browser.open("/dead?page=9").text
+    assert "d59" in browser.open("/dead?order=oldest").text
+    assert "d49" in browser.open("/dead?per=50").text
+
+
+@pytest.mark.parametrize("query", ["page=x", "page=-1", f"page={10**30}", "per=7", "start=-5"])
+def test_numbers_that_are_none_become_the_first_ones(browser, redis, query):
+    dead(redis, 30)
+
+    assert "Page 1 of 2" in browser.open(f"/dead?{query}").text
+
+
+def test_a_filter_goes_on_where_it_stopped_looking(browser, redis):
+    dead(redis, 5_010)
+    redis.zadd("dead", {failed("last", "Rare"): 1.0})
+
+    page = browser.open("/dead?class=Rare")
+
+    assert "0 of the 5,000 jobs looked at match; there are 5,011." in page.text
+    further = next(link for link in page.links if "start=5000" in link)
+    assert "last" in browser.open(further).text
+
+
+def test_one_job_is_retried_by_its_button(browser, operator, redis):
+    dead(redis, 2)
+
+    page = browser.send("/dead", one=f"retry {token(operator, DeadSet, 'd1')}")
+
+    assert "1 job pushed to their queues." in page.text
+    assert jids(redis, "dead") == ["d0"]
+    assert [json.loads(text)["jid"] for text in redis.lrange("queue:default", 0, -1)] == ["d1"]
+
+
+def test_chosen_jobs_are_killed_and_what_moved_on_is_counted(browser, operator, redis):
+    for jid in "abc":
+        redis.zadd("retry", {failed(jid): time.time() + 60})
+    keys = [token(operator, RetrySet, jid) for jid in "ab"]
+    redis.zrem("retry", RetrySet(operator).find_job("b").text)
+
+    page = browser.send("/retries", action="kill", key=keys)
+
+    assert "1 job moved to the dead set. 1 job moved on before." in page.text
+    assert (jids(redis, "retry"), jids(redis, "dead")) == (["c"], ["a"])
+
+
+def test_chosen_jobs_are_deleted_after_a_question(browser, operator, redis):
+    dead(redis, 3)
+    keys = [token(operator, DeadSet, jid) for jid in ("d0", "d1")]
+
+    question = browser.send("/dead", action="delete", key=keys)
+    assert "Delete 2 jobs?" in question.text
+    assert "This cannot be undone." in question.text
+    assert len(jids(redis, "dead")) == 3
+
+    page = browser.send("/dead", action="delete", key=keys, confirmed="1")
+    assert "2 jobs deleted." in page.text
+    assert jids(redis, "dead") == ["d2"]
+
+
+def test_a_job_is_rescheduled(browser, operator, redis):
+    redis.zadd("retry", {failed("a"): time.time() + 60})
+
+    browser.send("/retries", action="reschedule", key=token(operator, RetrySet, "a"), in_s="21600")
+
+    [(_, at)] = redis.zrange("retry", 0, -1, withscores=True)
+    assert at == pytest.approx(time.time() + 21600, abs=30)
+
+
+@pytest.mark.parametrize("delay", ["", "soon", "-1", "1e9", "99999999999"])
+def test_a_time_that_is_none_is_refused(browser, redis, delay):
+    redis.zadd("retry", {failed("a"): 60.0})
+
+    page = browser.send("/retries", status=400, action="reschedule", key="60-x", in_s=delay)
+
+    assert "Choose when" in page.text
+
+
+def test_nothing_chosen_is_nothing_done(browser, redis):
+    dead(redis, 2)
+
+    assert "No job was chosen" in browser.send("/dead", action="retry").text
+    assert len(jids(redis, "dead")) == 2
+
+
+def test_all_that_match_are_acted_on_after_a_question_with_count_and_filter(browser, redis):
+    dead(redis, 3)
+    redis.zadd("dead", {failed("x", "Other"): 1.0})
+
+    question = browser.open("/dead?class=Mail&confirm=retry")
+    assert "Retry now: 3 jobs?" in question.text
+    assert "All jobs under Dead that match class=Mail: 3 jobs." in question.text
+
+    page = browser.send("/dead?class=Mail&confirm=retry", **question.fields)
+    assert "3 jobs pushed to their queues." in page.text
+    assert jids(redis, "dead") == ["x"]
+    assert redis.llen("queue:default") == 3
+
+
+def test_scheduled_jobs_are_added_to_their_queue(browser, redis):
+    redis.zadd("schedule", {job("s", enqueued_at=None): time.time() + 60})
+
+    page = browser.send("/scheduled", action="retry", all="1")
+
+    assert "1 job pushed" in page.text
+    assert redis.zcard("schedule") == 0
+
+
+@pytest.mark.parametrize("fields", [{"action": "explode"}, {"one": "kill x"}, {}])
+def test_an_action_that_the_set_does_not_have_is_refused(browser, redis, fields):
+    dead(redis, 1)
+
+    assert "There is no action" in browser.send("/dead", status=400, **fields).text
+
+
+def test_a_token_that_is_none_of_ours_hits_nothing(browser, redis):
+    dead(redis, 1)
+
+    page = browser.send("/dead", action="retry", key=["x", "-", "nan-00", "inf-00", "1-00", "é"])
+
+    assert "0 jobs pushed" in page.text
+    assert len(jids(redis, "dead")) == 1
+
+
+def test_a_viewer_sees_no_secrets_no_buttons_and_may_not_guess(viewer, redis):
+    dead(redis, 1, error_message="login with password=hunter2 failed")
+
+    page = viewer.open("/dead")
+
+    assert "hunter2" not in page.html
+    assert "button" not in [tag for tag, given in page.tags if given.get("name") == "action"]
+    for name in ("arg", "text", "error"):
+        assert "hidden from the role viewer" in viewer.open(f"/dead?{name}=h", status=403).text
+    assert viewer.open("/dead?confirm=retry", status=403)
+
+
+def test_what_is_done_stands_in_the_audit_log(browser, operator, redis):
+    from kiqbridge.api import read_audit
+
+    dead(redis, 2)
+    browser.send("/dead", action="retry", all="1")
+
+    [entry] = read_audit(operator)
+    assert (entry.action, entry.target, entry.count, entry.via) == ("retry", "dead", 2, "web")
+
+
+HOSTILE = [
+    b"no json \xff<script>alert(1)</script>",
+    b'{"class": "<script>alert(1)</script>", "args": ["<img src=x onerror=alert(1)>"], "jid": "\\"><script>"}',
+    b'{"class": "\\u202eevil\\u200b", "args": ["\\ud800", "\\u0000"], "jid": "\\ud800", "queue": "\\ud800"}',
+    b"[1, 2]",
+    b"{}",
+    b'{"class": {"a": 1}, "args": {"b": 2}, "tags": 5, "jid": 7, "error_class": [1], "error_message": {}}',
+    b'{"class": "Deep", "args": ' + b"[" * 200 + b"]" * 200 + b"}",
+    json.dumps({"class": "Long", "jid": "long", "args": ["x" * 900_000]}).encode(),
+    json.dumps({"class": "Longer", "jid": "longer", "args": ["x" * 1_200_000]}).encode(),
+    b'{"class": "When", "args": [], "jid": "w", "failed_at": 1e400, "created_at": -1e300, "retry_count": 1e9}',
+]
+
+
+@pytest.mark.parametrize(("path", "key"), SETS)
+def test_hostile_texts_are_shown_as_text(browser, redis, path, key):
+    for place, text in enumerate(HOSTILE):
+        redis.zadd(key, {text: 1000.0 + place})
+    redis.zadd(key, {job("inf"): float("inf"), job("small"): -1e300})
+
+    page = browser.open(path)
+
+    assert "<script>alert(1)</script>" in page.text
+    assert [given.get("src") for tag, given in page.tags if tag in {"script", "img"}] == [
+        next(given["src"] for tag, given in page.tags if tag == "script")
+    ]
+    assert not any(name.startswith("on") for _, given in page.tags for name in given)
+    assert len(page.html) < 200_000
+    for sign in "\u202e\u200b\0":
+        assert sign not in page.html
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_job_has_a_page_and_can_be_deleted(browser, operator, redis, text):
+    redis.zadd("dead", {text: 1000.0})
+    link = next(link for link in browser.open("/dead").links if link.startswith("/jobs/"))
+
+    page = browser.open(link)
+    assert len(page.html) < 150_000
+    raw = browser.request("GET", f"{link}&raw=1")
+    assert raw.headers["content-type"].startswith("text/plain")
+
+    [entry] = DeadSet(operator)
+    browser.send("/dead", action="delete", key=entry_token(entry), confirmed="1")
+    assert redis.zcard("dead") == 0
+
+
+def test_the_same_page_for_many_viewers_is_read_once(browser, viewer, redis):
+    dead(redis, 30)
+    for path in ("/dead", "/retries", "/queues"):
+        browser.open(path)
+    before = redis.info("stats")["total_commands_processed"]
+
+    for _ in range(20):
+        browser.open("/healthz")
+
+    assert redis.info("stats")["total_commands_processed"] - before <= 4
