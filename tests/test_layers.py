@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "dev": "wire schedule config store client clocks",
     "api": "wire schedule store client clocks inflight settle",
     "doctor": "wire config store client api",
-    "web": "config store api",
+    "web": "wire config store api",
     "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -167,8 +168,9 @@ def redirect(request: Request, path: str, *, notice: str = "", **query: object) 
     return RedirectResponse(url(request, path, **query, notice=notice), status_code=303)
 
 
+@cache
 def build_templates() -> Environment:
-    """The pages' environment: everything is escaped, an unknown name is an error."""
+    """The pages' environment: everything is escaped, an unknown name is an error; compiled once in a process."""
     templates = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
