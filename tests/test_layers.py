@@ -40,10 +40,11 @@ MAY_IMPORT = {
     "step_functions": "runtime wire store client settle perform",
     "engine": "runtime wire config store client clocks inflight host settle perform children step_functions",
     "dev": "wire schedule config store client clocks",
+    "transfer": "wire store",
     "api": "wire schedule store client clocks inflight settle",
     "doctor": "wire config store client api",
     "web": "wire config store api",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web transfer",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
 ROOT = {"errors", "clock", "redaction", "enumerators"}

@@ -28,6 +28,9 @@ from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.runs import RunMark, begin_run, end_run
 from kiqbridge.store.task_reports import take_reports
+from kiqbridge.transfer.form import Place
+from kiqbridge.transfer.taking import Taker, find_held, give_back
+from kiqbridge.transfer.writing import Restorer
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import TickMark
 
@@ -678,6 +681,7 @@ class TestCluster:
         assert Queue("default", operator).apply_all("move", to="low") >= 1
         assert Queue("low", operator).clear() >= 1
         record_audit(operator, "deploy", "all")
+        move_and_give_back(pool, keys)
         assert all(key.startswith(b"{app}:") for key in pool.call("KEYS", "*"))
         poller.hand_over()
         rule = {"expression": "cron(* * * * ? *)", "jobs": [item], "origin": "template"}
@@ -691,10 +695,23 @@ class TestCluster:
 
         known = """
             acknowledge audit_note begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
-            hold_schedule lead operate_clear operate_queue operate_set pause place promote publish_manifest push_once push_tick read_set reap_adopt reap_begin reap_end reap_inspect reap_return
-            reap_suspect record_missed register renew repush save_schedule settle take_reports unpause
+            hold_export hold_schedule lead operate_clear operate_queue operate_set pause place promote publish_manifest push_once push_tick read_set reap_adopt reap_begin reap_end reap_inspect reap_return
+            reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause
         """
         assert names == known.split(), "a new script must also run in the test above"
+
+
+def move_and_give_back(pool, keys):
+    """All scripts of export and restore."""
+    place = Place(kind="queue", name="moved")
+    taker = Taker(pool=pool, keys=keys, export="e1", file="f")
+    pool.call("LPUSH", keys.queue("moved"), "a", "b")
+    held = taker.hold(place, 1, 1)
+    assert give_back(pool, keys, held) == 1
+    held = taker.hold(place, 1, 1)
+    assert Restorer(pool, keys, "e1").put(held.chunk) == 1
+    taker.release(held)
+    assert find_held(pool, keys) is None
 
 
 def test_an_unreliable_connection_is_one(process):

@@ -25,6 +25,7 @@ OTHER_FLAGS = {
     "place": "#!lua",
     "publish_manifest": "#!lua",
     "record_missed": "#!lua",
+    "restore_chunk": "#!lua",
     "save_schedule": "#!lua",
     "due": "#!lua flags=no-writes,allow-oom",
     "read_set": "#!lua flags=no-writes,allow-oom",

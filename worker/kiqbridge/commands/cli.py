@@ -16,6 +16,7 @@ from kiqbridge.errors import (
     PayloadError,
     RedisUnavailable,
 )
+from kiqbridge.wire.names import printable
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -101,5 +102,7 @@ def _asks_help(words: Sequence[str]) -> bool:
 
 
 def _fail(error: Exception, code: int) -> int:
-    sys.stderr.write(f"kiqbridge: {error}\n")
+    # What an error quotes may come from Redis, and must not act on the terminal.
+    text = "\n".join(map(printable, str(error).split("\n")))
+    sys.stderr.write(f"kiqbridge: {text}\n")
     return code

@@ -167,6 +167,21 @@ COMMANDS: Final = (
         "looked at is left, 1 if something is.",
     ),
     Entry(
+        name="export",
+        module="commands.export_command",
+        help="write queues and sets into a file",
+        description="Write the jobs of queues and sets into a file, or through a pipe into kiqbridge restore. With "
+        "--take they are removed once they are safely written, so that they move. After a kill the same command "
+        "continues: nothing is lost, and nothing is there twice.",
+    ),
+    Entry(
+        name="restore",
+        module="commands.restore_command",
+        help="put an export into queues and sets",
+        description="Put what kiqbridge export wrote into the queues and sets of this Redis, behind what is "
+        "there. How far it is, is kept there for 30 days: repeated, it puts in what is missing, nothing twice.",
+    ),
+    Entry(
         name="completion",
         module="commands.completion_command",
         help="complete our commands in a shell",

@@ -42,6 +42,7 @@ TYPES = {
     "audit": "zset",
     "audit_entries": "hash",
     "audit_counts": "hash",
+    "exporting": "list",
 }
 """Attribute of `Keys` → what Redis calls the type of the value under that key."""
 
@@ -88,6 +89,7 @@ class Keys:
         self.audit = f"{prefix}kb:audit"
         self.audit_entries = f"{prefix}kb:audit:entries"
         self.audit_counts = f"{prefix}kb:audit:counts"
+        self.exporting = f"{prefix}kb:exporting"
 
     def __repr__(self) -> str:
         return f"Keys({self.prefix!r})"
@@ -187,3 +189,7 @@ class Keys:
     def placed(self, schedule: str) -> str:
         """Zset of a dynamic schedule: score = instant, member = job text that was placed in `schedule`."""
         return f"{self.prefix}kb:placed:{schedule}"
+
+    def restored(self, export: str) -> str:
+        """Hash with a TTL: how far an export was put in, place → `COUNT SHA256`."""
+        return f"{self.prefix}kb:restored:{export}"
