@@ -315,6 +315,15 @@ def run_reading(command: Command, project: Project) -> None:
         assert ("--jsonl" in command.words) is (shown == "")
 
 
+def run_export(command: Command, project: Project) -> None:
+    assert " 0 jobs to " in project.run(["-m", "kiqbridge", *command.words[1:]])
+
+
+def run_restore(command: Command, project: Project) -> None:
+    """Of a file that an export before it in the same block wrote; at the same server."""
+    assert "put in 0 jobs at " in project.run(["-m", "kiqbridge", *command.words[1:]])
+
+
 def run_queue(command: Command, project: Project) -> None:
     (run_reading if command.words[2] == "show" else run_pauses)(command, project)
 
@@ -417,6 +426,8 @@ COMMANDS = {
     "kiqbridge worker": run_worker,
     "kiqbridge deploy-mark": run_deploy_mark,
     "kiqbridge queue": run_queue,
+    "kiqbridge export": run_export,
+    "kiqbridge restore": run_restore,
     **dict.fromkeys(
         (
             "kiqbridge stats",

@@ -93,6 +93,17 @@ TESTED_ELSEWHERE = {
         ),
         "redis/test_reading_commands.py",
     ),
+    **dict.fromkeys(
+        (
+            "commands/restore_command",
+            "transfer/file",
+            "transfer/form",
+            "transfer/reading",
+            "transfer/taking",
+            "transfer/writing",
+        ),
+        "redis/test_export_command.py",
+    ),
     "commands/deploy_command": "redis/test_deploy.py",
     "commands/spill_command": "lambdas/test_replay.py",
     "commands/sqs_messages": "lambdas/test_replay.py",
