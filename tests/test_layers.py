@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "dev": "wire schedule config store client clocks",
     "transfer": "wire store",
     "api": "wire schedule store client clocks inflight settle",
-    "doctor": "wire config store client api",
+    "doctor": "wire schedule config store client api",
     "web": "wire config store api",
     "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web transfer",
 }

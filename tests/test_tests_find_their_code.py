@@ -41,6 +41,15 @@ TESTED_ELSEWHERE = {
     "api/verdict_rules": "unit/test_verdict.py",
     "api/occurrences": "redis/test_schedule_set.py",
     **dict.fromkeys(
+        (
+            "doctor/template_examination",
+            "doctor/template_iam",
+            "doctor/template_model",
+            "doctor/template_rules",
+        ),
+        "unit/test_doctor_template.py",
+    ),
+    **dict.fromkeys(
         ("doctor/sample", "doctor/wire_jobs", "doctor/wire_places"), "redis/test_doctor_wire.py"
     ),
     **dict.fromkeys(

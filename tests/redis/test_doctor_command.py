@@ -3,14 +3,17 @@
 import json
 import logging
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 import redis as redis_py
 from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import embedded_server, find_free_port
+from support.waiting import wait_until
 
 from kiqbridge import Client
 from kiqbridge.commands import cli
+from kiqbridge.doctor import CATALOGUE
 from kiqbridge.store.eviction import warn_of_eviction
 from kiqbridge.store.redis_pool import RedisPool
 
@@ -76,10 +79,15 @@ def test_it_reads_like_a_letter_for_people(redis_url, redis, monkeypatch, capsys
     assert cli.main(["doctor"]) == 1
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "ok       reachable: the server answers"
-    at = lines.index("problem  types: retry is a string, not a zset")
-    assert lines[at + 1] == "         why: whatever needs this key waits"
-    assert lines[at + 2] == "         do:  look at it, then RENAME or DEL retry"
+    assert lines[:4] == [
+        "redis",
+        "  problem  types: retry is a string, not a zset",
+        "           why: whatever needs this key waits",
+        "           do:  look at it, then RENAME or DEL retry",
+    ]
+    assert "  ok       reachable: the server answers" in lines
+    assert {"wire", "worker"} <= {*lines}
+    assert lines[-1].startswith("1 problem, 1 warning, ")
 
 
 @pytest.mark.parametrize(
@@ -193,6 +201,67 @@ def test_guards_that_nobody_forgets_are_told(run, redis, redis_url):
 
     assert code == 1
     assert "10,001 of which are over" in found(answer, "guards")[0]["what"]
+
+
+class TestChoosing:
+    def test_an_area_or_a_rule(self, run, redis_url, redis):
+        _, answer = run(redis_url, "--area", "worker")
+        assert {each["area"] for each in answer["findings"]} == {"worker"}
+
+        _, answer = run(redis_url, "--rule", "eviction", "--rule", "far-future")
+        assert [each["rule"] for each in answer["findings"]] == ["eviction", "far-future"]
+
+    def test_a_rule_that_is_ignored_neither_shows_nor_counts(self, run, redis_url, redis):
+        redis.set("retry", "x")
+        assert run(redis_url)[0] == 1
+
+        code, answer = run(redis_url, "--ignore", "types")
+
+        assert code == 0
+        assert found(answer, "types") == []
+
+    def test_strict_counts_warnings(self, run, redis_url, redis):
+        assert run(redis_url, "--rule", "persistence")[0] == 0
+        assert run(redis_url, "--rule", "persistence", "--strict")[0] == 1
+
+    def test_a_rule_that_there_is_not_is_a_wrong_call(self, redis_url, monkeypatch, capsys):
+        monkeypatch.setenv("REDIS_URL", redis_url)
+        with pytest.raises(SystemExit) as exit_:
+            cli.main(["doctor", "--rule", "evictoin"])
+
+        assert exit_.value.code == 2
+        assert "did you mean eviction?" in capsys.readouterr().err
+
+    def test_the_list_needs_no_server(self, monkeypatch, capsys):
+        monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{find_free_port()}/0")
+
+        assert cli.main(["doctor", "--list", "--json", "--area", "template"]) == 0
+        rules = json.loads(capsys.readouterr().out)
+        assert cli.main(["doctor", "--list"]) == 0
+
+        assert {each["area"] for each in rules} == {"template"}
+        assert len(capsys.readouterr().out.splitlines()) == len(CATALOGUE)
+
+    def test_rights_of_others_than_a_worker(self, run, redis, redis_url):
+        with user_without(redis, redis_url, "zscan") as url:
+            assert run(url)[0] == 0
+            code, answer = run(url, "--needs", "operator")
+
+        assert code == 1
+        assert "may not run zscan, needed for: operator" in found(answer, "rights")[0]["what"]
+
+
+def test_a_server_that_refuses_to_write_is_reported_with_the_reason(run):
+    with embedded_server(save="3600 1") as server, redis_py.Redis.from_url(server.url) as raw:
+        folder = Path(raw.config_get("dir")["dir"], raw.config_get("dbfilename")["dbfilename"])
+        folder.mkdir()
+        raw.bgsave()
+        wait_until(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err", 20)
+        code, answer = run(server.url)
+        raw.config_set("save", "")  # else its end waits for another one
+
+    assert code == 3
+    assert "MISCONF" in found(answer, "reachable")[0]["what"]
 
 
 def test_it_stays_in_its_namespace_and_changes_nothing(run, redis, redis_url, monkeypatch):

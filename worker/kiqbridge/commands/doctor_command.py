@@ -9,12 +9,13 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final, TextIO
+from pathlib import Path
+from typing import Final, TextIO
 
-from kiqbridge.api import Operator, open_operator
-from kiqbridge.doctor import AREAS, CATALOGUE, Finding, Selection, Status, examine
+from kiqbridge.api import open_operator
+from kiqbridge.doctor import AREAS, CATALOGUE, Finding, Selection, Status, examine, examine_template
 from kiqbridge.doctor.redis_rights import NEEDS
 from kiqbridge.doctor.redis_server import REACHABLE
 from kiqbridge.errors import RedisUnavailable
@@ -27,8 +28,9 @@ _COLOURS: Final = {
     Status.PROBLEM: "\033[31;1m",
     Status.UNKNOWN: "\033[36m",
 }
-_DIM, _RESET = "\033[2m", "\033[0m"
-_INDENT: Final = " " * 9
+_BOLD, _DIM, _RESET = "\033[1m", "\033[2m", "\033[0m"
+_WORST_FIRST: Final = (Status.PROBLEM, Status.WARNING, Status.UNKNOWN, Status.OK)
+_INDENT: Final = " " * 11
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +62,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="after which the orchestrator kills a worker that is to stop",
     )
+    parser.add_argument(
+        "--template",
+        type=Path,
+        metavar="FILE",
+        help="examine this template in place of a running system; needs neither Redis nor AWS",
+    )
+    parser.add_argument(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="of the template; may be repeated",
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 for warnings too")
     parser.add_argument("--list", action="store_true", help="print the rules, and examine nothing")
 
@@ -69,35 +84,45 @@ def run(options: argparse.Namespace) -> int:
     selection = Selection(areas=options.area, rules=options.rule, ignored=options.ignore)
     if options.list:
         return _list(selection, as_json=options.json)
+    if options.template is not None:
+        given = dict(item.partition("=")[::2] for item in options.parameter)
+        findings = examine_template(options.template, parameters=given, selection=selection)
+        return _answer(options, findings, {"template": str(options.template)})
+    return _examine(options, selection)
+
+
+def _examine(options: argparse.Namespace, selection: Selection) -> int:
     operator = open_operator(via="cli")
-    needs = options.needs or ["worker"]
     code = 0
     try:
         findings = examine(
             operator,
             environ=os.environ,
             selection=selection,
-            needs=needs,
+            needs=options.needs or ["worker"],
             stop_timeout_s=options.stop_timeout,
         )
     except RedisUnavailable as error:
         findings, code = [_unreachable(str(operator.pool.probe(error) or error))], UNREACHABLE
+    return _answer(options, findings, {"redis": operator.pool.address}, code)
+
+
+def _answer(
+    options: argparse.Namespace,
+    findings: Sequence[Finding],
+    about: Mapping[str, str],
+    code: int = 0,
+) -> int:
+    """Write the findings, and return the exit code."""
     bad = {Status.PROBLEM, Status.WARNING} if options.strict else {Status.PROBLEM}
     code = code or int(any(finding.status in bad for finding in findings))
     if options.json:
-        sys.stdout.write(json.dumps(_document(operator, code, findings)) + "\n")
+        # `check` is what a rule was called before there were areas.
+        rows = [{"check": finding.rule, **asdict(finding)} for finding in findings]
+        sys.stdout.write(json.dumps({**about, "ok": code == 0, "findings": rows}) + "\n")
     else:
         _write(sys.stdout, findings)
     return code
-
-
-def _document(operator: Operator, code: int, findings: Sequence[Finding]) -> dict[str, Any]:
-    return {
-        "redis": operator.pool.address,
-        "ok": code == 0,
-        # `check` is what a rule was called before there were areas.
-        "findings": [{"check": finding.rule, **asdict(finding)} for finding in findings],
-    }
 
 
 def _list(selection: Selection, *, as_json: bool) -> int:
@@ -119,19 +144,28 @@ def _unreachable(text: str) -> Finding:
 
 
 def _write(stream: TextIO, findings: Sequence[Finding]) -> None:
-    """A line for each finding, why and what to do below it; the sum on the last line."""
+    """The findings of each area, the worst first, with why and what to do; the sum on the last line."""
     colour = stream.isatty() and not os.environ.get("NO_COLOR")
-    for finding in findings:
-        shade = _COLOURS[finding.status] if colour else ""
-        dim, reset = (_DIM, _RESET) if colour else ("", "")
-        lines = [f"{shade}{finding.status:<8}{reset} {finding.rule}: {shown(finding.what)}"]
-        if finding.why:
-            lines.append(f"{_INDENT}{dim}why:{reset} {shown(finding.why)}")
-        if finding.action:
-            lines.append(f"{_INDENT}{dim}do:{reset}  {shown(finding.action)}")
-        stream.write("".join(f"{line}\n" for line in lines))
+    bold, dim, reset = (_BOLD, _DIM, _RESET) if colour else ("", "", "")
+    for area in AREAS:
+        own = sorted(
+            (finding for finding in findings if finding.area == area),
+            key=lambda finding: _WORST_FIRST.index(finding.status),
+        )
+        if own:
+            stream.write(f"{bold}{area}{reset}\n")
+        for finding in own:
+            shade = _COLOURS[finding.status] if colour else ""
+            name = finding.rule if finding.status is Status.OK else f"{bold}{finding.rule}{reset}"
+            lines = [f"  {shade}{finding.status:<8}{reset} {name}: {shown(finding.what)}"]
+            if finding.why:
+                lines.append(f"{_INDENT}{dim}why:{reset} {shown(finding.why)}")
+            if finding.action:
+                lines.append(f"{_INDENT}{dim}do:{reset}  {shown(finding.action)}")
+            stream.write("".join(f"{line}\n" for line in lines))
     sums = Counter(finding.status for finding in findings)
-    stream.write(", ".join(f"{sums[status]} {status}" for status in Status if sums[status]) + "\n")
+    words = [f"{sums[status]} {status}" for status in _WORST_FIRST if sums[status]]
+    stream.write(f"{', '.join(words)}; docs/doctor.md describes each rule\n")
 
 
 def _rule(text: str) -> str:

@@ -19,7 +19,6 @@ from kiqbridge.config.client_settings import NAMESPACE
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.definitions_of_template import definition_of
 from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
 from kiqbridge.schedule.sourced import SourcedSchedule
 from kiqbridge.store.redis_pool import RedisPool
@@ -117,6 +116,7 @@ def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedu
         ConfigError: it cannot be read; every problem has its line.
     """
     from kiqbridge.schedule.check import read_answers  # noqa: PLC0415 - loads YAML
+    from kiqbridge.schedule.sourced_template import sourced_schedules  # noqa: PLC0415
     from kiqbridge.schedule.template import read_schedules  # noqa: PLC0415
 
     parameters = dict(item.partition("=")[::2] for item in options.parameter)
@@ -125,22 +125,7 @@ def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedu
         if options.answers is not None:
             parameters = read_answers(options.answers, file) | parameters
         schedules = read_schedules(file, parameters, options.stack_name)
-    lines = text.splitlines()
-    found = []
-    for each in schedules:
-        block = block_of(lines, each.line)
-        found.append(
-            SourcedSchedule(
-                definition=definition_of(each, options.stack_name),
-                source=str(path),
-                line=each.line,
-                kind=each.kind,
-                function=each.function,
-                names_zone=names_zone(block),
-                ignored=ignored_codes(block),
-            )
-        )
-    return found
+    return sourced_schedules(schedules, text, source=str(path), stack_name=options.stack_name)
 
 
 def unreadable(error: Exception) -> int:

@@ -4,7 +4,18 @@
 at a file. It must never change anything, nor look at more than a bounded number of keys and jobs.
 """
 
-from kiqbridge.doctor.examination import CATALOGUE, Selection, examine
-from kiqbridge.doctor.finding import AREAS, Area, Finding, Rule, Status
+from kiqbridge.doctor.examination import CATALOGUE, examine
+from kiqbridge.doctor.finding import AREAS, Area, Finding, Rule, Selection, Status
+from kiqbridge.doctor.template_examination import examine_template
 
-__all__ = ["AREAS", "CATALOGUE", "Area", "Finding", "Rule", "Selection", "Status", "examine"]
+__all__ = [
+    "AREAS",
+    "CATALOGUE",
+    "Area",
+    "Finding",
+    "Rule",
+    "Selection",
+    "Status",
+    "examine",
+    "examine_template",
+]

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.api import Operator
@@ -17,9 +16,10 @@ from kiqbridge.doctor import (
     worker_fleet,
     worker_settings,
 )
-from kiqbridge.doctor.finding import Area, Finding, Rule
+from kiqbridge.doctor.finding import ALL, Finding, Rule, Selection
 from kiqbridge.doctor.redis_rights import Role
 from kiqbridge.doctor.system import System
+from kiqbridge.doctor.template_examination import RULES
 from kiqbridge.errors import RedisRefused
 
 Check = Callable[[System], Iterable[Finding]]
@@ -37,34 +37,10 @@ CHECKS: Final[Sequence[tuple[Sequence[Rule], Check]]] = (
 )
 """Which rules a function applies, in the order in which findings are shown."""
 
-CATALOGUE: Final[Mapping[str, Rule]] = {rule.id: rule for rules, _ in CHECKS for rule in rules}
+CATALOGUE: Final[Mapping[str, Rule]] = {
+    rule.id: rule for rule in (*(rule for rules, _ in CHECKS for rule in rules), *RULES)
+}
 """All rules by id."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which rules are applied.
-
-    Attributes:
-        areas: those of these areas; empty = of all.
-        rules: those with these ids; empty = all.
-        ignored: none of these.
-    """
-
-    areas: Sequence[Area] = ()
-    rules: Sequence[str] = ()
-    ignored: Sequence[str] = ()
-
-    def has(self, rule: Rule) -> bool:
-        """Whether a rule is applied."""
-        return (
-            (not self.areas or rule.area in self.areas)
-            and (not self.rules or rule.id in self.rules)
-            and rule.id not in self.ignored
-        )
-
-
-ALL: Final = Selection()
 
 
 def examine(

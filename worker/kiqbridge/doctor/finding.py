@@ -108,6 +108,32 @@ def printable(text: str) -> str:
     return shown if len(text) <= LONGEST else f"{shown}…"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which rules are applied.
+
+    Attributes:
+        areas: those of these areas; empty = of all.
+        rules: those with these ids; empty = all.
+        ignored: none of these.
+    """
+
+    areas: Sequence[Area] = ()
+    rules: Sequence[str] = ()
+    ignored: Sequence[str] = ()
+
+    def has(self, rule: Rule) -> bool:
+        """Whether a rule is applied."""
+        return (
+            (not self.areas or rule.area in self.areas)
+            and (not self.rules or rule.id in self.rules)
+            and rule.id not in self.ignored
+        )
+
+
+ALL: Final = Selection()
+
+
 def counted(count: int, noun: str) -> str:
     """`1 job`, `2 jobs`."""
     many = noun if count == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"

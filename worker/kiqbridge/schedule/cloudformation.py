@@ -125,7 +125,7 @@ class Template:
 
     def resolve(self, node: Node) -> Any:
         """Return a node's value as JSON would hold it, or `NO_VALUE` where AWS::NoValue stands."""
-        call = _call(node)
+        call = call_of(node)
         if call is not None:
             name, argument = call
             function = self._functions.get(name)
@@ -234,7 +234,7 @@ class Template:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
     def _decide(self, node: Node) -> bool:
-        name, argument = _call(node) or _condition_call(node) or ("", node)
+        name, argument = call_of(node) or _condition_call(node) or ("", node)
         if name == "Condition":
             return self.holds(_literal(argument, name), line_of(argument))
         if name == "Equals":
@@ -306,7 +306,7 @@ class Template:
             )
 
 
-def _call(node: Node) -> tuple[str, Node] | None:
+def call_of(node: Node) -> tuple[str, Node] | None:
     """Split `!Name argument` and `Fn::Name: argument` (and `Ref:`) into name and argument."""
     if node.tag.startswith("!") and len(node.tag) > 1:
         return node.tag[1:], _untagged(node)

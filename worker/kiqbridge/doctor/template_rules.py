@@ -1,0 +1,331 @@
+"""Rules about the functions, queues and tasks of a template."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from kiqbridge.doctor.finding import Finding, Rule, counted, listed
+from kiqbridge.doctor.template_model import (
+    Model,
+    Resource,
+    alternatives,
+    items_of,
+    mapping_of,
+    numbers_of,
+    texts_of,
+)
+from kiqbridge.schedule.cloudformation import NO_VALUE
+
+TIMES: Final = 6
+"""As AWS advises: a batch may be throttled and tried again within the visibility timeout."""
+DEFAULT_TIMEOUT_S: Final = 3
+DEFAULT_VISIBILITY_S: Final = 30
+LEAST_TIMEOUT_S: Final = 10
+"""Three seconds to connect, three to wait for an answer, and a second try."""
+STOP_S: Final = 30
+"""ECS' own StopTimeout."""
+WORKER_TIMEOUT_S: Final = 25
+TO_GIVE_BACK_S: Final = 5
+RUNTIMES: Final = frozenset({"python3.11", "python3.12", "python3.13", "python3.14"})
+ARCHITECTURES: Final = frozenset({"arm64", "x86_64"})
+
+_ASYNCHRONOUS: Final = frozenset(
+    {"ScheduleV2", "Schedule", "SNS", "S3", "EventBridgeRule", "CloudWatchEvent", "IoTRule"}
+)
+_WITH_DEAD_LETTERS: Final = frozenset({"ScheduleV2", "Schedule", "EventBridgeRule"})
+_STREAMS: Final = frozenset({"Kinesis", "DynamoDB"})
+
+VISIBILITY: Final = Rule(
+    id="visibility-timeout",
+    area="template",
+    reports=f"SQS queues whose visibility timeout is less than {TIMES} times the Timeout of the function",
+    why="a message comes again while the function still works at it, and its receives are used up by throttling",
+    action=f"set VisibilityTimeout of the queue to {TIMES} times the function's Timeout",
+)
+DEAD_LETTER: Final = Rule(
+    id="dead-letter",
+    area="template",
+    reports="events that nobody keeps when they fail: a function without OnFailure, a schedule or rule without "
+    "DeadLetterConfig, a source queue without RedrivePolicy, a stream without DestinationConfig",
+    why="AWS gives up after some attempts, and the job was never enqueued: no log or metric of yours shows it",
+    action="name a dead-letter queue there (template.yaml has EnqueueDeadLetterQueue), or set "
+    "MaximumRetryAttempts: 0 where the next event does the same work",
+)
+RESERVED: Final = Rule(
+    id="reserved-concurrency",
+    area="template",
+    reports="an enqueue function without ReservedConcurrentExecutions, or with 0",
+    why="a burst of events takes the concurrency of the whole account and all connections of Redis; with 0 "
+    "nothing is enqueued",
+    action="set ReservedConcurrentExecutions, such as 20; a parameter may leave it empty",
+)
+ROUTES: Final = Rule(
+    id="vpc-endpoints",
+    area="template",
+    reports="functions in a VPC whose template makes neither endpoints nor a NAT gateway",
+    why="a function in a VPC has no internet: it cannot read its secret, nor spill into SQS, and times out",
+    action="make endpoints for secretsmanager (or ssm) and sqs (infra/endpoints.yaml), or a NAT gateway; ignore "
+    "the rule if the subnets have one",
+)
+FUNCTION_TIMEOUT: Final = Rule(
+    id="function-timeout",
+    area="template",
+    reports=f"functions with a Timeout below {LEAST_TIMEOUT_S} s",
+    why="the function is killed before it sees that Redis is away, so that it neither spills nor reports",
+    action=f"set Timeout to {LEAST_TIMEOUT_S} s or more, better 20",
+)
+REDIS_TLS: Final = Rule(
+    id="redis-tls",
+    area="template",
+    reports="an address redis:// in a function or task; an ElastiCache without TransitEncryptionEnabled",
+    why="jobs, their arguments and the password cross the network as they are",
+    action="write rediss://, and TransitEncryptionEnabled: true",
+)
+ALARMS: Final = Rule(
+    id="alarms",
+    area="template",
+    reports="a template with functions of Kiqbridge and no alarm",
+    why="dead letters, failed ticks and queues that grow are noticed by nobody",
+    action="nest infra/observability.yaml (CreateObservability=true), or write alarms of your own "
+    "(docs/runbooks.md)",
+)
+RUNTIME: Final = Rule(
+    id="runtime",
+    area="template",
+    reports="functions with another Runtime or architecture than Kiqbridge is built for",
+    why="the layer's compiled packages cannot be loaded: each invocation fails",
+    action=f"use one of {', '.join(sorted(RUNTIMES))}, and arm64 or x86_64, as the layer was built",
+)
+TASK_STOP: Final = Rule(
+    id="task-stop-timeout",
+    area="template",
+    reports="a worker's container whose StopTimeout ends before KIQBRIDGE_TIMEOUT_S and 5 s more",
+    why="ECS kills the worker before it gives its jobs back: they wait for half a minute, and begin again",
+    action="raise StopTimeout (120 at most on Fargate), or lower KIQBRIDGE_TIMEOUT_S",
+)
+
+
+def check_visibility(model: Model) -> Iterator[Finding]:
+    """Each queue from which a function reads."""
+    short = []
+    for function, source in _queue_sources(model):
+        queue = model.find(source, "AWS::SQS::Queue")
+        if queue is None:
+            continue
+        wanted = TIMES * max(numbers_of(function.properties.get("Timeout")) or [DEFAULT_TIMEOUT_S])
+        has = numbers_of(queue.properties.get("VisibilityTimeout")) or [DEFAULT_VISIBILITY_S]
+        if min(has) < wanted:
+            short.append(f"{queue.place} has {min(has)} s, {function.name} needs {wanted} s")
+    yield _ended(VISIBILITY.problem, VISIBILITY, short, "no queue is too short for its function")
+
+
+def check_dead_letters(model: Model) -> Iterator[Finding]:
+    """Whatever fails without anybody waiting for the answer."""
+    lost = []
+    for function in model.ours:
+        events = mapping_of(function.properties.get("Events"))
+        kinds = {str(mapping_of(each).get("Type")) for each in events.values()}
+        if (kinds & _ASYNCHRONOUS or _enqueues(function)) and not _keeps_failures(function):
+            lost.append(f"{function.place} has no OnFailure")
+        lost += [
+            f"{function.place}.{name} has no {member}"
+            for name, event in events.items()
+            if (member := _missing_of(mapping_of(event))) is not None
+        ]
+    for rule in model.of("AWS::Scheduler::Schedule"):
+        target = mapping_of(rule.properties.get("Target"))
+        if "DeadLetterConfig" not in target and not _gives_up_at_once(target.get("RetryPolicy")):
+            lost.append(f"{rule.place} has no DeadLetterConfig")
+    for _, source in _queue_sources(model):
+        queue = model.find(source, "AWS::SQS::Queue")
+        if queue is not None and "RedrivePolicy" not in queue.properties:
+            lost.append(f"{queue.place} has no RedrivePolicy")
+    yield _ended(DEAD_LETTER.problem, DEAD_LETTER, lost, "what fails is kept")
+
+
+def check_reserved(model: Model) -> Iterator[Finding]:
+    """Of the function that enqueues; others run once a minute, or answer people."""
+    missing, none = [], []
+    for function in filter(_enqueues, model.ours):
+        value = function.properties.get("ReservedConcurrentExecutions", NO_VALUE)
+        if value is NO_VALUE:
+            missing.append(f"{function.place} has none")
+        elif 0 in numbers_of(value):
+            none.append(f"{function.place} has 0")
+    if none:
+        yield RESERVED.problem(listed(none))
+    else:
+        yield _ended(
+            RESERVED.warning,
+            RESERVED,
+            missing,
+            "the enqueue function has its own, or a parameter for it",
+        )
+
+
+def check_routes(model: Model) -> Iterator[Finding]:
+    """A template that makes endpoints makes those that are needed, or its own tests find out."""
+    inside = [each.place for each in model.ours if mapping_of(each.properties.get("VpcConfig"))]
+    has_way = bool(model.of("AWS::EC2::VPCEndpoint", "AWS::EC2::NatGateway"))
+    lost = [] if has_way else inside
+    yield _ended(
+        ROUTES.warning,
+        ROUTES,
+        lost,
+        "functions reach the APIs of AWS, as far as the template shows",
+    )
+
+
+def check_function_timeouts(model: Model) -> Iterator[Finding]:
+    """Against what a call of Redis may take."""
+    short = [
+        f"{each.place} has {timeout} s"
+        for each in model.ours
+        if (timeout := min(numbers_of(each.properties.get("Timeout")) or [DEFAULT_TIMEOUT_S]))
+        < LEAST_TIMEOUT_S
+    ]
+    yield _ended(
+        FUNCTION_TIMEOUT.problem, FUNCTION_TIMEOUT, short, "functions outlast a Redis that is away"
+    )
+
+
+def check_tls(model: Model) -> Iterator[Finding]:
+    """Addresses that are written down, and servers that are made."""
+    plain = [
+        f"{each.place} has REDIS_URL redis://"
+        for each in model.ours
+        if any(text.startswith("redis://") for text in texts_of(each.variables.get("REDIS_URL")))
+    ]
+    plain += [
+        f"{task.place} has REDIS_URL redis://"
+        for task, container in _containers(model)
+        if any(text.startswith("redis://") for text in texts_of(_variable(container, "REDIS_URL")))
+    ]
+    plain += [
+        f"{each.place} has no TransitEncryptionEnabled"
+        for each in model.of("AWS::ElastiCache::ReplicationGroup")
+        if True not in alternatives(each.properties.get("TransitEncryptionEnabled"))
+    ]
+    yield _ended(
+        REDIS_TLS.problem,
+        REDIS_TLS,
+        plain,
+        "connections to Redis have TLS, as far as the template shows",
+    )
+
+
+def check_alarms(model: Model) -> Iterator[Finding]:
+    """In this template, or in one that it nests."""
+    alarms = model.of("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+    if model.ours and not alarms:
+        yield ALARMS.warning("there is no AWS::CloudWatch::Alarm")
+    else:
+        yield ALARMS.ok(f"{counted(len(alarms), 'alarm')}")
+
+
+def check_runtimes(model: Model) -> Iterator[Finding]:
+    """Of functions that are no images."""
+    odd = []
+    for each in model.ours:
+        if "Image" in texts_of(each.properties.get("PackageType")):
+            continue
+        runtimes = texts_of(each.properties.get("Runtime"))
+        kinds = [str(one) for one in items_of(each.properties.get("Architectures"))]
+        odd += [f"{each.place} has Runtime {name}" for name in runtimes if name not in RUNTIMES]
+        odd += [f"{each.place} has no Runtime"] if "Runtime" not in each.properties else []
+        odd += [f"{each.place} is for {kind}" for kind in kinds if kind not in ARCHITECTURES]
+    yield _ended(RUNTIME.problem, RUNTIME, odd, "runtimes and architectures are those of Kiqbridge")
+
+
+def check_tasks(model: Model) -> Iterator[Finding]:
+    """Containers of workers, by their variables or their command."""
+    killed = []
+    for task, container in _containers(model):
+        timeout = max(numbers_of(_variable(container, "KIQBRIDGE_TIMEOUT_S")) or [WORKER_TIMEOUT_S])
+        stop = min(numbers_of(container.get("StopTimeout")) or [STOP_S])
+        if timeout + TO_GIVE_BACK_S > stop:
+            killed.append(f"{task.place} stops within {timeout} s, and is killed after {stop} s")
+    yield _ended(TASK_STOP.problem, TASK_STOP, killed, "workers end before they are killed")
+
+
+def _ended(
+    found: Callable[[str], Finding], rule: Rule, faults: Sequence[str], well: str
+) -> Finding:
+    return found(listed(faults)) if faults else rule.ok(well)
+
+
+def _queue_sources(model: Model) -> Iterator[tuple[Resource, Any]]:
+    """Function and queue of each event source mapping of SQS, the events of SAM included."""
+    for function in model.ours:
+        for event in mapping_of(function.properties.get("Events")).values():
+            if mapping_of(event).get("Type") == "SQS":
+                yield function, mapping_of(mapping_of(event).get("Properties")).get("Queue")
+    for mapping in model.of("AWS::Lambda::EventSourceMapping"):
+        for function in model.ours:
+            if model.find(mapping.properties.get("FunctionName"), function.kind) == function:
+                yield function, mapping.properties.get("EventSourceArn")
+
+
+def _enqueues(function: Resource) -> bool:
+    code = str(function.properties.get("CodeUri", ""))
+    return "KIQBRIDGE_ALLOWED_CLASSES" in function.variables or code.endswith("lambdas/enqueue")
+
+
+def _keeps_failures(function: Resource) -> bool:
+    config = mapping_of(function.properties.get("EventInvokeConfig"))
+    destination = mapping_of(config.get("DestinationConfig"))
+    return (
+        "OnFailure" in destination
+        or "DeadLetterQueue" in function.properties
+        or "DeadLetterConfig" in function.properties
+        or _gives_up_at_once(config)
+    )
+
+
+def _missing_of(event: Any) -> str | None:
+    """What an event of SAM lacks to keep what fails."""
+    kind, properties = event.get("Type"), mapping_of(event.get("Properties"))
+    if kind in _STREAMS:
+        return None if "DestinationConfig" in properties else "DestinationConfig"
+    if kind not in _WITH_DEAD_LETTERS or _gives_up_at_once(properties.get("RetryPolicy")):
+        return None
+    return None if "DeadLetterConfig" in properties else "DeadLetterConfig"
+
+
+def _gives_up_at_once(policy: object) -> bool:
+    return 0 in numbers_of(mapping_of(policy).get("MaximumRetryAttempts"))
+
+
+def _containers(model: Model) -> Iterator[tuple[Resource, Any]]:
+    """The containers that run a worker."""
+    for task in model.of("AWS::ECS::TaskDefinition"):
+        for container in items_of(task.properties.get("ContainerDefinitions")):
+            command = [str(word) for word in items_of(mapping_of(container).get("Command"))]
+            names = {
+                str(mapping_of(each).get("Name"))
+                for each in items_of(mapping_of(container).get("Environment"))
+            }
+            if "kiqbridge" in command or any(name.startswith("KIQBRIDGE_") for name in names):
+                yield task, mapping_of(container)
+
+
+def _variable(container: Any, name: str) -> object:
+    found = [
+        mapping_of(each).get("Value")
+        for each in items_of(container.get("Environment"))
+        if mapping_of(each).get("Name") == name
+    ]
+    return found[0] if found else None
+
+
+CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[Model], Iterable[Finding]]]]] = (
+    ((VISIBILITY,), check_visibility),
+    ((DEAD_LETTER,), check_dead_letters),
+    ((RESERVED,), check_reserved),
+    ((ROUTES,), check_routes),
+    ((FUNCTION_TIMEOUT,), check_function_timeouts),
+    ((REDIS_TLS,), check_tls),
+    ((ALARMS,), check_alarms),
+    ((RUNTIME,), check_runtimes),
+    ((TASK_STOP,), check_tasks),
+)
+"""Rules, and the function that applies them."""
