@@ -103,6 +103,8 @@ def test_a_snapshot_that_cannot_be_written_is_a_problem():
 @pytest.mark.parametrize(("share", "status"), [(0.80, "warning"), (0.95, "problem")])
 def test_memory_that_is_nearly_full_is_found(good, raw, share, status):
     raw.set("ballast", b"x" * 20_000_000)
+    # Until it is in the file, it is in memory twice.
+    wait_until(lambda: raw.info("memory")["mem_aof_buffer"] < 100_000, 20)
     used = raw.info("memory")["used_memory"]
     with setting(raw, maxmemory=str(int(used / share))):
         finding = only(good.url, "memory", status)
