@@ -159,7 +159,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 
 # `sam build` calls these with ARTIFACTS_DIR, one for each logical id of the template.
 
-.PHONY: build-KiqbridgeLayer build-EnqueueFunction build-MonitorFunction build-TickFunction
+.PHONY: build-KiqbridgeLayer build-EnqueueFunction build-MonitorFunction build-TickFunction build-WebFunction
 build-KiqbridgeLayer:
 	@.make/lambda.sh layer
 
@@ -171,3 +171,6 @@ build-MonitorFunction:
 
 build-TickFunction:
 	@.make/lambda.sh function lambdas/tick
+
+build-WebFunction:
+	@.make/lambda.sh function lambdas/web

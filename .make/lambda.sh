@@ -2,7 +2,7 @@
 # Fills ARTIFACTS_DIR as Lambda wants it. The Makefile's build-… targets call it, and `sam build` those.
 #
 #   lambda.sh layer            the package and what it needs, under python/
-#   lambda.sh function FOLDER  a function's own files
+#   lambda.sh function FOLDER  a function's own files, and what its requirements.txt names
 #
 # From the environment:
 #   LAMBDA_ARCHITECTURE  arm64 or x86_64
@@ -19,7 +19,10 @@ set -eu
 what=$1
 : "${ARTIFACTS_DIR:?sam build says where to}" "${LAMBDA_PYTHON:?}" "${BUILD_PYTHON:?}"
 
-build_layer() {
+# Install packages for Lambda, not for this machine: `install FOLDER WHAT…`.
+install() {
+    folder=$1
+    shift
     case ${LAMBDA_ARCHITECTURE:?} in
         arm64) platform=manylinux2014_aarch64 ;;
         x86_64) platform=manylinux2014_x86_64 ;;
@@ -28,6 +31,17 @@ build_layer() {
             exit 2
             ;;
     esac
+    "$BUILD_PYTHON" -m pip install --quiet --disable-pip-version-check --no-compile \
+        --target "$folder" --platform "$platform" --implementation cp \
+        --python-version "$LAMBDA_PYTHON" --only-binary=:all: --constraint constraints.txt "$@"
+    # Commands and notes that name folders of this machine, each time others: the first line of a command is
+    # the path of BUILD_PYTHON, and RECORD keeps a hash of it.
+    rm -rf "${folder:?}/bin"
+    rm -f "$folder"/*.dist-info/direct_url.json
+    sed -i -e '/direct_url\.json/d' -e '\,^\(\.\./\)*bin/,d' "$folder"/*.dist-info/RECORD
+}
+
+build_layer() {
     # A copy: setuptools keeps modules that are gone in a folder build/ beside the sources.
     source=$(mktemp -d)
     trap 'rm -rf "$source"' EXIT
@@ -37,15 +51,7 @@ build_layer() {
 
     folder=$ARTIFACTS_DIR/python
     rm -rf "$folder"
-    "$BUILD_PYTHON" -m pip install --quiet --disable-pip-version-check --no-compile \
-        --target "$folder" --platform "$platform" --implementation cp \
-        --python-version "$LAMBDA_PYTHON" --only-binary=:all: --constraint constraints.txt \
-        "${source}[lambda]"
-    # Commands and notes that name folders of this machine, each time others: the first line of a command is
-    # the path of BUILD_PYTHON, and RECORD keeps a hash of it.
-    rm -rf "${folder:?}/bin"
-    rm "$folder"/kiqbridge-*.dist-info/direct_url.json
-    sed -i -e '/direct_url\.json/d' -e '\,^\(\.\./\)*bin/,d' "$folder"/*.dist-info/RECORD
+    install "$folder" "${source}[lambda]"
     add_manifest "$folder/kiqbridge/schedule/manifest.json"
     finish /opt
 }
@@ -71,6 +77,10 @@ END
 
 build_function() {
     cp -R "$1/." "$ARTIFACTS_DIR"
+    if [ -e "$1/requirements.txt" ]; then
+        install "$ARTIFACTS_DIR" --requirement "$1/requirements.txt"
+        rm "$ARTIFACTS_DIR/requirements.txt"
+    fi
     translate_mappings "$1"
     finish /var/task
 }

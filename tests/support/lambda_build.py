@@ -18,7 +18,7 @@ FIXED = {"MAPPINGS_PYTHON": sys.executable, "SOURCE_DATE_EPOCH": "1700000000"}
 
 ROOT = Path(__file__).parents[2]
 MACHINE = {"x86_64": "x86_64", "aarch64": "arm64"}[platform.machine()]
-PARTS = ("KiqbridgeLayer", "EnqueueFunction", "MonitorFunction", "TickFunction")
+PARTS = ("KiqbridgeLayer", "EnqueueFunction", "MonitorFunction", "TickFunction", "WebFunction")
 THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 

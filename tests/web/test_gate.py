@@ -260,6 +260,22 @@ class TestWhereAPostComesFrom:
         assert browser.request("POST", "/act", data={"csrf": token}).status_code == 200
         assert browser.request("POST", "/act", data={}).status_code == 403
 
+    def test_from_an_address_of_the_settings_a_form_may_come(self):
+        browser = browser_of(role="operator", origins=("http://localhost:8080/",))
+        token = browser.request("GET", "/").json()["csrf"]
+        codes = [
+            browser.request(
+                "POST", "/act", headers={"Origin": origin}, data={"csrf": token}
+            ).status_code
+            for origin in (
+                "http://localhost:8080",
+                "http://localhost:8081",
+                "https://localhost:8080",
+            )
+        ]
+
+        assert codes == [200, 403, 403]
+
     @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
     def test_every_method_but_reading_ones_is_looked_at(self, method):
         answer = browser_of(role="operator").request(

@@ -187,6 +187,16 @@ WEB_HOSTS: Final = Setting(
     read_by=_PAGE,
 )
 
+WEB_ORIGINS: Final = Setting(
+    name="web_origins",
+    parse=words("web_origins"),
+    default="",
+    env=("KIQBRIDGE_WEB_ORIGINS",),
+    help="further addresses under which browsers see the page, such as http://localhost:8080 of a proxy that signs "
+    "requests: forms may come from there; with commas between them",
+    read_by=_PAGE,
+)
+
 WEB_PROXIES: Final = Setting(
     name="web_proxies",
     parse=words("web_proxies"),
@@ -252,6 +262,7 @@ WEB_SETTINGS: Final = (
     WEB_JWT_SIGNER,
     WEB_ROLES,
     WEB_HOSTS,
+    WEB_ORIGINS,
     WEB_PROXIES,
     WEB_WRITES_PER_MINUTE,
     WEB_MAX_BODY_BYTES,

@@ -8,6 +8,7 @@ For each request: sign-in and sign-out, the caller, the role. For each one that 
 """
 
 import logging
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -42,6 +43,7 @@ class Gate:
         role: of everybody, if nobody is verified; else the most that anybody may do.
         by: in whose name everybody acts, if nobody is verified.
         writes_per_minute: for each caller.
+        origins: other addresses from which forms may come.
 
     Raises:
         ConfigError: a way of verification cannot work; names the setting.
@@ -56,12 +58,14 @@ class Gate:
         role: Role,
         by: str,
         writes_per_minute: int,
+        origins: Sequence[str] = (),
     ) -> None:
         self._app = app
         self._auth = auth
         self._sessions = sessions
         self._role = role
         self._by = by
+        self._origins = frozenset(each.rstrip("/") for each in origins)
         self._verifier = Verifier(auth, sessions)
         self._sign_in = SignIn(self._verifier, sessions)
         self._writes = Buckets(writes_per_minute, writes_per_minute / 60)
@@ -71,7 +75,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["method"] not in READS and (fault := _foreign(scope)):
+        if scope["method"] not in READS and (fault := _foreign(scope, self._origins)):
             await self._refuse_foreign(fault, scope, receive, send)
             return
         path = inner_path(scope)
@@ -188,7 +192,7 @@ def _key(scope: Scope, caller: Caller) -> str:
     return f"{address_of(scope)} {caller.way} {caller.name}"
 
 
-def _foreign(scope: Scope) -> str:
+def _foreign(scope: Scope, others: frozenset[str]) -> str:
     """Why a request does not come from our own page; empty = nothing speaks against it.
 
     A program sends neither of the headers: it cannot be led by another page, and needs the token all the same.
@@ -197,7 +201,7 @@ def _foreign(scope: Scope) -> str:
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site != "same-origin":
         return f"Sec-Fetch-Site is {shown(site)}"
-    if origin is None:
+    if origin is None or origin in others:
         return ""
     try:
         parts = urlsplit(origin)

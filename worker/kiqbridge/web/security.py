@@ -37,6 +37,7 @@ class Security:
         auth: how callers are verified.
         role: without sign-in what everybody may do (None = viewer), else the most that anybody may do.
         hosts: names under which it is served; None = all.
+        origins: other addresses from which forms may come, such as http://localhost:8080.
         proxies: whose forwarding headers count.
         writes_per_minute: for each caller.
         session_s: seconds from sign-in to the end of a session.
@@ -48,6 +49,7 @@ class Security:
     auth: Auth = field(default_factory=Auth)
     role: Role | None = None
     hosts: tuple[str, ...] | None = None
+    origins: tuple[str, ...] = ()
     proxies: tuple[Network, ...] = ()
     writes_per_minute: int = settings.WEB_WRITES_PER_MINUTE.default
     session_s: float = settings.WEB_SESSION_S.default
@@ -100,6 +102,7 @@ def protections(security: Security, *, by: str) -> list[Middleware]:
             role=security.most,
             by=by,
             writes_per_minute=security.writes_per_minute,
+            origins=security.origins,
         ),
     ]
 
@@ -124,6 +127,7 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
         auth=_read_auth(read),
         role=read(settings.WEB_ROLE),
         hosts=read(settings.WEB_HOSTS) or None,
+        origins=read(settings.WEB_ORIGINS),
         proxies=parse_networks(read(settings.WEB_PROXIES), settings.WEB_PROXIES.env[0]),
         writes_per_minute=read(settings.WEB_WRITES_PER_MINUTE),
         session_s=read(settings.WEB_SESSION_S),

@@ -39,6 +39,7 @@ TYPES = {
     "missed": "zset",
     "watched": "string",
     "runs": "hash",
+    "web_key": "string",
     "audit": "zset",
     "audit_entries": "hash",
     "audit_counts": "hash",
@@ -86,6 +87,7 @@ class Keys:
         self.missed = f"{prefix}kb:missed"
         self.watched = f"{prefix}kb:watched"
         self.runs = f"{prefix}kb:runs"
+        self.web_key = f"{prefix}kb:web:key"
         self.audit = f"{prefix}kb:audit"
         self.audit_entries = f"{prefix}kb:audit:entries"
         self.audit_counts = f"{prefix}kb:audit:counts"

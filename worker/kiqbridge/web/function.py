@@ -1,0 +1,125 @@
+"""The page as a Lambda function, behind a Function URL or API Gateway (REST, HTTP).
+
+The application is made at the first invocation, not at init: its key is in Redis, so that all environments accept
+each other's forms. Who calls is what AWS has verified (`identities`).
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from mangum import Mangum
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kiqbridge.api import open_operator
+from kiqbridge.config.setting import read
+from kiqbridge.config.web_settings import WEB_BASE_PATH
+from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.store import deadline
+from kiqbridge.web.app import create_app
+from kiqbridge.web.base_path import at_base, parse_base_path
+from kiqbridge.web.security import read_security
+from kiqbridge.web.shared_key import fetch_shared_key
+
+logger: Final = logging.getLogger(__name__)
+
+MARGIN_S: Final = 1.0
+"""What is left for the answer when the time of an invocation goes by at Redis."""
+
+
+class WebFunction:
+    """The function of one warm environment.
+
+    Args:
+        environ: its variables.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._security = read_security(environ)
+        self._base = parse_base_path(read(WEB_BASE_PATH, environ))
+        self._lock = threading.Lock()
+        self._made: Mangum | None = None
+
+    def handle(self, event: Any, context: Any) -> dict[str, Any]:
+        """Answer one request; 503 if Redis cannot be reached.
+
+        Args:
+            event: of a Function URL, an HTTP API or a REST API.
+            context: Lambda's.
+        """
+        with deadline.within(_seconds_left(context)):
+            try:
+                page = self._page()
+            except (RedisUnavailable, RedisRefused) as error:
+                logger.error("web: %s", error)  # noqa: TRY400 - the message says it all
+                return _unavailable()
+            return page(event, context)
+
+    def _page(self) -> Mangum:
+        with self._lock:
+            if self._made is None:
+                self._made = Mangum(AtGateway(self._application(), self._base), lifespan="off")
+            return self._made
+
+    def _application(self) -> ASGIApp:
+        operator = open_operator(via="web", by="lambda")
+        security = self._security
+        if security.auth.secret is None:
+            auth = replace(security.auth, secret=fetch_shared_key(operator))
+            security = replace(security, auth=auth)
+        return create_app(operator=operator, security=security)
+
+
+class AtGateway:
+    """ASGI wrapper: the application is below the stage of its gateway, or below the base path of the settings.
+
+    Args:
+        app: what it serves.
+        base: of the settings; empty = as the event has it.
+    """
+
+    def __init__(self, app: ASGIApp, base: str) -> None:
+        self._app = app
+        self._base = base
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        base = self._base or base_of_event(scope.get("aws.event", {}))
+        await self._app(at_base(scope, base) if base else scope, receive, send)
+
+
+def base_of_event(event: Mapping[str, Any]) -> str:
+    """The path of the gateway's stage, which its callers see and the function need not; empty = none."""
+    context = event.get("requestContext") or {}
+    if event.get("version") == "2.0":
+        stage = f"/{context.get('stage', '')}"
+        path = str(event.get("rawPath", ""))
+        return stage if stage != "/" and (path == stage or path.startswith(f"{stage}/")) else ""
+    outer, inner = str(context.get("path", "")), str(event.get("path", ""))
+    return outer.removesuffix(inner).rstrip("/") if outer.endswith(inner) else ""
+
+
+def _seconds_left(context: Any) -> float:
+    read_left: Callable[[], int] | None = getattr(context, "get_remaining_time_in_millis", None)
+    return 20.0 if read_left is None else max(read_left() / 1000 - MARGIN_S, 0.1)
+
+
+def _unavailable() -> dict[str, Any]:
+    detail = "Redis does not answer; the log of the function has the reason."
+    return {
+        "statusCode": 503,
+        "headers": {
+            "content-type": "application/json",
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+        },
+        "body": json.dumps({"error": "Redis does not answer", "detail": detail}),
+        "isBase64Encoded": False,
+    }
