@@ -174,6 +174,7 @@ TESTED_ELSEWHERE = {
     "web/pages/selection": "web/test_queue.py",
     "web/timeline": "web/test_job.py",
     "web/auth": "web/test_gate.py",
+    "web/function": "lambdas/test_web_function.py",
     "web/server": "web/test_web_command.py",
     "web/plain_page": "web/test_sign_in.py",
     "config/web_settings": "unit/test_table.py",

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from support.project import lay_out, template_text
 from kiqbridge.aws import minutely
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.table import SETTINGS
+from kiqbridge.config.web_settings import WEB_SETTINGS
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 
@@ -138,7 +141,7 @@ class TestTranslatedTemplate:
             group = name.replace("Function", "LogGroup")
             assert function["LoggingConfig"]["LogGroup"] == {"Ref": group}
             assert groups[group]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
-        assert len(groups) == 3
+        assert len(groups) == 4
 
     def test_function_and_layer_are_built_for_the_same_architecture(self, translated):
         function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
@@ -221,6 +224,63 @@ class TestFunctionsOfEachMinute:
         }
 
 
+class TestWebFunction:
+    def test_all_of_it_stands_behind_its_condition_and_is_off_by_default(self, translated):
+        parts = [name for name in translated["Resources"] if name.startswith("Web")]
+
+        assert len(parts) == 6
+        conditions = {name: translated["Resources"][name]["Condition"] for name in parts}
+        assert conditions.pop("WebVpcDeny") == "WebPageInVpc"
+        assert set(conditions.values()) == {"ServesWebPage"}
+        assert translated["Conditions"]["ServesWebPage"] == {
+            "Fn::Equals": [{"Ref": "WebPage"}, "ENABLED"]
+        }
+        assert translated["Parameters"]["WebPage"]["Default"] == "DISABLED"
+        assert translated["Parameters"]["WebRoles"]["Default"] == "viewer=*"
+
+    def test_only_iam_lets_callers_in(self, translated):
+        urls = of_type(translated, "AWS::Lambda::Url")
+        function = of_type(translated, "AWS::Lambda::Function")["WebFunction"]
+
+        assert [each["AuthType"] for each in urls.values()] == ["AWS_IAM"]
+        assert function["Environment"]["Variables"]["KIQBRIDGE_WEB_IAM"] == "true"
+        assert of_type(translated, "AWS::Lambda::Permission") == {}
+
+    def test_it_has_the_way_to_redis_of_the_enqueue_function_and_no_more(self, translated):
+        functions = of_type(translated, "AWS::Lambda::Function")
+        enqueue, ours = functions["EnqueueFunction"], functions["WebFunction"]
+        shared = ("Layers", "Architectures", "Runtime", "VpcConfig", "TracingConfig", "KmsKeyArn")
+        role = of_type(translated, "AWS::IAM::Role")["WebRole"]
+        actions = {
+            action
+            for statement in check_template.statements(role["Policies"])
+            for action in check_template.as_list(statement["Action"])
+            if not action.startswith("ec2:")
+        }
+
+        assert {key: ours[key] for key in shared} == {key: enqueue[key] for key in shared}
+        assert actions == {
+            *("logs:CreateLogStream", "logs:PutLogEvents", "kms:Decrypt"),
+            *("secretsmanager:GetSecretValue", "ssm:GetParameter", "elasticache:Connect"),
+            *("xray:PutTelemetryRecords", "xray:PutTraceSegments"),
+        }
+
+    def test_what_only_it_needs_is_not_in_the_layer(self):
+        root = ROOT
+        names = [
+            line
+            for line in (root / "lambdas/web/requirements.txt").read_text().splitlines()
+            if not line.startswith("#")
+        ]
+        extras = tomllib.loads((root / "pyproject.toml").read_text())["project"][
+            "optional-dependencies"
+        ]
+        of_page = {re.match(r"[\w-]+", each)[0] for each in extras["web-lambda"]}
+
+        assert set(names) == of_page - {"pyjwt"}
+        assert not [each for each in extras["lambda"] if each.startswith(tuple(names))]
+
+
 class TestSecretsAndNetwork:
     def test_no_variable_of_the_function_shows_a_secret(self, translated):
         assert check_sources.secret_findings(translated) == []
@@ -252,7 +312,9 @@ class TestSecretsAndNetwork:
 
     def test_its_variables_are_those_that_the_function_reads(self, translated):
         known = {
-            variable for setting in (*SETTINGS, *FUNCTION_SETTINGS) for variable in setting.env
+            variable
+            for setting in (*SETTINGS, *FUNCTION_SETTINGS, *WEB_SETTINGS)
+            for variable in setting.env
         }
         # The one that nothing reads makes Lambda start new environments.
         for function in of_type(translated, "AWS::Lambda::Function").values():
