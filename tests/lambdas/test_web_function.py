@@ -160,6 +160,26 @@ def test_each_environment_has_the_key_of_forms_that_the_first_one_made(start, re
     assert redis.get("kb:web:key") == key
 
 
+def test_a_form_of_one_environment_is_carried_out_by_another(start, redis):
+    redis.sadd("queues", "default")
+    with start() as one, start() as other:
+        page = one.invoke(of_url("/queues/default")).body["body"]
+        fields = {
+            "csrf": re.search(r'name="csrf" value="([^"]+)"', page)[1],
+            "action": "pause",
+            "for_s": "",
+        }
+        same = {"origin": "http://localhost:8080", "sec-fetch-site": "same-origin"}
+        answers = [
+            other.invoke(of_url("/queues/default", "POST", form=form, **same))
+            for form in (fields, {**fields, "csrf": "wrong"})
+        ]
+
+    assert [status_of(each) for each in answers] == [303, 403]
+    assert answers[0].body["headers"]["location"].startswith("/queues/default")
+    assert redis.hkeys("kb:paused") == [b"queue:default"]
+
+
 def test_a_form_of_another_page_is_refused(start):
     foreign = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
     with start() as function:

@@ -59,13 +59,17 @@ class Browser:
     def request(self, method, path, **options) -> httpx.Response:
         return asyncio.run(self._request(method, path, options))
 
-    async def _request(self, method, path, options):
+    def request_once(self, method, path, **options) -> httpx.Response:
+        """Without following where the answer leads."""
+        return asyncio.run(self._request(method, path, options, follows=False))
+
+    async def _request(self, method, path, options, *, follows=True):
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app, root_path=self.root_path),
             base_url=ORIGIN,
             headers=self.headers,
             cookies=self.cookies,
-            follow_redirects=True,
+            follow_redirects=follows,
         ) as client:
             response = await client.request(method, path, **options)
             self.cookies = client.cookies
