@@ -45,9 +45,14 @@ class Build:
     def binaries(self) -> list[Path]:
         return sorted(self.folder.rglob("*.so*"))
 
-    def size(self) -> int:
-        """Bytes of all files: what Lambda limits to 250 MB for a function with its layers."""
-        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+    def size(self, function: str) -> int:
+        """Bytes of a function and the layer: what Lambda limits to 250 MB."""
+        return sum(
+            path.stat().st_size
+            for part in ("KiqbridgeLayer", function)
+            for path in (self.folder / part).rglob("*")
+            if path.is_file()
+        )
 
 
 def build(
