@@ -44,7 +44,8 @@ MAY_IMPORT = {
     "api": "wire schedule store client clocks inflight settle",
     "doctor": "wire schedule config store client api",
     "web": "wire config store api",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web transfer",
+    "top": "wire store api",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web transfer top",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
 ROOT = {"errors", "clock", "redaction", "enumerators"}

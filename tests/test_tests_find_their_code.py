@@ -13,6 +13,26 @@ MIN_LINES = 60
 TESTED_ELSEWHERE = {
     **dict.fromkeys(
         (
+            "commands/top_command",
+            *(
+                f"top/{name}"
+                for name in (
+                    "acts",
+                    "app",
+                    "details",
+                    "dialogs",
+                    "looks",
+                    "model",
+                    "read",
+                    "rows",
+                    "words",
+                )
+            ),
+        ),
+        "redis/test_top.py",
+    ),
+    **dict.fromkeys(
+        (
             "api/filters",
             "api/operator",
             "api/processes",

@@ -158,6 +158,14 @@ COMMANDS: Final = (
         "duplicate counts), 2 if something is refused, 3 if Redis cannot be reached.",
     ),
     Entry(
+        name="top",
+        module="commands.top_command",
+        help="queues, retries, dead and running jobs in this terminal",
+        description="Watch and operate in a terminal: what runs, queues, retries, dead and scheduled jobs, "
+        "schedules. It only looks, unless --role allows more; `?` shows the keys. Example: kiqbridge top "
+        "--role operator --screen retries",
+    ),
+    Entry(
         name="spill",
         module="commands.spill_command",
         help="show, drain and replay what could not be enqueued",
