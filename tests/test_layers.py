@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "transfer": "wire store",
     "api": "wire schedule store client clocks inflight settle",
     "doctor": "wire schedule config store client api",
-    "web": "wire config store api",
+    "web": "wire config store aws api doctor",
     "top": "wire store api",
     "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web transfer top",
 }

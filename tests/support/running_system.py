@@ -211,10 +211,13 @@ def fill_processes(system: System, expire_s: int | None) -> None:
     incarnation = f"v2:{OURS}:1"
     waiting = [system.job("SyncCustomer", age_s=1) for _ in range(4)]
     server.sadd(keys.inflight, incarnation)
+    # A sign of life that stays good for a year, so that its jobs are no orphans.
+    server.hset(keys.alive, incarnation, f"9 {system.now} {365 * 86_400_000}")
     server.hset(keys.claims(incarnation), "t1", "7 default")
     server.rpush(
         keys.inflight_list(incarnation, "t1", 7), *(json.dumps(job) for job in [*waiting, *short])
     )
+    server.sadd(keys.queues, "default")
     server.rpush(
         keys.suspects("default"), json.dumps(system.job("ResizeImage", age_s=400, queue="default"))
     )
@@ -266,7 +269,7 @@ def _process(
             "info": json.dumps(info),
             "concurrency": concurrency,
             "busy": 0,
-            "beat": system.now - system.chance.uniform(0, 9),
+            "beat": system.now - system.chance.uniform(0, 4),
             "quiet": "true" if is_quiet else "false",
             "rss": system.chance.randrange(60_000, 420_000),
             "rtt_us": system.chance.randrange(180, 900),
@@ -371,12 +374,12 @@ def fill_schedules(system: System, client: Client) -> None:
     schedules.pause("clean-up", reason="the disk is being moved", by="ana@example.com")
     schedules.skip_next("sync-customers")
     _ledger(system, "sync-customers", 300)
-    _ledger(system, "nightly-report", 86_400)
+    _ledger(system, "nightly-report", 86_400, offset=2 * 3600)
     _ledger(system, "clean-up", 3600)
 
 
-def _ledger(system: System, name: str, period: int) -> None:
-    keys, newest = system.keys, int(system.now) // period * period
+def _ledger(system: System, name: str, period: int, *, offset: int = 0) -> None:
+    keys, newest = system.keys, int(system.now - offset) // period * period + offset
     pipe = system.server.pipeline(transaction=False)
     states = {3: "late", 6: "duplicate", 9: "missed", 12: "caught up", 15: "skipped", 17: "dead"}
     for back in range(1, TICKS + 1):

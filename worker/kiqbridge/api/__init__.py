@@ -7,6 +7,7 @@ nor hold more than a page of a set in memory.
 
 from kiqbridge.api.actions import Action
 from kiqbridge.api.audit import AuditEntry, read_audit, record_audit
+from kiqbridge.api.class_histograms import class_histograms
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.in_flight import HeldJob, Suspects, fetch_in_flight, fetch_suspects
@@ -23,6 +24,7 @@ from kiqbridge.api.queues import Queue, QueuedJob
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.schedules import ScheduleSet, ScheduleView
 from kiqbridge.api.sets import DeadSet, JobSet, Page, RetrySet, ScheduledSet, SortedEntry
+from kiqbridge.api.sources import Guard, Sources, fetch_sources
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 from kiqbridge.api.verdict import Verdict, fetch_verdict, judge
 from kiqbridge.api.whereabouts import Found, find_job
@@ -37,6 +39,7 @@ __all__ = [
     "Facts",
     "Filter",
     "Found",
+    "Guard",
     "HeldJob",
     "Histogram",
     "History",
@@ -59,6 +62,7 @@ __all__ = [
     "ScheduleView",
     "ScheduledSet",
     "SortedEntry",
+    "Sources",
     "Stats",
     "Suspects",
     "TopJobs",
@@ -66,11 +70,13 @@ __all__ = [
     "Work",
     "WorkSet",
     "bucket_label",
+    "class_histograms",
     "default_operator",
     "fetch_facts",
     "fetch_history",
     "fetch_in_flight",
     "fetch_iterations",
+    "fetch_sources",
     "fetch_suspects",
     "fetch_verdict",
     "find_job",

@@ -147,11 +147,8 @@ class MetricReading:
     def histogram(self, bucket: float) -> Histogram:
         """Durations in a minute, out of both forms."""
         seven, eight = (self._histograms.get((bucket, form), Histogram()) for form in (7, 8))
-        if seven == eight or not seven.count or not eight.count:
-            return seven if seven.count else eight
-        if self._written_apart():
-            return seven + eight
-        return max(seven, eight, key=lambda each: each.count)
+        is_clear = seven == eight or not seven.count or not eight.count
+        return one_of_both(seven, eight, are_apart=not is_clear and self._written_apart())
 
     def marks_within(self, since: float, until: float) -> Mapping[float, str]:
         """Those of the span, oldest first."""
@@ -194,6 +191,13 @@ class MetricReading:
             at = _minute(text_of(raw))
             if at is not None:
                 self.marks[at] = text_of(label)
+
+
+def one_of_both(seven: Histogram, eight: Histogram, *, are_apart: bool) -> Histogram:
+    """The durations of one minute, out of what lies under both names."""
+    if seven == eight or not seven.count or not eight.count:
+        return seven if seven.count else eight
+    return seven + eight if are_apart else max(seven, eight, key=lambda each: each.count)
 
 
 def are_written_apart(processes: Sequence[Process]) -> bool:

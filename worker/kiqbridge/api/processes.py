@@ -67,8 +67,8 @@ class Process:
 
     @property
     def concurrency(self) -> int:
-        """How many jobs can run in it at once."""
-        return _int(self.info.get("concurrency"))
+        """How many jobs can run in it at once; from 8.1.2 on a field of its own (§10.2)."""
+        return _int(self.fields.get("concurrency") or self.info.get("concurrency"))
 
     @property
     def queues(self) -> Sequence[str]:

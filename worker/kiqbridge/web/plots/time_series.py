@@ -221,7 +221,7 @@ def _time_axis(frame: _Frame) -> Iterator[Markup]:
     base = _TOP + frame.inner
     for at in time_ticks(frame.starts_at, frame.ends_at):
         share = frame.share(at)
-        if share > 1 - 1.5 * _EDGE:  # there it says UTC
+        if share > 1 - 2.5 * _EDGE:  # there it says UTC, on a phone as well
             continue
         anchor = "start" if share < _EDGE else "middle"
         x = percent(share)

@@ -1,0 +1,62 @@
+"""The doctor's screen: what is wrong with why and what to do, what is well folded."""
+
+import pytest
+
+from kiqbridge.doctor import Finding, Status
+from kiqbridge.web.pages import doctor
+
+
+def finding(status, number=1):
+    return Finding(
+        rule=f"rule-{number}",
+        area="redis",
+        status=status,
+        what=f"found <{number}>",
+        why="" if status is Status.OK else "it matters",
+        action="" if status is Status.OK else "do this",
+        docs="docs/doctor.md#rule",
+    )
+
+
+def test_the_findings_about_this_redis_are_shown(browser, redis):
+    redis.sadd("queues", "mail")
+    redis.lpush("queue:mail", '{"class":"Mail","args":[],"jid":"' + "a" * 24 + '"}')
+
+    page = browser.open("/doctor")
+
+    assert "Do:" in page.text
+    assert "checks found nothing wrong" in page.text
+
+
+@pytest.mark.parametrize(
+    ("statuses", "verdict"),
+    [
+        ([Status.OK, Status.OK], "All is well. No check found anything wrong."),
+        ([Status.WARNING, Status.OK], "1 warning. It works, and may not for long"),
+        (
+            [Status.WARNING, Status.PROBLEM, Status.WARNING],
+            "1 problem and 2 warnings. Jobs are lost",
+        ),
+    ],
+)
+def test_the_verdict_is_that_of_the_worst_finding(browser, redis, monkeypatch, statuses, verdict):
+    found = [finding(status, number) for number, status in enumerate(statuses)]
+    monkeypatch.setattr("kiqbridge.doctor.examine", lambda _operator: found)
+
+    page = browser.open("/doctor")
+
+    assert verdict in page.text
+
+
+def test_the_worst_comes_first_and_what_is_found_is_text(browser, redis, monkeypatch):
+    found = [finding(status, number) for number, status in enumerate(Status)]
+    monkeypatch.setattr("kiqbridge.doctor.examine", lambda _operator: found)
+
+    page = browser.open("/doctor")
+
+    words = [f"found <{list(Status).index(Status(name))}>" for name in doctor.ORDER]
+    assert [page.text.index(word) for word in words] == sorted(
+        page.text.index(word) for word in words
+    )
+    assert "<1>" not in page.html
+    assert "Why: it matters" in page.text

@@ -1,0 +1,72 @@
+"""Metrics: classes by time, with percentiles and deployments; one class with its histogram."""
+
+import pytest
+from support.running_system import System, fill_metrics
+
+from kiqbridge.api import class_histograms, job_metrics
+
+
+@pytest.fixture
+def system(redis) -> System:
+    system = System(server=redis)
+    fill_metrics(system)
+    return system
+
+
+def test_without_measurements_the_page_says_when_there_would_be_some(browser, redis):
+    assert "Nothing was measured." in browser.open("/metrics").text
+    assert "It has not run." in browser.open("/metrics/Mail").text
+
+
+def test_classes_are_listed_with_percentiles_and_deployments_in_each_span(
+    browser, operator, system
+):
+    for span, marks in (("1h", 1), ("4h", 2), ("8h", 2), ("24h", 2), ("72h", 2)):
+        page = browser.open(f"/metrics?span={span}")
+
+        assert page.html.count('class="plot-mark"') == 2 * marks, span  # of both plots
+        assert "Executions of all classes, per " in page.text
+        assert [link for link in page.links if "/metrics/BillingInvoice" in link]
+    took = job_metrics("SendMail", 60, operator=operator).histogram
+    row = browser.open("/metrics").text.partition("SendMail")[2]
+    assert f"{took.p50:.0f} ms" in row
+
+
+@pytest.mark.usefixtures("system")
+def test_a_filter_is_a_link_and_narrows_plots_and_rows(browser):
+    page = browser.open("/metrics?class=nightly")
+
+    assert "of 1 class" in page.text
+    assert "Reports::Nightly" in page.text and "SendMail" not in page.text
+    assert "No such class has run." in browser.open("/metrics?class=gone").text
+
+
+@pytest.mark.usefixtures("system")
+def test_a_class_has_a_page_with_its_histogram_and_links_to_its_jobs(browser):
+    page = browser.open("/metrics/Reports::Nightly?span=8h")
+
+    assert "How long executions took, in the last 8 h" in page.text
+    assert "plot-percentile" in page.html
+    assert "/dead?class=Reports::Nightly" in [link.replace("%3A", ":") for link in page.links]
+    assert browser.open("/metrics/Reports::Nightly?span=72h").html.count('class="plot-bar"') == 26
+
+
+@pytest.mark.usefixtures("system")
+def test_several_histograms_are_those_of_each_class_alone(operator):
+    names = ["SendMail", "BillingInvoice", "Gone"]
+
+    together = class_histograms(names, 240, operator=operator)
+
+    assert together == {name: job_metrics(name, 240, operator=operator).histogram for name in names}
+    assert class_histograms([], operator=operator) == {}
+
+
+def test_a_class_with_a_hostile_name_is_text(browser, redis, system):
+    name = '"><script>alert(1)</script>'
+    for key in redis.scan_iter("j|*"):
+        redis.hset(key, mapping={f"{name}|p": 5, f"{name}|ms": 10_000_000_000})
+
+    page = browser.open("/metrics")
+
+    assert "<script>alert" not in page.html
+    assert name in page.text

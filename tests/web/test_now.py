@@ -1,0 +1,74 @@
+"""The first screen: a verdict before all, then counts, throughput, what comes, who died."""
+
+import pytest
+from support.running_system import System, fill, fill_processes, fill_queues
+
+from kiqbridge import Client
+from kiqbridge.api import top_jobs
+from kiqbridge.client.schedule import Schedule
+from kiqbridge.client.schedules import Schedules
+from kiqbridge.web.pages.now import rate_per_minute
+
+
+def test_an_empty_redis_is_healthy_and_says_what_is_not_there(browser, redis):
+    page = browser.open("/")
+
+    assert "healthy All is well. 0 jobs wait" in page.text
+    assert "No schedule fires." in page.text
+    assert "No job is dead." in page.text
+
+
+def test_jobs_that_nobody_performs_are_the_first_that_is_seen(browser, redis):
+    fill_queues(System(server=redis), 3)
+
+    page = browser.open("/")
+
+    assert page.text.index("critical No worker lives, and 3 jobs wait") < page.text.index(
+        "waiting in"
+    )
+    assert "Start one: kiqbridge worker." in page.text
+    assert "/processes" in page.links
+
+
+def test_a_running_system_is_shown_at_a_glance(browser, redis, redis_url):
+    fill(redis_url, dead=7, queued=12)
+
+    page = browser.open("/")
+
+    assert "12 waiting in 4 queues" in page.text
+    assert "7 busy of 22 threads" in page.text
+    assert "41,977 processed today (UTC)" in page.text
+    assert "34 retries" in page.text and "26 scheduled" in page.text
+    assert "7 dead" in page.text and "3 processes" in page.text
+    assert "Executions in the last hour, per minute" in page.text
+    assert "Next schedules" in page.text and "in " in page.text
+    assert "/schedules/nightly-report" in page.links
+    assert sum(link.startswith("/jobs/") for link in page.links) == 5  # the latest deaths
+    assert ("7 jobs died within the last hour" in page.text) or "ticks of" in page.text
+
+
+def test_the_rate_is_of_the_last_five_whole_minutes(operator, redis):
+    now = 1_795_348_800.0
+    for minute, count in (("11:59", 50), ("11:56", 10), ("11:54", 1000), ("12:00", 1000)):
+        redis.hset(f"j|261122|{minute}", mapping={"Mail|p": count, "Mail|ms": 1})
+
+    assert rate_per_minute(top_jobs(60, operator=operator, now=now + 7)) == 12
+
+
+@pytest.mark.parametrize("base", ["", "/ops"])
+def test_links_of_facts_keep_the_base_path(browser, redis, base):
+    fill_queues(System(server=redis), 1)
+    browser.root_path = base
+
+    response = browser.request("GET", f"{base}/")
+
+    assert f'href="{base}/processes"' in response.text
+
+
+def test_a_name_of_others_is_text(browser, redis, redis_url):
+    client = Client(redis_url)
+    Schedules(client).save(Schedule("a", "Mail<b>", cron="* * * * *"))
+    client.close()
+    fill_processes(System(server=redis), None)
+
+    assert "Mail&lt;b&gt;" in browser.open("/").html

@@ -1,0 +1,128 @@
+"""The screen of processes: what each is and serves, mixed versions, and signals to them."""
+
+import re
+import time
+
+import pytest
+from support.pages import Page
+from support.running_system import OLDER, OURS, RUBY, System, fill_processes
+
+from kiqbridge.api import ProcessSet, read_audit
+from kiqbridge.web.pages.processes import capsules_of, version_of
+
+
+@pytest.fixture
+def system(redis, redis_url) -> System:
+    system = System(server=redis)
+    fill_processes(system, None)
+    return system
+
+
+def signals(redis, identity):
+    return [name.decode() for name in redis.lrange(f"{identity}-signals", 0, -1)]
+
+
+def test_without_a_process_the_page_says_what_that_means(browser, redis):
+    assert (
+        "No process lives. Nothing performs jobs until a worker is started"
+        in browser.open("/processes").text
+    )
+
+
+def test_processes_of_python_and_ruby_are_listed_with_what_they_serve_and_do(browser, system):
+    page = browser.open("/processes")
+
+    assert "3 processes 22 threads 7 busy 1 quiet" in page.text
+    assert "rails-1.example.internal:2117 shop reliable" in page.text
+    assert "Sidekiq 8.1.7 2 of 5" in page.text
+    assert re.search(r"Kiqbridge \S+ ! mixed 5 of 12", page.text)
+    weighted = "critical {0}3, default {0}2, mailers {0}1 bulk (2): low".format(
+        "\N{MULTIPLICATION SIGN}"
+    )
+    assert weighted in page.text
+    assert "/queues/critical" in page.links
+
+
+def test_workers_of_different_versions_are_pointed_out(browser, system, redis):
+    assert "Workers of different versions run: kiqbridge-0.0.9" in browser.open("/processes").text
+
+    redis.srem("processes", OLDER)
+    time.sleep(1.1)  # what the screens read is shared for a second
+
+    assert "different versions" not in browser.open("/processes").text
+
+
+@pytest.mark.parametrize(("action", "name"), [("quiet", "TSTP"), ("stop", "TERM")])
+@pytest.mark.usefixtures("system")
+def test_one_process_is_asked_to_quiet_or_stop(browser, operator, redis, action, name):
+    answer = post(browser, "/processes/act", identity=OURS, action=action)
+
+    assert "worker-1.example.internal:4711" in answer.text
+    assert "within 10 s" in answer.text
+    assert signals(redis, OURS) == [name]
+    assert signals(redis, RUBY) == []
+    [entry] = read_audit(operator)
+    assert (entry.action, entry.target, entry.via) == (action, OURS, "web")
+
+
+def test_a_process_is_asked_to_dump_its_threads(browser, system, redis):
+    answer = post(browser, "/processes/dump-threads", identity=RUBY)
+
+    assert "writes where each of its threads is to its log" in answer.text
+    assert signals(redis, RUBY) == ["TTIN"]
+
+
+def test_all_processes_are_asked_at_once(browser, system, redis):
+    answer = post(browser, "/processes/act-on-all", action="stop")
+
+    assert "3 processes were asked to stop" in answer.text
+    assert [signals(redis, each) for each in (OURS, OLDER, RUBY)] == [["TERM"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"identity": OURS, "action": "kill"}, 400),
+        ({"identity": "gone:1:a", "action": "stop"}, 404),
+        ({}, 400),
+    ],
+)
+def test_what_is_no_action_or_no_process_is_refused(browser, system, redis, fields, status):
+    post(browser, "/processes/act", status, **fields)
+
+    assert signals(redis, OURS) == []
+
+
+def test_who_may_only_look_sees_no_button(viewer, system):
+    page = viewer.open("/processes")
+
+    assert "Dump threads" not in page.text
+    assert not [tag for tag, given in page.tags if tag == "form" and given.get("method") == "post"]
+
+
+def test_capsules_are_read_as_each_version_writes_them(operator, system, redis):
+    by_identity = {each.identity: each for each in ProcessSet(operator)}
+    ours = capsules_of(by_identity[OURS])
+    assert [(each.name, each.concurrency, dict(each.queues)) for each in ours] == [
+        ("default", 10, {"critical": 3, "default": 2, "mailers": 1}),
+        ("bulk", 2, {"low": 0}),
+    ]
+
+    for info, queues in (
+        ('{"weights":[{"a":2},{"b":0}],"queues":["a","b"]}', [{"a": 2}, {"b": 0}]),
+        ('{"weights":{"a":2}}', [{"a": 2}]),
+        ('{"queues":["a","b"]}', [{"a": 0, "b": 0}]),
+        ('{"capsules":"none"}', [{}]),
+    ):
+        redis.hset(RUBY, "info", info)
+        process = ProcessSet(operator).find(RUBY)
+        assert [dict(each.queues) for each in capsules_of(process)] == queues
+        assert version_of(process) == "Sidekiq before 7"
+
+
+def post(browser, path, status=200, **fields):
+    """POST with the token of the screen."""
+    token = browser.open("/processes").fields["csrf"]
+    response = browser.request("POST", path, data={"csrf": token, **fields})
+    assert response.status_code == status, response.text
+    return Page(response)

@@ -1,0 +1,166 @@
+"""Schedules: next runs in both zones, what became of the last ones, and run, pause, resume, skip."""
+
+import time
+from xml.etree import ElementTree as ET
+
+import pytest
+from support.pages import Page
+from support.running_system import System, fill_schedules
+
+from kiqbridge.api import ScheduleSet, find_job, read_audit
+from kiqbridge.web.pages.schedules import zoned
+
+
+@pytest.fixture
+def system(redis, operator) -> System:
+    system = System(server=redis)
+    fill_schedules(system, operator.client)
+    return system
+
+
+def post(browser, status=200, **fields):
+    token = browser.open("/schedules").fields["csrf"]
+    response = browser.request("POST", "/schedules/act", data={"csrf": token, **fields})
+    assert response.status_code == status, response.text
+    return Page(response)
+
+
+def test_without_a_schedule_it_says_how_one_comes_to_be(browser, redis):
+    assert "No schedule is known to this Redis. Declare one" in browser.open("/schedules").text
+
+
+@pytest.mark.usefixtures("system")
+def test_schedules_are_listed_the_next_first_in_their_zone_and_the_viewers(browser):
+    browser.cookies.set("kiqbridge_zone", "Asia/Tokyo")
+    page = browser.open("/schedules")
+
+    assert (
+        page.text.index("sync-customers")
+        < page.text.index("nightly-report")
+        < page.text.index("invoices")
+    )
+    assert "0 3 * * * Europe/Paris" in page.text
+    row = page.text[page.text.index("nightly-report") : page.text.index("invoices")]
+    assert "03:00 CE" in row
+    assert ("11:00 JST" in row) or ("10:00 JST" in row)
+    assert "1 skipped before" in page.text
+    assert "the disk is being moved by ana@example.com" in page.text
+
+
+@pytest.mark.usefixtures("system")
+def test_the_last_ticks_are_signs_that_say_in_words_what_they_are(browser):
+    html = browser.open("/schedules").html
+
+    begin = html.index('<svg class="ticks"')
+    strip = ET.fromstring(html[begin : html.index("</svg>", begin) + 6])
+    assert strip.get("aria-label") == (
+        "sync-customers: 15 on time, 1 late, 1 delivered again, and suppressed, 1 missed, "
+        "1 missed at first, then caught up, 1 paused or skipped; 1 with a job that died"
+    )
+    titles = [each.text for each in strip.iter("title")]
+    assert any(title.endswith("late, 3 min 32 s late, done") for title in titles)
+    assert any("duplicate, delivered 3 times" in title for title in titles)
+
+
+@pytest.mark.usefixtures("system")
+def test_the_list_is_filtered_by_what_people_know(browser):
+    assert "nightly-report" not in browser.open("/schedules?name=syncCustomer").text
+    assert "No schedule matches." in browser.open("/schedules?name=nothing").text
+    assert "clean-up" in browser.open("/schedules?name=paused").text
+
+
+@pytest.mark.usefixtures("system")
+def test_a_schedule_has_a_page_with_its_history(browser, operator):
+    page = browser.open("/schedules/nightly-report")
+
+    assert "Sales of the day before" in page.text
+    assert "If one still runs it is skipped" in page.text
+    assert "350 ms in the middle, 40 min at most" in page.text
+    assert page.text.count("03:00 CE") >= 10 + 20
+    occurrence = ScheduleSet(operator).find("nightly-report").occurrences[0]
+    assert f"/jobs/{occurrence.jids[0]}" in page.links
+
+
+def test_an_unknown_schedule_is_not_found(browser, redis):
+    assert "No schedule is named gone" in browser.open("/schedules/gone", 404).text
+
+
+@pytest.mark.usefixtures("system")
+def test_it_is_run_now(browser, operator, redis):
+    answer = post(browser, name="invoices", action="run")
+
+    assert "invoices was run besides its occurrences: 1 job enqueued" in answer.text
+    jid = answer.text.partition("enqueued, ")[2][:24]
+    assert [each.job.job_class for each in find_job(jid, operator)] == ["BillingInvoice"]
+    assert read_audit(operator)[0].action == "run"
+
+
+@pytest.mark.usefixtures("system")
+def test_it_is_paused_with_a_reason_and_resumed(browser, operator):
+    answer = post(browser, name="invoices", action="pause", reason="<closing>", for_s="3600")
+
+    assert "invoices is paused for 1 h" in answer.text
+    assert "<closing> by" in answer.text
+    pause = ScheduleSet(operator).find("invoices").pause
+    assert pause.until == pytest.approx(time.time() + 3600, abs=60)
+
+    answer = post(browser, name="invoices", action="resume")
+
+    assert "invoices fires again from now on" in answer.text
+    assert ScheduleSet(operator).find("invoices").pause is None
+
+
+@pytest.mark.usefixtures("system")
+def test_the_end_of_a_pause_is_on_the_viewers_clock(browser, operator):
+    browser.cookies.set("kiqbridge_zone", "Asia/Tokyo")
+
+    post(browser, name="invoices", action="pause", until="2031-05-01T09:00")
+
+    assert ScheduleSet(operator).find("invoices").pause.until == 1_935_360_000
+
+
+@pytest.mark.usefixtures("system")
+def test_its_next_occurrence_is_skipped(browser, operator):
+    before = ScheduleSet(operator).find("invoices").next_at
+
+    answer = post(browser, name="invoices", action="skip")
+
+    assert "invoices does not fire at 20" in answer.text
+    assert ScheduleSet(operator).find("invoices").skipped == [before]
+
+
+@pytest.mark.usefixtures("system")
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"name": "invoices", "action": "delete"}, 400),
+        ({"name": "gone", "action": "run"}, 404),
+        ({"name": "invoices", "action": "pause", "for_s": "long"}, 400),
+        ({"name": "invoices", "action": "pause", "until": "soon"}, 400),
+        ({"name": "invoices", "action": "pause", "until": "2001-01-01T00:00"}, 400),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(browser, operator, fields, status):
+    post(browser, status, **fields)
+
+    assert ScheduleSet(operator).find("invoices").pause is None
+    assert read_audit(operator) == []
+
+
+@pytest.mark.usefixtures("system")
+def test_who_may_only_look_sees_no_form(viewer):
+    page = viewer.open("/schedules/invoices")
+
+    assert "Run now" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("at", "zone", "expected"),
+    [
+        (1_795_348_800, "Europe/Paris", "Sun 2026-11-22 13:00 CET"),
+        (1_795_348_805, "", "Sun 2026-11-22 12:00:05 UTC"),
+        (1_795_348_800, "No/Where", "Sun 2026-11-22 12:00 UTC"),
+    ],
+)
+def test_an_instant_is_shown_on_the_clock_of_a_zone(at, zone, expected):
+    assert zoned(at, zone) == expected

@@ -1,0 +1,133 @@
+"""Sources and spill: stacks, mappings, deliveries that were enqueued once, queues in SQS."""
+
+import json
+import time
+
+import pytest
+
+from kiqbridge.api.sources import fetch_sources, parse_guard
+from kiqbridge.web.pages.sources import read_mappings, read_spill
+from kiqbridge.wire.guards import DAY_S, Identity, Source, event_identity, guard_field
+
+MAPPINGS = """
+mappings:
+  - name: new object
+    match: {detail-type: Object Created, source: aws.s3}
+    class: HealthPulse
+    queue: low
+    args: [detail.object.key]
+"""
+
+
+def test_what_is_not_configured_is_said_plainly(browser, redis, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    text = browser.open("/sources").text
+
+    assert (
+        "No spill queue is configured in this process: KIQBRIDGE_SPILL_QUEUE_URL is not set."
+        in text
+    )
+    assert "This process sees no file of mappings" in text
+    assert "No stack has published its schedules." in text
+    assert "No delivery is remembered." in text
+
+
+def test_deliveries_are_listed_with_source_class_and_job(browser, operator, redis):
+    operator.client.push_once([{"class": "Mail", "args": []}], [event_identity("event-1")])
+
+    page = browser.open("/sources")
+
+    assert "1 remembered" in page.text
+    assert "event 1" in page.text
+    [guard] = fetch_sources(operator).latest
+    assert (guard.source, guard.job_class, guard.name) == ("event", "Mail", "event-1")
+    assert guard.enqueued_at == pytest.approx(time.time(), abs=60)
+    assert guard.until - guard.enqueued_at == 17 * DAY_S
+    assert f"/jobs/{guard.jid}" in page.links
+
+
+@pytest.mark.parametrize(
+    ("identity", "job_class", "name"),
+    [
+        ("order-5", "Mail", "order-5"),
+        ("12:30", "A:B", "12:30"),
+        (Identity(Source.SQS, ("arn:aws:sqs:x", "id-1")), "Mail", "arn:aws:sqs:x id-1"),
+        (Identity(Source.HTTP, ("key",)), "", "key"),
+    ],
+)
+def test_a_guard_is_read_back_from_its_name(identity, job_class, name):
+    guard = parse_guard(guard_field(identity, job_class), "1700000000 jid")
+
+    assert (guard.job_class, guard.name, guard.jid) == (job_class, name, "jid")
+
+
+def test_a_guard_whose_name_was_too_long_is_still_counted():
+    guard = parse_guard(guard_field("x" * 400, "Mail"), "soon jid")
+
+    assert (guard.source, guard.enqueued_at, guard.until) == ("", None, 0.0)
+
+
+def test_stacks_show_what_they_published(browser, redis):
+    manifest = {
+        "version": 7,
+        "hash": "h",
+        "published_at": time.time() - 60,
+        "by": "lambda",
+        "names": ["shop/A", "shop/B"],
+        "newest": 8,
+        "rolled_back_from": 8,
+    }
+    redis.hset("kb:manifests", "shop", json.dumps(manifest))
+
+    page = browser.open("/sources")
+
+    assert "shop 2 7 ! rolled back" in page.text
+    assert "/schedules?name=shop%2F" in page.links
+
+
+def test_mappings_are_shown_in_words_with_what_is_wrong(tmp_path):
+    (tmp_path / "mappings.yml").write_text(MAPPINGS)
+
+    found = read_mappings({}, tmp_path)
+
+    [row] = found.rows
+    assert (row.name, row.jobs) == ("new object", "HealthPulse into low")
+    assert row.takes == "detail-type Object Created, source aws.s3"
+    assert found.fault == ""
+    (tmp_path / "mappings.yml").write_text(MAPPINGS + "    filtre: x\n")
+    assert "mappings.yml:8" in read_mappings({}, tmp_path).fault
+    (tmp_path / "mappings.yml").write_text("mappings: [")
+    assert "mappings.yml" in read_mappings({}, tmp_path).fault
+    assert (
+        "which does not exist" in read_mappings({"KIQBRIDGE_MAPPINGS": "gone.yml"}, tmp_path).fault
+    )
+
+
+def test_the_depth_of_a_spill_queue_is_asked_of_sqs(monkeypatch):
+    url = "https://sqs.eu-west-1.amazonaws.com/123456789012/spill"
+
+    class Sqs:
+        def get_queue_attributes(self, QueueUrl, AttributeNames):  # noqa: N803 - SQS' names
+            assert QueueUrl == url
+            return {"Attributes": dict(zip(AttributeNames, ("5", "2"), strict=True))}
+
+    monkeypatch.setattr("kiqbridge.aws.spill_queue.sqs_client", lambda _url: Sqs())
+
+    [queue] = read_spill({"KIQBRIDGE_SPILL_QUEUE_URL": url})
+
+    assert (queue.url, queue.waiting, queue.in_flight, queue.fault) == (url, 5, 2, "")
+
+
+def test_a_spill_queue_that_does_not_answer_says_why(browser, redis, monkeypatch):
+    monkeypatch.setenv("KIQBRIDGE_SPILL_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/<spill>")
+
+    def refuse(_url):
+        raise OSError("no route to SQS")
+
+    monkeypatch.setattr("kiqbridge.aws.spill_queue.sqs_client", refuse)
+
+    text = browser.open("/sources").text
+
+    assert "! not known no route to SQS" in text
+    assert "1/<spill>" in text

@@ -1,0 +1,28 @@
+"""Doctor: what is wrong with Redis, with the jobs in it and with the workers, why that matters, what to do."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kiqbridge.web.context import render, view_of
+
+FRESH_S: Final = 20.0
+"""An examination is hundreds of commands: all viewers share one."""
+ORDER: Final = ("problem", "warning", "unknown", "ok")
+
+
+def show(request: Request) -> Response:
+    """All findings, the worst first; what is well is folded."""
+    from kiqbridge.doctor import examine  # noqa: PLC0415 - other pages need none of its rules
+
+    view = view_of(request)
+    found = view.read(("doctor",), lambda: examine(view.operator), FRESH_S)
+    by_status = {
+        status: [each for each in found if each.status.value == status] for status in ORDER
+    }
+    return render(request, "doctor.html", by_status=by_status, total=len(found))
+
+
+ROUTES: Final = [Route("/doctor", show)]

@@ -1,0 +1,211 @@
+"""Metrics: what each class did in a span of time, how long it took, and what was deployed meanwhile."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kiqbridge.api import ClassCounts, Histogram, Operator, TopJobs, job_metrics, top_jobs
+from kiqbridge.api.class_histograms import class_histograms
+from kiqbridge.web.context import View, render, view_of
+from kiqbridge.web.plots import Mark, Series, histogram, sparkline, time_series
+from kiqbridge.web.plots.time_series import Shade, fold
+from kiqbridge.wire.measures import BOUNDS_MS
+
+MINUTES: Final = {"1h": 60, "4h": 240, "8h": 480}
+"""Span → minutes, as long as the counters of a minute are kept."""
+HOURS: Final = {"24h": 24, "72h": 72}
+"""Span → hours, in steps of ten minutes."""
+SPANS: Final = (*MINUTES, *HOURS)
+LONGEST: Final = 480
+MEASURED: Final = 12
+"""Classes whose percentiles are computed for the list: each costs two commands."""
+SHOWN: Final = 100
+DRAWN: Final = 5
+FRESH_S: Final = 5.0
+"""Workers write measurements every 10 s."""
+_LINES: Final[tuple[Shade, ...]] = ("1", "2", "3", "4", "5")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A class in the list.
+
+    Attributes:
+        counts: what it did.
+        took: its durations; None if they were not read.
+        trend: executions over the span, as a small line.
+    """
+
+    counts: ClassCounts
+    took: Histogram | None
+    trend: Markup
+
+    @property
+    def failed_share(self) -> float:
+        """Of 1."""
+        total = self.counts.total
+        return total.failures / total.executions if total.executions else 0.0
+
+
+def show(request: Request) -> Response:
+    """All classes, those that took the most time first."""
+    view = view_of(request)
+    span = span_of(request)
+    wanted = request.query_params.get("class", "").strip()
+    found = fetch_top(view, span)
+    classes = [each for name, each in found.classes.items() if wanted.lower() in name.lower()]
+    took = _durations(view, span, [each.job_class for each in classes[:MEASURED]])
+    rows = [
+        Row(counts=each, took=took.get(each.job_class), trend=_trend(each, found))
+        for each in classes[:SHOWN]
+    ]
+    return render(
+        request,
+        "metrics.html",
+        span=span,
+        spans=SPANS,
+        wanted=wanted,
+        rows=rows,
+        total=len(classes),
+        throughput=throughput(found, classes, title="Executions of all classes"),
+        lines=_class_lines(found, classes[:DRAWN]),
+        took_span=_took_span(span),
+        measured=MEASURED,
+    )
+
+
+def show_class(request: Request) -> Response:
+    """One class."""
+    view = view_of(request)
+    span = span_of(request)
+    name = request.path_params["job_class"]
+    minutes = MINUTES.get(span, LONGEST)
+    key = ("job metrics", name, minutes)
+    found = view.read(key, lambda: job_metrics(name, minutes, operator=view.operator), FRESH_S)
+    counts, took = found.counts, found.histogram
+    top = fetch_top(view, span)
+    if span in HOURS:
+        counts = top.classes.get(
+            found.counts.job_class,
+            ClassCounts(job_class=name, total=type(counts.total)(), series={}),
+        )
+    return render(
+        request,
+        "metrics_class.html",
+        name=name,
+        span=span,
+        spans=SPANS,
+        counts=counts,
+        took=took,
+        took_span=_took_span(span),
+        plot=throughput(top, [counts], title=f"Executions of {counts.job_class}"),
+        bars=histogram(
+            took.counts,
+            BOUNDS_MS,
+            name="took",
+            title=f"How long executions took, in the last {_took_span(span)}",
+            percentiles={"p50": took.p50, "p95": took.p95, "p99": took.p99},
+        )
+        if took.count
+        else "",
+    )
+
+
+def span_of(request: Request) -> str:
+    """The span that the address asks for, else an hour."""
+    span = request.query_params.get("span", "")
+    return span if span in SPANS else SPANS[0]
+
+
+def fetch_top(view: View, span: str) -> TopJobs:
+    """What all classes did, shared by all who look."""
+    return view.read(("top jobs", span), lambda: _read_top(view.operator, span), FRESH_S)
+
+
+def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) -> Markup:
+    """Executions and failures over the span, without the bucket that still grows, and what was deployed."""
+    executions = Series(
+        name="executions",
+        values=[
+            sum(each.series[at].executions for each in classes if at in each.series)
+            for at in found.buckets[:-1]
+        ],
+        is_area=True,
+    )
+    failures = Series(
+        name="failures",
+        values=[
+            sum(each.series[at].failures for each in classes if at in each.series)
+            for at in found.buckets[:-1]
+        ],
+        shade="bad",
+        is_area=True,
+    )
+    return _plot(found, [executions, failures], name="throughput", title=title)
+
+
+def _read_top(operator: Operator, span: str) -> TopJobs:
+    if span in HOURS:
+        return top_jobs(hours=HOURS[span], operator=operator)
+    return top_jobs(MINUTES[span], operator=operator)
+
+
+def _durations(view: View, span: str, names: Sequence[str]) -> Mapping[str, Histogram]:
+    minutes = MINUTES.get(span, LONGEST)
+    return view.read(
+        ("durations", minutes, tuple(names)),
+        lambda: class_histograms(names, minutes, operator=view.operator),
+        2 * FRESH_S,
+    )
+
+
+def _took_span(span: str) -> str:
+    """Durations are kept for eight hours."""
+    return f"{MINUTES.get(span, LONGEST) // 60} h"
+
+
+def _class_lines(found: TopJobs, classes: Sequence[ClassCounts]) -> Markup:
+    if len(classes) < 2:  # noqa: PLR2004 - one is drawn already
+        return Markup("")
+    series = [
+        Series(
+            name=each.job_class,
+            values=_executions(each, found),
+            shade=shade,
+        )
+        for shade, each in zip(_LINES, classes, strict=False)
+    ]
+    title = f"Executions of the {len(series)} classes that took the most time"
+    return _plot(found, series, name="classes", title=title)
+
+
+def _executions(counts: ClassCounts, found: TopJobs) -> list[int]:
+    """By bucket, without the last one: it still grows, and would be drawn as a fall."""
+    return [counts.series[at].executions if at in counts.series else 0 for at in found.buckets[:-1]]
+
+
+def _plot(found: TopJobs, series: Sequence[Series], *, name: str, title: str) -> Markup:
+    return time_series(
+        series,
+        name=name,
+        title=title,
+        starts_at=found.buckets[0],
+        step_s=found.bucket_s,
+        marks=[Mark(at=at, label=label) for at, label in found.marks.items()],
+    )
+
+
+def _trend(counts: ClassCounts, found: TopJobs) -> Markup:
+    [folded], _ = fold([Series(name="", values=_executions(counts, found))], found.bucket_s)
+    return sparkline(folded.values, label=f"Executions of {counts.job_class} over the span")
+
+
+ROUTES: Final = [
+    Route("/metrics", show),
+    Route("/metrics/{job_class:path}", show_class),
+]

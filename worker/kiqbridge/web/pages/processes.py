@@ -1,0 +1,216 @@
+"""Processes of Python and Ruby: what each serves, how it is, and quieting, stopping, dumping its threads."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from kiqbridge.api import Process, ProcessSet
+from kiqbridge.web.context import redirect, render, view_of
+from kiqbridge.web.guard import requires
+from kiqbridge.web.plots import meter
+
+LATE_BEAT_S: Final = 30.0
+"""A heartbeat comes every 5 or 10 s; older than this, something holds the process up."""
+_ALMOST_FULL: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capsule:
+    """A part of a process with threads and queues of its own.
+
+    Attributes:
+        name: `default` for the one that every process has.
+        concurrency: its threads; None = of a version that does not say so.
+        queues: name → weight; 0 = without.
+    """
+
+    name: str
+    concurrency: int | None
+    queues: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """All processes together.
+
+    Attributes:
+        processes: by name.
+        mixed: the versions of our workers if there is more than one, else empty.
+    """
+
+    processes: Sequence[Process]
+    mixed: Sequence[str]
+
+    @property
+    def threads(self) -> int:
+        """Of all."""
+        return sum(each.concurrency for each in self.processes)
+
+    @property
+    def busy(self) -> int:
+        """Jobs that run."""
+        return sum(each.busy for each in self.processes)
+
+    @property
+    def rss_kb(self) -> int:
+        """Memory of all."""
+        return sum(each.rss_kb for each in self.processes)
+
+    @property
+    def quiet(self) -> int:
+        """How many take no new jobs."""
+        return sum(each.is_quiet for each in self.processes)
+
+
+def show(request: Request) -> Response:
+    """The list of processes."""
+    view = view_of(request)
+    fleet = view.read(("processes",), lambda: fleet_of(list(ProcessSet(view.operator))))
+    return render(
+        request,
+        "processes.html",
+        fleet=fleet,
+        capsules_of=capsules_of,
+        version_of=version_of,
+        busy_meter=busy_meter,
+        is_embedded=is_embedded,
+        late_beat_s=LATE_BEAT_S,
+    )
+
+
+def fleet_of(processes: Sequence[Process]) -> Fleet:
+    """The totals; versions of Ruby may differ for years, ours should not."""
+    ours = sorted({each.version for each in processes if each.is_ours})
+    return Fleet(processes=processes, mixed=ours if len(ours) > 1 else [])
+
+
+def capsules_of(process: Process) -> list[Capsule]:
+    """As its version writes them: `capsules` from 8.0.9 on, `weights` before, else only queues (§10.2)."""
+    capsules = process.info.get("capsules")
+    if isinstance(capsules, dict) and capsules:
+        return [
+            Capsule(
+                name=str(name),
+                concurrency=_whole(each.get("concurrency")),
+                queues=_weights(each.get("weights")),
+            )
+            for name, each in capsules.items()
+            if isinstance(each, dict)
+        ]
+    weights = process.info.get("weights")
+    if isinstance(weights, dict):  # 7.0.2 only
+        weights = [weights]
+    if isinstance(weights, list) and weights:
+        return [
+            Capsule(name="default" if not place else "", concurrency=None, queues=_weights(each))
+            for place, each in enumerate(weights)
+        ]
+    return [Capsule(name="default", concurrency=None, queues=dict.fromkeys(process.queues, 0))]
+
+
+def version_of(process: Process) -> str:
+    """`Kiqbridge 0.1.0`, `Sidekiq 8.1.7`; before 7 a process does not say."""
+    if process.is_ours:
+        return f"Kiqbridge {process.version.removeprefix('kiqbridge-') or '?'}"
+    return f"Sidekiq {process.version or 'before 7'}"
+
+
+def is_embedded(process: Process) -> bool:
+    """Whether it lives within another program, which ignores signals that are sent through Redis (§10.5)."""
+    return process.info.get("embedded") is True
+
+
+def busy_meter(busy: int, threads: int) -> str:
+    """How many of the threads run a job, as a bar."""
+    share = busy / threads if threads else 0.0
+    return meter(
+        share, label=f"{busy} of {threads} busy", shade="warn" if share >= _ALMOST_FULL else "ok"
+    )
+
+
+@requires("admin")
+def act_on_all(request: Request, form: FormData) -> Response:
+    """Quiet or stop every process."""
+    action = _action_of(form, ("quiet", "stop"))
+    reached = [each for each in ProcessSet(view_of(request).operator) if not is_embedded(each)]
+    for process in reached:
+        _send(process, action)
+    done = {"quiet": "take no new jobs", "stop": "stop"}[action]
+    return redirect(
+        request,
+        "/processes",
+        notice=f"{len(reached):,} processes were asked to {done}; each does so at its next heartbeat, "
+        "within 10 s.",
+    )
+
+
+@requires("operator")
+def dump_threads(request: Request, form: FormData) -> Response:
+    """Have a process write where each of its threads is."""
+    process = _process_of(request, form)
+    _send(process, "dump_threads")
+    return redirect(
+        request,
+        "/processes",
+        notice=f"{process.hostname}:{process.pid} writes where each of its threads is to its log, within 10 s.",
+    )
+
+
+@requires("admin")
+def act(request: Request, form: FormData) -> Response:
+    """Quiet or stop one process."""
+    action = _action_of(form, ("quiet", "stop"))
+    process = _process_of(request, form)
+    _send(process, action)
+    done = {
+        "quiet": "takes no new jobs from its next heartbeat on, within 10 s",
+        "stop": "stops at its next heartbeat, within 10 s; jobs that do not end in time go back to their queues",
+    }[action]
+    return redirect(request, "/processes", notice=f"{process.hostname}:{process.pid} {done}.")
+
+
+def _send(process: Process, action: str) -> None:
+    {"quiet": process.quiet, "stop": process.stop, "dump_threads": process.dump_threads}[action]()
+
+
+def _action_of(form: FormData, known: Sequence[str]) -> str:
+    action = str(form.get("action", ""))
+    if action not in known:
+        raise HTTPException(
+            400, f"The form asks for {json.dumps(action)}; there are {', '.join(known)}."
+        )
+    return action
+
+
+def _process_of(request: Request, form: FormData) -> Process:
+    identity = str(form.get("identity", ""))
+    process = ProcessSet(view_of(request).operator).find(identity)
+    if process is None:
+        raise HTTPException(
+            404, "This process lives no more: it was stopped, or has lost Redis for a minute."
+        )
+    return process
+
+
+def _weights(value: Any) -> dict[str, int]:
+    given = value if isinstance(value, dict) else {}
+    return {str(name): _whole(weight) or 0 for name, weight in given.items()}
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int else None
+
+
+ROUTES: Final = [
+    Route("/processes", show),
+    Route("/processes/act", act, methods=["POST"]),
+    Route("/processes/act-on-all", act_on_all, methods=["POST"]),
+    Route("/processes/dump-threads", dump_threads, methods=["POST"]),
+]
