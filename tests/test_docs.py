@@ -326,7 +326,13 @@ def run_restore(command: Command, project: Project) -> None:
 
 
 def run_queue(command: Command, project: Project) -> None:
-    (run_reading if command.words[2] == "show" else run_pauses)(command, project)
+    pausing = command.words[2] in {"pause", "resume", "list"}
+    (run_pauses if pausing else run_reading)(command, project)
+
+
+def run_signal(command: Command, project: Project) -> None:
+    """On an empty database nobody is there to be asked."""
+    assert project.run(["-m", "kiqbridge", *command.words[1:]]) == ""
 
 
 def run_pauses(command: Command, project: Project) -> None:
@@ -437,9 +443,14 @@ COMMANDS = {
             "kiqbridge dead",
             "kiqbridge scheduled",
             "kiqbridge completion",
+            "kiqbridge audit",
+            "kiqbridge metrics",
         ),
         run_reading,
     ),
+    "kiqbridge quiet": run_signal,
+    "kiqbridge stop": run_signal,
+    "kiqbridge job": read_kiqbridge,
     "kiqbridge class": run_pauses,
     "kiqbridge recover": run_recover,
     "kiqbridge enqueue": run_enqueue,

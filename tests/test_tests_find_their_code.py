@@ -122,6 +122,18 @@ TESTED_ELSEWHERE = {
     ),
     **dict.fromkeys(
         (
+            "commands/acting",
+            "commands/audit_command",
+            "commands/job_command",
+            "commands/metrics_command",
+            "commands/queue_actions",
+            "commands/set_actions",
+            "commands/signals_command",
+        ),
+        "redis/test_acting_commands.py",
+    ),
+    **dict.fromkeys(
+        (
             "commands/restore_command",
             "transfer/file",
             "transfer/form",

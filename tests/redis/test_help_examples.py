@@ -10,13 +10,12 @@ from kiqbridge.commands import cli
 from kiqbridge.commands.help_text import examples_of
 
 WITH_EXAMPLES = {
-    "stats",
-    "ps",
-    "retries list",
-    "dead list",
-    "scheduled list",
-    "queue show",
-    "completion",
+    *("stats", "ps", "quiet", "stop", "audit", "metrics", "export", "restore", "completion"),
+    *(f"retries {verb}" for verb in ("list", "retry", "kill", "delete", "reschedule", "clear")),
+    *(f"scheduled {verb}" for verb in ("list", "retry", "kill", "delete", "reschedule", "clear")),
+    *(f"dead {verb}" for verb in ("list", "retry", "delete", "clear")),
+    *(f"queue {verb}" for verb in ("show", "delete", "kill", "move", "clear")),
+    *(f"job {verb}" for verb in ("show", "retry", "kill", "delete", "move", "reschedule")),
 }
 
 
@@ -40,6 +39,16 @@ def test_commands_have_an_example():
     assert {name for name, leaf in LEAVES.items() if examples_of(leaf)} >= WITH_EXAMPLES
 
 
+@pytest.fixture
+def one_job_and_one_process(redis):
+    """What the examples name."""
+    jid = "b4a577edbccf1d805744efa9"
+    redis.zadd("retry", {f'{{"class":"Mail","args":[],"jid":"{jid}","queue":"default"}}': 5})
+    redis.sadd("processes", "batch-1:7:abc")
+    redis.hset("batch-1:7:abc", mapping={"info": '{"hostname":"batch-1"}', "beat": 9e9})
+
+
+@pytest.mark.usefixtures("one_job_and_one_process")
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_an_example_works(line, redis_url, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("REDIS_URL", redis_url)

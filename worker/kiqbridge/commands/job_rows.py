@@ -38,14 +38,14 @@ def class_cell(job: JobRecord) -> str:
     return job.display_class or ("(unreadable)" if not job.is_readable else "(no class)")
 
 
-def args_cell(args: Sequence[Any]) -> str:
+def args_cell(args: Sequence[Any], *, most: int = _MOST_ARGS) -> str:
     """Arguments with commas between them, as JSON, cut to what a table has room for."""
     text = ""
     for value in args:
         shown = json.dumps(value, ensure_ascii=False, default=str)
         text = f"{text}, {shown}" if text else shown
-        if len(text) > _MOST_ARGS:
-            return text[: _MOST_ARGS - 1] + "…"
+        if len(text) > most:
+            return text[: most - 1] + "…"
     return text
 
 

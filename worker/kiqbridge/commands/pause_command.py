@@ -10,7 +10,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from kiqbridge.api.operator import user_at_host
+from kiqbridge.api.audit import record_audit
+from kiqbridge.api.operator import open_operator, user_at_host
 from kiqbridge.client.client import Client
 from kiqbridge.commands.argument_types import duration
 from kiqbridge.commands.queue_command import add_verbs
@@ -67,6 +68,7 @@ def _pause(options: argparse.Namespace) -> int:
             made.append(Pause(kind=options.kind, name=name, reason=options.reason, by=by))
         else:
             made.append(act(name, reason=options.reason, by=by, for_s=options.for_s))
+            _note(client, "pause", options, name, by)
     if options.json:
         return _answer({"dry_run": options.dry_run, "paused": [asdict(each) for each in made]})
     verb = "would pause" if options.dry_run else "paused"
@@ -84,6 +86,9 @@ def _resume(options: argparse.Namespace) -> int:
         {"name": name, "was_paused": name in paused if options.dry_run else act(name)}
         for name in options.names
     ]
+    for each in results:
+        if each["was_paused"] and not options.dry_run:
+            _note(client, "resume", options, str(each["name"]), user_at_host())
     if options.json:
         return _answer({"dry_run": options.dry_run, "resumed": results})
     verb = "would resume" if options.dry_run else "resumed"
@@ -91,6 +96,11 @@ def _resume(options: argparse.Namespace) -> int:
         sentence = f"{verb} {{}}" if each["was_paused"] else "{} was not paused"
         sys.stdout.write(sentence.format(f"{options.kind} {each['name']}") + "\n")
     return 0
+
+
+def _note(client: Client, action: str, options: argparse.Namespace, name: str, by: str) -> None:
+    operator = open_operator(client=client, by=by, via="cli")
+    record_audit(operator, action, f"{options.kind}:{name}", getattr(options, "reason", ""))
 
 
 def _list(options: argparse.Namespace) -> int:

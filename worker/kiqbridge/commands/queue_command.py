@@ -1,4 +1,4 @@
-"""`kiqbridge queue show`: the jobs that wait in a queue."""
+"""`kiqbridge queue show`: the jobs that wait in a queue; queue_actions.py acts on them."""
 
 import argparse
 import time
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from kiqbridge.api import Filter, Queue, QueuedJob, open_operator
+from kiqbridge.commands import queue_actions
 from kiqbridge.commands.filters import add_filters, filter_of, that_match
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields, since_cell
@@ -28,6 +29,7 @@ def add_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     add_listing(show)
     show.set_defaults(command=_show)
     add_example(show, "kiqbridge queue show default --limit 10")
+    queue_actions.add_verbs(verbs)
 
 
 def _show(options: argparse.Namespace) -> int:

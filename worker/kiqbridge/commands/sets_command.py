@@ -1,21 +1,12 @@
-"""`kiqbridge retries`, `dead` and `scheduled`: look at the jobs of a set."""
+"""`kiqbridge retries`, `dead` and `scheduled`: look at the jobs of a set; set_actions.py acts on them."""
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from kiqbridge.api import (
-    DeadSet,
-    Filter,
-    JobSet,
-    Operator,
-    RetrySet,
-    ScheduledSet,
-    SortedEntry,
-    open_operator,
-)
+from kiqbridge.api import Filter, JobSet, SortedEntry, open_operator
 from kiqbridge.commands.argument_types import count
 from kiqbridge.commands.filters import add_filters, filter_of, that_match
 from kiqbridge.commands.help_text import add_example
@@ -26,6 +17,7 @@ from kiqbridge.commands.job_rows import (
     job_fields,
     since_cell,
 )
+from kiqbridge.commands.job_sets import NOUNS, SETS
 from kiqbridge.commands.output import (
     Column,
     columns_of,
@@ -35,13 +27,8 @@ from kiqbridge.commands.output import (
     write_line,
     write_table,
 )
+from kiqbridge.commands.set_actions import add_verbs
 
-SETS: Final[dict[str, Callable[[Operator], JobSet]]] = {
-    "retries": RetrySet,
-    "dead": DeadSet,
-    "scheduled": ScheduledSet,
-}
-NOUNS: Final = {"retries": "retry", "dead": "dead job", "scheduled": "scheduled job"}
 LIMIT: Final = 25
 
 
@@ -53,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     add_filters(listing)
     add_listing(listing)
     listing.set_defaults(command=_list, kind=kind)
+    add_verbs(verbs, kind)
     add_example(
         listing,
         f"kiqbridge {kind} list --class 'Mail*' --older-than 2h --limit 5",

@@ -73,8 +73,8 @@ COMMANDS: Final = (
     Entry(
         name="queue",
         module="commands.pause_command",
-        help="list queues, show their jobs, pause and resume them",
-        description="List queues, show their jobs, pause and resume them. A paused queue is served by none of our "
+        help="list and pause queues, show, move and delete their jobs",
+        description="List and pause queues; show, move, kill and delete their jobs. A paused queue is served by none of our "
         "workers, nor by Ruby's with Sidekiq Pro; jobs can be pushed to it.",
         kind="queue",
     ),
@@ -99,25 +99,59 @@ COMMANDS: Final = (
         description="The living processes, Ruby's as well, as their last heartbeats showed them; with --jobs what runs in them.",
     ),
     Entry(
+        name="quiet",
+        module="commands.signals_command",
+        help="let processes take no new jobs",
+        description="Let processes of Python or Ruby take no new jobs, through Redis: each reads it at its next heartbeat. "
+        "It cannot be undone.",
+        kind="quiet",
+    ),
+    Entry(
+        name="stop",
+        module="commands.signals_command",
+        help="end processes",
+        description="End processes of Python or Ruby, through Redis: each reads it at its next heartbeat, finishes its jobs as "
+        "after TERM, and gives back what does not end in time.",
+        kind="stop",
+    ),
+    Entry(
         name="retries",
         module="commands.sets_command",
-        help="jobs that failed and are due again",
+        help="list, push, delete jobs that failed and are due again",
         description="Jobs that failed and are due again.",
         kind="retries",
     ),
     Entry(
         name="dead",
         module="commands.sets_command",
-        help="jobs that have used up their retries",
+        help="list, push, delete jobs that have used up their retries",
         description="Jobs that have used up their retries.",
         kind="dead",
     ),
     Entry(
         name="scheduled",
         module="commands.sets_command",
-        help="jobs that are due later",
+        help="list, push, delete jobs that are due later",
         description="Jobs that are due later.",
         kind="scheduled",
+    ),
+    Entry(
+        name="job",
+        module="commands.job_command",
+        help="show one job, and act on it",
+        description="Find a job by its jid in all queues, sets and processes; show it, push it, move it, kill it or delete it.",
+    ),
+    Entry(
+        name="audit",
+        module="commands.audit_command",
+        help="list who did what",
+        description="The last 10,000 actions on jobs, queues and processes: who, when, through what, to which, to how many.",
+    ),
+    Entry(
+        name="metrics",
+        module="commands.metrics_command",
+        help="how often classes ran, failed, and how long they took",
+        description="What workers of Python and Ruby measured of each class; of one class also percentiles, by minute.",
     ),
     Entry(
         name="recover",

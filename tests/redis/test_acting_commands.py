@@ -1,0 +1,424 @@
+"""What the command line does to jobs, queues and processes: the bytes left behind, the question, the audit log."""
+
+import base64
+import io
+import json
+import re
+import sys
+import time
+import zlib
+
+import pytest
+
+from kiqbridge import Client
+from kiqbridge.commands import cli
+
+HOSTILE = "\x1b]0;owned\x07\u202e\n"
+
+
+@pytest.fixture
+def run(redis_url, monkeypatch, capsys):
+    """Runs one command in this process: (exit code, standard output, standard error)."""
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+    def run(*args):
+        code = cli.main(args)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def answering(monkeypatch):
+    """Puts somebody at the terminal who gives this answer."""
+
+    def answering(text):
+        terminal = io.StringIO(text)
+        terminal.isatty = lambda: True
+        monkeypatch.setattr(sys, "stdin", terminal)
+
+    return answering
+
+
+def text(jid, name="Mail", **more):
+    item = {"class": name, "args": [jid], "jid": jid, "queue": "default", "retry": True, **more}
+    return json.dumps(item).encode()
+
+
+def fill(redis, key, count=5, name="Mail"):
+    redis.zadd(key, {text(f"{key}{number}", name): 1000 + number for number in range(count)})
+
+
+def jids(texts):
+    return [json.loads(each)["jid"] for each in texts]
+
+
+def audited(run, *options):
+    code, out, err = run("audit", "--json", *options)
+    assert (code, err) == (0, "")
+    return json.loads(out)["entries"]
+
+
+class TestSets:
+    @pytest.mark.parametrize(
+        ("command", "key"), [("retries", "retry"), ("dead", "dead"), ("scheduled", "schedule")]
+    )
+    def test_those_that_match_are_pushed(self, run, redis, command, key):
+        fill(redis, key)
+        fill(redis, key, 2, "Report")
+
+        code, out, err = run(command, "retry", "--class", "Mail", "--limit", "3")
+
+        assert (code, out, err) == (0, "pushed 3 jobs\n", "")
+        assert jids(redis.lrange("queue:default", 0, -1)) == [f"{key}2", f"{key}1", f"{key}0"]
+        assert redis.zcard(key) == 4
+
+    def test_named_ones_are_killed(self, run, redis):
+        fill(redis, "retry")
+
+        code, out, _ = run("retries", "kill", "retry1", "retry3", "--yes", "--json")
+
+        assert code == 0
+        assert json.loads(out) == {
+            "dry_run": False,
+            "action": "kill",
+            "target": "retry",
+            "filter": "",
+            "count": 2,
+        }
+        assert sorted(jids(redis.zrange("dead", 0, -1))) == ["retry1", "retry3"]
+        assert redis.zcard("retry") == 3
+
+    def test_a_time_is_given_as_a_moment_or_from_now(self, run, redis):
+        fill(redis, "schedule", 2)
+
+        run("scheduled", "reschedule", "schedule0", "--at", "2040-01-01T00:00:00+01:00")
+        code, out, _ = run("scheduled", "reschedule", "schedule1", "--in", "2h")
+
+        assert code == 0
+        assert re.fullmatch(r"rescheduled 1 job to \d{4}-\S+Z\n", out)
+        scores = {
+            json.loads(member)["jid"]: score for member, score in redis.zscan_iter("schedule")
+        }
+        assert scores["schedule0"] == 2_208_985_200
+        assert scores["schedule1"] == pytest.approx(time.time() + 7200, abs=60)
+
+    def test_before_jobs_are_destroyed_the_number_is_asked(self, run, redis, answering):
+        fill(redis, "dead", 1204)
+
+        answering("n\n")
+        code, out, err = run("dead", "delete", "--class", "Mail")
+        assert (code, out) == (1, "")
+        assert err == ("Delete 1,204 dead jobs that match class=Mail? [y/N] Nothing was changed.\n")
+        answering("")
+        assert run("dead", "clear")[0] == 1
+        assert redis.zcard("dead") == 1204
+
+        answering("y\n")
+        assert run("dead", "delete", "--class", "Mail")[:2] == (0, "deleted 1,204 jobs\n")
+        assert redis.zcard("dead") == 0
+
+    @pytest.mark.parametrize(
+        "args",
+        [["delete", "--all"], ["delete", "dead1"], ["clear"], ["delete", "--class", "Mail"]],
+    )
+    def test_without_a_terminal_nothing_is_destroyed_unasked(self, run, redis, args):
+        fill(redis, "dead")
+
+        code, _, err = run("dead", *args)
+
+        assert code == 2
+        assert "Repeat it with --yes, or look first with --dry-run" in err
+        assert redis.zcard("dead") == 5
+
+    @pytest.mark.parametrize(
+        ("args", "sentence"),
+        [
+            (["dead", "delete", "--all"], "would delete 5 dead jobs"),
+            (["dead", "clear"], "would delete 5 dead jobs"),
+            (
+                ["dead", "retry", "--class", "Mail", "--limit", "2"],
+                "would push 2 dead jobs that match class=Mail",
+            ),
+            (["retries", "kill", "retry1"], "would kill 1 retry"),
+            (["retries", "delete", "--all"], "would delete 5 retries"),
+            (["retries", "retry", "--arg", "retry4"], "would push 1 retry that matches arg=retry4"),
+            (
+                ["scheduled", "reschedule", "--all", "--at", "2040-01-01"],
+                "would reschedule 5 scheduled jobs to 2040-01-01T00:00:00Z",
+            ),
+        ],
+    )
+    def test_a_dry_run_says_what_would_happen_and_changes_nothing(self, run, redis, args, sentence):
+        for key in ("dead", "retry", "schedule"):
+            fill(redis, key)
+        before = {key: redis.dump(key) for key in redis.scan_iter()}
+
+        assert run(*args, "--dry-run") == (0, f"{sentence}\n", "")
+
+        assert {key: redis.dump(key) for key in redis.scan_iter()} == before
+
+    @pytest.mark.parametrize(
+        ("args", "reason"),
+        [
+            (["delete"], "say which jobs"),
+            (["delete", "--all", "--class", "Mail"], "say which jobs"),
+            (["delete", "dead1", "--all"], "say which jobs"),
+            (
+                ["delete", "dead1", "never", HOSTILE],
+                r"\x1b]0;owned\x07\u202e\n, never: not in dead",
+            ),
+        ],
+    )
+    def test_it_must_be_clear_what_is_meant(self, run, redis, args, reason):
+        fill(redis, "dead")
+
+        code, _, err = run("dead", *args, "--yes")
+
+        assert code == 2
+        assert reason in err
+        assert redis.zcard("dead") == 5
+
+    def test_a_moment_that_is_none(self, run, redis):
+        fill(redis, "schedule", 1)
+
+        code, _, err = run("scheduled", "reschedule", "--all", "--at", "soon")
+
+        assert code == 2
+        assert "--at: 'soon' is no ISO 8601 time" in err
+
+    def test_nothing_that_matches_is_no_question(self, run):
+        assert run("dead", "delete", "--class", "Never")[:2] == (0, "deleted 0 jobs\n")
+
+    def test_nobody_is_there_to_be_reached(self, run, monkeypatch):
+        monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+
+        assert run("dead", "delete", "--all", "--yes")[0] == 3
+
+
+class TestQueue:
+    @pytest.fixture(autouse=True)
+    def waiting(self, redis):
+        redis.sadd("queues", "default")
+        for number in range(5):
+            redis.lpush("queue:default", text(f"j{number}", "Mail" if number % 2 else "Report"))
+
+    def test_moving_keeps_the_order(self, run, redis):
+        redis.lpush("queue:low", text("older"))
+
+        code, out, _ = run("queue", "move", "default", "--class", "Report", "--to", "low")
+
+        assert (code, out) == (0, "moved 3 jobs to low from queue default\n")
+        assert jids(redis.lrange("queue:low", 0, -1)) == ["j4", "j2", "j0", "older"]
+        assert jids(redis.lrange("queue:default", 0, -1)) == ["j3", "j1"]
+        assert redis.sismember("queues", "low")
+
+    def test_deleting_and_killing(self, run, redis):
+        assert (
+            run("queue", "delete", "default", "j1", "--yes")[1]
+            == "deleted 1 job of queue default\n"
+        )
+        assert run("queue", "kill", "default", "--arg", "j4", "--yes")[0] == 0
+        assert jids(redis.lrange("queue:default", 0, -1)) == ["j3", "j2", "j0"]
+        assert jids(redis.zrange("dead", 0, -1)) == ["j4"]
+
+    def test_clearing(self, run, redis):
+        assert run("queue", "clear", "default", "--dry-run")[1] == (
+            "would delete 5 waiting jobs of queue default\n"
+        )
+        assert run("queue", "clear", "default")[0] == 2
+        assert run("queue", "clear", "default", "--yes")[0] == 0
+        assert not redis.exists("queue:default")
+        assert redis.smembers("queues") == set()
+
+    def test_a_job_that_does_not_wait_here(self, run):
+        code, _, err = run("queue", "delete", "default", "never", "--yes")
+
+        assert code == 2
+        assert "never: not in queue default" in err
+
+
+class TestJob:
+    def test_where_it_is_its_times_arguments_and_error(self, run, redis):
+        lines = json.dumps(["app.py:3:in 'call'", f"lib.rb:4 {HOSTILE}"]).encode()
+        redis.zadd(
+            "retry",
+            {
+                text(
+                    "a1",
+                    tags=["eu"],
+                    created_at=time.time() - 7200,
+                    failed_at=time.time() - 60,
+                    retry_count=2,
+                    error_class="OSError",
+                    error_message=f"no route {HOSTILE}",
+                    error_backtrace=base64.b64encode(zlib.compress(lines)).decode(),
+                ): time.time() + 600
+            },
+        )
+
+        code, out, err = run("job", "show", "a1")
+
+        assert (code, err) == (0, "")
+        for line in (
+            "class       Mail",
+            "where       retry",
+            "queue       default",
+            "tags        eu",
+            'arguments   "a1"',
+            "retries     2 (0 is the first failure)",
+            r"error       OSError: no route \x1b]0;owned\x07\u202e\n",
+            "            app.py:3:in 'call'",
+            r"            lib.rb:4 \x1b]0;owned\x07\u202e\n",
+        ):
+            assert f"\n{line}\n" in f"\n{out}"
+        assert re.search(r"^created     \S+Z  2 h ago$", out, re.MULTILINE)
+        assert re.search(r"^next try    \S+Z  in 10 min$", out, re.MULTILINE)
+
+    def test_as_json_and_raw(self, run, redis):
+        redis.lpush("queue:default", text("a1"))
+        redis.sadd("queues", "default")
+
+        [found] = json.loads(run("job", "show", "a1", "--json")[1])["found"]
+        raw = run("job", "show", "a1", "--raw")[1]
+
+        assert (found["place"], found["name"], found["class"]) == ("queue", "default", "Mail")
+        assert found["raw"].encode() == text("a1") == raw.strip().encode()
+
+    def test_one_that_is_nowhere(self, run):
+        code, out, err = run("job", "show", HOSTILE)
+
+        assert (code, out) == (1, "")
+        assert err.startswith(
+            r"kiqbridge: \x1b]0;owned\x07\u202e\n: no such job in any queue or set"
+        )
+        assert run("job", "delete", "never", "--yes")[0] == 1
+        assert json.loads(run("job", "show", "never", "--json")[1]) == {"jid": "never", "found": []}
+
+    def test_acting_on_one_in_a_set(self, run, redis):
+        fill(redis, "retry", 5)
+
+        assert run("job", "retry", "retry0")[1] == "pushed 1 job (Mail retry0, in retry retry)\n"
+        assert run("job", "kill", "retry1", "--yes")[0] == 0
+        assert run("job", "delete", "retry2", "--yes")[0] == 0
+        assert run("job", "move", "retry3", "--to", "low")[0] == 0
+        assert run("job", "reschedule", "retry4", "--at", "2040-01-01")[0] == 0
+        assert jids(redis.lrange("queue:default", 0, -1)) == ["retry0"]
+        assert jids(redis.zrange("dead", 0, -1)) == ["retry1"]
+        assert jids(redis.lrange("queue:low", 0, -1)) == ["retry3"]
+        assert redis.zrange("retry", 0, -1, withscores=True)[0][1] == 2_208_988_800
+
+    def test_acting_on_one_in_a_queue(self, run, redis):
+        redis.sadd("queues", "default")
+        redis.lpush("queue:default", *(text(f"j{number}") for number in range(4)))
+
+        assert run("job", "move", "j0", "--to", "low")[0] == 0
+        assert run("job", "kill", "j1", "--yes")[0] == 0
+        assert run("job", "delete", "j2")[0] == 2
+        code, _, err = run("job", "retry", "j3")
+        assert code == 2
+        assert "j3: it waits in queue default already, and needs no retry" in err
+        assert jids(redis.lrange("queue:low", 0, -1)) == ["j0"]
+        assert jids(redis.zrange("dead", 0, -1)) == ["j1"]
+        assert jids(redis.lrange("queue:default", 0, -1)) == ["j3", "j2"]
+
+    def test_a_running_one_is_shown_and_left_alone(self, run, redis):
+        redis.sadd("processes", "web:1:a")
+        redis.hset("web:1:a", mapping={"info": "{}", "busy": 1, "beat": time.time()})
+        work = {"queue": "default", "run_at": time.time(), "payload": text("busy").decode()}
+        redis.hset("web:1:a:work", "t1", json.dumps(work))
+
+        assert "where       working web:1:a t1\n" in run("job", "show", "busy")[1]
+        code, _, err = run("job", "delete", "busy", "--yes")
+        assert code == 2
+        assert "busy: it runs at this moment (web:1:a t1)" in err
+
+
+class TestProcesses:
+    @pytest.fixture(autouse=True)
+    def living(self, redis):
+        for identity in ("web-1:7:aa", "web-2:7:bb", "batch-1:9:cc"):
+            redis.sadd("processes", identity)
+            info = json.dumps({"hostname": identity.split(":")[0]})
+            redis.hset(identity, mapping={"info": info, "beat": time.time()})
+
+    @pytest.mark.parametrize(
+        ("args", "asked"),
+        [
+            (["web-1"], {"web-1:7:aa"}),
+            (["--host", "web-*"], {"web-1:7:aa", "web-2:7:bb"}),
+            (["--all"], {"web-1:7:aa", "web-2:7:bb", "batch-1:9:cc"}),
+        ],
+    )
+    def test_the_signal_waits_in_redis_for_their_heartbeat(self, run, redis, args, asked):
+        code, out, err = run("quiet", *args)
+
+        assert (code, err) == (0, "")
+        assert {line.split()[-1] for line in out.splitlines()} == asked
+        assert {key.decode() for key in redis.keys("*-signals")} == {
+            f"{each}-signals" for each in asked
+        }
+        assert redis.lrange(f"{min(asked)}-signals", 0, -1) == [b"TSTP"]
+        assert len(audited(run, "--action", "quiet")) == len(asked)
+
+    def test_stopping_is_asked(self, run, redis, answering):
+        answering("\n")
+        code, _, err = run("stop", "--host", "web-*")
+        assert code == 1
+        assert err.startswith("Stop 2 processes? [y/N] ")
+        assert not redis.keys("*-signals")
+
+        assert run("stop", "batch-1:9:cc", "--yes")[1] == "asked to stop: batch-1:9:cc\n"
+        assert redis.lrange("batch-1:9:cc-signals", 0, -1) == [b"TERM"]
+
+    def test_a_dry_run_and_what_is_not_there(self, run, redis):
+        assert run("stop", "--all", "--dry-run")[1].splitlines()[0] == "would stop batch-1:9:cc"
+        assert run("quiet", "--host", "none")[::2] == (0, "No living process matches.\n")
+        assert run("quiet", "gone")[0] == run("quiet")[0] == 2
+        assert not redis.keys("*-signals")
+
+
+class TestAudit:
+    def test_who_did_what(self, run, redis):
+        fill(redis, "dead")
+        run("dead", "delete", "--class", "Mail", "--yes")
+        run("queue", "pause", "mail", "--reason", HOSTILE, "--by", "ann")
+        run("queue", "resume", "mail")
+
+        resume, pause, delete = audited(run)
+
+        assert (delete["via"], delete["action"], delete["target"]) == ("cli", "delete", "dead")
+        assert (delete["detail"], delete["count"]) == ("class=Mail", 5)
+        assert (pause["by"], pause["action"], pause["target"]) == ("ann", "pause", "queue:mail")
+        assert (resume["action"], "@" in resume["by"]) == ("resume", True)
+        assert [each["action"] for each in audited(run, "--by", "ann")] == ["pause"]
+        assert [each["action"] for each in audited(run, "--target", "dead")] == ["delete"]
+        shown = run("audit")[1]
+        assert "\x1b" not in shown and r"\x1b]0;owned" in shown
+        assert len(run("audit", "--jsonl")[1].splitlines()) == 3
+        assert run("audit", "--action", "never")[1] == "The audit log has no such entry.\n"
+
+
+class TestMetrics:
+    def test_nothing_ran(self, run):
+        assert run("metrics")[1] == "No job ran in the last 60 minutes.\n"
+        assert run("metrics", "Mail")[1] == "Mail did not run in the last 60 minutes.\n"
+
+    def test_classes_and_one_of_them(self, run, redis, redis_url):
+        minute = time.strftime("%y%m%d|%-H:%M", time.gmtime())
+        redis.hset(f"j|{minute}", mapping={"Mail|p": 4, "Mail|f": 1, "Mail|ms": 300})
+        client = Client(redis_url)
+        client.deploy_mark("v2")
+        client.close()
+
+        found = json.loads(run("metrics", "--json")[1])
+        one = json.loads(run("metrics", "Mail", "--json")[1])
+
+        assert found["classes"] == [
+            {"class": "Mail", "executions": 4, "failures": 1, "ms": 300, "average_ms": 100.0}
+        ]
+        assert [mark["label"] for mark in found["marks"]] == ["v2"]
+        assert (one["executions"], one["series"][0]["failures"], one["p99_ms"]) == (4, 1, None)
+        assert re.search(r"^Mail +4 +1 +100 ms +300 ms$", run("metrics")[1], re.MULTILINE)
+        assert "Mail: 4 ran, 1 failed, average 100 ms" in run("metrics", "Mail")[1]

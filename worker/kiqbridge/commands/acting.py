@@ -1,0 +1,105 @@
+"""An action of a command on jobs: counted, asked about, shown as it goes on, reported."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kiqbridge.api import Filter
+from kiqbridge.commands.confirm import confirm
+from kiqbridge.commands.moments import count_text
+from kiqbridge.commands.output import write_json, write_line
+from kiqbridge.commands.progress import Advance, progress
+
+PAST: Final = {
+    "retry": "pushed",
+    "kill": "killed",
+    "delete": "deleted",
+    "reschedule": "rescheduled",
+    "clear": "deleted",
+    "move": "moved",
+}
+"""Verb → what was done."""
+
+VERBS: Final = {"retry": "push", "clear": "delete"}
+"""Verb → what it does, where that is another word."""
+
+ASKED: Final = frozenset({"kill", "delete", "clear"})
+"""What takes jobs away from where they would run."""
+
+REFUSED: Final = 1
+"""Exit code when the answer was no, or nothing was there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be done.
+
+    Attributes:
+        verb: `retry`, `kill`, `delete`, `reschedule`, `clear`, `move`.
+        target: `retry`, `schedule`, `dead` or `queue:NAME`, as in the audit log.
+        noun: what one of them is called, such as `dead job`.
+        where: which.
+        count: how many there are now.
+        ending: what else a sentence about it says, such as ` to mail`.
+    """
+
+    verb: str
+    target: str
+    noun: str
+    where: Filter
+    count: int
+    ending: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """`delete 1,204 dead jobs that match class=Mail`."""
+        which = f" that match {self.where}" if self.where else ""
+        if self.count == 1 and which:
+            which = f" that matches {self.where}"
+        nouns = "retries" if (self.noun, self.count != 1) == ("retry", True) else None
+        counted = f"{self.count:,} {nouns}" if nouns else count_text(self.count, self.noun)
+        return f"{VERBS.get(self.verb, self.verb)} {counted}{which}{self.ending}"
+
+
+def carry_out(options: argparse.Namespace, plan: Plan, do: Callable[[Advance], int]) -> int:
+    """Ask if it destroys, do it, report; the exit code.
+
+    Args:
+        options: with `dry_run`, `yes` and `json`.
+        plan: what it is.
+        do: does it, calls the function it gets with how many are done, and returns how many were.
+
+    Raises:
+        PayloadError: it destroys, and there is nobody to ask.
+    """
+    if options.dry_run:
+        return _report(options, plan, plan.count)
+    if not plan.count:
+        return _report(options, plan, 0)
+    question = plan.sentence[0].upper() + plan.sentence[1:] + "?"
+    if plan.verb in ASKED and not confirm(question, options):
+        return REFUSED
+    with progress(VERBS.get(plan.verb, plan.verb), plan.count) as advance:
+        done = do(advance)
+    return _report(options, plan, done)
+
+
+def _report(options: argparse.Namespace, plan: Plan, count: int) -> int:
+    if options.json:
+        write_json(
+            {
+                "dry_run": options.dry_run,
+                "action": plan.verb,
+                "target": plan.target,
+                "filter": str(plan.where),
+                "count": count,
+            }
+        )
+    elif options.dry_run:
+        write_line(f"would {plan.sentence}")
+    else:
+        gone = plan.count - count
+        rest = f"; {gone:,} had left meanwhile" if gone > 0 else ""
+        write_line(f"{PAST[plan.verb]} {count_text(count, 'job')}{plan.ending}{rest}")
+    return 0

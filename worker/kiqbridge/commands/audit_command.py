@@ -1,0 +1,91 @@
+"""`kiqbridge audit`: who has done what to jobs, queues and processes."""
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Final
+
+from kiqbridge.api import AuditEntry, Operator, open_operator, read_audit
+from kiqbridge.commands.argument_types import count
+from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.job_rows import since_cell
+from kiqbridge.commands.output import (
+    columns_of,
+    number_column,
+    wide_column,
+    write_json,
+    write_line,
+    write_table,
+)
+
+_LIMIT: Final = 25
+_AT_ONCE: Final = 500
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which entries, and how they are shown."""
+    parser.add_argument("--by", default="*", metavar="GLOB", help="who did it, such as 'ann@*'")
+    parser.add_argument(
+        "--action", default="*", metavar="GLOB", help="what was done, such as delete"
+    )
+    parser.add_argument("--target", default="*", metavar="GLOB", help="to what, such as 'queue:*'")
+    parser.add_argument(
+        "--limit", type=count, metavar="N", help=f"at most so many (default {_LIMIT})"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON document")
+    form.add_argument("--jsonl", action="store_true", help="a JSON document a line, all entries")
+    add_example(parser, "kiqbridge audit --action delete --limit 10")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show them, the latest first."""
+    entries = _matching(open_operator(via="cli"), options)
+    limit = options.limit or (None if options.jsonl else _LIMIT)
+    if options.jsonl:
+        for entry in islice(entries, limit):
+            write_json(asdict(entry))
+        return 0
+    found, now = list(islice(entries, limit)), time.time()
+    if options.json:
+        write_json({"entries": [asdict(entry) for entry in found]})
+    elif not found:
+        write_line("The audit log has no such entry.")
+    else:
+        write_table(
+            columns_of(
+                "when", "by", "via", "action", "target", wide_column("which"), number_column("jobs")
+            ),
+            [
+                (
+                    since_cell(entry.at, now),
+                    entry.by,
+                    entry.via,
+                    entry.action,
+                    entry.target,
+                    entry.detail,
+                    f"{entry.count:,}",
+                )
+                for entry in found
+            ],
+        )
+    return 0
+
+
+def _matching(operator: Operator, options: argparse.Namespace) -> Iterator[AuditEntry]:
+    before: str | None = None
+    while entries := read_audit(operator, most=_AT_ONCE, before=before):
+        for entry in entries:
+            if all(
+                fnmatchcase(value, glob)
+                for value, glob in (
+                    (entry.by, options.by),
+                    (entry.action, options.action),
+                    (entry.target, options.target),
+                )
+            ):
+                yield entry
+        before = entries[-1].id
