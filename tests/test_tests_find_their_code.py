@@ -126,7 +126,6 @@ TESTED_ELSEWHERE = {
             "commands/audit_command",
             "commands/job_command",
             "commands/metrics_command",
-            "commands/queue_actions",
             "commands/set_actions",
             "commands/signals_command",
         ),

@@ -95,6 +95,21 @@ def test_on_a_terminal_a_table_fits_and_has_no_sequence_but_rich_s_own(columns):
     assert max(output.width_of(line) for line in plain.splitlines()) <= columns
 
 
+def test_what_is_to_be_copied_is_cut_last():
+    program = """
+from kiqbridge.commands.output import columns_of, kept_column, wide_column, write_table
+write_table(
+    columns_of(kept_column("jid"), "class", wide_column("arguments")),
+    [["b4a577edbccf1d805744efa9", "Billing::MonthlyInvoice", "x" * 300]],
+)
+"""
+
+    cells = on_terminal(program, 50).splitlines()[1].split()
+
+    assert cells[0] == "b4a577edbccf1d805744efa9"
+    assert all(cell.endswith("…") for cell in cells[1:])
+
+
 def test_no_color_is_honoured():
     assert "\x1b[3" not in on_terminal(PRINT.format(before=""), NO_COLOR="1")
 

@@ -16,9 +16,9 @@ from typing import Any, Final
 from kiqbridge.wire.names import printable
 
 _GAP: Final = "  "
-_LEAST_WIDE: Final = 12
-_LEAST: Final = 4
-"""Cells that a column keeps that gives way, and any column where the terminal is very narrow."""
+_LEAST: Final = 12
+_LEAST_OF_ALL: Final = 4
+"""Cells that a column keeps where there is too little room, and where there is hardly any."""
 _MOST_PLAIN: Final = 100
 """Characters of a cell that is printed without a terminal; JSON has all of them."""
 
@@ -31,11 +31,13 @@ class Column:
         title: its heading.
         right: numbers stand at the right.
         gives_way: is cut first where the terminal is narrow.
+        kept: is cut last, as it is to be copied.
     """
 
     title: str
     right: bool = False
     gives_way: bool = False
+    kept: bool = False
 
 
 def number_column(title: str) -> Column:
@@ -46,6 +48,11 @@ def number_column(title: str) -> Column:
 def wide_column(title: str) -> Column:
     """A column of long texts, which are cut where the terminal is narrow."""
     return Column(title=title, gives_way=True)
+
+
+def kept_column(title: str) -> Column:
+    """A column of names that are to be copied, such as jids."""
+    return Column(title=title, kept=True)
 
 
 def write(text: str) -> None:
@@ -115,8 +122,7 @@ def _cut(cell: str) -> str:
 
 def _write_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> bool:
     try:
-        from rich import box  # noqa: PLC0415 - slow to import, and may be missing
-        from rich.console import Console  # noqa: PLC0415
+        from rich.console import Console  # noqa: PLC0415 - slow to import, and may be missing
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
     except ImportError:
@@ -124,8 +130,7 @@ def _write_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> boo
     console = Console(file=sys.stdout, highlight=False)
     # One column less than there are: some terminals wrap a line that is exactly as wide.
     widths = _fitted(columns, rows, console.width - 1 - len(_GAP) * (len(columns) - 1))
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, padding=(0, 2, 0, 0))
-    table.pad_edge = False
+    table = Table(box=None, header_style="bold", padding=(0, len(_GAP), 0, 0), pad_edge=False)
     for column, width in zip(columns, widths, strict=True):
         table.add_column(
             column.title,
@@ -143,16 +148,22 @@ def _write_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> boo
 def _fitted(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int
 ) -> Sequence[int]:
-    """As wide as their cells; where there is too little room the widest of those that give way is cut first."""
+    """As wide as their cells; where there is too little room, the widest is cut, of those that give way first."""
     widths = [
         max(width_of(column.title), *(width_of(row[place]) for row in rows))
         for place, column in enumerate(columns)
     ]
-    for least, may_cut in ((_LEAST_WIDE, True), (_LEAST, False)):
-        places = [place for place, column in enumerate(columns) if column.gives_way or not may_cut]
-        while sum(widths) > available:
-            widest = max(places, key=lambda place: widths[place], default=None)
-            if widest is None or widths[widest] <= least:
+    steps = (
+        (_LEAST, [column.gives_way for column in columns]),
+        (_LEAST, [not column.kept for column in columns]),
+        (_LEAST_OF_ALL, [not column.kept for column in columns]),
+        (_LEAST_OF_ALL, [True for _ in columns]),
+    )
+    for least, may_be_cut in steps:
+        places = [place for place, may in enumerate(may_be_cut) if may]
+        while places and sum(widths) > available:
+            widest = max(places, key=lambda place: widths[place])
+            if widths[widest] <= least:
                 break
             widths[widest] -= 1
     return widths

@@ -11,6 +11,7 @@ from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields
 from kiqbridge.commands.moments import span_text
 from kiqbridge.commands.output import (
     columns_of,
+    kept_column,
     number_column,
     wide_column,
     write_json,
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     write_table(
         columns_of(
-            "identity",
+            kept_column("identity"),
             "version",
             "tag",
             wide_column("queues"),
@@ -68,7 +69,7 @@ def _list_works(works: Sequence[Work], now: float) -> None:
         columns_of(
             "process",
             "thread",
-            "jid",
+            kept_column("jid"),
             "class",
             "queue",
             wide_column("arguments"),

@@ -13,6 +13,7 @@ from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields, since
 from kiqbridge.commands.moments import count_text, span_text
 from kiqbridge.commands.output import (
     columns_of,
+    kept_column,
     wide_column,
     write_json,
     write_line,
@@ -79,7 +80,7 @@ def _print(jobs: Sequence[QueuedJob], where: Filter, total: int, now: float) -> 
         return
     write_line()
     write_table(
-        columns_of("enqueued", "jid", "class", wide_column("arguments")),
+        columns_of("enqueued", kept_column("jid"), "class", wide_column("arguments")),
         [
             (
                 since_cell(job.enqueued_at if job.enqueued_at is not None else job.created_at, now),

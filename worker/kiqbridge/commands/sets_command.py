@@ -21,6 +21,7 @@ from kiqbridge.commands.job_sets import NOUNS, SETS
 from kiqbridge.commands.output import (
     Column,
     columns_of,
+    kept_column,
     number_column,
     wide_column,
     write_json,
@@ -100,7 +101,8 @@ def _print(
     kind: str, entries: Sequence[SortedEntry], total: int, where: Filter, now: float
 ) -> None:
     if not entries:
-        write_line(f"There is no {NOUNS[kind]}{that_match(where)}; the set has {total:,} members.")
+        which = f" that matches {where}" if where else ""
+        write_line(f"There is no {NOUNS[kind]}{which}; the set has {total:,} members.")
         return
     write_table(_columns(kind), [_row(kind, entry, now) for entry in entries])
     if not where and len(entries) < total:
@@ -112,7 +114,7 @@ def _print(
 def _columns(kind: str) -> Sequence[Column]:
     first = {"retries": "next try", "dead": "died", "scheduled": "due"}[kind]
     error = () if kind == "scheduled" else (number_column("retry"), wide_column("error"))
-    return columns_of(first, "jid", "queue", "class", wide_column("arguments"), *error)
+    return columns_of(first, kept_column("jid"), "queue", "class", wide_column("arguments"), *error)
 
 
 def _row(kind: str, entry: SortedEntry, now: float) -> Sequence[str]:
