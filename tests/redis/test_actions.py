@@ -17,7 +17,7 @@ from kiqbridge.api import (
 from kiqbridge.errors import PayloadError, RedisRefused
 from kiqbridge.store import audit_log
 from kiqbridge.store.audit_log import Note
-from kiqbridge.store.operating import BATCH, Act, Batch, operate_on_set
+from kiqbridge.store.operating import BATCH, LOOK, Act, Batch, operate_on_set
 
 SETS = {"retry": RetrySet, "schedule": ScheduledSet, "dead": DeadSet}
 
@@ -229,12 +229,12 @@ class TestMany:
         assert redis.zcard("dead") == BATCH + 10
 
     def test_progress_is_reported_after_each_batch(self, redis, operator):
-        fill(redis, "retry", BATCH + 20)
+        fill(redis, "retry", LOOK + 20)
         seen = []
 
         RetrySet(operator).apply_all("delete", progress=lambda *counts: seen.append(counts))
 
-        assert seen == [(BATCH, BATCH), (BATCH + 20, BATCH + 20)]
+        assert seen == [(LOOK, LOOK), (LOOK + 20, LOOK + 20)]
 
     def test_what_is_rescheduled_is_not_met_again(self, redis, operator):
         fill(redis, "schedule", BATCH + 20)

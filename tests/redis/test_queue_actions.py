@@ -6,7 +6,7 @@ import pytest
 
 from kiqbridge.api import DeadSet, Filter, Queue, open_operator, read_audit
 from kiqbridge.errors import PayloadError
-from kiqbridge.store.operating import BATCH
+from kiqbridge.store.operating import BATCH, NEAR
 
 
 def text(jid, name="Mail", **more):
@@ -165,6 +165,69 @@ class TestMany:
 
         assert json.loads(redis.zrange("kb:ends:s", 0, -1)[0])["outcome"] == "discarded"
         assert redis.zcard("kb:reports") == 1
+
+
+class TestLong:
+    """Farther than `NEAR` from both ends the newest job takes the place of one that is removed."""
+
+    SIZE = 2 * NEAR + 2_000
+
+    def test_the_newest_job_takes_its_place_and_none_waits_longer(self, redis, queue):
+        push(redis, self.SIZE)
+        job = queue.page(NEAR + 501, 1, oldest_first=True).rows[0]
+
+        assert job.delete()
+        assert not job.delete()
+
+        left = jids(redis)
+        assert left[NEAR + 500] == f"j{self.SIZE - 1}"
+        expected = [f"j{n}" for n in range(self.SIZE - 1) if n != NEAR + 500]
+        assert [jid for jid in left if jid != f"j{self.SIZE - 1}"] == expected
+
+    @pytest.mark.parametrize("taken", [0, 1, 900, 1_100, NEAR])
+    def test_it_is_found_however_many_were_taken_meanwhile(self, redis, queue, taken):
+        push(redis, self.SIZE)
+        jobs = [
+            queue.page(place + 1, 1, oldest_first=True).rows[0]
+            for place in (NEAR + 900, NEAR + 901, NEAR + 1_000)
+        ]
+        if taken:
+            redis.rpop("queue:default", taken)
+
+        assert queue.apply("delete", jobs) == 3
+
+        assert queue.size == self.SIZE - taken - 3
+        assert not {job.jid for job in jobs} & set(jids(redis))
+
+    def test_a_job_that_was_taken_is_not_taken_for_another(self, redis, queue):
+        push(redis, self.SIZE)
+        job = queue.page(NEAR + 501, 1, oldest_first=True).rows[0]
+        redis.lrem("queue:default", 1, job.text)
+
+        assert not job.delete()
+
+        assert queue.size == self.SIZE - 1
+
+    @pytest.mark.parametrize("every", [2, 7, 1_000])
+    def test_what_matches_goes_while_workers_take_and_clients_push(self, redis, queue, every):
+        texts = [text(f"j{n}", "Bill" if n % every == 0 else "Mail") for n in range(self.SIZE)]
+        for first in range(0, self.SIZE, 1000):
+            redis.lpush("queue:default", *texts[first : first + 1000])
+        taken, pushed = [], []
+
+        def others(done, looked_at):
+            taken.extend(redis.rpop("queue:default", 3) or [])
+            pushed.append(text(f"new{len(pushed)}"))
+            redis.lpush("queue:default", pushed[-1])
+
+        deleted = queue.apply_all("delete", Filter(job_class="Bill"), progress=others)
+
+        left = redis.lrange("queue:default", 0, -1)
+        bills = {each for each in texts if b"Bill" in each}
+        assert deleted == len(bills) - len(bills.intersection(taken))
+        assert sorted([*left, *taken]) == sorted(
+            [*pushed, *set(texts).difference(bills), *bills.intersection(taken)]
+        )
 
 
 class TestWhole:

@@ -16,7 +16,7 @@ from kiqbridge.api.leaving import Removal, dead_bounds, dead_text, removal_of
 from kiqbridge.api.retrying import edited, pushed_text
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.audit_log import clear
-from kiqbridge.store.operating import BATCH, SEEN, Act, Batch, operate_on_set, read_set
+from kiqbridge.store.operating import BATCH, LOOK, SEEN, Act, Batch, operate_on_set, read_set
 from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.payload import epoch_seconds
 
@@ -130,6 +130,8 @@ class SetAction:
         if self._action == "reschedule":
             return Act(*read, "score")
         removal = self._removal(entry, now)
+        if self._action == "kill" and self._set.name == "dead":
+            return Act(*read, "score")
         if self._action == "kill":
             text = dead_text(self._operator, entry, now)
             return Act(*read, "bury", text, report=removal.report, end=removal.end)
@@ -183,8 +185,8 @@ def apply_all(
 ) -> int:
     """See `JobSet.apply_all`."""
     running = SetAction(job_set, action, str(where) if where else "all", at=at)
-    walk = SetWalk(job_set)
-    while entries := walk.read():
+    walk = SetWalk(job_set, where.needle() if where else b"")
+    while (entries := walk.read()) is not None:
         meant = [
             entry
             for entry in entries
@@ -257,30 +259,29 @@ class SetWalk:
         looked_at: how many members were read.
     """
 
-    def __init__(self, job_set: "JobSet") -> None:
+    def __init__(self, job_set: "JobSet", needle: bytes = b"") -> None:
         self._set = job_set
-        self._most = 2 * job_set.size + BATCH
+        self._needle = needle
+        self._most = 2 * job_set.size + LOOK
         self._first = 0
         self._seen: list[tuple[bytes, float]] = []
         self.looked_at = 0
 
-    def read(self) -> list["SortedEntry"]:
-        """The next page; empty at the end."""
+    def read(self) -> list["SortedEntry"] | None:
+        """The members of the next page that contain the text, maybe none; None at the end."""
         if self.looked_at >= self._most:
-            return []
-        self._first, members = read_set(
-            self._set.operator.pool,
-            self._set.redis_key,
-            self._first,
-            self._seen,
-            most=BATCH,
-            max_bytes=BATCH_BYTES,
-        )
-        self.looked_at += len(members)
-        return [self._set.entry(text, score) for text, score in members]
+            return None
+        pool, key = self._set.operator.pool, self._set.redis_key
+        found = read_set(pool, key, self._first, self._seen, needle=self._needle)
+        if not found.looked_at:
+            return None
+        self.looked_at += found.looked_at
+        self._first = found.first + found.looked_at - len(found.members)
+        self._seen = [found.last, *self._seen][:SEEN]
+        return [self._set.entry(text, score) for text, score in found.members]
 
     def left(self, entries: Sequence["SortedEntry"]) -> None:
         """Note which members of the page are still in the set."""
         self._first += len(entries)
         last = [(entry.text, entry.score) for entry in reversed(entries[-SEEN:])]
-        self._seen = [*last, *self._seen][:SEEN]
+        self._seen = [self._seen[0], *last, *self._seen[1:]][:SEEN]

@@ -48,13 +48,15 @@ class Filter:
             f"{names.get(name, name)}={value}" for name, value in given if value not in ("", None)
         )
 
-    def scan_pattern(self) -> bytes | None:
-        """A glob for ZSCAN that lets through no fewer than match; None if all must be looked at."""
-        sure = self.text or (self.job_class if not _is_glob(self.job_class) else "")
-        if not sure or not sure.isascii() or any(sign in sure for sign in '"\\/'):
-            return None  # JSON may write these in several ways
-        escaped = "".join(f"\\{sign}" if sign in "*?[]^\\" else sign for sign in sure)
-        return f"*{escaped}*".encode()
+    def needle(self) -> bytes:
+        """Bytes that the text of each job that matches contains, for a first look at the server; b"" if none are sure."""
+        given = (self.text, self.job_class, self.error_class)
+        sure = [each for each in given if each and not _is_glob(each)]
+        # JSON may write these in several ways, and `Mailer#method` stands in no text.
+        plain = [
+            each for each in sure if each.isascii() and not any(sign in each for sign in '"\\/#')
+        ]
+        return max(plain, key=len, default="").encode()
 
     def matches(self, job: JobRecord, now: float) -> bool:
         """Whether a job is meant; `now` is epoch seconds."""

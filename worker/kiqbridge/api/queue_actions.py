@@ -1,8 +1,9 @@
 """Actions on the jobs of a queue: delete, kill, move to another queue; and on the queue: clear, pause (protocol §22).
 
-A queue is a list, in which a job is found by comparing texts from an end on: each one is looked for from
-the end that it is nearer to, and a script looks at no more jobs than some milliseconds allow. A job that
-a worker takes meanwhile is skipped.
+A queue is a list, in which a job is found by comparing texts from an end on. Within 5,000 jobs of an end it
+is removed so, and the others keep their order. Farther in, it is overwritten in its place by the newest
+job of the queue: so a script takes a millisecond in a queue of any length, and no job waits longer than
+before. A job that a worker takes meanwhile is skipped.
 """
 
 import time
@@ -15,7 +16,14 @@ from kiqbridge.api.filters import Filter
 from kiqbridge.api.leaving import dead_bounds, dead_text, removal_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.audit_log import clear
-from kiqbridge.store.operating import BATCH, Batch, QueueAct, operate_on_queue
+from kiqbridge.store.operating import (
+    BATCH,
+    NEAR,
+    Batch,
+    QueueAct,
+    operate_on_queue,
+    read_queue,
+)
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.payload import check_queue
@@ -29,8 +37,10 @@ if TYPE_CHECKING:
 QueueVerb = Literal["delete", "move", "kill"]
 
 VERBS: Final = ("delete", "move", "kill")
-COMPARED_AT_ONCE: Final = 100_000
-"""Jobs that one script compares, beyond those of its first job: about a millisecond at the server."""
+COMPARED_AT_ONCE: Final = 60_000
+"""What one script may cost, in jobs that it compares: one to two milliseconds at the server."""
+_WHOLE: Final = 2 * NEAR
+"""Jobs of a queue through which a script may look as a whole."""
 MOST_PASSES: Final = 5
 
 
@@ -68,48 +78,47 @@ class QueueAction:
         self._number = 0
         self.done = 0
 
-    def run(self, jobs: Sequence["QueuedJob"]) -> None:
+    def run(self, jobs: Sequence["QueuedJob"], *, thorough: bool) -> None:
         """Do it to these jobs, in their order.
+
+        Args:
+            jobs: as read.
+            thorough: find those that are no longer in their place however far they are from it, each in a
+                script of its own.
 
         Raises:
             RedisUnavailable, RedisRefused: batches before this one were carried out.
         """
         now = time.time()
         acts: list[QueueAct] = []
-        size = compared = 0
+        size = cost = 0
         length = self._queue.size
+        is_short = length <= _WHOLE
         for job in jobs:
-            behind = length if job.from_tail is None else min(job.from_tail, length)
-            from_tail = job.from_tail is not None and behind <= length - behind
-            act = self._act(job, now, from_tail=from_tail)
-            bytes_of_act = len(act.member) + len(act.text)
-            distance = behind if from_tail or job.from_tail is None else length - behind
-            is_full = (
-                len(acts) == BATCH
-                or size + bytes_of_act > BATCH_BYTES
-                or compared + distance > COMPARED_AT_ONCE
-            )
-            if acts and is_full:
-                self._send(acts, now)
-                acts, size, compared = [], 0, 0
+            act = self._act(job, now)
+            more = len(act.member) + len(act.text)
+            is_full = len(acts) == BATCH or size + more > BATCH_BYTES or cost > COMPARED_AT_ONCE
+            if acts and (is_full or (thorough and not is_short)):
+                self._send(acts, now, thorough=thorough or is_short)
+                acts, size, cost = [], 0, 0
             acts.append(act)
-            size += bytes_of_act
-            compared += distance
+            size += more
+            cost += _cost(act.place, length)
         if acts:
-            self._send(acts, now)
+            self._send(acts, now, thorough=thorough or is_short)
 
-    def _act(self, job: "QueuedJob", now: float, *, from_tail: bool) -> QueueAct:
+    def _act(self, job: "QueuedJob", now: float) -> QueueAct:
         if self._action == "move":
-            return QueueAct(job.text, from_tail, "move", _moved(job, self._to))
+            return QueueAct(job.text, job.from_tail, "move", _moved(job, self._to))
         by = f"{self._operator.by} (via {self._operator.via})"
         if self._action == "kill":
             removal = removal_of(job.text, "dead", f"{by} killed it", now)
             text = dead_text(self._operator, job, now)
-            return QueueAct(job.text, from_tail, "bury", text, removal.report, removal.end)
+            return QueueAct(job.text, job.from_tail, "bury", text, removal.report, removal.end)
         removal = removal_of(job.text, "discarded", f"{by} deleted it", now)
-        return QueueAct(job.text, from_tail, "drop", b"", removal.report, removal.end)
+        return QueueAct(job.text, job.from_tail, "drop", b"", removal.report, removal.end)
 
-    def _send(self, acts: Sequence[QueueAct], now: float) -> None:
+    def _send(self, acts: Sequence[QueueAct], now: float, *, thorough: bool) -> None:
         self._number += 1
         batch = Batch(note=self._note, number=self._number, score=now, bounds=dead_bounds(now))
         self.done = operate_on_queue(
@@ -119,6 +128,7 @@ class QueueAction:
             acts,
             batch,
             to=self._to,
+            thorough=thorough,
         )
 
 
@@ -129,7 +139,7 @@ def apply(
     shown = ", ".join(f"{job.display_class} {job.jid}" for job in jobs[:3])
     more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""  # noqa: PLR2004 - as many as above
     running = QueueAction(queue, action, shown + more, to=to)
-    running.run(jobs)
+    running.run(jobs, thorough=True)
     return running.done
 
 
@@ -145,20 +155,28 @@ def apply_all(
     """See `Queue.apply_all`."""
     running = QueueAction(queue, action, str(where) if where else "all", to=to)
     started_at = time.time()
+    pool, key = queue.operator.pool, queue.redis_key
+    needle = where.needle() if where else b""
     looked_at = 0
     for _ in range(MOST_PASSES):
         before = running.done
-        kept = 0
-        while True:
-            jobs = queue.oldest(kept, BATCH)
-            if not jobs:
+        kept, most = 0, queue.size  # what is pushed meanwhile lies behind
+        while kept + running.done - before < most:
+            found = read_queue(pool, key, kept, from_tail=True, needle=needle)
+            if not found.looked_at:
                 break
-            looked_at += len(jobs)
+            jobs = [queue.job(text, place) for text, place in found.jobs]
             meant = [job for job in jobs if where is None or where.matches(job, started_at)]
-            running.run(meant if limit is None else meant[: limit - running.done])
-            kept += len(jobs) - len(meant)
+            done = running.done
+            if meant:
+                left = len(meant) if limit is None else limit - done
+                running.run(meant[:left], thorough=False)
+            if running.done == done:
+                kept += found.looked_at
+                looked_at += found.looked_at
+            # Else the same part again: there are others in the places of those that are gone.
             if progress is not None:
-                progress(running.done, looked_at)
+                progress(running.done, looked_at + running.done - before)
             if limit is not None and running.done >= limit:
                 return running.done
         if running.done == before:  # workers took jobs meanwhile, so that some were passed over
@@ -189,6 +207,14 @@ def resume_queue(queue: "Queue") -> bool:
     if was_paused:
         record_audit(operator, "resume", f"queue:{queue.name}")
     return was_paused
+
+
+def _cost(place: int | None, length: int) -> int:
+    """Of an act, in jobs that are compared: near an end twice as many as lie before it, else the way to its place."""
+    if place is None:
+        return length
+    depth = max(min(place, length - place), 0)
+    return 2 * depth if depth <= NEAR else 200 + depth // 100
 
 
 def _moved(job: "QueuedJob", to: str) -> bytes:

@@ -10,6 +10,7 @@ from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.queue_actions import QueueVerb
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import READ_AT_ONCE, Page
+from kiqbridge.store.operating import read_queue
 from kiqbridge.store.pauses import Pause, list_pauses
 from kiqbridge.wire.names import text_of
 
@@ -130,20 +131,32 @@ class Queue:
         return Page(number=max(1, number), size=size, total=total, rows=rows)
 
     def scan(self, where: Filter | None = None, *, now: float) -> Iterator[QueuedJob]:
-        """All jobs that match, the last pushed first; `now` is epoch seconds, for ages."""
-        return (job for job in self if where is None or where.matches(job, now))
+        """All jobs that match, the last pushed first; what is pushed meanwhile lets some come twice.
+
+        What is sure of a filter (a class, a text) is looked for at the server, so only what may match is sent.
+
+        Args:
+            where: which; default all.
+            now: epoch seconds, for ages.
+        """
+        needle = where.needle() if where else b""
+        passed_over, most = 0, 2 * self.size + READ_AT_ONCE
+        while passed_over < most:
+            found = read_queue(
+                self.operator.pool, self.redis_key, passed_over, from_tail=False, needle=needle
+            )
+            if not found.looked_at:
+                return
+            passed_over += found.looked_at
+            for text, place in found.jobs:
+                job = QueuedJob(self, text, place)
+                if where is None or where.matches(job, now):
+                    yield job
 
     def find_job(self, jid: str) -> QueuedJob | None:
         """The job with this jid, None if it does not wait here; looks through the whole queue."""
-        return next((job for job in self if job.jid == jid), None)
-
-    def oldest(self, passed_over: int, most: int) -> list[QueuedJob]:
-        """Jobs from the next to be taken on, without the first of them."""
-        texts = self.operator.pool.call(
-            "LRANGE", self.redis_key, -passed_over - most, -passed_over - 1
-        )
-        texts.reverse()
-        return self._jobs(texts, passed_over, step=1)
+        found = self.scan(Filter(text=jid), now=0.0) if jid else iter(())
+        return next((job for job in found if job.jid == jid), None)
 
     def apply(self, action: QueueVerb, jobs: Sequence[QueuedJob], *, to: str | None = None) -> int:
         """Do the same to several jobs, in their order.
@@ -199,6 +212,10 @@ class Queue:
     def resume(self) -> bool:
         """End its pause, whoever made it; whether it was paused."""
         return queue_actions.resume_queue(self)
+
+    def job(self, text: bytes, from_tail: int | None = None) -> QueuedJob:
+        """A job of this queue out of what Redis answered; `from_tail` as in `QueuedJob`."""
+        return QueuedJob(self, text, from_tail)
 
     def _jobs(self, texts: Sequence[bytes], first: int, *, step: int = -1) -> list[QueuedJob]:
         return [

@@ -14,9 +14,6 @@ from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.record import JobRecord
 
 READ_AT_ONCE: Final = 100
-SCAN_AT_ONCE: Final = 500
-"""Members that one ZSCAN looks at: about 0.2 ms at the server."""
-
 Row = TypeVar("Row")
 
 
@@ -167,24 +164,18 @@ class JobSet:
         return Page(number=max(1, number), size=size, total=total, rows=self._entries(rows))
 
     def scan(self, where: Filter | None = None, *, now: float) -> Iterator[SortedEntry]:
-        """All members that match, in no order, by cursor; one that moves meanwhile may come twice or never.
+        """All members that match, from the lowest score up; what is added meanwhile may come, too.
+
+        What is sure of a filter (a class, a text) is looked for at the server, so only what may match is sent.
 
         Args:
             where: which; default all.
             now: epoch seconds, for ages.
         """
-        pattern = where.scan_pattern() if where else None
-        narrowed = ("MATCH", pattern) if pattern else ()
-        cursor: bytes | int = 0
-        while True:
-            cursor, rows = self.operator.pool.call(
-                "ZSCAN", self.redis_key, cursor, *narrowed, "COUNT", SCAN_AT_ONCE
-            )
-            for entry in self._entries(rows):
-                if where is None or where.matches(entry, now):
-                    yield entry
-            if int(cursor) == 0:
-                return
+        walk = actions.SetWalk(self, where.needle() if where else b"")
+        while (entries := walk.read()) is not None:
+            walk.left(entries)
+            yield from (entry for entry in entries if where is None or where.matches(entry, now))
 
     def fetch(self, key: str) -> SortedEntry | None:
         """The member with this `SortedEntry.key`, None if it has left the set."""

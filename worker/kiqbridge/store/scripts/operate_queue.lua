@@ -1,13 +1,17 @@
 #!lua flags=allow-oom
 -- Carry out an operator's action on jobs of a queue: move each to another queue, bury it, or drop it. A job that a
--- worker has taken meanwhile is skipped.
+-- worker has taken meanwhile is skipped. Near the ends of the list a job is removed, and the others keep their order.
+-- Far from both, where that would compare 100,000 texts, the newest job of the queue takes its place: so a script
+-- takes no longer in a long list, and no job waits longer than before.
 -- KEYS 1 queue list, 2 dead set, 3 reports for Step Functions (sorted set), 4 names of queues (set), 5 audit log
 --      (sorted set), 6 its entries (hash), 7 their counts (hash), 8 list of the queue to move to, or as 1, then for
 --      each end: ends of its schedule (sorted set), its ledger (sorted set)
 -- ARGV 1 id of the audit entry, 2 number of this batch, from 1 on, 3 time of the entry, 4 the entry, 5 score in the
 --      dead set, 6 of the dead set: remove what died up to this score, 7 keep the last N - 1 only, 8 name of the
---      queue to move to, then for each job: its text, 1 or -1: look for it from the head or from the tail on,
---      `move`, `bury` or `drop`, the text to push or to keep, its report or '', its end or '', the instant of that
+--      queue to move to, 9 jobs that are near an end, 10 jobs to look at around a place, 11 `all` to look through
+--      the whole list for what is not in its place, then for each job: its text, how many were to be taken before
+--      it or '', `move`, `bury` or `drop`, the text to push or to keep, its report or '', its end or '', the instant
+--      of that
 -- Returns the count of the audit entry: how many jobs all its batches have moved.
 -- Repeated: a batch that was noted changes nothing; one that was not moves what is still in the queue.
 -- See protocol §22, reliability §14.
@@ -36,10 +40,59 @@ end
 function effects.drop()
 end
 
-local moved, buried, ends = 0, 0, 9
-for i = 9, #ARGV, 7 do
+local near, around, is_thorough = tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11] == 'all'
+local shift, misses = 0, 0
+
+-- How many are to be taken before a job now: workers have taken some since it was read, or given some back.
+local function place_of(text, place)
+  if redis.call('LINDEX', KEYS[1], -1 - place) == text then
+    return place
+  end
+  if misses > 2 then
+    return nil
+  end
+  local first = math.max(place - around, 0)
+  local found = redis.call('LRANGE', KEYS[1], -1 - place - around, -1 - first)
+  for i = #found, 1, -1 do
+    if found[i] == text then
+      return first + #found - i
+    end
+  end
+  misses = misses + 1
+end
+
+-- Compares no more than what is near the end that it begins from: 1, the head, or -1, the tail.
+local function remove_near(text, from)
+  return redis.call('LPOS', KEYS[1], text, 'RANK', from, 'MAXLEN', near + around)
+    and redis.call('LREM', KEYS[1], from, text) == 1
+end
+
+local function remove(text, read_at)
+  local place = read_at ~= '' and math.max(tonumber(read_at) + shift, 0)
+  if place then
+    local length = redis.call('LLEN', KEYS[1])
+    if place <= near or length - place <= near then
+      if remove_near(text, place <= near and -1 or 1) then
+        return true
+      end
+    else
+      local now_at = place_of(text, place)
+      shift = now_at and now_at - tonumber(read_at) or shift
+      if now_at and now_at > near then
+        redis.call('LSET', KEYS[1], -1 - now_at, redis.call('LPOP', KEYS[1]))
+        return true
+      elseif now_at then
+        return redis.call('LREM', KEYS[1], -1, text) == 1
+      end
+    end
+  end
+  return is_thorough and redis.call('LREM', KEYS[1], 1, text) == 1
+end
+
+local moved, ends = 0, 9
+for i = 12, #ARGV, 7 do
   local effect = ARGV[i + 2]
-  local is_there = redis.call('LREM', KEYS[1], ARGV[i + 1], ARGV[i]) == 1
+  local is_there = remove(ARGV[i], ARGV[i + 1])
   if ARGV[i + 5] ~= '' then
     if is_there then
       add_end(KEYS[ends], KEYS[ends + 1], ARGV[i + 6], ARGV[i + 5])
@@ -52,10 +105,9 @@ for i = 9, #ARGV, 7 do
       redis.call('ZADD', KEYS[3], 0, ARGV[i + 4])
     end
     moved = moved + 1
-    buried = buried + (effect == 'bury' and 1 or 0)
   end
 end
-if buried > 0 then
-  trim_some(KEYS[2], ARGV[6], tonumber(ARGV[7]), buried)
+if ARGV[14] == 'bury' and moved > 0 then
+  trim_some(KEYS[2], ARGV[6], tonumber(ARGV[7]), moved)
 end
 return note(KEYS[5], KEYS[6], KEYS[7], ARGV[1], ARGV[2], ARGV[3], ARGV[4], moved)

@@ -15,7 +15,6 @@
 -- include audit
 -- include add_twin
 -- include add_end
--- include enqueue
 -- include trim_some
 local refused = wrong_type(KEYS[1], 'zset') or wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset')
   or wrong_type(KEYS[4], 'set') or wrong_audit(KEYS[5], KEYS[6], KEYS[7])
@@ -32,27 +31,34 @@ if last >= tonumber(ARGV[2]) then
 end
 
 local effects = {}
+local named = {}
 function effects.push(text, list)
-  enqueue(KEYS[4], ARGV[8 + list], KEYS[7 + list], text)
-end
-function effects.bury(text, _, member)
-  if KEYS[1] == KEYS[2] then
-    redis.call('ZADD', KEYS[1], ARGV[5], member)
-  else
-    add_twin(KEYS[2], ARGV[5], text)
+  if not named[list] then
+    redis.call('SADD', KEYS[4], ARGV[8 + list])
+    named[list] = true
   end
+  redis.call('LPUSH', KEYS[7 + list], text)
+end
+function effects.bury(text)
+  add_twin(KEYS[2], ARGV[5], text)
 end
 function effects.drop()
 end
+-- What stays in its set gets another score there.
 function effects.score(_, _, member)
   redis.call('ZADD', KEYS[1], ARGV[5], member)
 end
 
-local moved, buried, ends = 0, 0, 8 + lists
-for i = 9 + lists, #ARGV, 8 do
-  local member, effect = ARGV[i], ARGV[i + 2]
-  local score = redis.call('ZSCORE', KEYS[1], member)
-  local is_there = score and tonumber(score) == tonumber(ARGV[i + 1])
+local first = 9 + lists
+local read, moved, left, ends = {}, 0, {}, 8 + lists
+for i = first, #ARGV, 8 do
+  read[#read + 1] = ARGV[i]
+end
+local scores = redis.call('ZMSCORE', KEYS[1], unpack(read))
+for n, member in ipairs(read) do
+  local i = first + 8 * (n - 1)
+  local effect = ARGV[i + 2]
+  local is_there = scores[n] and tonumber(scores[n]) == tonumber(ARGV[i + 1])
   if ARGV[i + 6] ~= '' then
     if is_there then
       add_end(KEYS[ends], KEYS[ends + 1], ARGV[i + 7], ARGV[i + 6])
@@ -64,14 +70,16 @@ for i = 9 + lists, #ARGV, 8 do
     if ARGV[i + 5] ~= '' then
       redis.call('ZADD', KEYS[3], 0, ARGV[i + 5])
     end
-    if effect ~= 'score' and not (effect == 'bury' and KEYS[1] == KEYS[2]) then
-      redis.call('ZREM', KEYS[1], member)
+    if effect ~= 'score' then
+      left[#left + 1] = member
     end
     moved = moved + 1
-    buried = buried + (effect == 'bury' and 1 or 0)
   end
 end
-if buried > 0 then
-  trim_some(KEYS[2], ARGV[6], tonumber(ARGV[7]), buried)
+if left[1] then
+  redis.call('ZREM', KEYS[1], unpack(left))
+end
+if ARGV[first + 2] == 'bury' and moved > 0 then
+  trim_some(KEYS[2], ARGV[6], tonumber(ARGV[7]), moved)
 end
 return note(KEYS[5], KEYS[6], KEYS[7], ARGV[1], ARGV[2], ARGV[3], ARGV[4], moved)

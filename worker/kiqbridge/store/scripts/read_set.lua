@@ -2,13 +2,16 @@
 -- Read members of a sorted set by rank, from behind a member that was seen, in steps, so that neither this server nor
 -- the caller holds many more bytes than were asked for.
 -- KEYS 1 sorted set
--- ARGV 1 rank to begin with if the members below are gone, 2 most members, 3 most bytes, then members that were
---      seen, the last one first, each with its score: the first of them that is as it was is where to go on
--- Returns the rank of the first member, then the members as far as the bytes allow (at least one), each with its score.
+-- ARGV 1 rank to begin with if the members below are gone, 2 most members to look at, 3 most bytes, 4 text that is
+--      looked for, or '', then members that were seen, the last one first, each with its score: the first of them
+--      that is as it was is where to go on
+-- Returns the rank of the first member that was looked at, how many were (at least one, if there is one), the last of
+-- them and its score, then those that contain the text, each with its score.
 -- Repeated: reads again; it writes nothing.
 -- See protocol §22.
+-- include sought
 local first = tonumber(ARGV[1])
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local score = redis.call('ZSCORE', KEYS[1], ARGV[i])
   if score and tonumber(score) == tonumber(ARGV[i + 1]) then
     first = redis.call('ZRANK', KEYS[1], ARGV[i]) + 1
@@ -16,7 +19,7 @@ for i = 4, #ARGV, 2 do
   end
 end
 local most, room = tonumber(ARGV[2]), tonumber(ARGV[3])
-local found, n, step, largest = {first}, 0, 1, 1
+local found, n, step, largest = {first, 0, '', '0'}, 0, 1, 1
 while n < most do
   local part = redis.call('ZRANGE', KEYS[1], first + n, first + n + math.min(step, most - n) - 1, 'WITHSCORES')
   if not part[1] then
@@ -28,12 +31,14 @@ while n < most do
     if room < 0 and n > 0 then
       return found
     end
+    if is_sought(part[i], ARGV[4]) then
+      found[#found + 1] = part[i]
+      found[#found + 1] = part[i + 1]
+    end
     n = n + 1
-    found[#found + 1] = part[i]
-    found[#found + 1] = part[i + 1]
+    found[2], found[3], found[4] = n, part[i], part[i + 1]
     largest = math.max(largest, size)
   end
-  -- Twice as many each time, but not more than fit if they are as large as the largest so far.
-  step = math.max(math.min(step * 2, 64, math.floor(room / largest)), 1)
+  step = next_step(step, room, largest)
 end
 return found
