@@ -158,6 +158,14 @@ class Queue:
         found = self.scan(Filter(text=jid), now=0.0) if jid else iter(())
         return next((job for job in found if job.jid == jid), None)
 
+    def oldest(self, passed_over: int, most: int) -> list[QueuedJob]:
+        """Jobs from the next to be taken on, without the first of them."""
+        texts = self.operator.pool.call(
+            "LRANGE", self.redis_key, -passed_over - most, -passed_over - 1
+        )
+        texts.reverse()
+        return self._jobs(texts, passed_over, step=1)
+
     def apply(self, action: QueueVerb, jobs: Sequence[QueuedJob], *, to: str | None = None) -> int:
         """Do the same to several jobs, in their order.
 
