@@ -695,10 +695,8 @@ class TestCluster:
 
         known = """
             acknowledge audit_note begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
-            hold_export hold_schedule lead operate_clear operate_queue operate_set pause place promote publish_manifest push_once push_tick read_set reap_adopt reap_begin reap_end reap_inspect reap_return
+            hold_export hold_schedule lead operate_clear operate_queue operate_set pause place promote publish_manifest push_once push_tick read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause
-            hold_schedule lead operate_clear operate_queue operate_set pause place promote publish_manifest push_once push_tick read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
-            reap_suspect record_missed register renew repush save_schedule settle take_reports unpause
         """
         assert names == known.split(), "a new script must also run in the test above"
 

@@ -157,14 +157,15 @@ def apply_all(
     started_at = time.time()
     pool, key = queue.operator.pool, queue.redis_key
     needle = where.needle() if where else b""
-    looked_at = 0
+    looked_at, step = 0, 1
     for _ in range(MOST_PASSES):
         before = running.done
         kept, most = 0, queue.size  # what is pushed meanwhile lies behind
         while kept + running.done - before < most:
-            found = read_queue(pool, key, kept, from_tail=True, needle=needle)
+            found = read_queue(pool, key, kept, from_tail=True, needle=needle, step=step)
             if not found.looked_at:
                 break
+            step = found.step
             jobs = [queue.job(text, place) for text, place in found.jobs]
             meant = [job for job in jobs if where is None or where.matches(job, started_at)]
             done = running.done
@@ -214,7 +215,7 @@ def _cost(place: int | None, length: int) -> int:
     if place is None:
         return length
     depth = max(min(place, length - place), 0)
-    return 2 * depth if depth <= NEAR else 200 + depth // 100
+    return 2 * depth if depth <= NEAR else 200 + depth // 8
 
 
 def _moved(job: "QueuedJob", to: str) -> bytes:

@@ -140,13 +140,15 @@ class Queue:
             now: epoch seconds, for ages.
         """
         needle = where.needle() if where else b""
+        pool, step = self.operator.pool, 1
         passed_over, most = 0, 2 * self.size + READ_AT_ONCE
         while passed_over < most:
             found = read_queue(
-                self.operator.pool, self.redis_key, passed_over, from_tail=False, needle=needle
+                pool, self.redis_key, passed_over, from_tail=False, needle=needle, step=step
             )
             if not found.looked_at:
                 return
+            step = found.step
             passed_over += found.looked_at
             for text, place in found.jobs:
                 job = QueuedJob(self, text, place)

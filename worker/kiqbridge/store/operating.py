@@ -20,6 +20,10 @@ BATCH: Final = 250
 LOOK: Final = 500
 """Jobs that one script looks at, at most: about 0.3 ms at the server."""
 
+_LOOK_QUEUE: Final = 256
+_STEP: Final = 128
+"""As `LOOK`, and in one piece: each piece of a long list takes up to a millisecond to find."""
+
 NEAR: Final = 5_000
 """Jobs from an end of a queue within which a job is removed by comparing texts: up to 0.2 ms at the server."""
 
@@ -213,16 +217,24 @@ class ReadQueue(NamedTuple):
     Attributes:
         length: of the queue.
         looked_at: how many jobs were looked at; 0 at its end.
+        step: how many jobs of that size may be read in one piece, for the next call.
         jobs: those that contain the text, each with how many are to be taken before it.
     """
 
     length: int
     looked_at: int
+    step: int
     jobs: list[tuple[bytes, int]]
 
 
 def read_queue(
-    pool: RedisPool, key: str, passed_over: int, *, from_tail: bool, needle: bytes = b""
+    pool: RedisPool,
+    key: str,
+    passed_over: int,
+    *,
+    from_tail: bool,
+    needle: bytes = b"",
+    step: int = 1,
 ) -> ReadQueue:
     """Jobs of a queue from an end on, without the first of them, bounded in number and bytes.
 
@@ -230,10 +242,11 @@ def read_queue(
         RedisUnavailable: nothing was read.
     """
     end = "tail" if from_tail else "head"
-    args: list[str | bytes | float] = [passed_over, end, LOOK, BATCH_BYTES, needle]
-    length, looked_at, *found = pool.script(_READ_QUEUE, [key], args)
+    args: list[str | bytes | float] = [passed_over, end, _LOOK_QUEUE, BATCH_BYTES, needle, step]
+    length, looked_at, largest, *found = pool.script(_READ_QUEUE, [key], args)
     places = [place if from_tail else max(0, length - 1 - place) for place in found[::2]]
-    return ReadQueue(length, looked_at, list(zip(found[1::2], places, strict=True)))
+    fitting = max(1, min(_STEP, BATCH_BYTES // largest))
+    return ReadQueue(length, looked_at, fitting, list(zip(found[1::2], places, strict=True)))
 
 
 def _end(end: LedgerEnd | None) -> tuple[bytes | str, int | str]:

@@ -39,6 +39,6 @@ while n < most do
     found[2], found[3], found[4] = n, part[i], part[i + 1]
     largest = math.max(largest, size)
   end
-  step = next_step(step, room, largest)
+  step = next_step(step, room, largest, 64)
 end
 return found
