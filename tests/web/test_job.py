@@ -22,6 +22,13 @@ def test_a_job_that_is_nowhere_says_where_was_looked(browser):
     assert "4711 is nowhere in this Redis. All queues, the retries" in page.text
 
 
+def test_the_form_in_the_header_leads_to_a_job(browser, redis):
+    redis.zadd("dead", {failed("a/b?c"): time.time() - 10})
+
+    assert "The job is dead." in browser.open("/jobs?jid=%20a/b%3Fc").text
+    assert "Write the id of a job" in browser.open("/jobs?jid=", status=400).text
+
+
 def test_a_dead_job_shows_its_life_arguments_error_and_backtrace(browser, redis):
     text = failed("j1", error_backtrace=packed("app.py:1", "lib.py:2"), bid="B1", locale="fr")
     redis.zadd("dead", {text: time.time() - 10})

@@ -40,3 +40,33 @@ def test_a_paused_queue_says_why(browser, operator, redis):
 
     assert "paused provider <down>" in browser.open("/queues").text
     assert Queue("mail", operator).size == 0
+
+
+def test_a_queue_is_paused_and_resumed_from_the_list(browser, operator, redis):
+    push(redis, "mail", "a")
+    before = browser.open("/queues")
+    assert before.fields["action"] == "pause"
+
+    page = browser.request(
+        "POST", "/queues/mail?back=queues", data={"csrf": before.fields["csrf"], "action": "pause"}
+    )
+    assert page.request.url.path == "/queues"
+    assert Queue("mail", operator).paused
+
+    assert browser.open("/queues").fields["action"] == "resume"
+
+
+def test_a_queue_says_who_serves_it(browser, redis):
+    push(redis, "mail", "a")
+    push(redis, "lost", "b")
+    for number, (queues, quiet) in enumerate(
+        [(["mail"], "false"), (["mail", "x"], "false"), (["lost"], "true")]
+    ):
+        redis.sadd("processes", f"p{number}")
+        info = json.dumps({"hostname": "web1", "pid": number, "queues": queues})
+        redis.hset(f"p{number}", mapping={"info": info, "quiet": quiet, "busy": 0})
+
+    text = browser.open("/queues").text
+
+    assert "served by 2 processes" in text
+    assert "nobody serves it" in text

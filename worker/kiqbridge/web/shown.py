@@ -42,21 +42,23 @@ def text(value: object, most: int = ROW_CHARACTERS, *, lines: bool = False) -> M
     whole = "" if value is None else str(value)
     part = whole[:most]
     shown = (
-        str(escape(part))
-        if part.isprintable() and _LOOK_EMPTY.isdisjoint(part)
-        else "".join(_visible(sign, lines=lines) for sign in part)
+        "".join(_visible(sign, lines=lines) for sign in part)
+        if _has_hidden(part)
+        else str(escape(part))
     )
     if len(whole) > most:
         shown += Markup('<span class="cut" title="cut here">… {} characters in all</span>').format(
             count(len(whole))
         )
-    return Markup("<bdi>{}</bdi>").format(Markup(shown))  # noqa: S704 - each sign was escaped
+    return Markup(f"<bdi>{shown}</bdi>")  # noqa: S704 - each sign was escaped
 
 
 def plain(value: object, most: int = ROW_CHARACTERS) -> str:
     """The same for attributes such as `title`: no markup, invisible characters as code points."""
     whole = "" if value is None else str(value)
-    shown = "".join(_code(sign) if _is_hidden(sign) else sign for sign in whole[:most])
+    shown = whole[:most]
+    if _has_hidden(shown):
+        shown = "".join(_code(sign) if _is_hidden(sign) else sign for sign in shown)
     return shown + ("…" if len(whole) > most else "")
 
 
@@ -196,6 +198,10 @@ def _visible(sign: str, *, lines: bool) -> str:
     return Markup('<span class="sign" title="{}">{}</span>').format(_name(sign), _code(sign))
 
 
+def _has_hidden(text: str) -> bool:
+    return not (text.isprintable() and _LOOK_EMPTY.isdisjoint(text))
+
+
 def _is_hidden(sign: str) -> bool:
     if sign in _LOOK_EMPTY:
         return True
@@ -230,7 +236,9 @@ def _no_moment(value: float | None) -> str:
 
 def _time_tag(when: datetime, label: str, title: str) -> Markup:
     stamp = when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, title, label)
+    return Markup(  # noqa: S704 - all three are made of numbers and names of zones
+        f'<time datetime="{stamp}" title="{escape(title)}">{escape(label)}</time>'
+    )
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {

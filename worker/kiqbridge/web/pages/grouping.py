@@ -8,10 +8,10 @@ from typing import Final
 from kiqbridge.api import JobSet, SortedEntry
 from kiqbridge.web.pages.listing import CHUNK
 
-AT_ONCE: Final = CHUNK
-"""Members that the page of a set looks at: cheap enough to do it each few seconds."""
+AT_ONCE: Final = 200
+"""Members that the page of a set looks at: about two milliseconds."""
 AT_MOST: Final = 20_000
-"""Members that the page of groups looks at: about half a second."""
+"""Members that the page of groups looks at: about a fifth of a second."""
 AT_ONCE_FRESH_S: Final = 5.0
 AT_MOST_FRESH_S: Final = 30.0
 
@@ -57,15 +57,16 @@ def fetch_groups(job_set: JobSet, most: int) -> Groups:
     """The groups among the first members of a set, in reads of `CHUNK`."""
     found: dict[tuple[str, str], Group] = {}
     looked_at = total = 0
-    for number in range(1, most // CHUNK + 1):
-        page = job_set.page(number, CHUNK)
+    size = min(most, CHUNK)
+    for number in range(1, most // size + 1):
+        page = job_set.page(number, size)
         total = page.total
         looked_at += len(page.rows)
         for entry, group in _grouped(page.rows, found):
             group.count += 1
             group.newest = max(group.newest, entry.score)
             group.oldest = min(group.oldest, entry.score)
-        if len(page.rows) < CHUNK:
+        if len(page.rows) < size:
             break
     groups = sorted(found.values(), key=lambda group: (-group.count, -group.newest))
     return Groups(groups=groups, looked_at=looked_at, all=total)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from kiqbridge.api import Found, JobRecord, Queue, QueuedJob, SortedEntry, find_job
 from kiqbridge.errors import PayloadError
-from kiqbridge.web.context import View, redirect, render, view_of
+from kiqbridge.web.context import View, redirect, render, url, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.lint import remarks
 from kiqbridge.web.pages.job_sets import DELAYS, DONE, SCREENS
@@ -63,6 +63,14 @@ def show(request: Request) -> Response:
         delays=DELAYS,
         known=_KNOWN,
     )
+
+
+def find(request: Request) -> Response:
+    """From the form in the header to the page of the job with this id."""
+    jid = request.query_params.get("jid", "").strip()
+    if not jid:
+        raise HTTPException(400, "Write the id of a job: the 24 letters and digits of its jid.")
+    return RedirectResponse(url(request, f"/jobs/{jid}"), status_code=303)
 
 
 @requires("operator")
@@ -245,6 +253,7 @@ _KNOWN: Final = frozenset(
 """Fields that have a place of their own on the page; the others are listed."""
 
 ROUTES: Final = [
+    Route("/jobs", find),
     Route("/jobs/{jid:path}", show),
     Route("/jobs/{jid:path}", act, methods=["POST"]),
 ]

@@ -1,5 +1,6 @@
 """Queues: how many jobs wait in each, and for how long; pause and resume."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,19 +8,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import Operator, Stats
+from kiqbridge.api import Operator, ProcessSet, Stats
 from kiqbridge.store.pauses import Pause, list_pauses
 from kiqbridge.web.context import render, view_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
-    """One queue in the list; `latency` in seconds."""
+    """One queue in the list.
+
+    Attributes:
+        latency: seconds for which its oldest job has waited.
+        pause: why no worker takes its jobs; None if they do.
+        served_by: how many processes take jobs from it, quiet ones left out.
+    """
 
     name: str
     size: int
     latency: float
     pause: Pause | None
+    served_by: int
 
 
 def show(request: Request) -> Response:
@@ -41,15 +49,22 @@ def _fetch_rows(operator: Operator) -> list[QueueRow]:
         for each in list_pauses(operator.pool, operator.keys)
         if each.kind == "queue"
     }
+    served = Counter(
+        name
+        for process in ProcessSet(operator)
+        if not process.is_quiet
+        for name in set(process.queues)
+    )
     found = Stats(operator).queues
-    rows = [
-        QueueRow(name=name, size=each.size, latency=each.latency, pause=pauses.pop(name, None))
-        for name, each in found.items()
-    ]
     # A queue can be paused before the first job was pushed to it.
-    return rows + [
-        QueueRow(name=name, size=0, latency=0.0, pause=pause) for name, pause in pauses.items()
+    sizes = {name: (each.size, each.latency) for name, each in found.items()}
+    rows = [
+        QueueRow(
+            name=name, size=size, latency=latency, pause=pauses.get(name), served_by=served[name]
+        )
+        for name, (size, latency) in (dict.fromkeys(pauses, (0, 0.0)) | sizes).items()
     ]
+    return sorted(rows, key=lambda row: (-row.size, row.name))
 
 
 ROUTES: Final = [Route("/queues", show)]

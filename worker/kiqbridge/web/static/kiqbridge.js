@@ -73,7 +73,7 @@
   const say = (problem) => {
     if (!toggle) return;
     toggle.setAttribute("aria-pressed", String(live));
-    toggle.textContent = !live ? "Paused: refresh again" : problem ? `${problem}: pause` : "Live: pause";
+    toggle.textContent = !live ? "Refresh is paused: go on" : problem ? `${problem}: pause the refresh` : "Live: pause the refresh";
   };
   const main = () => document.getElementById("main");
   const isBusy = () => {
