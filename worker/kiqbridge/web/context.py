@@ -7,7 +7,7 @@ from datetime import UTC, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -98,7 +98,7 @@ def view_of(request: Request) -> View:
     if known is not None:
         return known
     site: Site = request.app.state.site
-    zone_name, zone = _zone(request.cookies.get(ZONE_COOKIE, ""))
+    zone_name, zone = _zone(unquote(request.cookies.get(ZONE_COOKIE, "")))
     theme = request.cookies.get(THEME_COOKIE, "")
     view = View(
         site=site,
