@@ -84,7 +84,13 @@ def test_a_job_in_two_places_shows_both(browser, redis):
 def test_a_button_acts_on_the_job(browser, redis, action, left):
     redis.zadd("retry", {failed("j1"): time.time() + 60})
 
-    page = browser.send("/jobs/j1", **(browser.open("/jobs/j1").fields | {"action": action}))
+    fields = browser.open("/jobs/j1").fields | {"action": action}
+    if action == "delete":
+        question = browser.send("/jobs/j1", **fields)
+        assert "Delete 1 job? The job j1 waits for its next try." in question.text
+        assert redis.zcard("retry") == 1
+        fields = question.fields
+    page = browser.send("/jobs/j1", **fields)
 
     assert "Job j1 was " in page.text
     assert redis.zcard("retry") == 0
@@ -133,6 +139,17 @@ def test_a_queued_job_is_moved(browser, redis):
 
     assert "was moved to the queue mail" in browser.send("/jobs/j1", action="move", to="mail").text
     assert redis.llen("queue:mail") == 1
+
+
+def test_a_queued_job_is_killed_or_deleted_after_a_question(browser, redis):
+    push(redis, "default", job("j1"), job("j2"))
+
+    assert "was moved to the dead set" in browser.send("/jobs/j1", action="kill").text
+    question = browser.send("/jobs/j2", action="delete")
+    assert "Delete 1 job?" in question.text
+    assert "Job j2 was deleted." in browser.send("/jobs/j2", **question.fields).text
+
+    assert (redis.llen("queue:default"), redis.zcard("dead")) == (0, 1)
 
 
 def test_a_job_that_moved_on_meanwhile_is_left_alone(browser, operator, redis):

@@ -1,7 +1,7 @@
 """The operator's web page: an ASGI application that shows queues, sets, jobs and processes.
 
 `kiqbridge web`, `make up`, a Lambda function or any ASGI application serves it. Pages are rendered by
-the server and work without JavaScript. It must never touch Redis besides `kiqbridge.api`, nor show what
+the server and work without JavaScript. It must never write to Redis besides `kiqbridge.api`, nor show what
 others wrote without escaping it, nor change anything but by a POST that `guard` has let through.
 """
 

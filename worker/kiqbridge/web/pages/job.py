@@ -81,6 +81,8 @@ def act(request: Request, form: FormData) -> Response:
     found = _find(view, jid, str(form.get("in") or ""), str(form.get("key") or ""))
     job = found[0].job if found else None
     action = str(form.get("action") or "")
+    if action == "delete" and job is not None and _token(job) and not form.get("confirmed"):
+        return _ask_to_delete(request, jid, found[0])
     if isinstance(job, SortedEntry):
         notice = _act_on_entry(view, job, action, form)
         return redirect(request, SCREENS[job.parent.name].path, notice=notice)
@@ -90,6 +92,23 @@ def act(request: Request, form: FormData) -> Response:
     raise HTTPException(
         404,
         f"Job {jid} is in no queue and in no set any more: it runs, has ended, or was deleted. Nothing was done.",
+    )
+
+
+def _ask_to_delete(request: Request, jid: str, found: Found) -> Response:
+    place = f"queue:{found.name}" if found.place == "queue" else found.place
+    return render(
+        request,
+        "confirm.html",
+        here=f"/jobs/{jid}",
+        query={"in": place, "key": _token(found.job)},
+        action="delete",
+        label="Delete",
+        question="Delete 1 job?",
+        detail=f"The job {found.job.jid} {place_of(found)}.",
+        hidden=[("in", place), ("key", _token(found.job))],
+        entries=[found.job],
+        at=None,
     )
 
 
