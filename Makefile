@@ -95,6 +95,7 @@ docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
 	$(PY) -m kiqbridge.config.settings_doc > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
 	$(PY) tests/bad_inputs.py
 	$(PY) tests/modules.py
+	$(PY) tests/doctor_page.py
 	$(PY) tests/interop/conformance.py
 	$(PY) tests/heat_map_picture.py > docs/images/heat_map.svg.new && mv docs/images/heat_map.svg.new docs/images/heat_map.svg
 	$(PY) -m kiqbridge.schedule.dst_picture > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg

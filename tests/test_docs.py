@@ -729,7 +729,9 @@ def test_the_log_lines_of_the_tables_are_written_by_the_code():
 # What is generated
 
 
-@pytest.mark.parametrize("script", ["interop/conformance.py", "bad_inputs.py", "modules.py"])
+@pytest.mark.parametrize(
+    "script", ["interop/conformance.py", "bad_inputs.py", "modules.py", "doctor_page.py"]
+)
 def test_a_generated_document_is_what_its_script_says(script):
     command = [sys.executable, str(ROOT / "tests" / script), "--check"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

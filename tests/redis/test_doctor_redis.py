@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from support.doctored import found, only, wrong
+from support.doctored import beat, enqueue, found, job, only, wrong
 from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import embedded_server, find_free_port, without_command
 from support.waiting import wait_until
@@ -100,9 +100,12 @@ def test_a_snapshot_that_cannot_be_written_is_a_problem():
     assert finding.what == "the server could not write a snapshot"
 
 
-@pytest.mark.parametrize(("share", "status"), [(0.80, "warning"), (0.95, "problem")])
+@pytest.mark.parametrize(("share", "status"), [(0.82, "warning"), (0.95, "problem")])
 def test_memory_that_is_nearly_full_is_found(good, raw, share, status):
-    raw.set("ballast", b"x" * 20_000_000)
+    for number in range(
+        200
+    ):  # one large one would be in the buffers of its connection for a while, too
+        raw.set(f"ballast {number}", b"x" * 100_000)
     # Until it is in the file, it is in memory twice.
     wait_until(lambda: raw.info("memory")["mem_aof_buffer"] < 100_000, 20)
     used = raw.info("memory")["used_memory"]
@@ -217,6 +220,33 @@ def test_what_is_tried_changes_nothing(good, raw):
     found(good.url, needs=("worker", "function", "operator"))
 
     assert raw.keys() == []
+
+
+def test_what_operators_need_is_what_the_document_says():
+    [more] = re.findall(r"```text\n  (\+zscan.*?)\n```", SECURITY.read_text("utf-8"), re.DOTALL)
+    operator, worker = (
+        {words[0] for words in needed(role, Keys(""))} for role in ("operator", "worker")
+    )
+
+    assert operator - worker == {word[1:] for word in more.split()}
+
+
+def test_under_the_rights_of_a_worker_all_rules_can_look(good, raw):
+    [block] = re.findall(r"user kiqbridge-worker (.*?)```", SECURITY.read_text("utf-8"), re.DOTALL)
+    raw.execute_command("ACL", "SETUSER", "poor", "reset", *block.replace("~myapp:*", "~*").split())
+    raw.execute_command("ACL", "LOG", "RESET")
+    beat(raw)
+    enqueue(raw, job())
+    raw.zadd("retry", {job(): 4_000_000})
+    enqueue(raw, job(), prefix="shop:")
+    try:
+        findings = wrong(good.url.replace("redis://", "redis://poor:CHANGE-ME@"))
+        refused = raw.execute_command("ACL", "LOG")
+    finally:
+        raw.execute_command("ACL", "DELUSER", "poor")
+
+    assert {each.rule for each in findings} == {"overdue", "namespace"}
+    assert refused == []
 
 
 @pytest.mark.parametrize(("role", "user"), [("worker", "worker"), ("function", "enqueue")])

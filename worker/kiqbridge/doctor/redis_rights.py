@@ -26,17 +26,19 @@ hget {it} f|hset {it} f v|hsetnx {it} f v|hdel {it} f|hgetall {it}|hmget {it} f|
 hlen {it}|hexists {it} f
 lpush {queue} x|rpush {queue} x|lmove {queue} {queue} right left|lrange {queue} 0 0|lindex {queue} 0
 llen {queue}|lrem {queue} 1 x|ltrim {queue} 0 0|lpos {queue} x|rpop {queue}|brpop {queue} 0.01
-sadd {queues} x|srem {queues} x|sismember {queues} x|smismember {queues} x|smembers {queues}
+sadd {it} x|srem {it} x|sismember {queues} x|smismember {queues} x|smembers {queues}
 sscan {queues} 0|scan 0
-zadd {retry} 1 x|zrem {retry} x|zscore {retry} x|zmscore {retry} x|zcard {retry}|zcount {retry} 0 1
-zrange {retry} 0 0|zrangebyscore {retry} 0 1|zremrangebyscore {retry} 0 1|zremrangebyrank {retry} 0 0
+zadd {ticks} 1 x|zrem {ticks} x|zscore {retry} x|zmscore {retry} x|zcard {retry}|zcount {retry} 0 1
+zrange {retry} 0 0|zrangebyscore {retry} 0 1|zremrangebyscore {ticks} 0 1|zremrangebyrank {ticks} 0 0
 """
 _FUNCTION: Final = """
 time|wait 0 0|type {guards}|sadd {queues} x|lpush {queue} x|zadd {schedule} 1 x|hget {states} f
 hset {guards} f v|hdel {guards} f|hincrby {attempts} f 1|zrem {until} x|zrangebyscore {until} 0 1
 persist {ticks}
 """
-_OPERATOR: Final = "zscan {retry} 0|zrevrange {retry} 0 0|strlen {it}|ttl {it}"
+_OPERATOR: Final = (
+    "zscan {retry} 0|zrank {retry} x|zrevrange {retry} 0 0|zrevrank {retry} x|scard {queues}"
+)
 
 NEEDS: Final[Mapping[Role, str]] = {
     "worker": _WORKER,
@@ -44,7 +46,7 @@ NEEDS: Final[Mapping[Role, str]] = {
     "operator": f"{_WORKER}|{_OPERATOR}",
 }
 """Who needs which commands, with arguments by which they can be queued. Those of other rules (PING, INFO,
-MEMORY USAGE, EVALSHA, CLIENT TRACKING) are not among them."""
+MEMORY USAGE, EVALSHA, CLIENT TRACKING) are not among them. What writes names keys of no queue or set."""
 
 RIGHTS: Final = Rule(
     id="rights",

@@ -82,8 +82,9 @@ class System:
         """The processes that live."""
         if self.kinds([self.keys.processes])[self.keys.processes] != "set":
             return Fleet()  # there are none, or the check of types reports it
-        registered = int(self.connection.call("SCARD", self.keys.processes))
-        return Fleet(processes=list(ProcessSet(self.operator)), registered=registered)
+        registered = len(self.connection.call("SMEMBERS", self.keys.processes))
+        # Not the set itself: `list` would ask for its length, for which a worker's user has no right.
+        return Fleet(processes=list(iter(ProcessSet(self.operator))), registered=registered)
 
     @cached_property
     def sample(self) -> Sample:

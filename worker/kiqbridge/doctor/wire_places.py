@@ -154,7 +154,7 @@ def namespace_of(name: bytes) -> str | None:
 
 def _lives(system: System, space: str) -> bool:
     """Whether processes are registered there; where that may not be read, they are taken for living."""
-    replies = system.try_run(("SCARD", Keys(space).processes))
+    replies = system.try_run(("EXISTS", Keys(space).processes))
     return replies is None or bool(replies[0])
 
 

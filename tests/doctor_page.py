@@ -1,0 +1,110 @@
+"""Writes docs/doctor.md: each rule of the doctor with what it reports, why, and what to do.
+
+python tests/doctor_page.py          writes the document
+python tests/doctor_page.py --check  fails if it is not what the rules say
+"""
+
+import sys
+from collections.abc import Iterator
+
+from support.documents import ROOT
+
+from kiqbridge.doctor import AREAS, CATALOGUE, Area, Rule
+
+DOCUMENT = ROOT / "docs" / "doctor.md"
+COMMAND = "make docs"
+HEAD = f"""# The doctor
+
+The rules below are written by `{COMMAND}` from `worker/kiqbridge/doctor/`.
+
+```sh
+kiqbridge doctor
+```
+
+It examines the server, the jobs in it and the workers at it. It only reads. Each finding says what is so, why that matters and
+what to do. The page `/doctor` of `kiqbridge web` shows the same.
+
+| status | meaning |
+|---|---|
+| `problem` | jobs are lost, late or refused, or will be |
+| `warning` | it works, and may not for long, or not as was meant |
+| `unknown` | it cannot be read, mostly because a right is missing |
+| `ok` | nothing was found |
+
+| exit code | meaning |
+|---|---|
+| 0 | no problem; with `--strict` no warning either |
+| 1 | there is a problem |
+| 2 | a wrong call, such as a rule that does not exist |
+| 3 | Redis cannot be reached, or refuses this user |
+
+| option | |
+|---|---|
+| `--area redis` | only rules of an area: {", ".join(AREAS)}; may be repeated |
+| `--rule ID`, `--ignore ID` | only this rule, or all but this one; may be repeated |
+| `--strict` | warnings count, for CI |
+| `--list` | prints the rules, and examines nothing |
+| `--json` | `{{"redis", "ok", "findings": [{{"rule", "area", "status", "what", "why", "action", "docs"}}]}}` |
+| `--needs operator` | whose rights this user must have: `worker` (the default), `function`, `operator` |
+| `--stop-timeout 60` | seconds after which the orchestrator kills a worker |
+| `--template FILE` | examines a template in place of a running system; needs neither Redis nor AWS |
+| `--parameter NAME=VALUE` | of that template; may be repeated |
+
+Run it in the environment of a worker, so that it sees the worker's settings and has its rights in Redis. In a pipeline:
+
+```sh
+kiqbridge doctor --template template.yaml --strict
+```
+
+It stays small on a large system: at most 200 jobs of a queue or set, 200 queues, 32 MB and two seconds are read, and 10,000
+keys are scanned for other namespaces. Findings about jobs say how many were looked at. Rights are tried without being
+used: Redis checks them when a command is queued in a transaction, and this one is never run.
+"""
+AREA_HEADS: dict[Area, str] = {
+    "redis": "The server.",
+    "wire": "Jobs in queues and sets, as Ruby, Python and others wrote them. They are looked at in part.",
+    "worker": "Processes of Python and Ruby, by their heartbeats, and the settings of the environment.",
+    "template": "A SAM or CloudFormation template and those that it nests (`--template`). Conditions are not decided: what "
+    "stands behind one counts as there, and of an `Fn::If` both values count.",
+}
+assert tuple(AREA_HEADS) == AREAS
+
+
+def document() -> str:
+    return "\n".join([HEAD, *(line for area in AREAS for line in section(area))])
+
+
+def section(area: Area) -> Iterator[str]:
+    yield f"## Rules: {area}\n"
+    yield f"{AREA_HEADS[area]}\n"
+    for rule in CATALOGUE.values():
+        if rule.area == area:
+            yield from entry(rule)
+
+
+def entry(rule: Rule) -> Iterator[str]:
+    yield f"### {rule.id}\n"
+    yield f"- Reports: {plain(rule.reports)}."
+    yield f"- Why: {plain(rule.why)}."
+    yield f"- Do: {plain(rule.action)}.\n"
+
+
+def plain(text: str) -> str:
+    """A text in Markdown: what it may hold besides words must stay as it is."""
+    return text.replace("*", "\\*").replace("<", "&lt;")
+
+
+def main(arguments: list[str]) -> int:
+    wanted = document()
+    if "--check" not in arguments:
+        DOCUMENT.write_text(wanted, encoding="utf-8")
+        print(f"wrote {DOCUMENT}")
+        return 0
+    if DOCUMENT.is_file() and DOCUMENT.read_text(encoding="utf-8") == wanted:
+        return 0
+    print(f"docs/doctor.md is not what the rules say: run {COMMAND}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
