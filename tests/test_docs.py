@@ -346,7 +346,8 @@ def run_pauses(command: Command, project: Project) -> None:
 
 
 def run_doctor(command: Command, project: Project) -> None:
-    assert "reachable: the server answers" in project.run(["-m", *command.words])
+    finds = "template.yaml can be read" if "--template" in command.words else "the server answers"
+    assert finds in project.run(["-m", *command.words])
 
 
 def run_recover(command: Command, project: Project) -> None:

@@ -241,12 +241,12 @@ def test_under_the_rights_of_a_worker_all_rules_can_look(good, raw):
     enqueue(raw, job(), prefix="shop:")
     try:
         findings = wrong(good.url.replace("redis://", "redis://poor:CHANGE-ME@"))
-        refused = raw.execute_command("ACL", "LOG")
+        refused = {each[b"object"] for each in raw.execute_command("ACL", "LOG")}
     finally:
         raw.execute_command("ACL", "DELUSER", "poor")
 
     assert {each.rule for each in findings} == {"overdue", "namespace"}
-    assert refused == []
+    assert refused <= {b"client|setinfo"}  # which the library of Redis asks for at each connection
 
 
 @pytest.mark.parametrize(("role", "user"), [("worker", "worker"), ("function", "enqueue")])

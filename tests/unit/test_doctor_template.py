@@ -213,6 +213,25 @@ def test_what_a_template_nests_is_looked_at(template):
     assert finding.what == "infra/redis.yaml:1 Cache has no TransitEncryptionEnabled"
 
 
+def test_what_is_nested_and_not_here_may_hold_what_is_missing(template):
+    nested = "  Other:\n    Type: AWS::CloudFormation::Stack\n    Properties: {TemplateURL: https://b/x.yaml}\n"
+    bare = GOOD.replace("AWS::CloudWatch::Alarm", "X").replace("AWS::EC2::VPCEndpoint", "X")
+    template.write_text(bare + nested)
+
+    assert [(each.rule, each.status.value) for each in wrong(template)] == [
+        ("vpc-endpoints", "unknown"),
+        ("alarms", "unknown"),
+    ]
+
+
+def test_a_template_that_nests_itself_is_read_once(template):
+    template.write_text(
+        f"{GOOD}  Again:\n    Type: AWS::CloudFormation::Stack\n    Properties: {{TemplateURL: template.yaml}}\n"
+    )
+
+    assert wrong(template) == []
+
+
 @pytest.mark.parametrize("text", ["{", "a: [", "- a", "\x00", "Resources: {A: {Type: !Foo x}}"])
 def test_what_is_no_template_is_one_finding_or_none(template, text):
     template.write_text(text)

@@ -16,8 +16,6 @@ from kiqbridge.schedule.yaml_nodes import TemplateFault, entries, scalar
 
 NESTED: Final = "AWS::CloudFormation::Stack"
 FUNCTIONS: Final = ("AWS::Serverless::Function", "AWS::Lambda::Function")
-MOST_DEPTH: Final = 5
-"""Of templates in templates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +72,11 @@ class Model:
 
     Attributes:
         resources: of all these files.
+        unseen: the nested stacks whose template is no file here.
     """
 
     resources: Sequence[Resource]
+    unseen: Sequence[str] = ()
 
     def of(self, *kinds: str) -> list[Resource]:
         """The resources of these types."""
@@ -99,7 +99,8 @@ def read_model(path: Path, parameters: Mapping[str, str], stack_name: str) -> Mo
     Raises:
         TemplateFault: it cannot be read, or is none.
     """
-    return Model(resources=list(_resources(path, parameters, stack_name, path.parent, 0)))
+    reader = _Reader(base=path.parent.resolve(), stack_name=stack_name)
+    return Model(resources=list(reader.resources(path, parameters)), unseen=reader.unseen)
 
 
 def alternatives(value: object) -> list[Any]:
@@ -135,26 +136,51 @@ def texts_of(value: object) -> list[str]:
     return [each for each in alternatives(value) if isinstance(each, str)]
 
 
-def _resources(
-    path: Path, parameters: Mapping[str, str], stack_name: str, base: Path, depth: int
-) -> Iterator[Resource]:
-    template = Template.read(path, parameters, stack_name=stack_name)
-    shown = path.relative_to(base) if depth else Path(path.name)
-    shared = _section(template, "Globals", "Function")
-    for name, entry in template.section("Resources").items():
-        parts = _plain(template, entry.node)
-        kind = parts.get("Type") if isinstance(parts, dict) else None
-        if not isinstance(kind, str):
-            continue
-        own = mapping_of(parts.get("Properties"))
-        properties = _merged(shared, own) if kind == FUNCTIONS[0] else own
-        yield Resource(
-            name=name, kind=kind, properties=properties, place=f"{shown}:{entry.line} {name}"
-        )
-        nested = next(iter(texts_of(own.get("TemplateURL"))), "")
-        file = path.parent / nested
-        if kind == NESTED and "://" not in nested and depth < MOST_DEPTH and file.is_file():
-            yield from _resources(file, {}, stack_name, base, depth + 1)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """Reads a template and those that it nests, each file once.
+
+    Attributes:
+        base: the folder of the first; nothing outside of it is read.
+        stack_name: of all.
+        seen: files that were read.
+        unseen: nested stacks that were not.
+    """
+
+    base: Path
+    stack_name: str
+    seen: set[Path] = field(default_factory=set)
+    unseen: list[str] = field(default_factory=list)
+
+    def resources(self, path: Path, parameters: Mapping[str, str]) -> Iterator[Resource]:
+        """Of a file, and of what it nests."""
+        self.seen.add(path.resolve())
+        template = Template.read(path, parameters, stack_name=self.stack_name)
+        shown = path.resolve().relative_to(self.base)
+        shared = _section(template, "Globals", "Function")
+        for name, entry in template.section("Resources").items():
+            parts = _plain(template, entry.node)
+            kind = parts.get("Type") if isinstance(parts, dict) else None
+            if not isinstance(kind, str):
+                continue
+            own = mapping_of(parts.get("Properties"))
+            yield Resource(
+                name=name,
+                kind=kind,
+                properties=_merged(shared, own) if kind == FUNCTIONS[0] else own,
+                place=f"{shown}:{entry.line} {name}",
+            )
+            if kind == NESTED:
+                file = path.parent / next(iter(texts_of(own.get("TemplateURL"))), "")
+                yield from self._nested(name, file)
+
+    def _nested(self, name: str, file: Path) -> Iterator[Resource]:
+        if file.resolve() in self.seen:
+            return
+        if file.is_file() and file.resolve().is_relative_to(self.base):
+            yield from self.resources(file, {})
+        else:
+            self.unseen.append(name)
 
 
 def _merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:

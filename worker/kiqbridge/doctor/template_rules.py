@@ -166,6 +166,9 @@ def check_routes(model: Model) -> Iterator[Finding]:
     """A template that makes endpoints makes those that are needed, or its own tests find out."""
     inside = [each.place for each in model.ours if mapping_of(each.properties.get("VpcConfig"))]
     has_way = bool(model.of("AWS::EC2::VPCEndpoint", "AWS::EC2::NatGateway"))
+    if inside and not has_way and model.unseen:
+        yield ROUTES.unknown(f"templates that are not here may make them: {listed(model.unseen)}")
+        return
     lost = [] if has_way else inside
     yield _ended(
         ROUTES.warning,
@@ -216,7 +219,9 @@ def check_tls(model: Model) -> Iterator[Finding]:
 def check_alarms(model: Model) -> Iterator[Finding]:
     """In this template, or in one that it nests."""
     alarms = model.of("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
-    if model.ours and not alarms:
+    if model.ours and not alarms and model.unseen:
+        yield ALARMS.unknown(f"templates that are not here may make them: {listed(model.unseen)}")
+    elif model.ours and not alarms:
         yield ALARMS.warning("there is no AWS::CloudWatch::Alarm")
     else:
         yield ALARMS.ok(f"{counted(len(alarms), 'alarm')}")
