@@ -54,9 +54,9 @@ def test_the_worst_comes_first_and_what_is_found_is_text(browser, redis, monkeyp
 
     page = browser.open("/doctor")
 
-    words = [f"found <{list(Status).index(Status(name))}>" for name in doctor.ORDER]
+    words = [f"Found <{list(Status).index(Status(name))}>" for name in doctor.ORDER]
     assert [page.text.index(word) for word in words] == sorted(
         page.text.index(word) for word in words
     )
     assert "<1>" not in page.html
-    assert "Why: it matters" in page.text
+    assert "Why: It matters." in page.text

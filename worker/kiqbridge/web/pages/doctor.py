@@ -22,7 +22,14 @@ def show(request: Request) -> Response:
     by_status = {
         status: [each for each in found if each.status.value == status] for status in ORDER
     }
-    return render(request, "doctor.html", by_status=by_status, total=len(found))
+    return render(
+        request, "doctor.html", by_status=by_status, total=len(found), sentence=sentence
+    )
+
+
+def sentence(text: str) -> str:
+    """A finding as it is shown: rules write no capital letter and no full stop."""
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "?")) else ".")
 
 
 ROUTES: Final = [Route("/doctor", show)]

@@ -13,7 +13,7 @@ AT_MOST: Final = 120
 """Points of a plot; with more, neighbours are added up."""
 
 _ACROSS: Final = 1000
-_TOP, _BELOW = 22, 24
+_TOP, _BELOW = 32, 24
 _EDGE: Final = 0.06
 """Share of the width at either end within which a label is not centred."""
 
