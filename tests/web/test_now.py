@@ -1,5 +1,7 @@
 """The first screen: a verdict before all, then counts, throughput, what comes, who died."""
 
+import time
+
 import pytest
 from support.running_system import System, fill, fill_processes, fill_queues
 
@@ -53,6 +55,23 @@ def test_the_rate_is_of_the_last_five_whole_minutes(operator, redis):
         redis.hset(f"j|261122|{minute}", mapping={"Mail|p": count, "Mail|ms": 1})
 
     assert rate_per_minute(top_jobs(60, operator=operator, now=now + 7)) == 12
+
+
+def test_many_viewers_cost_redis_little_more_than_one(browser, redis, redis_url):
+    fill(redis_url, dead=7, queued=12)
+
+    def commands():
+        return sum(each["calls"] for each in redis.info("commandstats").values())
+
+    begun = commands()
+    browser.open("/")
+    first, at = commands() - begun, time.monotonic()
+    for _ in range(30):
+        browser.open("/")
+    more, seconds = commands() - begun - first, time.monotonic() - at
+
+    assert first > 100  # the throughput, which is read each ten seconds
+    assert more < (seconds + 2) * first
 
 
 @pytest.mark.parametrize("base", ["", "/ops"])

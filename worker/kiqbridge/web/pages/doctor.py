@@ -22,9 +22,7 @@ def show(request: Request) -> Response:
     by_status = {
         status: [each for each in found if each.status.value == status] for status in ORDER
     }
-    return render(
-        request, "doctor.html", by_status=by_status, total=len(found), sentence=sentence
-    )
+    return render(request, "doctor.html", by_status=by_status, total=len(found), sentence=sentence)
 
 
 def sentence(text: str) -> str:

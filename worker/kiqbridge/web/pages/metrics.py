@@ -26,7 +26,7 @@ MEASURED: Final = 12
 """Classes whose percentiles are computed for the list: each costs two commands."""
 SHOWN: Final = 100
 DRAWN: Final = 5
-FRESH_S: Final = 5.0
+FRESH_S: Final = 10.0
 """Workers write measurements every 10 s."""
 _LINES: Final[tuple[Shade, ...]] = ("1", "2", "3", "4", "5")
 
@@ -52,6 +52,15 @@ class Row:
         return total.failures / total.executions if total.executions else 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """The plots of the list: they cost more than what they are made of, so all viewers share them."""
+
+    throughput: Markup
+    lines: Markup
+    trends: Sequence[Markup]
+
+
 def show(request: Request) -> Response:
     """All classes, those that took the most time first."""
     view = view_of(request)
@@ -60,9 +69,10 @@ def show(request: Request) -> Response:
     found = fetch_top(view, span)
     classes = [each for name, each in found.classes.items() if wanted.lower() in name.lower()]
     took = _durations(view, span, [each.job_class for each in classes[:MEASURED]])
+    drawn = view.read(("plots", span, wanted), lambda: _draw(found, classes), FRESH_S)
     rows = [
-        Row(counts=each, took=took.get(each.job_class), trend=_trend(each, found))
-        for each in classes[:SHOWN]
+        Row(counts=each, took=took.get(each.job_class), trend=trend)
+        for each, trend in zip(classes, drawn.trends, strict=False)
     ]
     return render(
         request,
@@ -72,8 +82,8 @@ def show(request: Request) -> Response:
         wanted=wanted,
         rows=rows,
         total=len(classes),
-        throughput=throughput(found, classes, title="Executions of all classes"),
-        lines=_class_lines(found, classes[:DRAWN]),
+        throughput=drawn.throughput,
+        lines=drawn.lines,
         took_span=_took_span(span),
         measured=MEASURED,
     )
@@ -103,7 +113,11 @@ def show_class(request: Request) -> Response:
         counts=counts,
         took=took,
         took_span=_took_span(span),
-        plot=throughput(top, [counts], title=f"Executions of {counts.job_class}"),
+        plot=view.read(
+            ("plot of class", name, span),
+            lambda: throughput(top, [counts], title=f"Executions of {counts.job_class}"),
+            FRESH_S,
+        ),
         bars=histogram(
             took.counts,
             BOUNDS_MS,
@@ -149,6 +163,14 @@ def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) ->
     return _plot(found, [executions, failures], name="throughput", title=title)
 
 
+def _draw(found: TopJobs, classes: Sequence[ClassCounts]) -> Drawn:
+    return Drawn(
+        throughput=throughput(found, classes, title="Executions of all classes"),
+        lines=_class_lines(found, classes[:DRAWN]),
+        trends=[_trend(each, found) for each in classes[:SHOWN]],
+    )
+
+
 def _read_top(operator: Operator, span: str) -> TopJobs:
     if span in HOURS:
         return top_jobs(hours=HOURS[span], operator=operator)
@@ -160,7 +182,7 @@ def _durations(view: View, span: str, names: Sequence[str]) -> Mapping[str, Hist
     return view.read(
         ("durations", minutes, tuple(names)),
         lambda: class_histograms(names, minutes, operator=view.operator),
-        2 * FRESH_S,
+        FRESH_S,
     )
 
 

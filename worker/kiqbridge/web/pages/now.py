@@ -22,7 +22,7 @@ from kiqbridge.api import (
     judge,
 )
 from kiqbridge.web.context import View, render, view_of
-from kiqbridge.web.pages.metrics import fetch_top, throughput
+from kiqbridge.web.pages.metrics import FRESH_S, fetch_top, throughput
 
 WORST: Final = 3
 NEXT: Final = 5
@@ -82,10 +82,14 @@ def show(request: Request) -> Response:
         worst=now.verdict.worst(WORST),
         more=len(now.verdict.facts) - WORST,
         rate=rate_per_minute(top),
-        plot=throughput(top, list(top.classes.values()), title="Executions in the last hour")
-        if top.classes
-        else "",
+        plot=view.read(("plot of now",), lambda: _plot(top), FRESH_S),
     )
+
+
+def _plot(top: TopJobs) -> str:
+    if not top.classes:
+        return ""
+    return throughput(top, list(top.classes.values()), title="Executions in the last hour")
 
 
 def fetch(view: View) -> Now:
