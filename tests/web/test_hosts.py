@@ -104,7 +104,7 @@ def test_of_anybody_else_no_forwarding_header_counts():
 def test_nonsense_of_a_trusted_proxy_changes_nothing():
     networks = parse_networks(["127.0.0.1"], "test")
     nonsense = {
-        "X-Forwarded-For": "127.0.0.1",
+        "X-Forwarded-For": "evil\t\x1b[2J",
         "X-Forwarded-Proto": "gopher",
         "X-Forwarded-Host": "a b",
     }

@@ -114,3 +114,19 @@ def test_the_application_has_the_sign_in_of_its_argument_and_of_the_environment(
             "POST", "/sign-in", data={**page.fields, "name": "ann", "password": PASSWORD}
         )
         assert "Queues" in answer.text and "ann" in answer.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../queues", "/static//../queues", "/static/../../app.py"]
+)
+def test_by_a_path_of_style_sheets_nobody_comes_elsewhere(operator, path):
+    auth = Auth(users={"ann": User(role="admin", password_hash=cheap_hash())})
+    app = create_app(operator=operator, auth=auth)
+
+    async def as_sent(scope, receive, send):
+        await app({**scope, "path": path}, receive, send)
+
+    answer = Browser(as_sent).request("GET", "/")
+
+    assert answer.status_code == 404
+    assert "import" not in answer.text and "Latency" not in answer.text

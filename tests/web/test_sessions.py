@@ -6,7 +6,7 @@ import json
 import pytest
 from support.web_users import SECRET
 
-from kiqbridge.web.sessions import Sessions
+from kiqbridge.web.sessions import MAX_ENDED, Sessions
 
 NOW = 1_700_000_000.0
 
@@ -74,3 +74,13 @@ def test_each_session_has_a_token_of_its_own_that_the_cookie_does_not_hold(sessi
 
     assert sessions.token(one.id) == sessions.token(one.id) != sessions.token(other.id)
     assert sessions.token(one.id) not in sessions.write(one)
+
+
+def test_what_is_kept_of_ended_sessions_is_bounded(sessions):
+    for _ in range(MAX_ENDED + 100):
+        sessions.end(sessions.begin(NOW, name="ann"), NOW)
+    last = sessions.begin(NOW, name="ann")
+    sessions.end(last, NOW)
+
+    assert len(sessions._ended) == MAX_ENDED
+    assert sessions.read(sessions.write(last), NOW) is None

@@ -228,3 +228,12 @@ def test_below_another_application_the_form_its_target_and_its_cookie_keep_the_b
 
     assert str(answer.url) == "http://testserver/ops/jobs/dead"
     assert all("; Path=/ops/jobs;" in each for each in set_cookies(answer))
+
+
+def test_signing_out_without_a_user_leaves_nothing_behind():
+    browser = browser_of()
+    fields = Page(browser.request("GET", "/sign-in")).fields
+
+    for _ in range(3):
+        assert browser.request("POST", "/sign-out", data=fields).url.path == "/sign-in"
+        fields = Page(browser.request("GET", "/sign-in")).fields

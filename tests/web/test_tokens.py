@@ -2,12 +2,15 @@
 
 import base64
 import json
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from support.servers import find_free_port
 from support.web_users import SECRET
 
 from kiqbridge.errors import ConfigError
@@ -203,3 +206,40 @@ def test_rules_that_cannot_work_are_refused(rules, message):
 
 def test_the_key_is_not_shown():
     assert "BEGIN" not in repr(TokenRules(key=pem(RSA_KEY)))
+
+
+class Keys(BaseHTTPRequestHandler):
+    """An identity provider that hands out keys, and one address that leads elsewhere."""
+
+    def do_GET(self):
+        found = {"/jwks.json": jwks(one=RSA_KEY), "/key.pem": pem(RSA_KEY), "/moved": ""}
+        text = found.get(self.path)
+        self.send_response(404 if text is None else 302 if self.path == "/moved" else 200)
+        self.send_header("Location", "/key.pem")
+        self.end_headers()
+        self.wfile.write((text or "").encode())
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+@pytest.fixture
+def provider():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Keys) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield "http://{}:{}".format(*server.server_address)
+        server.shutdown()
+        thread.join()
+
+
+def test_keys_are_fetched_from_their_address_and_from_nowhere_else(provider):
+    assert tokens._download(f"{provider}/key.pem") == pem(RSA_KEY)
+    assert json.loads(tokens._download(f"{provider}/jwks.json"))["keys"][0]["kid"] == "one"
+    for address in (
+        f"{provider}/moved",
+        f"{provider}/none",
+        f"http://127.0.0.1:{find_free_port()}/",
+    ):
+        with pytest.raises(TokenRefused, match="cannot be fetched"):
+            tokens._download(address)

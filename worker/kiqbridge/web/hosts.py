@@ -87,8 +87,8 @@ class TrustedProxies:
         changed = dict(scope)
         chain = [each.strip() for each in headers.get("x-forwarded-for", "").split(",")]
         # From the right: what is further left was written by whoever is not trusted.
-        caller = next((each for each in reversed(chain) if each and not self._trusts(each)), None)
-        if caller is not None:
+        caller = next((each for each in reversed(chain) if each and not self._trusts(each)), "")
+        if _is_address(caller):
             changed["client"] = (caller, 0)
         scheme = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip()
         if scheme in ("http", "https"):
@@ -105,6 +105,14 @@ class TrustedProxies:
         except ValueError:
             return False
         return any(found in network for network in self._networks)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_networks(names: Sequence[str], source: str) -> tuple[Network, ...]:

@@ -92,6 +92,8 @@ class Sessions:
             self._ended[session.id] = session.ends_at
             if len(self._ended) > MAX_ENDED:
                 self._ended = {each: at for each, at in self._ended.items() if at > now}
+            while len(self._ended) > MAX_ENDED:  # the one that was ended first
+                del self._ended[next(iter(self._ended))]
 
     def proof(self, password_hash: str) -> str:
         """What a session keeps of a password's hash."""

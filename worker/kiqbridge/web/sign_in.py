@@ -117,8 +117,9 @@ class SignIn:
         return answer
 
     def _sign_out(self, request: Request, session: Session) -> Response:
-        self._sessions.end(session, time.time())
-        logger.info("web: %s signed out", shown(session.name))
+        if session.name:  # others are worth nothing, and anybody may have as many as they like
+            self._sessions.end(session, time.time())
+            logger.info("web: %s signed out", shown(session.name))
         answer = redirect_to(request.scope, SIGN_IN)
         answer.headers["Set-Cookie"] = self._cookie(request.scope, "", 0)
         return answer

@@ -214,9 +214,17 @@ def _text_of(key: str) -> str:
         ) from error
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Keys come from the address of the setting, and from nowhere else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow none: it is an error then."""
+
+
 def _download(address: str) -> str:
+    opener = urllib.request.build_opener(_NoRedirect)
     try:
-        with urllib.request.urlopen(address, timeout=FETCH_TIMEOUT_S) as answer:  # noqa: S310 - https, from the setting
+        with opener.open(address, timeout=FETCH_TIMEOUT_S) as answer:
             text: str = answer.read(MAX_KEYS_BYTES).decode("utf-8")
     except (OSError, ValueError, urllib.error.URLError) as error:
         raise TokenRefused("the key of the token cannot be fetched") from error
