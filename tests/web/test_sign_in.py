@@ -110,7 +110,7 @@ def test_a_wrong_name_or_password_is_refused_in_the_same_words(name, password, c
     answer = sign_in(browser_of(), name, password)
 
     assert answer.status_code == 401
-    assert "Name or password are wrong." in answer.text
+    assert "Name or password is wrong." in answer.text
     assert "\r" not in caplog.text and "failed to sign in as" in caplog.text
     assert PASSWORD not in caplog.text
 

@@ -19,6 +19,7 @@ _PAGE: Final = """\
 <meta name="robots" content="noindex">
 <title>{title} · Kiqbridge</title>
 <link rel="stylesheet" href="{base}/static/kiqbridge.css">
+<link rel="icon" type="image/svg+xml" href="{base}/static/kiqbridge.svg">
 </head>
 <body class="plain">
 <main id="main" tabindex="-1">

@@ -32,8 +32,8 @@ _FORM: Final = """\
 {problem}<form method="post" action="{action}" class="sign-in">
 <input type="hidden" name="csrf" value="{token}">
 <input type="hidden" name="next" value="{target}">
-<p><label for="name">Name</label> <input id="name" name="name" autocomplete="username" required autofocus value="{name}"></p>
-<p><label for="password">Password</label> <input id="password" name="password" type="password" autocomplete="current-password" required></p>
+<p><label for="name">Name</label> <input id="name" name="name" autocomplete="username" required{focus_name} value="{name}"></p>
+<p><label for="password">Password</label> <input id="password" name="password" type="password" autocomplete="current-password" required{focus_password}></p>
 <p><button>Sign in</button></p>
 </form>
 """
@@ -107,7 +107,7 @@ class SignIn:
         begun = await run_in_threadpool(self._verifier.sign_in, name, password)
         if begun is None:
             logger.warning("web: %s failed to sign in as %s", address, shown(name))
-            problem = "Name or password are wrong."
+            problem = "Name or password is wrong."
             return self._form(request, problem=problem, status=401, target=target, name=name)
         self.give_back(address)
         self._sessions.end(session, time.time())
@@ -144,6 +144,8 @@ class SignIn:
             token=self._sessions.token(session.id),
             target=html.escape(target, quote=True),
             name=html.escape(name, quote=True),
+            focus_name="" if name else " autofocus",
+            focus_password=" autofocus" if name else "",
         )
         answer = HTMLResponse(plain_page(scope, "Sign in", content), status)
         if known is None:
