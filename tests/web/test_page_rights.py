@@ -84,14 +84,14 @@ def test_a_page_for_viewers_needs_no_right_to_write(under, redis):
         )
     ]
 
-    assert set(statuses.values()) == {200}, statuses
+    assert set(statuses.values()) == {200}, (refused(redis), statuses)
     assert missing == set()
     assert answers == [502, 502], "Redis refuses it, whatever the page lets through"
     assert redis.zcard("dead") == before
     assert browser.request("GET", "/doctor").status_code == 200
 
 
-def test_an_operators_page_does_all_under_a_workers_rights_and_three_more(under, redis):
+def test_an_operators_page_does_all_under_a_workers_rights_and_four_more(under, redis):
     rules = [*rules_of("kiqbridge-worker"), *more_of_the_page()]
     browser = under(rules, "admin")
 
@@ -108,7 +108,7 @@ def test_an_operators_page_does_all_under_a_workers_rights_and_three_more(under,
         )
     ]
 
-    assert set(statuses.values()) == {200}, statuses
+    assert set(statuses.values()) == {200}, (refused(redis), statuses)
     assert set(answers) == {200}
     assert refused(redis) == set()
     assert redis.zcard("dead") == redis.llen("queue:mailers") == 0
