@@ -1,7 +1,10 @@
 """`kiqbridge stats`, `ps`, `queue show`, `retries`, `dead`, `scheduled`: what they print of what anybody wrote."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -253,3 +256,35 @@ class TestHostileContent:
         assert found["total"] == 6
         assert [each["readable"] for each in found["jobs"]].count(False) == 4
         assert run("dead")[1].count("(unreadable)") == 4
+
+
+class TestTheRealCommand:
+    def test_a_reader_that_has_seen_enough_ends_it_in_silence(self, redis, redis_url):
+        redis.zadd("dead", {text(f"j{number}"): number for number in range(5000)})
+
+        done = subprocess.run(
+            [
+                "bash",
+                "-o",
+                "pipefail",
+                "-c",
+                f"{sys.executable} -m kiqbridge dead --jsonl | head -n 1",
+            ],
+            env={**os.environ, "REDIS_URL": redis_url},
+            capture_output=True,
+            check=False,
+        )
+
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert len(done.stdout.splitlines()) == 1
+
+    def test_ctrl_c_ends_a_command_without_a_traceback(self, run, monkeypatch):
+        def interrupted(_options):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("kiqbridge.commands.metrics_command.run", interrupted)
+
+        code, _, err = run("metrics")
+
+        assert code == 130
+        assert err == "\nkiqbridge: interrupted; what was done until now stays done\n"

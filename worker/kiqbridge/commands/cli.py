@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge import __version__
 from kiqbridge.commands.help_text import HelpFormatter
@@ -19,12 +19,28 @@ from kiqbridge.errors import (
 from kiqbridge.wire.names import printable
 
 Command = Callable[[argparse.Namespace], int]
+INTERRUPTED: Final = 130
+"""As shells say it: 128 and the number of SIGINT."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
     options = build_parser(words).parse_args(words)
+    try:
+        code = _run(options)
+        if not sys.stdout.closed:
+            sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough; nor has Python anybody to write the rest to
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        sys.stderr.write("\nkiqbridge: interrupted; what was done until now stays done\n")
+        return INTERRUPTED
+    return code
+
+
+def _run(options: argparse.Namespace) -> int:
     command: Command = options.command
     try:
         return command(options)
@@ -36,9 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(error, 3)
     except KiqbridgeError as error:  # such as a Redis that answers, but refuses: no traceback
         return _fail(error, 1)
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,6 +8,7 @@ import time
 from dataclasses import asdict
 
 from kiqbridge.client.client import Client
+from kiqbridge.commands.help_text import add_example
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.deploy import DeployMark, minute_of, parse_label
 
@@ -16,6 +17,7 @@ GIT_TIMEOUT_S = 10.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What was deployed."""
+    add_example(parser, "kiqbridge deploy-mark v42")
     parser.add_argument(
         "label",
         nargs="?",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from kiqbridge.api import open_operator
+from kiqbridge.commands.help_text import add_example
 from kiqbridge.doctor import AREAS, CATALOGUE, Finding, Selection, Status, examine, examine_template
 from kiqbridge.doctor.redis_rights import NEEDS
 from kiqbridge.doctor.redis_server import REACHABLE
@@ -35,6 +36,7 @@ _INDENT: Final = " " * 11
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which rules, and how to answer."""
+    add_example(parser, "kiqbridge doctor --area redis --json")
     parser.add_argument("--json", action="store_true", help="answer as JSON")
     parser.add_argument(
         "--area",

@@ -18,6 +18,7 @@ from kiqbridge.aws.record import Record, Result
 from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued, TickOutcome
 from kiqbridge.commands.argument_types import duration
+from kiqbridge.commands.help_text import add_example
 from kiqbridge.config.function_settings import MAPPINGS
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import active_job, json_text
@@ -31,6 +32,7 @@ _STANDARD_INPUT: Final = "-"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The two forms: CLASS with arguments, and --event."""
+    add_example(parser, "kiqbridge enqueue Greeting '\"Ada\"' --queue default --in 60")
     parser.add_argument("job_class", nargs="?", metavar="CLASS", help="enqueue a job of this class")
     parser.add_argument(
         "args",

@@ -134,8 +134,14 @@ def _pipe(operator: Operator, options: argparse.Namespace, places: Sequence[Plac
     def write(line: Line) -> None:
         sys.stdout.buffer.write(text_of_line(line))
 
-    _write_all(operator, places, _header(operator, name), write)
-    sys.stdout.buffer.flush()
+    try:
+        _write_all(operator, places, _header(operator, name), write)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise PayloadError(
+            "-: its reader has ended before the export has; repeat the whole pipe, which continues"
+        ) from error
     return 0
 
 

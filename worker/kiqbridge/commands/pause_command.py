@@ -14,6 +14,7 @@ from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import open_operator, user_at_host
 from kiqbridge.client.client import Client
 from kiqbridge.commands.argument_types import duration
+from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.queue_command import add_verbs
 from kiqbridge.config.client_settings import NAMESPACE
 from kiqbridge.config.redis_access import read_access
@@ -51,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
     for verb, function in ((pause, _pause), (resume, _resume), (listing, _list)):
         verb.add_argument("--json", action="store_true", help="answer as JSON")
         verb.set_defaults(command=function, kind=kind)
+    name = "mail" if kind == "queue" else "Billing::Invoice"
+    add_example(
+        pause, f"kiqbridge {kind} pause {name} --reason 'provider is down' --for 2h --dry-run"
+    )
+    add_example(resume, f"kiqbridge {kind} resume {name}")
+    add_example(listing, f"kiqbridge {kind} list --json")
     if kind == "queue":
         add_verbs(verbs)
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from kiqbridge.commands.help_text import add_example
 from kiqbridge.config.config import Config
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import PayloadError
@@ -33,6 +34,7 @@ SIGN_WITHIN = 0.45
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Whom to rescue, and how sure to be."""
+    add_example(parser, "kiqbridge recover")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--now",
