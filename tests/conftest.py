@@ -105,11 +105,17 @@ NEEDS = (
         package="libfaketime",
         is_installed=lambda: faketime_library() is not None,
     ),
+    Need(
+        marker="browser",
+        name="chromium",
+        package="chromium",
+        is_installed=lambda: shutil.which("chromium") is not None,
+    ),
 )
 REPORTED = "reported"
 INSTALL_ALL = f"apt-get install {' '.join(need.package for need in NEEDS)}"
 SERVERS = {"valkey": embedded_server, "redis": debian_server}
-TEST_SETTINGS = ("KIQBRIDGE_TEST_SERVER", proving.VARIABLE)
+TEST_SETTINGS = ("KIQBRIDGE_TEST_SERVER", "KIQBRIDGE_SCREENSHOTS", proving.VARIABLE)
 
 
 def is_ci() -> bool:

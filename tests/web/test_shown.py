@@ -152,3 +152,8 @@ def test_a_structure_without_end_does_not_end_the_page():
     job = JobRecord(b'{"args": [' + b"[" * 90 + b"]" * 90 + b"]}")
 
     assert "…" in rendered("{{ job | args }}", job=job)
+
+
+def test_a_text_that_is_cut_is_escaped_once():
+    assert str(shown.text("<b>" * 100, 3)).startswith("<bdi>&lt;b&gt;<span")
+    assert "&amp;" not in shown.text("<\u202e" * 100, 4)

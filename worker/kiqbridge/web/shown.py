@@ -47,9 +47,8 @@ def text(value: object, most: int = ROW_CHARACTERS, *, lines: bool = False) -> M
         else str(escape(part))
     )
     if len(whole) > most:
-        shown += Markup('<span class="cut" title="cut here">… {} characters in all</span>').format(
-            count(len(whole))
-        )
+        cut = '<span class="cut" title="cut here">… {} characters in all</span>'
+        shown += cut.format(count(len(whole)))  # a str: a Markup would escape what stands before
     return Markup(f"<bdi>{shown}</bdi>")  # noqa: S704 - each sign was escaped
 
 

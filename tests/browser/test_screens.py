@@ -1,0 +1,151 @@
+"""Every screen in a real browser, on what real workers and real Ruby Sidekiq made.
+
+One load of a page shows its data, is examined by axe-core in both colour schemes, at widths from a phone's to
+1920 px, and photographed.
+"""
+
+import pytest
+from support.browser_view import HEIGHT, WIDTHS
+from support.operated import NIGHTLY, STOCK
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.interop]
+
+SCREENS = {
+    "now": ("/", ["SendInvoice", "bulk"]),
+    "queues": ("/queues", ["bulk", "paused", "the index moves"]),
+    "queue": ("/queues/bulk", ["RebuildIndex", "30 waiting", "ann@example.com"]),
+    "busy": ("/busy", ["ImportOrders", "SyncInventory", "RubyCrawler"]),
+    "retries": ("/retries", ["ChargeCard", "RubyMailer", "PaymentDeclined", "insufficient funds"]),
+    "retry-groups": ("/retries/groups", ["ChargeCard", "RubyMailer"]),
+    "scheduled": ("/scheduled", ["SendReminder", "RubyQuick"]),
+    "dead": ("/dead", ["SendInvoice", "RubyGone", "ConnectionRefusedError", "disk is full"]),
+    "dead-groups": ("/dead/groups", ["SendInvoice", "RubyGone"]),
+    "dead-filtered": ("/dead?class=Send*&error_class=Connection*", ["SendInvoice", "3 of the 7"]),
+    "dead-confirm": ("/dead?confirm=delete", ["cannot be undone", "No, go back"]),
+    "schedules": ("/schedules", [STOCK, NIGHTLY, "Europe/Paris", "the list is being cleaned"]),
+    "schedule": (f"/schedules/{STOCK}", ["missed", "late"]),
+    "metrics": ("/metrics", ["ChargeCard", "ResizePhoto"]),
+    "metrics-class": ("/metrics/ResizePhoto", ["ResizePhoto"]),
+    "processes": ("/processes", ["kiqbridge", "slow"]),
+    "doctor": ("/doctor", []),
+    "audit": ("/audit", []),
+    "sources": ("/sources", []),
+}
+"""Name → path, and what it shows."""
+
+
+def examine(seen, pictures, name):
+    """All that is wrong with a page in either colour scheme and at any width."""
+    found = []
+    for scheme in ("light", "dark"):
+        seen.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        found += [f"{scheme}: {barrier}" for barrier in seen.find_barriers()]
+        seen.keep(pictures, f"{name}-{scheme}")
+    for width in WIDTHS:
+        found += seen.find_overflow(width)
+        if width == 375:
+            seen.keep(pictures, f"{name}-375")
+            found += [f"375 px: {barrier}" for barrier in seen.find_barriers()]
+    seen.page.set_viewport_size({"width": 1280, "height": HEIGHT})
+    return found
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_shows_its_data_without_barriers_at_any_width(view, shop, pictures, name):
+    path, shown = SCREENS[name]
+    view.page.set_viewport_size({"width": 1280, "height": HEIGHT})
+    view.go(path)
+
+    assert [text for text in shown if text.casefold() not in view.text.casefold()] == []
+    assert examine(view, pictures, name) == []
+    assert view.page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("kind", ["retry", "dead", "schedule"])
+def test_the_page_of_a_job_shows_all_of_it(view, shop, pictures, kind):
+    path = {"retry": "/retries", "dead": "/dead", "schedule": "/scheduled"}[kind]
+    name = {"retry": "ChargeCard", "dead": "SendInvoice", "schedule": "SendReminder"}[kind]
+    view.page.set_viewport_size({"width": 1280, "height": HEIGHT})
+    view.go(path)
+    view.page.click(f"a[href*='/jobs/']:has-text('{name}') >> nth=0")
+
+    view.page.wait_for_selector("h2:text('Arguments')")
+    assert name in view.page.inner_text("h1")
+    if kind == "retry":
+        assert "shop_jobs.py" in view.text
+    assert examine(view, pictures, f"job-{kind}") == []
+
+
+def test_hostile_texts_are_shown_and_run_nothing(view, shop, pictures):
+    view.go("/dead?class=Hostile")
+    view.page.click("a[href*='/jobs/']:has-text('Hostile') >> nth=0")
+    view.page.wait_for_selector("h2:text('Arguments')")
+
+    assert "<script>window.hacked = true</script>" in view.text
+    assert "\u202e" not in view.text  # only where it is edited it stays what it is
+    for summary in view.page.query_selector_all("summary"):
+        summary.click()
+    assert examine(view, pictures, "job-hostile") == []
+    assert view.page.evaluate("window.hacked") is None
+
+
+def test_what_is_unknown_has_a_page_as_well(context, pictures):
+    page = context.new_page()
+    for path in ("/nowhere", "/jobs/0123456789abcdef01234567", "/schedules/none"):
+        answer = page.goto(path)
+        assert answer.status == 404, path
+        assert page.inner_text("main")
+    page.close()
+
+
+def test_a_page_refreshes_itself(chromium, site, shop):
+    context = chromium.new_context(base_url=site)
+    page = context.new_page()
+    page.goto("/queues/fresh")
+    shop.client.push({"class": "JustNow", "queue": "fresh", "args": []})
+
+    page.wait_for_selector("text=JustNow", timeout=15_000)
+    context.close()
+    assert shop.client.pool.call("DEL", "queue:fresh") == 1
+
+
+def test_everything_is_reached_by_keyboard_and_seen(view, shop):
+    view.page.set_viewport_size({"width": 1280, "height": HEIGHT})
+    view.go("/retries")
+    view.page.keyboard.press("Tab")
+    assert view.page.evaluate("document.activeElement.textContent") == "Skip to content"
+    view.page.keyboard.press("Enter")
+    assert view.page.evaluate("document.activeElement.id") == "main"
+
+    reached, unseen = set(), []
+    for _ in range(120):
+        view.page.keyboard.press("Tab")
+        state = view.page.evaluate(
+            """() => {
+              const each = document.activeElement, style = getComputedStyle(each);
+              return {name: (each.value || each.textContent || '').trim().slice(0, 40), tag: each.tagName,
+                      seen: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0}
+            }"""
+        )
+        if state["tag"] == "BODY":
+            break
+        reached.add(state["name"])
+        if not state["seen"]:
+            unseen.append(state)
+    assert unseen == []
+    assert {"kill", "delete", "Filter"} <= reached
+
+
+def test_it_works_without_javascript(plain, shop):
+    plain.go("/dead")
+    plain.page.fill("input[name=class]", "RubyGone")
+    plain.page.click("button:text-is('Filter')")
+    assert "class=RubyGone" in plain.page.url
+    assert "SendInvoice" not in plain.page.inner_text("tbody >> nth=-1")
+    failed = int(shop.redis.get("stat:failed"))
+
+    plain.page.click("button[name=one] >> nth=0")
+
+    plain.page.wait_for_selector("[data-notice]")
+    wait_until(lambda: int(shop.redis.get("stat:failed")) > failed, 20, "Ruby to run it again")
