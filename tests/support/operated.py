@@ -123,18 +123,21 @@ class Operated:
 
 
 @contextmanager
-def operated_fleet(url: str, *, with_ruby: bool = True) -> Iterator[Operated]:
+def operated_fleet(
+    url: str, *, with_ruby: bool = True, with_hostile: bool = True
+) -> Iterator[Operated]:
     """Start the workers on an empty server, and wait until all that fails has failed.
 
     Args:
         url: of the server.
         with_ruby: whether a part is Ruby's.
+        with_hostile: whether some jobs hold what a careless page or terminal would run.
     """
     with ExitStack() as stack:
         client = Client(url)
         stack.callback(client.close)
         redis = stack.enter_context(redis_py.Redis.from_url(url, socket_timeout=60))
-        _enqueue(client, with_ruby=with_ruby)
+        _enqueue(client, with_ruby=with_ruby, with_hostile=with_hostile)
         _save_schedules(client, redis)
         worker = stack.enter_context(_python_worker(url, stack))
         if with_ruby:
@@ -164,7 +167,7 @@ def _python_worker(url: str, stack: ExitStack) -> WorkerProcess:
     )
 
 
-def _enqueue(client: Client, *, with_ruby: bool) -> None:
+def _enqueue(client: Client, *, with_ruby: bool, with_hostile: bool) -> None:
     def push(job_class: str, queue: str, *args: object, **more: object) -> None:
         client.push({"class": job_class, "queue": queue, "args": list(args), **more})
 
@@ -174,14 +177,17 @@ def _enqueue(client: Client, *, with_ruby: bool) -> None:
         )
     for month in ("2026-08", "2026-09", "2026-10"):
         push("SendInvoice", "mailers", "ann@example.com", month, retry=0, backtrace=20)
-    push("Hostile", "mailers", SCRIPT + ESCAPE, retry=0, tags=[SCRIPT, ESCAPE])
+    if with_hostile:
+        push("Hostile", "mailers", SCRIPT + ESCAPE, retry=0, tags=[SCRIPT, ESCAPE])
+    else:
+        push("SendInvoice", "mailers", "bob@example.com", "2026-10", retry=0, backtrace=20)
     for number in range(40):
         push("ResizePhoto", "default", f"/photos/{number}.jpg", [800, 600])
     push("SyncInventory", "slow", "Rotterdam")
     push("ImportOrders", "slow", 100_000)
     for number in range(WAITING - 1):
         push("RebuildIndex", "bulk", number, {"shard": number % 4}, tags=["search"])
-    push("RebuildIndex", "bulk", SCRIPT + ESCAPE)
+    push("RebuildIndex", "bulk", SCRIPT + ESCAPE if with_hostile else WAITING)
     now = time.time()
     for days in range(1, 1 + SCHEDULED - (1 if with_ruby else 0)):
         push("SendReminder", "mailers", f"customer-{days}", at=now + days * DAY_S / 2)
