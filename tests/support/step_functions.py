@@ -96,10 +96,11 @@ class StepFunctionsStandIn:
     def _answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
         body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
         name = request.headers["X-Amz-Target"].removeprefix("AWSStepFunctions.")
+        is_lost = self.lose_replies  # before the call can be seen: who has seen it may change this
         self.calls.append(Call(name, body))
         time.sleep(self.delay_s)
         status, code = self.refuse.get(name) or self._carry_out(name, body)
-        if self.lose_replies or not status:
+        if is_lost or not status:
             request.close_connection = True
             return
         # As AWS does: the message may quote what was sent.

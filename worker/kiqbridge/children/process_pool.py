@@ -14,6 +14,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from concurrent.futures import Future
 
 from kiqbridge.children.child import END_S, Child
@@ -61,7 +62,10 @@ class ProcessPool:
         self._interrupted: set[object] = set()
         self._taken: set[object] = set()
         self._is_stopping = False
-        self._wanted: queue.SimpleQueue[Future[Child] | None] = queue.SimpleQueue()
+        # Asked for, the first one being started: it leaves when its future is done, so that none is lost when
+        # the keeper is thrown out of its loop, as by a job that raises an error in all threads.
+        self._wanted: deque[Future[Child]] = deque()
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ending: list[Child] = []
         self._keeper: threading.Thread | None = None
 
@@ -212,7 +216,8 @@ class ProcessPool:
                 )
                 self._keeper.start()
         started: Future[Child] = Future()
-        self._wanted.put(started)
+        self._wanted.append(started)
+        self._bell.put(None)
         return started.result()
 
     def _keep(self) -> None:
@@ -225,17 +230,21 @@ class ProcessPool:
 
     def _start_and_sweep(self) -> None:
         while True:
-            try:
-                started = self._wanted.get(timeout=self._idle_s / 4)
-            except queue.Empty:
-                self._sweep()
+            if not self._wanted:
+                try:
+                    self._bell.get(timeout=self._idle_s / 4)
+                except queue.Empty:
+                    self._sweep()
                 continue
-            if started is None:
-                return
-            try:
-                started.set_result(Child(self._settings, self._start))
-            except BaseException as error:  # noqa: BLE001 - for the thread that waits for it
-                started.set_exception(error)
+            started = self._wanted[0]
+            if not started.done():
+                try:
+                    child = Child(self._settings, self._start)
+                except Exception as error:  # noqa: BLE001 - for the thread that waits for it
+                    started.set_exception(error)
+                else:
+                    started.set_result(child)
+            self._wanted.popleft()
 
     def _sweep(self) -> None:
         with self._changed:
