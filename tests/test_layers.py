@@ -42,10 +42,11 @@ MAY_IMPORT = {
     "dev": "wire schedule config store client clocks",
     "transfer": "wire store",
     "api": "wire schedule store client clocks inflight settle",
+    "telemetry": "runtime wire config client inflight settle engine api",
     "doctor": "wire schedule config store client api",
-    "web": "wire config store aws api doctor",
+    "web": "wire config store aws api telemetry doctor",
     "top": "wire store api",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api doctor web transfer top",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer top",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
 ROOT = {"errors", "clock", "redaction", "enumerators"}

@@ -75,6 +75,17 @@ TESTED_ELSEWHERE = {
         "redis/test_doctor_worker.py",
     ),
     **dict.fromkeys(("doctor/examination", "doctor/finding"), "redis/test_doctor_command.py"),
+    **dict.fromkeys(
+        (
+            "telemetry/catalogue",
+            "telemetry/fleet",
+            "telemetry/otel",
+            "telemetry/process",
+            "telemetry/prometheus",
+            "telemetry/statsd_push",
+        ),
+        "redis/test_telemetry.py",
+    ),
     "client/known_schedules": "redis/test_schedules.py",
     "client/schedule_runs": "redis/test_schedules.py",
     "client/occurrences": "redis/test_placing.py",

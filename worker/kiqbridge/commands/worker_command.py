@@ -86,6 +86,10 @@ def run(options: argparse.Namespace) -> int:
     notifier = take_notifier(os.environ, os.getpid())
     ignore_others()
     end_while_loading()
+    if config.reports_numbers:
+        from kiqbridge.telemetry.worker import require_extras  # noqa: PLC0415 - most need none
+
+        require_extras(config)
     load_all(config.require)
     if config.shell_commands:
         declare_shell_command(
@@ -122,7 +126,7 @@ def _work(config: Config, notifier: Notifier) -> int:
         return 0
     inbox = SignalInbox(config.timeout_s + KILL_S)
     inbox.trap()
-    return _run_until_stopped(Launcher(config, notifier=notifier), inbox)
+    return _run_reporting(Launcher(config, notifier=notifier), inbox, config)
 
 
 def _status_of(work: Callable[[], int]) -> int:
@@ -181,7 +185,7 @@ def _supervise(config: Config, notifier: Notifier) -> None:
             supervisor=link.supervisor,
             has_reached_redis=link.has_reached_redis,
         )
-        status = _run_until_stopped(launcher, inbox)
+        status = _run_reporting(launcher, inbox, config)
         if status:
             raise SystemExit(status)
 
@@ -202,6 +206,26 @@ def _supervise(config: Config, notifier: Notifier) -> None:
         set_title=lambda text: set_title(supervisor_title(text, tag)),
     )
     Supervisor(config, work, hooks).run()
+
+
+def _run_reporting(launcher: Launcher, inbox: SignalInbox, config: Config) -> int:
+    """Run until it is stopped, and report the numbers of the process meanwhile if a setting asks for it.
+
+    Raises:
+        ConfigError: what reports needs a package that is not installed.
+        KiqbridgeError: as `_run_until_stopped`.
+    """
+    if not config.reports_numbers:
+        return _run_until_stopped(launcher, inbox)
+    from kiqbridge.telemetry.worker import start_telemetry  # noqa: PLC0415 - most workers need none
+
+    telemetry = start_telemetry(
+        config, identity=launcher.identity, numbers=launcher.parts.numbers, client=launcher.client
+    )
+    try:
+        return _run_until_stopped(launcher, inbox)
+    finally:
+        user_code.call(telemetry.stop, log=logger, failed="ending the reports of numbers failed")
 
 
 def _run_until_stopped(launcher: Launcher, inbox: SignalInbox) -> int:

@@ -63,6 +63,10 @@ class Config:
     end_stuck_after_s: float
     beat_s: float
     metrics: str
+    prometheus_port: int
+    prometheus_host: str
+    statsd: str
+    opentelemetry: bool
     run_dir: str
     shell_commands: tuple[str, ...]
     shell_environment: tuple[str, ...]
@@ -82,6 +86,11 @@ class Config:
     sources: Mapping[str, str] = field(repr=False)
     aws: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The variables of the environment that are AWS's: region, endpoints, keys."""
+
+    @property
+    def reports_numbers(self) -> bool:
+        """Whether a system outside of Redis gets the numbers of the process."""
+        return bool(self.prometheus_port or self.statsd or self.opentelemetry)
 
     @property
     def redis(self) -> RedisAccess:

@@ -32,6 +32,7 @@ from kiqbridge.config.worker_parsers import (
     QUEUES_VARIABLE,
     capsules,
     concurrency,
+    host_port,
     metrics,
     processes,
     queues,
@@ -278,6 +279,36 @@ SETTINGS: tuple[Setting, ...] = (
         default="both",
         env=("KIQBRIDGE_METRICS",),
         help="whose Metrics page shows our jobs: 7 or 8 = that of Sidekiq 7 or 8 and later, both, or off",
+    ),
+    Setting(
+        name="prometheus_port",
+        parse=whole_number("prometheus_port", 0, 65_535),
+        default=0,
+        env=("KIQBRIDGE_PROMETHEUS_PORT",),
+        help="port on which each worker process serves its own numbers at /metrics; several processes take the "
+        "first free one of as many ports from it on; 0 = none",
+    ),
+    Setting(
+        name="prometheus_host",
+        parse=text("prometheus_host"),
+        default="127.0.0.1",
+        env=("KIQBRIDGE_PROMETHEUS_HOST",),
+        help="address on which it does; there is no authentication, so open it to Prometheus alone",
+    ),
+    Setting(
+        name="statsd",
+        parse=host_port("statsd"),
+        default="",
+        env=("KIQBRIDGE_STATSD",),
+        help="HOST:PORT to which numbers are sent in StatsD's form over UDP, every 10 seconds; none = nowhere",
+    ),
+    Setting(
+        name="opentelemetry",
+        parse=switch("opentelemetry"),
+        default=False,
+        env=("KIQBRIDGE_OPENTELEMETRY",),
+        help="whether numbers are sent as OpenTelemetry metrics over OTLP/HTTP; where to is in the standard "
+        "variables OTEL_…",
     ),
     Setting(
         name="run_dir",

@@ -11,6 +11,8 @@ from kiqbridge.wire.queues import fault_of_name, parse_queue
 
 QUEUES_VARIABLE: Final = "KIQBRIDGE_QUEUES"
 
+_LAST_PORT: Final = 65_535
+
 MAX_THREADS: Final = 1000
 """Of one capsule; `infra/worker_service.yaml` takes as many."""
 
@@ -64,6 +66,21 @@ def metrics(value: Any, source: str) -> str:
     """Whose charts: `both`, `7`, `8` or `off`."""
     # A bare off is YAML's false.
     return choice("metrics", "both", "7", "8", "off")("off" if value is False else value, source)
+
+
+def host_port(name: str) -> Callable[[Any, str], str]:
+    """HOST:PORT, or an empty text."""
+
+    def parse(value: Any, source: str) -> str:
+        text = str(value).strip()
+        host, separator, port = text.rpartition(":")
+        if text and not (separator and host and port.isdecimal() and 0 < int(port) <= _LAST_PORT):
+            raise ConfigError(
+                f"{name}: {text!r} is not HOST:PORT, such as 127.0.0.1:8125 (from {source})"
+            )
+        return text
+
+    return parse
 
 
 def unknown_class(value: Any, source: str) -> str:

@@ -218,6 +218,11 @@ class Heartbeat:
         """Whether it beats."""
         return self._thread.is_alive()
 
+    @property
+    def round_trip_s(self) -> float:
+        """Seconds of the last PING; 0 before the first."""
+        return self._rtt_us / 1_000_000
+
     def start(self) -> None:
         """Beat now and every `beat_s` seconds."""
         self._thread.start()

@@ -41,6 +41,7 @@ from kiqbridge.engine.dynamic_schedules import dynamic_steps
 from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, ProcessView
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.missed_watch import MissedWatch
+from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.poller import Poller
 from kiqbridge.engine.schedule_leader import ScheduleLeader
@@ -197,7 +198,12 @@ class EngineParts:
             cancel=self.client.cancel,
         )
         self._context = self._make_context(outage)
-        self._metrics = Metrics(self.keys, identity=self.identity, forms=config.metrics)
+        self.metrics = Metrics(
+            self.keys,
+            identity=self.identity,
+            forms=config.metrics,
+            kept=config.reports_numbers,
+        )
         self._counters: list[Counting] = []
         self.capsules: list[CapsuleRuntime] = []
         self.manager: Manager | None = None
@@ -254,9 +260,24 @@ class EngineParts:
             counters=self._counters,
             events=self.events,
             on_signal=on_signal,
-            metrics=self._metrics,
+            metrics=self.metrics,
         )
         self.reservations = self._make_reservations(on_lost)
+
+    def numbers(self) -> ProcessNumbers:
+        """What the process has done and does now."""
+        counters, heartbeat, reservations = list(self._counters), self.heartbeat, self.reservations
+        return ProcessNumbers(
+            processed=sum(each.processed for each in counters),
+            failed=sum(each.failed for each in counters),
+            busy=len(self.running_jobs()),
+            concurrency=self.concurrency,
+            is_quiet=self._is_quiet(),
+            round_trip_s=heartbeat.round_trip_s if heartbeat is not None else 0.0,
+            lost_threads=reservations.lost if reservations is not None else 0,
+            leads=self.poller.leads,
+            classes=self.metrics.totals(),
+        )
 
     def replace_processor(self, lost: Holder) -> None:
         """Put another thread in the place of one that has ended or does not end."""
@@ -347,7 +368,7 @@ class EngineParts:
             ),
             gate=self._gatekeeper.check,
             lines=JobLines(skip=self._config.skip_default_job_logging),
-            metrics=self._metrics if self._metrics.on else None,
+            metrics=self.metrics if self.metrics.on else None,
             max_payload_bytes=self._config.max_payload_bytes,
         )
 
@@ -373,7 +394,7 @@ class EngineParts:
                 policy=self._policy,
                 server=self._server,
                 registry=self.registry,
-                metrics=self._metrics if self._metrics.on else None,
+                metrics=self.metrics if self.metrics.on else None,
                 paused=lambda: self.pauses.classes,
             ),
         )

@@ -105,12 +105,16 @@ class Metrics:
         keys: names under the namespace.
         identity: of the process; its flushes are numbered under this name.
         forms: a key of `FORMS`.
+        kept: jobs are measured even if nothing of it goes to Redis: for `totals`.
     """
 
-    def __init__(self, keys: Keys, *, identity: str, forms: str = "both") -> None:
+    def __init__(
+        self, keys: Keys, *, identity: str, forms: str = "both", kept: bool = False
+    ) -> None:
         self._keys = keys
         self._guard = keys.metrics_flush(identity)
         self._versions = FORMS[forms]
+        self._is_kept = kept
         self._local = threading.local()
         # One for each thread: class → count of each histogram bucket, failures, milliseconds in all.
         # They grow and are never reset, so that they can be read here without a lock.
@@ -126,7 +130,7 @@ class Metrics:
     @property
     def on(self) -> bool:
         """Whether jobs are to be measured."""
-        return bool(self._versions)
+        return bool(self._versions) or self._is_kept
 
     def record(self, class_name: str, milliseconds: float, failed: bool) -> None:  # noqa: FBT001 - called for each job, and keywords cost
         """Count one execution, on the thread that performed it; a failed one without its time (§12.1)."""
@@ -180,17 +184,24 @@ class Metrics:
                     errors[0].decode(errors="replace"),
                 )
 
-    def _take(self) -> dict[str, Measured]:
-        """What was recorded since the last time, by class, in the order of first appearance."""
+    def totals(self) -> dict[str, Measured]:
+        """What was recorded since the start of the process, by class; from any thread, without a lock."""
+        return {name: _difference(total, _NOTHING) for name, total in self._totals().items()}
+
+    def _totals(self) -> dict[str, list[float]]:
         totals: dict[str, list[float]] = {}
-        for cells in self._threads:
+        for cells in list(self._threads):
             # A copy is one step for the interpreter; its thread goes on adding classes.
             for name, cell in cells.copy().items():
                 total = totals.setdefault(field_name(name), list(_NOTHING))
                 for index, count in enumerate(cell):
                     total[index] += count
+        return totals
+
+    def _take(self) -> dict[str, Measured]:
+        """What was recorded since the last time, by class, in the order of first appearance."""
         new = {}
-        for name, total in totals.items():
+        for name, total in self._totals().items():
             taken = self._taken.get(name, _NOTHING)
             if total != taken:
                 new[name] = _difference(total, taken)

@@ -16,6 +16,7 @@ from kiqbridge.web.pages import (
     metrics,
     now,
     processes,
+    prometheus,
     queue,
     queues,
     schedules,
@@ -35,6 +36,7 @@ ROUTES: Final[list[BaseRoute]] = [
     *doctor.ROUTES,
     *audit.ROUTES,
     *sources.ROUTES,
+    *prometheus.ROUTES,
     *health.ROUTES,
     Mount("/static", StaticFiles(directory=FOLDER / "static"), name="static"),
 ]
