@@ -1,6 +1,6 @@
 """`/prometheus`: the numbers of the fleet for a scraper, read from Redis once a second at most (docs/telemetry.md).
 
-It is behind the same authentication as the pages: queues and classes have telling names.
+It is behind the same authentication as the pages: the names of queues and classes say much.
 """
 
 from http import HTTPStatus
