@@ -22,7 +22,7 @@ _FENCES = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
     r"(?<!\[)`(?P<path>docs/[\w/]+\.md|[\w/]*(?:README|CONTRIBUTING|CHANGELOG)\.md)`(?!\])"
 )
-_LINK = re.compile(r"\]\((?P<path>[^)#:\s]+\.md)(?P<anchor>#[^)]*)?\)")
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -53,11 +53,10 @@ def on_page_markdown(markdown: str, page: Page, files: Files, **_more: object) -
     def linked(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), match["path"]))
         to = relative(path)
-        return (
-            f"]({to}{match['anchor'] or ''})"
-            if to
-            else "](#)".replace("(#)", f"(#){{title='{path}'}}")
-        )
+        if to:
+            return f"[{match['text']}]({to}{match['anchor'] or ''})"
+        # A file of the repository that is no page: its name is all that a reader of the site has of it.
+        return match[0] if path.startswith("docs/") else match["text"]
 
     parts: list[str] = []
     end = 0
