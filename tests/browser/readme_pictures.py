@@ -1,4 +1,5 @@
-"""The pictures of the README: a real fleet, the real page, Debian's chromium. Run it from the project's folder:
+"""The pictures of the README: what a running system leaves in Redis, the real page, Debian's chromium. Run it from
+the project's folder:
 
 .venv/bin/python tests/browser/readme_pictures.py
 """
@@ -13,7 +14,7 @@ TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))
 
 from playwright.sync_api import sync_playwright  # noqa: E402 - the path comes first
-from support.operated import operated_fleet  # noqa: E402 - as above
+from support.running_system import fill  # noqa: E402 - as above
 from support.servers import embedded_server  # noqa: E402 - as above
 from support.workers import WorkerProcess  # noqa: E402 - as above
 
@@ -24,9 +25,9 @@ SERVES = re.compile(r"serves (http://\S+)")
 
 
 def main() -> None:
-    with embedded_server() as server, operated_fleet(server.url, with_hostile=False) as fleet:
-        fleet.client.resume_queue("bulk")
-        with WorkerProcess("--role", "operator", redis_url=fleet.url, command="web") as process:
+    with embedded_server() as server:
+        fill(server.url)
+        with WorkerProcess("--role", "operator", redis_url=server.url, command="web") as process:
             process.wait_ready(SERVES.search)
             take(SERVES.search(process.output)[1].rstrip("/"))
 
