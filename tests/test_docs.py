@@ -44,7 +44,7 @@ ONLY_READ = {
     "make docs": "its scripts are run with --check here",
     "aws": "needs an AWS account",
     "kiqbridge spill": "needs a queue of an AWS account; tests/lambdas/test_replay.py has one",
-    "kiqbridge top": "it needs a terminal; tests/redis/test_top.py has one",
+    "kiqbridge top": "it needs a terminal; tests/operate/test_top.py has one",
     "docker": "there is no container engine where this project is tested",
     "useradd": "it would change this machine",
     "install": "it would change this machine",

@@ -29,7 +29,7 @@ TESTED_ELSEWHERE = {
                 )
             ),
         ),
-        "redis/test_top.py",
+        "operate/test_top.py",
     ),
     **dict.fromkeys(
         (
@@ -129,7 +129,7 @@ TESTED_ELSEWHERE = {
             "commands/sets_command",
             "commands/stats_command",
         ),
-        "redis/test_reading_commands.py",
+        "operate/test_reading_commands.py",
     ),
     **dict.fromkeys(
         (
@@ -140,7 +140,7 @@ TESTED_ELSEWHERE = {
             "commands/set_actions",
             "commands/signals_command",
         ),
-        "redis/test_acting_commands.py",
+        "operate/test_acting_commands.py",
     ),
     **dict.fromkeys(
         (
@@ -151,7 +151,7 @@ TESTED_ELSEWHERE = {
             "transfer/taking",
             "transfer/writing",
         ),
-        "redis/test_export_command.py",
+        "operate/test_export_command.py",
     ),
     "commands/deploy_command": "redis/test_deploy.py",
     "commands/spill_command": "lambdas/test_replay.py",

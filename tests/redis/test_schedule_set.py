@@ -24,7 +24,9 @@ def operator(redis_url):
 
 
 @pytest.fixture
-def schedules(operator):
+def schedules(operator, monkeypatch):
+    """Which read at one instant, whatever hour it has become since."""
+    monkeypatch.setattr("kiqbridge.api.schedules.server_time", lambda _reply: float(NOW))
     return ScheduleSet(operator)
 
 
