@@ -157,7 +157,8 @@ def test_one_schedule_is_found_with_more_of_its_history(redis, schedules):
     assert schedules.find("unknown") is None
 
 
-def test_what_operators_do_is_audited(redis, operator, schedules):
+def test_what_operators_do_is_audited(redis, operator):
+    schedules = ScheduleSet(operator)
     save(redis, "s")
 
     made = schedules.run("s")
