@@ -1,6 +1,7 @@
 """`kiqbridge schedule`: its verbs, each in a module of its own."""
 
 import argparse
+from typing import Final
 
 from kiqbridge.commands import (
     schedule_history,
@@ -14,6 +15,27 @@ from kiqbridge.commands import (
     schedule_save,
     schedule_simulate,
 )
+from kiqbridge.commands.help_text import add_example
+
+EXAMPLES: Final = {
+    "next": "next --expression 'cron(0 3 * * ? *)' --timezone Europe/Paris --count 5",
+    "previous": "previous --crontab '30 8 * * 1-5' --count 3",
+    "list": "list --template template.yaml --redis",
+    "lint": "lint --template template.yaml",
+    "plan": "plan template.yaml template.yaml",
+    "simulate": "simulate --template template.yaml --from 2026-10-24 --to 2026-10-26",
+    "import": "import crontab --verify 30d",
+    "history": "history nightly-report",
+    "publish": "publish --template template.yaml --stack shop",
+    "save": "save nightly-report --cron '0 3 * * *' --timezone Europe/Paris --class NightlyReport",
+    "apply": "apply config/schedule.yml --dry-run",
+    "delete": "delete nightly-report --yes",
+    "pause": "pause nightly-report --reason 'the warehouse moves' --for 2h",
+    "resume": "resume nightly-report",
+    "skip": "skip nightly-report --count 2",
+    "run": "run nightly-report",
+}
+"""Verb → a command line that works, behind `kiqbridge schedule`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,3 +51,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     schedule_publish.add_arguments(verbs)
     schedule_save.add_arguments(verbs)
     schedule_hold.add_arguments(verbs)
+    for verb, line in EXAMPLES.items():
+        add_example(verbs.choices[verb], f"kiqbridge schedule {line}")

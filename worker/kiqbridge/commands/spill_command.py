@@ -17,6 +17,7 @@ from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
 from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.commands.enqueue_command import FUNCTION_FOLDER
+from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.sqs_messages import Messages
 from kiqbridge.config.function_settings import (
     MAPPINGS,
@@ -42,6 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--queue-url", action="append", metavar="URL",
             help="a spill queue (default: KIQBRIDGE_SPILL_QUEUE_URL and _SPILL_FIFO_QUEUE_URL)",
         )  # fmt: skip
+    url = "https://sqs.eu-west-1.amazonaws.com/123456789012/shop-spill"
+    add_example(show, f"kiqbridge spill show --queue-url {url} --limit 5")
+    add_example(drain, f"kiqbridge spill drain --queue-url {url} --dry-run")
+    add_example(replay, f"kiqbridge spill replay --queue-url {url}-dead --dry-run")
     replay.add_argument("--queue-url", required=True, metavar="URL", help="the dead-letter queue")
     replay.add_argument(
         "--stale", action="store_true",

@@ -8,6 +8,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Final
 
+from kiqbridge.commands.help_text import add_example
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -19,6 +21,7 @@ class Entry:
         help: for the list of all commands.
         description: for its own help.
         kind: what `add_arguments` gets besides, where a module has several commands.
+        example: a command line for the end of its help, of commands that do not add their own.
     """
 
     name: str
@@ -26,11 +29,14 @@ class Entry:
     help: str
     description: str
     kind: str = ""
+    example: str = ""
 
     def load(self, parser: argparse.ArgumentParser) -> None:
         """Import its module, and give the parser its arguments."""
         module = importlib.import_module(f"kiqbridge.{self.module}")
         module.add_arguments(parser, *([self.kind] if self.kind else []))
+        if self.example:
+            add_example(parser, self.example)
         run = getattr(module, "run", None)
         if run is not None:
             parser.set_defaults(command=run)
@@ -42,6 +48,7 @@ COMMANDS: Final = (
         module="commands.worker_command",
         help="perform jobs",
         description="Perform jobs: fetch, retry, poll and beat as Sidekiq does, losing none.",
+        example="kiqbridge worker -r worker/jobs -c 10 -q critical,3 -q default",
     ),
     Entry(
         name="health",
@@ -49,6 +56,7 @@ COMMANDS: Final = (
         help="check whether the worker on this machine lives",
         description="Check whether the workers on this machine live, or make progress: exit 0 if "
         "all do, 1 if one does not or there is none.",
+        example="kiqbridge health --live",
     ),
     Entry(
         name="dev",
@@ -61,6 +69,7 @@ COMMANDS: Final = (
         "firings, dynamic schedules and the ledger. Dynamic schedules are fired by the "
         "worker and follow the real clock, whatever --speed and --at say; lateness and "
         "durations are in real seconds.",
+        example="kiqbridge dev --fire HealthPulse",
     ),
     Entry(
         name="deploy-mark",
@@ -168,6 +177,7 @@ COMMANDS: Final = (
         description="Serve the page that shows queues, jobs and workers, and acts on them, until INT or TERM; "
         "prints its address when it serves. Everybody may look unless --role says more; on other addresses than "
         "loopback sign-in is needed (docs/web_security.md). Example: kiqbridge web --port 8080 --role operator",
+        example="kiqbridge web --port 8080 --role operator",
     ),
     Entry(
         name="doctor",
@@ -198,6 +208,7 @@ COMMANDS: Final = (
         description="Watch and operate in a terminal: what runs, queues, retries, dead and scheduled jobs, "
         "schedules. It only looks, unless --role allows more; `?` shows the keys. Example: kiqbridge top "
         "--role operator --screen retries",
+        example="kiqbridge top --role operator",
     ),
     Entry(
         name="spill",
