@@ -7,7 +7,7 @@ python tests/doctor_page.py --check  fails if it is not what the rules say
 import sys
 from collections.abc import Iterator
 
-from support.documents import ROOT
+from support.documents import ROOT, write_or_check
 
 from kiqbridge.doctor import AREAS, CATALOGUE, Area, Rule
 
@@ -95,15 +95,7 @@ def plain(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    wanted = document()
-    if "--check" not in arguments:
-        DOCUMENT.write_text(wanted, encoding="utf-8")
-        print(f"wrote {DOCUMENT}")
-        return 0
-    if DOCUMENT.is_file() and DOCUMENT.read_text(encoding="utf-8") == wanted:
-        return 0
-    print(f"docs/doctor.md is not what the rules say: run {COMMAND}")
-    return 1
+    return write_or_check(DOCUMENT, document(), arguments, "the rules say")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.documents import ROOT
+from support.documents import ROOT, write_or_check
 
 PACKAGE = ROOT / "worker" / "kiqbridge"
 SCRIPTS = PACKAGE / "store" / "scripts"
@@ -80,15 +80,7 @@ def first_sentence(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    wanted = document()
-    if "--check" not in arguments:
-        DOCUMENT.write_text(wanted, encoding="utf-8")
-        print(f"wrote {DOCUMENT}")
-        return 0
-    if DOCUMENT.is_file() and DOCUMENT.read_text(encoding="utf-8") == wanted:
-        return 0
-    print(f"docs/modules.md is not what the files say: run {COMMAND}")
-    return 1
+    return write_or_check(DOCUMENT, document(), arguments, "the files say")
 
 
 if __name__ == "__main__":
