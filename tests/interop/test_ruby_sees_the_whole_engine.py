@@ -76,6 +76,11 @@ async def failing(jid):
     raise LookupError("on the loop")
 
 
+@job(name="Fleet::Paused", queue="plain")
+def paused(jid):
+    testify(jid, "not paused yet")
+
+
 class Walk(IterableJob):
     class_name = "Fleet::Walk"
     queue = "plain"
@@ -255,17 +260,27 @@ def test_ruby_sees_our_pause_of_a_queue_and_ends_it(fleet, client, redis, redis_
 
 
 @pytest.mark.operation("ScheduledSet")
-def test_a_job_of_a_paused_class_waits_in_the_scheduled_set(fleet, client, in_set, redis_url, web):
-    client.pause_class("Fleet::Failing", reason="wrong totals")
-    try:
-        jid, key = in_set("schedule", "Fleet::Failing")
-    finally:
-        client.resume_class("Fleet::Failing")
+def test_a_job_of_a_paused_class_waits_in_the_scheduled_set(
+    client, redis, redis_url, evidence, web
+):
+    client.pause_class("Fleet::Paused", reason="wrong totals")
+    numbers = iter(range(10**6))
+
+    def put_off():  # in effect within a second; until then a job runs
+        jid = f"a{next(numbers):023x}"
+        client.push({"class": "Fleet::Paused", "args": [jid], "jid": jid, "queue": "plain"})
+        wait_until(lambda: is_in(redis, "schedule", jid) or evidence.of(jid), 20, jid)
+        return is_in(redis, "schedule", jid) and jid
+
+    jid = wait_until(put_off, 20, what="the pause")
+    [score] = [
+        at for job, at in redis.zrange("schedule", 0, -1, withscores=True) if jid.encode() in job
+    ]
 
     found = run_ruby(f"answer Sidekiq::ScheduledSet.new.find_job({jid!r}).klass", redis_url)
 
-    assert found == "Fleet::Failing"
-    assert jid in web.get(f"/scheduled/{key}").text
+    assert found == "Fleet::Paused"
+    assert jid in web.get(f"/scheduled/{score!r}-{jid}").text
 
 
 @pytest.mark.operation("Queue")
