@@ -43,6 +43,8 @@ TESTED_ELSEWHERE = {
     "api/retrying": "redis/test_actions.py",
     "store/audit_log": "redis/test_actions.py",
     "store/operating": "redis/test_actions.py",
+    "outbox/effects": "redis/test_outbox.py",
+    "wire/flow_mark": "unit/test_end_report.py",
     **dict.fromkeys(
         (
             "doctor/redis_data",

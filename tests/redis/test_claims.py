@@ -24,6 +24,7 @@ from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.inflight.unregistered import find_unregistered
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
+from kiqbridge.store.outbox import apply_end, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.runs import RunMark, begin_run, end_run
@@ -669,6 +670,10 @@ class TestCluster:
         assert Schedules(client).skip_next("hourly")
         pool.call("ZADD", keys.task_reports, 0, "report")
         assert take_reports(pool.connection(), keys, most=1, for_s=60).texts == [b"report"]
+        pool.call("ZADD", keys.flow_ends, 0, "end")
+        assert take_ends(pool.connection(), keys, most=1, for_s=60) == [b"end"]
+        effects = [("report", [keys.task_reports], ["report"])]
+        assert apply_end(pool.connection(), keys, b"end", effects) == [1]
         mark = RunMark(TickMark(schedule="s", at=60, overlap="skip"), "j1", "host:1:aaa")
         assert begin_run(pool.connection(), keys, mark, is_first=True).outcome == "run"
         assert end_run(pool.connection(), keys, mark, is_over=True)
@@ -694,7 +699,7 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge audit_note begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
+            acknowledge apply_end audit_note begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
             hold_export hold_schedule lead operate_clear operate_queue operate_set pause place promote publish_manifest push_once push_tick read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause
         """

@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.record import JobRecord
 from kiqbridge.errors import JobRemoved
+from kiqbridge.settle.end_report import report_failure_in
 from kiqbridge.settle.job_end import end_in
-from kiqbridge.settle.task_report import failure_report
 from kiqbridge.wire.raw_job import unreadable_job
-from kiqbridge.wire.task_token import task_in
 from kiqbridge.wire.tick_mark import EndKind, LedgerEnd
 
 DEAD_MAX_JOBS: Final = 10_000
@@ -20,7 +19,7 @@ DEAD_TIMEOUT_S: Final = 15_552_000
 
 
 class Removal(NamedTuple):
-    """What is written when a job is gone: a report for Step Functions, or b""; an end for a ledger."""
+    """What is written when a job is gone: a report (settle/end_report.py), or b""; an end for a ledger."""
 
     report: bytes = b""
     end: LedgerEnd | None = None
@@ -28,10 +27,10 @@ class Removal(NamedTuple):
 
 def removal_of(text: bytes, outcome: EndKind, reason: str, now: float) -> Removal:
     """What is to be written of a job that is removed at `now` (epoch seconds); `reason` is a sentence."""
-    task = task_in(text)
     error = JobRemoved(reason)
-    report = failure_report(task, error, now, {}) if task is not None else b""
-    return Removal(report, end_in(text, outcome, now, error=error))
+    return Removal(
+        report_failure_in(text, outcome, error, now), end_in(text, outcome, now, error=error)
+    )
 
 
 def dead_text(operator: Operator, job: JobRecord, now: float) -> bytes:

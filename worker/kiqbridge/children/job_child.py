@@ -57,13 +57,13 @@ from kiqbridge.perform.job_logger import TID, configure_logging, flush_logging
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import keep_loop_running
+from kiqbridge.settle.end_report import wants_output
 from kiqbridge.settle.error_report import Answers
 from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.task_report import NOT_PERFORMED, encode_output
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import TASK_TOKEN
 
 logger = logging.getLogger(__name__)
 
@@ -282,8 +282,8 @@ class _Answering:
             return {"done": True}
         if execution.result is Cancelled.CANCELLED:
             return {"done": True, "cancelled": True}
-        # Without a task only whether it was performed matters.
-        output = encode_output(execution.result if TASK_TOKEN in execution.payload else None)
+        # If nobody waits for the value only whether it was performed matters.
+        output = encode_output(execution.result if wants_output(execution.payload) else None)
         return {"done": True, "output": asdict(output)}
 
     def failed(self, execution: Execution, error: BaseException) -> dict[str, Any]:

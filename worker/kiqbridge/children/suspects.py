@@ -15,17 +15,16 @@ from kiqbridge.client.server import Server
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import ProcessDied
 from kiqbridge.runtime import user_code
+from kiqbridge.settle.end_report import report_failure_in
 from kiqbridge.settle.error_report import Failure
 from kiqbridge.settle.failed_payload import error_class, error_message
 from kiqbridge.settle.job_end import end_in
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
-from kiqbridge.settle.task_report import failure_report
 from kiqbridge.wire import json_text
 from kiqbridge.wire.raw_job import failed_text, outline, unreadable_job
 from kiqbridge.wire.showable import KEPT_IN, showable
-from kiqbridge.wire.task_token import task_in
 from kiqbridge.wire.tick_mark import LedgerEnd
 
 logger = logging.getLogger(__name__)
@@ -129,14 +128,13 @@ class SuspectRunner:
             for error_handler in self._server.error_handlers:
                 _call(error_handler, died, context)
 
-        task = task_in(text)
         return Settlement(
             verdict=Verdict.DEAD,
             score=now,
             text=kept,
             counted=True,
             notify=notify,
-            report=failure_report(task, died, now, {}) if task is not None else b"",
+            report=report_failure_in(text, "dead", died, now),
             end=end_in(text, "dead", now, error=died),
         )
 

@@ -196,6 +196,7 @@ class Health:
         yield "revoker", parts.revoker
         yield "pauses", parts.pauses
         yield "task reports", parts.task_tokens.reporter
+        yield "outbox", parts.outbox
         yield "task heartbeats", parts.task_tokens.heartbeats
         if parts.manager is not None:
             yield from ((f"loop {loop.name}", loop) for loop in parts.manager.loops)

@@ -294,6 +294,7 @@ class Launcher:
         parts.schedules.start()
         parts.pauses.start()
         parts.task_tokens.start()
+        parts.outbox.start()
         run, keys = parts.pool.run, parts.keys
         warn_of_shared_queues(run, keys, queues, self._config.unknown_class)
         warn_of_odd_queues(run, keys, queues, parts.registry)
@@ -334,6 +335,7 @@ class Launcher:
             self._composing.release()
         heartbeat = self.parts.heartbeat
         self._end_jobs(deadline)
+        self._step("applying the ends of jobs", self.parts.outbox.stop)
         self._step("reporting to Step Functions", self.parts.task_tokens.stop)
         closing = BoundedCall("kiqbridge-close", self._close_resources)
         is_closed = closing.wait(CLOSE_S)

@@ -48,6 +48,8 @@ from kiqbridge.engine.schedule_leader import ScheduleLeader
 from kiqbridge.host.surroundings import hostname, process_count
 from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.inflight.outage import Outage
+from kiqbridge.outbox.effects import Scene
+from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.perform.capsule import Capsule, capsules_of, connections_of
 from kiqbridge.perform.execution import JobRunner
 from kiqbridge.perform.failure import Failures
@@ -133,8 +135,12 @@ class EngineParts:
             running=self.running_jobs,
             heartbeat_s=config.task_heartbeat_s,
         )
-        on_report = self.task_tokens.reporter.wake
-        self._settler = Settler(self.keys, self._dead_bounds, on_report=on_report)
+        self.outbox = Outbox(
+            Scene(self.keys, self.client),
+            self.pool.connection(),
+            on_report=self.task_tokens.reporter.wake,
+        )
+        self._settler = Settler(self.keys, self._dead_bounds, on_report=self._wake_outboxes)
         self._notifications = Notifications()
         self.revoker = PrefetchRevoker(
             self.pool.connection(), self.keys, self._settler, self._notifications
@@ -210,6 +216,10 @@ class EngineParts:
         self.heartbeat: Heartbeat | None = None
         self.isolation: Isolation | None = None
         self.reservations: Reservations | None = None
+
+    def _wake_outboxes(self) -> None:
+        self.outbox.wake()
+        self.task_tokens.reporter.wake()
 
     def build_capsules(self) -> None:
         """Make the capsules; the event loops take their resources from `resources`, which are open."""

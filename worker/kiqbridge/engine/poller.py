@@ -27,9 +27,9 @@ from kiqbridge.errors import JobSkipped, KiqbridgeError, PayloadError, RedisRefu
 from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.threads import keep_running
+from kiqbridge.settle.end_report import report_failure_in
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
 from kiqbridge.settle.job_end import end_in
-from kiqbridge.settle.task_report import failure_report
 from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.leadership import release_lead, renew_lead, take_lead
@@ -47,7 +47,6 @@ from kiqbridge.wire.raw_job import (
     too_long_to_keep,
     unreadable_job,
 )
-from kiqbridge.wire.task_token import task_in
 
 logger = logging.getLogger(__name__)
 
@@ -382,6 +381,6 @@ class Poller:
 
 
 def _report(member: bytes, error: Exception, now: float) -> bytes:
-    """What Step Functions gets if a state machine waits for a job that is not pushed again, else b""."""
-    task = task_in(member)
-    return failure_report(task, error, now, {}) if task is not None else b""
+    """What is to become known of a job that is not pushed again."""
+    is_stopped = isinstance(error, JobSkipped)
+    return report_failure_in(member, "skipped" if is_stopped else "dead", error, now)

@@ -17,6 +17,7 @@ from kiqbridge.store.enqueueing import push_commands
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.round_trip import Command
 from kiqbridge.wire.batches import count_by_bytes
+from kiqbridge.wire.flow_mark import report_key
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import LedgerEnd
 
@@ -199,7 +200,7 @@ def settle(
         target: key of the sorted set; None = it leaves Redis.
         score, text: the member.
         trim: for the dead set, see settle.lua.
-        report: added to those for Step Functions in the same step.
+        report: of its end (settle/end_report.py), added in the same step.
         end: added to the ledger of the job's schedule in the same step.
 
     Returns:
@@ -210,7 +211,7 @@ def settle(
     """
     if chunk.is_popped:
         commands = [] if target is None else _plain_settlement(target, score, text, trim)
-        commands += [("ZADD", keys.task_reports, "0", report)] if report else []
+        commands += [("ZADD", report_key(keys, report), "0", report)] if report else []
         commands += _plain_end(connection, keys, end) if end is not None else []
         if commands:
             connection.run(("MULTI",), *commands, ("EXEC",))
@@ -248,7 +249,7 @@ def settle_all(
     for job, score, text in jobs:
         args += [job, repr(score), text]
     targets = [*_keys_of(keys, chunk), target or chunk.list_key]
-    targets += [keys.task_reports] if report else []
+    targets += [report_key(keys, report)] if report else []
     targets += [keys.ends(end.schedule), keys.ticks(end.schedule)] if end else []
     answer = connection.script(_SETTLE, targets, args, settles=True)
     if isinstance(answer, list) and len(answer) == len(jobs):

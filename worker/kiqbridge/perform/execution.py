@@ -5,8 +5,8 @@
 2. Context and log level of the job; the line `start`.
 3. Invoke: middleware around `perform(7)` (invocation.py).
 4. The line `done` or `fail` with the seconds that it took; the metrics.
-5. What it asks for: nothing when it succeeded, unless a state machine waits for it or it belongs to a
-   schedule, else what `Outcomes` answers. For a worker that is a `Settlement` (failure.py), for a child process a message to its worker
+5. What it asks for: nothing when it succeeded, unless a state machine waits for it, it is under flow control
+   or belongs to a schedule, else what `Outcomes` answers. For a worker that is a `Settlement` (failure.py), for a child process a message to its worker
    (job_child.py).
 
 Nothing here touches Redis: who fetched the job writes what it asks for.
@@ -34,7 +34,7 @@ from kiqbridge.settle.task_report import NOT_PERFORMED
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.active_job import WRAPPERS
-from kiqbridge.wire.payload import TASK_TOKEN, TICK, shorten
+from kiqbridge.wire.payload import FLOW, TASK_TOKEN, TICK, shorten
 from kiqbridge.wire.raw_job import max_kept_bytes, too_long_to_keep
 
 logger = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class Outcomes(Protocol[O_co]):
         """The job, or its middleware, raised this."""
 
     def succeeded(self, execution: Execution) -> O_co | None:
-        """It has succeeded, and its payload names a task that waits for its result, or a tick."""
+        """It has succeeded, and its payload names a task that waits for its result, a tick, or is under flow control."""
 
 
 class JobRunner(Generic[O_co]):
@@ -225,7 +225,7 @@ class JobRunner(Generic[O_co]):
             if job_forks.in_child:  # middleware forked
                 job_forks.end()
             self._end(execution, "done", False)
-            if TASK_TOKEN in payload or TICK in payload:
+            if TASK_TOKEN in payload or TICK in payload or FLOW in payload:
                 return self._outcomes.succeeded(execution)
             return None
         finally:
@@ -261,7 +261,7 @@ class JobRunner(Generic[O_co]):
                     return self._failed_async(execution, error)
             else:
                 self._end(execution, "done", False)
-                if TASK_TOKEN in payload or TICK in payload:
+                if TASK_TOKEN in payload or TICK in payload or FLOW in payload:
                     return self._outcomes.succeeded(execution)
                 return None
             try:

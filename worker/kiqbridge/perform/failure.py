@@ -10,8 +10,8 @@
    called in the background (settle/notifications.py).
 
 A job that makes room, is put off, refused or cannot be read becomes a `Settlement` here as well, and so does
-one that has ended, well or not, while a state machine waits for it, or that belongs to a schedule: Step
-Functions gets a report, the schedule's ledger its end.
+one that has ended, well or not, while a state machine waits for it, that is under flow control, or that belongs
+to a schedule: its report (settle/end_report.py), and its end for the ledger of the schedule.
 """
 
 import logging
@@ -31,18 +31,19 @@ from kiqbridge.perform.execution import Execution
 from kiqbridge.perform.gate import Diversion
 from kiqbridge.perform.job_lines import log_failure
 from kiqbridge.runtime import job_forks, user_code
+from kiqbridge.settle.end_report import (
+    is_awaited,
+    report_failure,
+    report_success,
+    wants_output,
+)
 from kiqbridge.settle.error_report import rules_after
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
 from kiqbridge.settle.job_end import end_of
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.settlement import Settlement, Verdict
-from kiqbridge.settle.task_report import (
-    NOT_PERFORMED,
-    encode_output,
-    failure_report,
-    success_report,
-)
+from kiqbridge.settle.task_report import NOT_PERFORMED, encode_output
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_TOKEN, TICK, new_jid, shorten
 from kiqbridge.wire.raw_job import UNREADABLE_CLASS, unreadable_job
@@ -121,8 +122,10 @@ class Failures:
         if job_forks.in_child:  # a rule of the class forked
             job_forks.end()
         is_over = decision.verdict is not Verdict.RETRY
-        task = task_of(payload) if is_over else None
-        report = failure_report(task, error, now, decision.payload) if task else b""
+        report = b""
+        if is_over and is_awaited(payload):
+            ended: EndKind = "dead" if decision.verdict is Verdict.DEAD else "discarded"
+            report = report_failure(payload, ended, error, now, kept=decision.payload)
         end = self._end_of_failed(execution, payload, decision.verdict, error, now)
         outcome = {
             Verdict.RETRY: f"is tried again in {decision.at - now:.0f} s",
@@ -176,30 +179,33 @@ class Failures:
 
     @staticmethod
     def _report_of_success(execution: Execution, payload: Mapping[str, Any], now: float) -> bytes:
-        task = task_of(payload)
-        if task is None:
-            if TASK_TOKEN in payload:
-                logger.warning(
-                    "%s is no text of 1 to %d characters: nothing is reported to Step Functions",
-                    TASK_TOKEN,
-                    MAX_TASK_TOKEN,
-                )
+        if not is_awaited(payload):
             return b""
+        has_task = task_of(payload) is not None
+        if TASK_TOKEN in payload and not has_task:
+            logger.warning(
+                "%s is no text of 1 to %d characters: nothing is reported to Step Functions",
+                TASK_TOKEN,
+                MAX_TASK_TOKEN,
+            )
         if execution.result is NOT_PERFORMED:
             error = JobSkipped("middleware ended this job without performing it")
-            logger.warning("%s; Step Functions gets a failure", error)
-            return failure_report(task, error, now, execution.payload)
+            if has_task:
+                logger.warning("%s; Step Functions gets a failure", error)
+            return report_failure(payload, "skipped", error, now, kept=execution.payload)
         if execution.result is Cancelled.CANCELLED:
             cancelled = JobCancelled("this job was cancelled before it was complete")
-            return failure_report(task, cancelled, now, execution.payload)
-        output = encode_output(execution.result)
+            return report_failure(payload, "cancelled", cancelled, now, kept=execution.payload)
+        output = encode_output(execution.result if wants_output(payload) else None)
         if output.omitted:
             logger.warning(
-                "the return value %s: Step Functions gets an object with the members jid and omitted in "
-                "its place",
+                "the return value %s: %s",
                 output.omitted,
+                "Step Functions gets an object with the members jid and omitted in its place"
+                if has_task
+                else "it is not kept as a result",
             )
-        return success_report(task, output, now)
+        return report_success(payload, output, now)
 
     def interrupted(self, execution: Execution) -> Settlement:
         """An iterable job makes room: it is pushed again, to the end of its queue (§13.2).
@@ -216,9 +222,8 @@ class Failures:
         pushed = runtime.client.prepare_moved(payload, now, execution.text)
         if pushed is None:
             logger.warning("interrupted, and client middleware stopped its push: it is dropped")
-            task = task_of(payload)
             stopped = JobSkipped("client middleware stopped the push of this interrupted job")
-            report = failure_report(task, stopped, now, payload) if task else b""
+            report = report_failure(payload, "skipped", stopped, now, kept=payload)
             end = end_of(payload, "skipped", now, took_s=execution.elapsed_s)
             if report or end:
                 return _left(report, end)
@@ -255,14 +260,13 @@ class Failures:
             now=now,
             cleaner=policy.backtrace_cleaner,
         )
-        task = task_of(payload)
         return Settlement(
             verdict=Verdict.DEAD,
             score=now,
             text=json_text.dumps_moved(failed, text),
             counted=True,
             notify=partial(self._notify, error, payload, failed, "a job was refused"),
-            report=failure_report(task, error, now, failed) if task else b"",
+            report=report_failure(payload, "dead", error, now, kept=failed),
             end=end_of(payload, "dead", now, error=error),
         )
 
@@ -310,8 +314,7 @@ def left_out(
     payload: Mapping[str, Any], outcome: EndKind, error: JobSkipped, now: float
 ) -> Settlement:
     """A job of a schedule leaves Redis without having been performed: neither a success nor a failure."""
-    task = task_of(payload)
-    report = failure_report(task, error, now, payload) if task else b""
+    report = report_failure(payload, outcome, error, now, kept=payload)
     return _left(report, end_of(payload, outcome, now), failed=False)
 
 

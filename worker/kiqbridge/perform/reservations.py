@@ -31,14 +31,13 @@ from kiqbridge.inflight.orphans import count_orphan, orphan_count, orphan_id
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import keep_running
+from kiqbridge.settle.end_report import report_failure
 from kiqbridge.settle.failed_payload import failed_payload
 from kiqbridge.settle.job_end import end_of
 from kiqbridge.settle.retry import RetryPolicy
-from kiqbridge.settle.task_report import failure_report
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.task_token import task_in
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +230,6 @@ class Reservations:
             now=now,
             cleaner=policy.backtrace_cleaner,
         )
-        task = task_in(text)
         is_ours = settle(
             self._connection,
             self._keys,
@@ -241,7 +239,7 @@ class Reservations:
             score=now,
             text=json_text.dumps_moved(payload, text),
             trim=self._rules.dead_bounds(now),
-            report=failure_report(task, error, now, payload) if task is not None else b"",
+            report=report_failure(job, "dead", error, now, kept=payload),
             end=end_of(job, "dead", now, took_s=time.monotonic() - run.seen_at, error=error),
         )
         if is_ours:

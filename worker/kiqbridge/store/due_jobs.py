@@ -26,7 +26,7 @@ class Buried(NamedTuple):
     Attributes:
         member: as read.
         kept: as it is to be kept in the dead set, or b"" for one that is dropped.
-        report: for Step Functions, or b"".
+        report: of its end (settle/end_report.py), or b"".
         end: for the ledger of its schedule.
     """
 
@@ -110,7 +110,7 @@ def bury(
     """
     cutoff, most = bounds
     args: list[str | bytes | float] = [repr(now), repr(cutoff), most]
-    targets = [source, keys.dead, keys.task_reports]
+    targets = [source, keys.dead, keys.task_reports, keys.flow_ends]
     for member, kept, report, end in members:
         args += [member, kept, report, *((end.text, end.at) if end else ("", ""))]
         targets += [keys.ends(end.schedule), keys.ticks(end.schedule)] if end else []

@@ -52,7 +52,7 @@ class Act(NamedTuple):
         effect: pushed, kept in the dead set, dropped, or given another score.
         text: to push, or to keep.
         queue: to push to.
-        report: for Step Functions, or b"".
+        report: of its end (settle/end_report.py), or b"".
         end: for the ledger of its schedule.
     """
 
@@ -73,7 +73,7 @@ class QueueAct(NamedTuple):
         place: how many were to be taken before it when it was read; None = not known.
         effect: pushed to another queue, kept in the dead set, or dropped.
         text: to push, or to keep.
-        report: for Step Functions, or b"".
+        report: of its end (settle/end_report.py), or b"".
         end: for the ledger of its schedule.
     """
 
@@ -127,7 +127,7 @@ def operate_on_set(
         args += [act.member, repr(act.score), act.effect, act.text]
         args += [numbers.get(act.queue, ""), act.report, *_end(act.end)]
         ends += _end_keys(keys, act.end)
-    fixed = [source, keys.dead, keys.task_reports, keys.queues, *audit_keys(keys)]
+    fixed = [source, keys.dead, keys.task_reports, keys.queues, *audit_keys(keys), keys.flow_ends]
     targets = [*fixed, *(keys.queue(queue) for queue in queues), *ends]
     return int(pool.script(_OPERATE_SET, targets, args))
 
@@ -163,7 +163,8 @@ def operate_on_queue(
         ends += _end_keys(keys, act.end)
     source = keys.queue(queue)
     fixed = [source, keys.dead, keys.task_reports, keys.queues, *audit_keys(keys)]
-    return int(pool.script(_OPERATE_QUEUE, [*fixed, keys.queue(to) if to else source, *ends], args))
+    targets = [*fixed, keys.queue(to) if to else source, keys.flow_ends, *ends]
+    return int(pool.script(_OPERATE_QUEUE, targets, args))
 
 
 class Read(NamedTuple):

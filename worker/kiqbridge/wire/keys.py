@@ -30,6 +30,7 @@ TYPES = {
     "guards_until": "zset",
     "ledgers": "zset",
     "task_reports": "zset",
+    "flow_ends": "zset",
     "schedules": "hash",
     "schedule_states": "hash",
     "schedule_changes": "string",
@@ -78,6 +79,7 @@ class Keys:
         self.guards_until = f"{prefix}kb:guards:until"
         self.ledgers = f"{prefix}kb:ledgers"
         self.task_reports = f"{prefix}kb:reports"
+        self.flow_ends = f"{prefix}kb:flow:ends"
         self.schedules = f"{prefix}kb:schedules"
         self.schedule_states = f"{prefix}kb:schedules:state"
         self.schedule_changes = f"{prefix}kb:schedules:changes"

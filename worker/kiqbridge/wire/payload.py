@@ -34,6 +34,9 @@ TASK_HEARTBEAT_S = "task_heartbeat_s"
 MAX_TASK_TOKEN = 2048
 """Characters of a token; Step Functions, API reference, `taskToken`."""
 
+FLOW = "flow"
+"""Attribute of a job whose end has consequences: a lock, a batch, a chain, a result (flow_mark.py)."""
+
 TICK = "tick"
 """Attribute of a job that a schedule enqueued: which schedule, and for which instant (tick_mark.py)."""
 

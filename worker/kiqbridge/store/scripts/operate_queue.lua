@@ -4,8 +4,9 @@
 -- Far from both, where that would compare 100,000 texts, the newest job of the queue takes its place: so a script
 -- takes no longer in a long list, and no job waits longer than before.
 -- KEYS 1 queue list, 2 dead set, 3 reports for Step Functions (sorted set), 4 names of queues (set), 5 audit log
---      (sorted set), 6 its entries (hash), 7 their counts (hash), 8 list of the queue to move to, or as 1, then for
---      each end: ends of its schedule (sorted set), its ledger (sorted set)
+--      (sorted set), 6 its entries (hash), 7 their counts (hash), 8 list of the queue to move to, or as 1, 9 ends of
+--      jobs under flow control (sorted set), then for each end: ends of its schedule (sorted set), its ledger
+--      (sorted set)
 -- ARGV 1 id of the audit entry, 2 number of this batch, from 1 on, 3 time of the entry, 4 the entry, 5 score in the
 --      dead set, 6 of the dead set: remove what died up to this score, 7 keep the last N - 1 only, 8 name of the
 --      queue to move to, 9 jobs that are near an end, 10 jobs to look at around a place, 11 `all` to look through
@@ -18,10 +19,12 @@
 -- include audit
 -- include add_twin
 -- include add_end
+-- include add_report
 -- include enqueue
 -- include trim_some
 local refused = wrong_type(KEYS[1], 'list') or wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset')
   or wrong_type(KEYS[4], 'set') or wrong_audit(KEYS[5], KEYS[6], KEYS[7]) or wrong_type(KEYS[8], 'list')
+  or wrong_type(KEYS[9], 'zset')
 if refused then
   return refused
 end
@@ -89,7 +92,7 @@ local function remove(text, read_at)
   return is_thorough and redis.call('LREM', KEYS[1], 1, text) == 1
 end
 
-local moved, ends = 0, 9
+local moved, ends = 0, 10
 for i = 12, #ARGV, 7 do
   local effect = ARGV[i + 2]
   local is_there = remove(ARGV[i], ARGV[i + 1])
@@ -102,7 +105,7 @@ for i = 12, #ARGV, 7 do
   if is_there then
     effects[effect](ARGV[i + 3])
     if ARGV[i + 4] ~= '' then
-      redis.call('ZADD', KEYS[3], 0, ARGV[i + 4])
+      add_report(KEYS[3], KEYS[9], ARGV[i + 4])
     end
     moved = moved + 1
   end

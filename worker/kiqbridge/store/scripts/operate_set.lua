@@ -2,8 +2,8 @@
 -- Carry out an operator's action on members of a sorted set: push each to its queue, bury it, drop it, or give it
 -- another score. A member that another client has moved, deleted or rescheduled since it was read is skipped.
 -- KEYS 1 sorted set, 2 dead set, 3 reports for Step Functions (sorted set), 4 names of queues (set), 5 audit log
---      (sorted set), 6 its entries (hash), 7 their counts (hash), then n queue lists, then for each end: ends of
---      its schedule (sorted set), its ledger (sorted set)
+--      (sorted set), 6 its entries (hash), 7 their counts (hash), 8 ends of jobs under flow control (sorted set), then
+--      n queue lists, then for each end: ends of its schedule (sorted set), its ledger (sorted set)
 -- ARGV 1 id of the audit entry, 2 number of this batch, from 1 on, 3 time of the entry, 4 the entry, 5 the score to
 --      set, 6 of the dead set: remove what died up to this score, 7 keep the last N - 1 only, 8 number n of queue
 --      lists, n names of queues, then for each member: as read, its score as read, `push`, `bury`, `drop` or
@@ -15,11 +15,12 @@
 -- include audit
 -- include add_twin
 -- include add_end
+-- include add_report
 -- include trim_some
 local refused = wrong_type(KEYS[1], 'zset') or wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset')
-  or wrong_type(KEYS[4], 'set') or wrong_audit(KEYS[5], KEYS[6], KEYS[7])
+  or wrong_type(KEYS[4], 'set') or wrong_audit(KEYS[5], KEYS[6], KEYS[7]) or wrong_type(KEYS[8], 'zset')
 local lists = tonumber(ARGV[8])
-for i = 8, 7 + lists do
+for i = 9, 8 + lists do
   refused = refused or wrong_type(KEYS[i], 'list')
 end
 if refused then
@@ -37,7 +38,7 @@ function effects.push(text, list)
     redis.call('SADD', KEYS[4], ARGV[8 + list])
     named[list] = true
   end
-  redis.call('LPUSH', KEYS[7 + list], text)
+  redis.call('LPUSH', KEYS[8 + list], text)
 end
 function effects.bury(text)
   add_twin(KEYS[2], ARGV[5], text)
@@ -50,7 +51,7 @@ function effects.score(_, _, member)
 end
 
 local first = 9 + lists
-local read, moved, left, ends = {}, 0, {}, 8 + lists
+local read, moved, left, ends = {}, 0, {}, 9 + lists
 for i = first, #ARGV, 8 do
   read[#read + 1] = ARGV[i]
 end
@@ -68,7 +69,7 @@ for n, member in ipairs(read) do
   if is_there then
     effects[effect](ARGV[i + 3], tonumber(ARGV[i + 4]), member)
     if ARGV[i + 5] ~= '' then
-      redis.call('ZADD', KEYS[3], 0, ARGV[i + 5])
+      add_report(KEYS[3], KEYS[8], ARGV[i + 5])
     end
     if effect ~= 'score' then
       left[#left + 1] = member

@@ -2,8 +2,8 @@
 -- Move jobs of one claim that are ours into a sorted set (retry, schedule, dead), or let them leave Redis, in the
 -- same step that acknowledges them.
 -- KEYS 1 registered incarnations (set), 2 claims of this one (hash), 3 in-flight list of the claim,
---      4 sorted set (the in-flight list again: they leave Redis); with a report: reports for Step Functions
---      (sorted set); with an end: ends of the schedule (sorted set), its ledger (sorted set)
+--      4 sorted set (the in-flight list again: they leave Redis); with a report: the reports for Step
+--      Functions, or the ends of jobs under flow control (sorted set); with an end: ends of the schedule (sorted set), its ledger (sorted set)
 -- ARGV 1 incarnation, 2 claimer, 3 number of the claim, for the dead set 4 remove what died up to this
 --      score and 5 keep the last N - 1 only, else '' twice, 6 the report that is added with the job, or '',
 --      7 its end for the ledger, or '', 8 the instant of that, then for each job: the job as claimed, score,

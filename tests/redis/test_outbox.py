@@ -1,0 +1,145 @@
+"""Ends of jobs under flow control: written where their jobs are settled, applied once."""
+
+import json
+
+import pytest
+
+from kiqbridge import Client
+from kiqbridge.api import RetrySet, open_operator
+from kiqbridge.outbox.effects import Effect, Scene, pass_report, push_effect
+from kiqbridge.outbox.outbox import Outbox
+from kiqbridge.store.outbox import apply_end, take_ends
+from kiqbridge.wire.flow_mark import FlowEnd
+from kiqbridge.wire.keys import Keys
+
+END = FlowEnd(flow={"bid": "f"}, jid="b1", job_class="Bill", outcome="done", at=5.0)
+
+
+@pytest.fixture
+def client(redis, redis_url):
+    with_redis = Client(redis_url)
+    yield with_redis
+    with_redis.close()
+
+
+@pytest.fixture
+def scene(client):
+    return Scene(Keys(), client)
+
+
+@pytest.fixture
+def outbox(scene, client):
+    def push_next(end, scene):
+        return push_effect(scene, "low", b'{"after":"%s"}' % end.jid.encode())
+
+    return Outbox(scene, client.pool.connection(), makers=(pass_report, push_next))
+
+
+def leave(redis, end):
+    redis.zadd("kb:flow:ends", {end.to_text(): 0})
+
+
+def test_an_end_is_applied_and_removed_in_one_step(outbox, redis):
+    leave(redis, END)
+
+    assert not outbox.look()
+
+    assert redis.lrange("queue:low", 0, -1) == [b'{"after":"b1"}']
+    assert redis.smembers("queues") == {b"low"}
+    assert not redis.exists("kb:flow:ends")
+    assert outbox.applied == 1
+
+
+def test_the_second_of_two_workers_does_nothing(client, scene, redis):
+    leave(redis, END)
+    effects = [push_effect(scene, "low", b"{}")]
+
+    answers = [
+        apply_end(client.pool.connection(), scene.keys, END.to_text(), effects) for _ in "12"
+    ]
+
+    assert answers == [[1], None]
+    assert redis.llen("queue:low") == 1
+
+
+def test_what_one_worker_takes_others_leave_alone_for_a_while(client, scene, redis):
+    leave(redis, END)
+    connection = client.pool.connection()
+
+    assert take_ends(connection, scene.keys, most=10, for_s=60) == [END.to_text()]
+    assert take_ends(connection, scene.keys, most=10, for_s=60) == []
+    redis.zadd("kb:flow:ends", {END.to_text(): 0})
+    assert take_ends(connection, scene.keys, most=10, for_s=60) == [END.to_text()]
+
+
+def test_a_report_is_passed_on_and_its_sender_woken(scene, client, redis):
+    woken = []
+    outbox = Outbox(scene, client.pool.connection(), on_report=lambda: woken.append(True))
+    leave(redis, FlowEnd(flow={"a": 1}, jid="b", job_class="B", outcome="done", at=1, report="{}"))
+
+    outbox.look()
+
+    assert redis.zrange("kb:reports", 0, -1) == [b"{}"]
+    assert woken == [True]
+
+
+def test_a_push_for_later_goes_to_the_scheduled_set(scene, client, redis):
+    leave(redis, END)
+
+    effects = [push_effect(scene, "low", b"{}", at=99.5)]
+    apply_end(client.pool.connection(), scene.keys, END.to_text(), effects)
+
+    assert redis.zrange("schedule", 0, -1, withscores=True) == [(b"{}", 99.5)]
+
+
+def test_what_is_no_end_is_dropped_and_holds_up_nothing(outbox, redis, caplog):
+    redis.zadd("kb:flow:ends", {"junk": 0})
+    leave(redis, END)
+
+    outbox.look()
+
+    assert redis.llen("queue:low") == 1
+    assert not redis.exists("kb:flow:ends")
+    assert "cannot be read" in caplog.text
+
+
+def test_an_effect_that_raises_is_tried_again_and_others_are_applied(scene, client, redis, caplog):
+    def fails(end, scene):
+        if end.jid == "b1":
+            raise ValueError("middleware")
+        return Effect("report", [scene.keys.task_reports], ["r"])
+
+    outbox = Outbox(scene, client.pool.connection(), makers=(fails,))
+    leave(redis, END)
+    leave(redis, FlowEnd(flow={"a": 1}, jid="b2", job_class="B", outcome="done", at=1))
+
+    outbox.look()
+
+    assert redis.zrange("kb:flow:ends", 0, -1) == [END.to_text()]
+    assert redis.zcard("kb:reports") == 1
+    assert "tried again" in caplog.text
+
+
+def test_a_key_of_another_type_loses_one_effect_and_says_so(outbox, redis, caplog):
+    redis.set("queue:low", "foreign")
+    leave(redis, END)
+
+    outbox.look()
+
+    assert redis.get("queue:low") == b"foreign"
+    assert not redis.exists("kb:flow:ends")
+    assert "the effect push of a job's end is lost" in caplog.text
+
+
+def test_what_an_operator_deletes_or_kills_has_an_end(client, redis):
+    payload = {"class": "Bill", "args": [], "jid": "b1", "queue": "low", "flow": {"bid": "f"}}
+    redis.zadd("retry", {json.dumps(payload): 5, json.dumps({**payload, "jid": "b2"}): 6})
+    retries = RetrySet(open_operator(client=client, by="ann"))
+
+    retries.find_job("b1").delete()
+    retries.find_job("b2").kill()
+
+    ends = [FlowEnd.from_text(text) for text in redis.zrange("kb:flow:ends", 0, -1)]
+    assert sorted((end.jid, end.outcome) for end in ends) == [("b1", "discarded"), ("b2", "dead")]
+    assert redis.zcard("dead") == 1
+    assert not redis.exists("kb:reports")

@@ -1,0 +1,63 @@
+"""From the end of a job to what one script shall do about it: an effect for each member of its `flow`.
+
+A maker looks at the end and answers an effect, or None. Its name is that of a part `effect_NAME.lua`, to which
+apply_end.lua gives keys and arguments. Makers may raise: the end stays, and is tried again later.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kiqbridge.client.client import Client
+from kiqbridge.wire.flow_mark import FlowEnd
+from kiqbridge.wire.keys import Keys
+
+
+class Effect(NamedTuple):
+    """One consequence of an end.
+
+    Attributes:
+        name: of the part of apply_end.lua.
+        keys, args: as that part wants them.
+    """
+
+    name: str
+    keys: Sequence[str]
+    args: Sequence[str | bytes | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What makers may use.
+
+    Attributes:
+        keys: the namespace.
+        client: to prepare jobs with, by its middleware; it must not push them, since the script does.
+    """
+
+    keys: Keys
+    client: Client
+
+
+EffectMaker = Callable[[FlowEnd, Scene], Effect | None]
+
+
+def pass_report(end: FlowEnd, scene: Scene) -> Effect | None:
+    """A task of Step Functions waits for the job as well."""
+    if not end.report:
+        return None
+    return Effect("report", [scene.keys.task_reports], [end.report])
+
+
+def push_effect(scene: Scene, queue: str, text: bytes, at: float | None = None) -> Effect:
+    """The push of a job that is prepared; `at` is epoch seconds, None = at once."""
+    keys = scene.keys
+    return Effect(
+        "push",
+        [keys.queues, keys.queue(queue), keys.schedule],
+        [queue, "" if at is None else repr(at), text],
+    )
+
+
+MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report,)
+"""In the order in which their effects are applied."""

@@ -1,0 +1,169 @@
+"""Applying the ends of jobs under flow control: a thread of each worker.
+
+1. The script that settles a job adds its end to `kb:flow:ends`; its worker then calls `wake`.
+2. The thread here takes ends, for `TAKE_S` seconds: no other worker tries the same ones meanwhile.
+3. For each: its effects (effects.py), then one script that applies them and removes the end. So each comes about
+   once, also when this process is killed in the midst, or a reply is lost.
+
+Every worker looks each 5 s, so what a worker leaves behind that was killed is applied by another one.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kiqbridge.client.current import log_context
+from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.outbox.effects import MAKERS, Effect, EffectMaker, Scene
+from kiqbridge.runtime import threads, user_code
+from kiqbridge.runtime.threads import keep_running
+from kiqbridge.store.outbox import apply_end, drop_end, take_ends
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.replies import WrongTypeWarning
+from kiqbridge.wire.flow_mark import FlowEnd
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 5.0
+"""Seconds between two looks for ends that others have left: one command each."""
+
+BATCH: Final = 100
+TAKE_S: Final = 5.0
+"""For so long others leave alone what was taken; should it lapse, two workers try it, and one of them applies it."""
+
+LAST_S: Final = 1.0
+"""Seconds for which a process that ends applies what is left; other workers apply the rest."""
+
+
+class Outbox:
+    """The thread that applies ends.
+
+    Args:
+        scene: what effects are made with.
+        connection: its own.
+        on_report: called when a report for Step Functions was passed on.
+        makers: of effects.
+        look_s: seconds between two looks.
+
+    Attributes:
+        applied: how many ends this process has applied.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        connection: RedisConnection,
+        *,
+        on_report: Callable[[], object] = lambda: None,
+        makers: Sequence[EffectMaker] = MAKERS,
+        look_s: float = LOOK_S,
+    ) -> None:
+        self.applied = 0
+        self._scene = scene
+        self._connection = connection
+        self._on_report = on_report
+        self._makers = makers
+        self._look_s = look_s
+        self._wrong_type = WrongTypeWarning(logger, "the outbox of ended jobs")
+        self._some = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = self._new_thread()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """An end has been written: look now. From any thread, at once."""
+        self._some.set()
+
+    def stop(self, timeout_s: float = LAST_S) -> None:
+        """Apply what is due, for so many seconds at most; what is left stays in Redis for other workers."""
+        self._stopping.set()
+        self._some.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def restart(self) -> None:
+        """Start its thread anew, after that has ended though it should run."""
+        self._thread = self._new_thread()
+        self._thread.start()
+
+    def look(self) -> bool:
+        """Take and apply what is due, up to `BATCH`; whether there may be more.
+
+        Raises:
+            KiqbridgeError: Redis is away; nothing is lost.
+        """
+        taken = take_ends(self._connection, self._scene.keys, most=BATCH, for_s=TAKE_S)
+        for text in taken:
+            threads.beat()
+            self._apply(text)
+        return len(taken) == BATCH
+
+    def _apply(self, text: bytes) -> None:
+        keys = self._scene.keys
+        try:
+            end = FlowEnd.from_text(text)
+        except ValueError as error:
+            logger.warning("an end in %s cannot be read (%s): dropped", keys.flow_ends, error)
+            drop_end(self._connection, keys, text)
+            return
+        with log_context(**{"class": end.job_class, "jid": end.jid}):
+            try:
+                effects = [made for make in self._makers if (made := make(end, self._scene))]
+            except (RedisRefused, RedisUnavailable):
+                raise
+            except Exception as error:  # noqa: BLE001 - client middleware may raise anything
+                user_code.log_error(
+                    logger, error, "the end of a job could not be applied; it is tried again"
+                )
+                return
+            answers = apply_end(self._connection, keys, text, effects)
+            if answers is not None:
+                self.applied += 1
+                self._check(effects, answers)
+
+    def _check(self, effects: Sequence[Effect], answers: Sequence[int | bytes]) -> None:
+        for effect, answer in zip(effects, answers, strict=True):
+            if isinstance(answer, bytes) and answer.startswith(b"WRONGTYPE"):
+                logger.error(
+                    "the effect %s of a job's end is lost: %s; delete the key that something else has "
+                    "written",
+                    effect.name,
+                    answer.decode(errors="replace"),
+                )
+            elif effect.name == "report":
+                self._on_report()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="kiqbridge-outbox", daemon=True)
+
+    def _run(self) -> None:
+        keep_running(
+            "outbox", self._look_on, is_ending=self._stopping.is_set, wait=self._stopping.wait
+        )
+
+    def _look_on(self) -> None:
+        while True:
+            is_last = self._stopping.is_set()
+            self._some.clear()
+            threads.beat()
+            try:
+                while self.look():
+                    pass
+                self._wrong_type.clear()
+            except KiqbridgeError as error:
+                logger.debug("ends of jobs wait for Redis: %s", error)
+                self._wrong_type.report(error)
+            if is_last:
+                return
+            threads.rest()
+            if not self._stopping.is_set():
+                self._some.wait(self._look_s)

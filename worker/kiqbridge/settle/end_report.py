@@ -1,0 +1,107 @@
+"""What is to become known of a job that has ended, and written by the script that settles it.
+
+Two may wait for its end: a task of Step Functions, which gets a report (task_report.py), and what is under flow
+control, such as a lock, a batch or a chain (wire/flow_mark.py). If both wait, the end carries the report along.
+Pure. b"" stands for nobody waits, which is the case of nearly all jobs.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kiqbridge.settle.failed_payload import error_class, error_message
+from kiqbridge.settle.task_report import TaskOutput, failure_report, success_report
+from kiqbridge.wire.flow_mark import FlowEnd, flow_in, flow_of
+from kiqbridge.wire.payload import FLOW, TASK_TOKEN
+from kiqbridge.wire.raw_job import jid_in, outline
+from kiqbridge.wire.task_token import task_in, task_of
+from kiqbridge.wire.tick_mark import EndKind
+
+MOST_MESSAGE = 2_000
+"""Characters of an error's message that are kept with an end."""
+
+
+def is_awaited(payload: Mapping[str, Any]) -> bool:
+    """Whether anybody waits for the end of this job, or for its value."""
+    return TASK_TOKEN in payload or FLOW in payload
+
+
+def wants_output(payload: Mapping[str, Any]) -> bool:
+    """Whether what the job returns is to be encoded."""
+    flow = flow_of(payload) if FLOW in payload else None
+    return TASK_TOKEN in payload or (flow is not None and "result_ttl_s" in flow)
+
+
+def report_success(payload: Mapping[str, Any], output: TaskOutput, now: float) -> bytes:
+    """The report of a job that has succeeded at `now` (epoch seconds)."""
+    task = task_of(payload)
+    report = success_report(task, output, now) if task is not None else b""
+    flow = flow_of(payload)
+    if flow is None:
+        return report
+    text = output.text if wants_output(payload) and not output.omitted else None
+    return _end(flow, payload, "done", now, output=text, report=report)
+
+
+def report_failure(
+    payload: Mapping[str, Any],
+    outcome: EndKind,
+    error: BaseException,
+    now: float,
+    *,
+    kept: Mapping[str, Any] | None = None,
+) -> bytes:
+    """The report of a job that has ended without success.
+
+    Args:
+        payload: as it was fetched.
+        outcome: how it ended.
+        error: the last one, or what stands for it.
+        now: epoch seconds.
+        kept: the job as it is kept, for its number of retries.
+    """
+    task, flow = task_of(payload), flow_of(payload)
+    report = failure_report(task, error, now, kept or {}) if task is not None else b""
+    return report if flow is None else _end(flow, payload, outcome, now, error=error, report=report)
+
+
+def report_failure_in(text: bytes, outcome: EndKind, error: BaseException, now: float) -> bytes:
+    """As `report_failure`, of a text that is not parsed as a whole."""
+    task, flow = task_in(text), flow_in(text)
+    report = failure_report(task, error, now, {}) if task is not None else b""
+    if flow is None:
+        return report
+    payload = {"jid": (jid_in(text) or b"").decode(errors="replace"), **_names(text)}
+    return _end(flow, payload, outcome, now, error=error, report=report)
+
+
+def _end(
+    flow: Mapping[str, Any],
+    payload: Mapping[str, Any],
+    outcome: EndKind,
+    now: float,
+    *,
+    error: BaseException | None = None,
+    output: str | None = None,
+    report: bytes = b"",
+) -> bytes:
+    return FlowEnd(
+        flow=flow,
+        jid=str(payload.get("jid", "")),
+        job_class=str(payload.get("wrapped") or payload.get("class", "")),
+        queue=str(payload.get("queue", "")),
+        outcome=outcome,
+        at=now,
+        error=error_class(error) if error is not None else "",
+        message=error_message(error)[:MOST_MESSAGE] if error is not None else "",
+        output=output,
+        report=report.decode(),
+    ).to_text()
+
+
+def _names(text: bytes) -> dict[str, str]:
+    found = outline(text)
+    strings = found.strings if found is not None else {}
+    names = (b"class", b"wrapped", b"queue")
+    return {
+        name.decode(): strings[name].decode(errors="replace") for name in names if name in strings
+    }

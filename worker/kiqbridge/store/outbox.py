@@ -1,0 +1,58 @@
+"""Ends of jobs under flow control that wait in Redis: taken, applied, put off.
+
+They are written by the scripts that settle their jobs (inflight/claims.py, store/due_jobs.py, store/operating.py).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import Keys
+
+_TAKE: Final = scripts.load("take_reports")
+_APPLY: Final = scripts.load("apply_end")
+
+
+def take_ends(connection: RedisConnection, keys: Keys, *, most: int, for_s: float) -> list[bytes]:
+    """Take up to `most` ends that are due; others leave them alone for so many seconds.
+
+    Raises:
+        RedisUnavailable, RedisRefused: those that were taken are due again after that time.
+    """
+    if not connection.call("EXISTS", keys.flow_ends):
+        return []
+    _now, *texts = connection.script(_TAKE, [keys.flow_ends], [most, for_s])
+    return list(texts)
+
+
+def apply_end(
+    connection: RedisConnection,
+    keys: Keys,
+    end: bytes,
+    effects: Sequence[tuple[str, Sequence[str], Sequence[str | bytes | float]]],
+) -> list[int | bytes] | None:
+    """Apply the effects of an end, each (name, keys, arguments), and remove it.
+
+    Returns:
+        What each effect answers, see apply_end.lua; None: another worker has applied it.
+
+    Raises:
+        RedisUnavailable: repeat it; a second time does nothing.
+    """
+    targets = [keys.flow_ends]
+    args: list[str | bytes | float] = [end]
+    for name, its_keys, its_args in effects:
+        targets += its_keys
+        args += [name, len(its_keys), len(its_args), *its_args]
+    answers: list[int | bytes] = connection.script(_APPLY, targets, args)
+    return answers or (None if effects else [])
+
+
+def drop_end(connection: RedisConnection, keys: Keys, end: bytes) -> None:
+    """Remove what is no end.
+
+    Raises:
+        RedisUnavailable: repeat it.
+    """
+    connection.call("ZREM", keys.flow_ends, end)

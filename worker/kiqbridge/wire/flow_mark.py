@@ -1,0 +1,142 @@
+r"""What a job says about the consequences of its end, and the text in which its end waits to be applied.
+
+A job under flow control carries the attribute `flow`, which every Sidekiq keeps as it is:
+
+    {"class":"Bill","args":[7],"jid":"b4a5…","flow":{"lock":"Bill:9f86…","bid":"f3c1…"}}
+
+Its members, each read by the effect of its name in `kiqbridge.outbox`:
+
+    lock, until   name of the lock that the jid owns, and "start" or "done": when it is freed
+    bid           batch that the job counts for
+    next          the next jobs of a chain: a list of items as for `Client.push`, each with its jid
+    result_ttl_s  seconds for which the return value is kept
+
+Who settles such a job adds its end to `kb:flow:ends`, in the script that settles it, and a worker applies it
+(kiqbridge.outbox). The text begins with `{"flow":`, which distinguishes it from a report for Step Functions:
+
+    {"flow":{"bid":"f3c1…"},"jid":"b4a5…","class":"Bill","outcome":"done","at":1700000000.5}
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast, get_args
+
+from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import FLOW
+from kiqbridge.wire.tick_mark import EndKind
+
+_NAME: Final = f'"{FLOW}"'.encode()
+_MAX_PARSED_BYTES: Final = 100_000
+"""A longer text is looked at by its bytes alone: it may be one that kills its parser."""
+_MAX_FLOW_BYTES: Final = 100_000
+_BEGIN: Final = f'{{"{FLOW}":'.encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowEnd:
+    """How a job under flow control ended.
+
+    Attributes:
+        flow: the attribute `flow` of its payload.
+        jid, job_class, queue: of the job.
+        outcome: how it ended.
+        at: when, epoch seconds.
+        error, message: class and message of its last error, or "".
+        output: JSON text of what it returned; None: it was not done, or nobody asked for it.
+        report: for Step Functions, if a task waits for it as well, or "".
+    """
+
+    flow: Mapping[str, Any]
+    jid: str
+    job_class: str
+    outcome: EndKind
+    at: float
+    queue: str = ""
+    error: str = ""
+    message: str = ""
+    output: str | None = None
+    report: str = field(default="", repr=False)
+
+    def to_text(self) -> bytes:
+        """As it is kept in `kb:flow:ends`."""
+        found: dict[str, Any] = {
+            FLOW: self.flow,
+            "jid": self.jid,
+            "class": self.job_class,
+            "queue": self.queue,
+            "outcome": self.outcome,
+            "at": self.at,
+        }
+        given = {"error": self.error, "message": self.message, "report": self.report}
+        found |= {name: value for name, value in given.items() if value}
+        if self.output is not None:
+            found["output"] = self.output
+        return json_text.dumps(found)
+
+    @classmethod
+    def from_text(cls, text: bytes) -> "FlowEnd":
+        """The counterpart of `to_text`.
+
+        Raises:
+            ValueError: it is no end.
+        """
+        read = json_text.loads(text)
+        try:
+            if read["outcome"] not in get_args(EndKind) or not isinstance(read[FLOW], dict):
+                raise ValueError("its outcome or its mark is none")
+            return cls(
+                flow=read[FLOW],
+                jid=str(read["jid"]),
+                job_class=str(read["class"]),
+                queue=str(read.get("queue", "")),
+                outcome=cast("EndKind", read["outcome"]),
+                at=float(read["at"]),
+                error=str(read.get("error", "")),
+                message=str(read.get("message", "")),
+                output=read.get("output"),
+                report=str(read.get("report", "")),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError("it lacks what every end has") from error
+
+
+def flow_of(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The attribute `flow` of a job; None: it has none, or nothing that can be one."""
+    flow = payload.get(FLOW)
+    return flow if isinstance(flow, dict) and flow else None
+
+
+def flow_in(text: bytes) -> Mapping[str, Any] | None:
+    """As `flow_of`, from the text of a job, in time and memory that its length bounds."""
+    if not may_have_flow(text):
+        return None
+    if len(text) > _MAX_PARSED_BYTES:
+        return _last_flow(text)
+    try:
+        payload = json_text.loads(text)
+    except json_text.MalformedJSON:
+        return None
+    return flow_of(payload) if isinstance(payload, dict) else None
+
+
+def _last_flow(text: bytes) -> Mapping[str, Any] | None:
+    """The last one: clients write it behind the arguments, which may hold those of other jobs."""
+    at = text.rfind(_NAME) + len(_NAME)
+    value = text[at : at + _MAX_FLOW_BYTES].decode(errors="replace").lstrip(" \t\r\n:")
+    try:
+        flow, _ = json.JSONDecoder().raw_decode(value)
+    except (ValueError, RecursionError):
+        return None
+    return flow_of({FLOW: flow})
+
+
+def may_have_flow(text: bytes) -> bool:
+    """Whether the text of a job may be under flow control; one that is not is not worth parsing."""
+    return _NAME in text
+
+
+def report_key(keys: Keys, report: bytes) -> str:
+    """Where a report goes: to the ends of jobs under flow control, or to Step Functions."""
+    return keys.flow_ends if report.startswith(_BEGIN) else keys.task_reports
