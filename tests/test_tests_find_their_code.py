@@ -11,6 +11,7 @@ MIN_LINES = 60
 """Smaller modules are tested with the one that uses them."""
 
 TESTED_ELSEWHERE = {
+    "client/signatures": "unit/test_typing.py",
     **dict.fromkeys(
         (
             "commands/top_command",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.strategies import EPOCH_SECONDS, PAYLOADS
 
 from kiqbridge.client.registry import Handling
-from kiqbridge.errors import JobNotFound
+from kiqbridge.errors import ArgumentMismatch, JobNotFound, KiqbridgeError
 from kiqbridge.settle.failed_payload import (
     failed_payload,
 )
@@ -393,3 +393,38 @@ class TestTheClassOwnRules:
         kept = json.loads(zlib.decompress(base64.b64decode(failed["error_backtrace"])))
         assert len(kept) == 1
         assert kept[0].startswith("shop ")
+
+
+class TestArgumentMismatch:
+    def test_the_job_is_dead_at_once(self):
+        decision = decided({"retry": True}, ArgumentMismatch("id: expected int"))
+
+        assert decision.verdict is Verdict.DEAD
+        assert decision.payload["retry_count"] == 0
+        assert decision.payload["error_class"] == "kiqbridge.errors.ArgumentMismatch"
+        assert decision.payload["error_message"] == "id: expected int"
+
+    def test_its_class_is_asked_whether_it_shall_be_kept(self):
+        asked = []
+
+        decision = decided(
+            {"retry": True},
+            ArgumentMismatch("id"),
+            retries_exhausted=lambda payload, error: asked.append(type(error)) or "discard",
+        )
+
+        assert decision.verdict is Verdict.DISCARD
+        assert asked == [ArgumentMismatch]
+
+    @pytest.mark.parametrize("general", [Exception, KiqbridgeError])
+    def test_a_rule_for_all_errors_is_none_for_it(self, general):
+        decision = decided({"retry": True}, ArgumentMismatch("id"), on_error={general: 60})
+
+        assert decision.verdict is Verdict.DEAD
+
+    def test_a_rule_of_its_own_counts(self):
+        rules = {ArgumentMismatch: "retry", Exception: "kill"}
+
+        decision = decided({"retry": True}, ArgumentMismatch("id"), on_error=rules)
+
+        assert decision.verdict is Verdict.RETRY

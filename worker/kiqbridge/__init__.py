@@ -15,6 +15,7 @@ from kiqbridge.client.server import Server, server
 from kiqbridge.config.client_settings import REDACT
 from kiqbridge.config.setting import read
 from kiqbridge.errors import (
+    ArgumentMismatch,
     ConfigError,
     EventError,
     JobInterrupted,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArgumentMismatch",
     "Client",
     "ConfigError",
     "EventError",

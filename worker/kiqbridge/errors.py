@@ -20,6 +20,14 @@ class PayloadError(KiqbridgeError, ValueError):
     """This cannot be a job; the message names the field and shows the value, shortened."""
 
 
+class ArgumentMismatch(KiqbridgeError):  # noqa: N818 - reads as what happened, beside JobNotFound
+    """An argument of a job is not what the annotation of its parameter says; the message names all three.
+
+    Raised before the job is called. The job is dead at once, since another try would meet the same argument,
+    unless `on_error` of its class has a rule for this very class: `on_error={ArgumentMismatch: "retry"}`.
+    """
+
+
 class JobNotFound(KiqbridgeError):  # noqa: N818 - a name that users already rely on
     """No job class is registered under this name; the message lists the near names."""
 

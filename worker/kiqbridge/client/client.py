@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kiqbridge.client.bulk_push import push_bulk
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
+from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.prepare import prepare, text_of_payload
 from kiqbridge.client.registry import definition_of
 from kiqbridge.config.client_settings import (
@@ -166,6 +167,14 @@ class Client:
                 reply the jid raised is the first of its batch.
         """
         return push_bulk(item, self.middleware, self._fleet_profile, self._writer)
+
+    async def apush(self, item: Mapping[str, Any]) -> str | None:
+        """As `push`, on a thread, so that the event loop goes on (`off_loop`)."""
+        return await off_loop(self.push, item)
+
+    async def apush_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
+        """As `push_bulk`, on a thread, so that the event loop goes on (`off_loop`)."""
+        return await off_loop(self.push_bulk, item)
 
     def push_once(
         self,

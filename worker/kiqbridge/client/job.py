@@ -14,29 +14,25 @@ NightlyReport.set(queue="high").perform_in(60, "2026-01-01")
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Unpack, cast, overload
 
+from kiqbridge.client.class_calls import ClassCalls
 from kiqbridge.client.current import interrupted
 from kiqbridge.client.declaration import define, handling_of, scheduled, wire_options
-from kiqbridge.client.job_pusher import JobPusher, Setter
+from kiqbridge.client.function_job import FunctionJob
 from kiqbridge.client.registry import (
     MARK,
     Exhausted,
-    JobDefinition,
     OnError,
     OnMaxRun,
     Pool,
     RetryIn,
     default_registry,
 )
+from kiqbridge.client.signatures import P, R
 from kiqbridge.runtime import frames
-from kiqbridge.wire.bulk import BATCH_SIZE
-from kiqbridge.wire.options import SCHEDULED, DeclaredOptions, PushOptions
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from kiqbridge.wire.options import SCHEDULED, DeclaredOptions
 
 _CLASS_OPTIONS = (
     "retry",
@@ -48,72 +44,6 @@ _CLASS_OPTIONS = (
     "retry_queue",
     "log_level",
 )
-
-
-class FunctionJob(Generic[P, R]):
-    """A function declared with `@job`: still callable, and it can be enqueued."""
-
-    def __init__(self, function: Callable[P, R], definition: JobDefinition) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        setattr(self, MARK, definition)
-        self._definition = definition
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, here and now."""
-        return self._function(*args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<job {self._definition.name}>"
-
-    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
-        """Enqueue now; returns the jid, or None when middleware stopped it. Raises as `Client.push`."""
-        return JobPusher(self).perform_async(*args, **kwargs)
-
-    def perform_in(
-        self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
-        """Enqueue in so many seconds, or after a timedelta (§5.6); zero and negative mean now.
-
-        Else as `perform_async`.
-        """
-        return JobPusher(self).perform_at(seconds, *args, **kwargs)
-
-    def perform_at(
-        self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None:
-        """Enqueue for a time: epoch seconds or aware datetime. Else as `perform_async`."""
-        return JobPusher(self).perform_at(when, *args, **kwargs)
-
-    def perform_bulk(
-        self,
-        args: Sequence[Sequence[Any]],
-        *,
-        batch_size: int = BATCH_SIZE,
-        at: float | list[float] | None = None,
-        spread_interval: float | None = None,
-    ) -> list[str | None]:
-        """Enqueue one job per element of `args`; see `Client.push_bulk`."""
-        return JobPusher(self).perform_bulk(
-            args, batch_size=batch_size, at=at, spread_interval=spread_interval
-        )
-
-    def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> bool | None:
-        """Run here and now as a worker would, without Redis and retries; see `inline.perform`.
-
-        Returns True, or None when middleware stopped it; an error of the job is raised.
-        """
-        return JobPusher(self).perform_inline(*args, **kwargs)
-
-    def set(self, **options: Unpack[PushOptions]) -> "Setter[P]":
-        """The same job with other options for the next push, such as `queue` or `wait` (seconds).
-
-        Attributes of your own go into `attributes={…}`.
-
-        Raises:
-            PayloadError: there is no such option; the message suggests one.
-        """
-        return Setter(self, options)
 
 
 @overload
@@ -206,7 +136,7 @@ def job(
     return declare if function is None else declare(function)
 
 
-class Job:
+class Job(ClassCalls):
     """Base of jobs written as classes: set the attributes, define `perform`.
 
     A subclass with a `perform` is registered when it is defined; one without is a base for others.
@@ -269,45 +199,6 @@ class Job:
     def interrupted(self) -> bool:
         """Whether this job should come to an end soon; see `kiqbridge.interrupted`."""
         return interrupted()
-
-    @classmethod
-    def perform_async(cls, *args: Any, **kwargs: Any) -> str | None:
-        """Enqueue now; see `FunctionJob.perform_async`."""
-        return JobPusher(cls).perform_async(*args, **kwargs)
-
-    @classmethod
-    def perform_in(cls, seconds: float | timedelta, /, *args: Any, **kwargs: Any) -> str | None:
-        """Enqueue in so many seconds; see `FunctionJob.perform_in`."""
-        return JobPusher(cls).perform_at(seconds, *args, **kwargs)
-
-    @classmethod
-    def perform_at(cls, when: float | datetime, /, *args: Any, **kwargs: Any) -> str | None:
-        """Enqueue for a time; see `FunctionJob.perform_at`."""
-        return JobPusher(cls).perform_at(when, *args, **kwargs)
-
-    @classmethod
-    def perform_inline(cls, *args: Any, **kwargs: Any) -> bool | None:
-        """Run here and now; see `FunctionJob.perform_inline`."""
-        return JobPusher(cls).perform_inline(*args, **kwargs)
-
-    @classmethod
-    def perform_bulk(
-        cls,
-        args: Sequence[Sequence[Any]],
-        *,
-        batch_size: int = BATCH_SIZE,
-        at: float | list[float] | None = None,
-        spread_interval: float | None = None,
-    ) -> list[str | None]:
-        """Enqueue one job per element of `args`; see `Client.push_bulk`."""
-        return JobPusher(cls).perform_bulk(
-            args, batch_size=batch_size, at=at, spread_interval=spread_interval
-        )
-
-    @classmethod
-    def set(cls, **options: Unpack[PushOptions]) -> Setter[...]:
-        """The same job with other options for the next push; see `FunctionJob.set`."""
-        return Setter(cls, options)
 
 
 def _schedule_of(declared: type[Job]) -> dict[str, Any]:

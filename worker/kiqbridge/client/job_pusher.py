@@ -5,18 +5,17 @@ send_invoice, "at": …})`.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, Unpack
+from typing import Any, Generic, Unpack, overload
 
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
+from kiqbridge.client.off_loop import off_loop
+from kiqbridge.client.signatures import BulkOptions, EnqueuesRow, JobCall, P, Ts
 from kiqbridge.errors import PayloadError
-from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.options import ATTRIBUTES, PushOptions, unknown_pushed, with_attributes
 from kiqbridge.wire.payload import run_time, shorten
-
-P = ParamSpec("P")
 
 
 class JobPusher:
@@ -50,18 +49,36 @@ class JobPusher:
         """As called after `set`, where Ruby writes the arguments first."""
         return self._push_at(when, self._args_first(args, kwargs))
 
-    def perform_bulk(self, args: Sequence[Sequence[Any]], **options: Any) -> list[str | None]:
+    def named_arguments(self, *args: Any, **kwargs: Any) -> tuple[str, list[Any]]:
+        """The job's name and its arguments as they go on the wire, for a `JobCall`."""
+        return self._definition.name, self._definition.positional(args, kwargs)
+
+    def perform_bulk(
+        self,
+        args: Iterable[Any],
+        *,
+        batch_size: int | None = None,
+        at: float | list[float] | None = None,
+        spread_interval: float | None = None,
+    ) -> list[str | None]:
         """As `perform_async`; options of None count as not given."""
         if not isinstance(args, Iterable) or isinstance(args, str | bytes | Mapping):
             raise PayloadError(
                 f"args: {shorten(args)} is not a list of lists, one list of arguments per job"
             )
         lists = [self._argument_list(element) for element in args]
+        options = {"batch_size": batch_size, "at": at, "spread_interval": spread_interval}
         given = {name: value for name, value in options.items() if value is not None}
         return default_client().push_bulk({**self._options, **self._class, "args": lists, **given})
 
     def _argument_list(self, element: object) -> Any:
         """One job's arguments; what is no list is left for the client to refuse."""
+        if isinstance(element, JobCall):
+            if element.job != self._definition.name:
+                raise PayloadError(
+                    f"args: {element} are not those of {self._definition.name}; make them with its own with_args"
+                )
+            return element.args
         if not isinstance(element, list | tuple):
             return element
         return self._definition.positional(tuple(element), {})
@@ -128,15 +145,61 @@ class Setter(Generic[P]):
         """Run here and now with these options; see `FunctionJob.perform_inline`."""
         return self._pusher.perform_inline(*args, **kwargs)
 
+    def with_args(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[P]:
+        """The arguments of one job for `perform_bulk`; see `FunctionJob.with_args`."""
+        return JobCall(*self._pusher.named_arguments(*args, **kwargs))
+
+    @overload
     def perform_bulk(
-        self,
-        args: Sequence[Sequence[Any]],
-        *,
-        batch_size: int = BATCH_SIZE,
-        at: float | list[float] | None = None,
-        spread_interval: float | None = None,
+        self, args: Iterable[JobCall[P]], **options: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
+    @overload
+    def perform_bulk(
+        self: EnqueuesRow[*Ts], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
+    @overload
+    def perform_bulk(
+        self, args: Iterable[list[Any]], **options: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
+    def perform_bulk(self, args: Iterable[Any], **options: Unpack[BulkOptions]) -> list[str | None]:
+        """Enqueue one job per element of `args`; see `FunctionJob.perform_bulk`."""
+        return self._pusher.perform_bulk(args, **options)
+
+    async def aperform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """As `perform_async`, without blocking the event loop."""
+        return await off_loop(self.perform_async, *args, **kwargs)
+
+    async def aperform_in(
+        self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
+        """As `perform_in`, without blocking the event loop."""
+        return await off_loop(self.perform_in, seconds, *args, **kwargs)
+
+    async def aperform_at(
+        self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
+        """As `perform_at`, without blocking the event loop."""
+        return await off_loop(self.perform_at, when, *args, **kwargs)
+
+    @overload
+    async def aperform_bulk(
+        self, args: Iterable[JobCall[P]], **options: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
+    @overload
+    async def aperform_bulk(
+        self: EnqueuesRow[*Ts], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
+    @overload
+    async def aperform_bulk(
+        self, args: Iterable[list[Any]], **options: Unpack[BulkOptions]
+    ) -> list[str | None]: ...
+    async def aperform_bulk(
+        self, args: Iterable[Any], **options: Unpack[BulkOptions]
     ) -> list[str | None]:
-        """Enqueue one job per element of `args`; see `Client.push_bulk`."""
-        return self._pusher.perform_bulk(
-            args, batch_size=batch_size, at=at, spread_interval=spread_interval
-        )
+        """As `perform_bulk`, without blocking the event loop."""
+        return await off_loop(self._pusher.perform_bulk, as_list(args), **options)
+
+
+def as_list(args: Iterable[Any]) -> Iterable[Any]:
+    """What a generator yields, on the thread of its caller; anything else as it is."""
+    return list(args) if isinstance(args, Iterator) else args

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from kiqbridge.client.registry import Handling
-from kiqbridge.errors import ProcessDied
+from kiqbridge.client.registry import Handling, OnError
+from kiqbridge.errors import ArgumentMismatch, ProcessDied
 
 FAILURE = "__kiqbridge_failure__"
 """Attribute of a stand-in: the `Failure` that it stands for."""
@@ -116,6 +116,19 @@ def rules_after(error: BaseException, given: Handling) -> Handling:
     )
 
 
+def rule_for(error: BaseException, rules: OnError) -> str | float | None:
+    """What is declared for the nearest class of an error.
+
+    A rule for all errors is none for arguments that do not fit: they do not come right by themselves.
+    """
+    if isinstance(error, ArgumentMismatch):
+        kinds = [kind for kind in type(error).__mro__ if issubclass(kind, ArgumentMismatch)]
+        return next((rules[kind] for kind in kinds if kind in rules), "kill")
+    if not rules:
+        return None
+    return next((rules[kind] for kind in type(error).__mro__ if kind in rules), None)
+
+
 class Answers:
     """The rules of a class, and what they answered when a decision asked them.
 
@@ -138,8 +151,7 @@ class Answers:
 
     def rule_for(self, error: BaseException) -> str | float | None:
         """What `on_error` says of this error."""
-        rules = self._on_error
-        return next((rules[kind] for kind in type(error).__mro__ if kind in rules), None)
+        return rule_for(error, self._on_error)
 
     def _note_delay(self, answer: object) -> object:
         if isinstance(answer, timedelta):

@@ -8,6 +8,7 @@ where the Web UI can revive it. `retry: N` changes the number, `retry: 0` means 
 1. A job raised. Its payload gets what is recorded of the failure (failed_payload.py):
    `{"class":"Mail","args":[7],"retry":true,…,"error_class":"OSError","retry_count":0,"failed_at":1700000000.5}`.
 2. The rule that `on_error` of its class has for the error counts first: `"discard"`, `"kill"`, seconds.
+   An argument that does not fit (`ArgumentMismatch`) is `"kill"`: the next try would meet the same one.
 3. Without `retry` it is discarded, nothing is recorded. With no tries left it is dead, unless
    `retries_exhausted` or `dead: false` discards it.
 4. Else it is tried again after `retry_in` of its class, or count⁴ + 15 s, and a jitter.
@@ -23,9 +24,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from kiqbridge.client.registry import Handling, OnError
+from kiqbridge.client.registry import Handling
 from kiqbridge.client.server import BacktraceCleaner
 from kiqbridge.runtime import user_code
+from kiqbridge.settle.error_report import rule_for
 from kiqbridge.settle.failed_payload import failed_payload, whole_number
 from kiqbridge.settle.settlement import Verdict
 from kiqbridge.wire.payload import Profile, read_timestamp, timestamp
@@ -95,7 +97,7 @@ def decide(
         now=now,
         cleaner=policy.backtrace_cleaner,
     )
-    answer = _rule_for(error, handling.on_error)
+    answer = rule_for(error, handling.on_error)
     if answer == "discard":
         return _discarded(failed, policy, now)
     if retry is None or retry is False:  # nothing is recorded of its failure
@@ -112,13 +114,6 @@ def decide(
             return _died(failed, error, handling, policy, now)
     delay = retry_delay(count, rng, _seconds(answer))
     return RetryDecision(verdict=Verdict.RETRY, payload=failed, at=now + delay)
-
-
-def _rule_for(error: BaseException, rules: OnError) -> str | float | None:
-    """What is declared for the nearest class of an error."""
-    if not rules:
-        return None
-    return next((rules[kind] for kind in type(error).__mro__ if kind in rules), None)
 
 
 def _ask(function: Callable[..., object], *args: object) -> Any:

@@ -1,0 +1,70 @@
+"""A function that is declared as a job: the arguments of many jobs, made by `with_args`."""
+
+import pytest
+from support.jobs import configure_capture, own_declarations
+
+from kiqbridge import Job, job
+from kiqbridge.errors import PayloadError
+
+
+@pytest.fixture(autouse=True)
+def _declarations():
+    with own_declarations():
+        yield
+
+
+@pytest.fixture
+def pushes():
+    return configure_capture()
+
+
+def declare(name="send"):
+    @job(name=name)
+    def send(invoice_id: int, copy: bool = False) -> None:
+        pass
+
+    return send
+
+
+def test_the_elements_of_a_bulk_are_lists_tuples_or_made_by_the_job(pushes):
+    send = declare()
+
+    send.perform_bulk([[1], (2, True), send.with_args(3, copy=True), send.with_args(4)])
+
+    assert [payload["args"] for _declared, payload in pushes.calls] == [
+        [1],
+        [2, True],
+        [3, True],
+        [4],
+    ]
+
+
+def test_arguments_that_the_job_does_not_take_are_refused_where_they_are_made():
+    send = declare()
+
+    with pytest.raises(PayloadError, match="send cannot be called like this"):
+        send.with_args(1, copies=True)
+
+
+def test_arguments_of_another_job_are_refused(pushes):
+    send, other = declare(), declare("other")
+
+    with pytest.raises(PayloadError, match="<arguments of other> are not those of send"):
+        send.perform_bulk([other.with_args(1)])
+    assert pushes.calls == []
+
+
+def test_a_class_and_a_job_with_options_make_arguments_too(pushes):
+    class Nightly(Job):
+        def perform(self, day: str) -> None:
+            pass
+
+    Nightly.perform_bulk([Nightly.with_args("a"), Nightly.set(queue="high").with_args(day="b")])
+
+    assert [payload["args"] for _declared, payload in pushes.calls] == [["a"], ["b"]]
+
+
+def test_an_option_that_no_bulk_has_is_refused(pushes):
+    with pytest.raises(TypeError, match="batchsize"):
+        declare().perform_bulk([[1]], batchsize=10)
+    assert pushes.calls == []
