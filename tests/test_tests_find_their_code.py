@@ -165,6 +165,15 @@ TESTED_ELSEWHERE = {
     "config/function_settings": "unit/test_table.py",
     "config/setting": "unit/test_table.py",
     "config/worker_parsers": "unit/test_parsers.py",
+    **dict.fromkeys(
+        (
+            "contrib/after_commit",
+            "client/postponed",
+        ),
+        "redis/test_sqlalchemy.py",
+    ),
+    "contrib/django/settings": "redis/test_django.py",
+    "contrib/django/management/commands/kiqbridge": "redis/test_django.py",
     "credentials/aws_request": "redis/test_redis_source.py",
     "dev/child_process": "process/test_dev.py",
     "dev/command": "process/test_dev.py",

@@ -4,8 +4,9 @@
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from kiqbridge.client.client import Client
@@ -18,6 +19,8 @@ _default: Client | None = None
 _default_lock = threading.Lock()
 _default_middleware: Chain[ClientMiddleware] = Chain()
 """What each client that declared jobs push through begins with, however often it is configured."""
+_chosen_here: ContextVar[Client | None] = ContextVar("kiqbridge_client", default=None)
+_choose: Callable[[Client], Client] | None = None
 
 
 def configure(
@@ -46,15 +49,37 @@ def configure(
 def default_client() -> Client:
     """The configured client, or one made from the environment at first use.
 
+    Within `pushing_through` that one, else the choice of `choose_client_by`, if there is one.
+
     Raises:
         ConfigError: a wrong environment variable.
     """
     global _default  # noqa: PLW0603 - as in configure
+    chosen = _chosen_here.get()
+    if chosen is not None:
+        return chosen
     with _default_lock:
         if _default is None:
             _default = Client()
             _default.middleware = _default_middleware.copy()
-        return _default
+        client = _default
+    return client if _choose is None else _choose(client)
+
+
+@contextmanager
+def pushing_through(client: Client) -> Iterator[None]:
+    """Within, in this thread or task, declared jobs push through this client."""
+    token = _chosen_here.set(client)
+    try:
+        yield
+    finally:
+        _chosen_here.reset(token)
+
+
+def choose_client_by(choose: Callable[[Client], Client] | None) -> None:
+    """Let each push of a declared job ask `choose` for its client, given the default one; None ends that."""
+    global _choose  # noqa: PLW0603 - one choice for the process
+    _choose = choose
 
 
 def adopt_default_client(client: Client) -> None:
@@ -95,12 +120,12 @@ def own_default_client() -> Iterator[None]:
     For tests, and for code that configures a client of its own for a while. The process has one default
     client: other threads see the change, too.
     """
-    global _default, _default_middleware
+    global _default, _default_middleware, _choose
     with _default_lock:
-        former = _default, _default_middleware
+        former = _default, _default_middleware, _choose
         _default, _default_middleware = None, _default_middleware.copy()
     try:
         yield
     finally:
         with _default_lock:
-            _default, _default_middleware = former
+            _default, _default_middleware, _choose = former

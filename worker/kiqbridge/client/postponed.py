@@ -1,0 +1,85 @@
+"""Jobs that are checked now and pushed later, such as after a transaction has committed.
+
+`DeferringClient.push` does all of a push but the writing: the item is normalized, client middleware runs,
+the payload is checked and gets its jid. What may be written then is a `Postponed`, which is handed to
+whoever knows when.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.prepare import PreparedJob, prepare
+from kiqbridge.wire import json_text
+from kiqbridge.wire.bulk import parse_bulk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postponed:
+    """Jobs of one call that can be pushed.
+
+    Attributes:
+        client: through which.
+        jobs: at least one.
+    """
+
+    client: "DeferringClient"
+    jobs: Sequence[PreparedJob]
+
+    def push(self) -> None:
+        """Push them, in one round trip.
+
+        Raises:
+            RedisUnavailable, RedisRefused, PushOutcomeUnknown, PushNotReplicated: as `Client.push`.
+        """
+        self.client.write(self.jobs)
+
+
+class DeferringClient(Client):
+    """A client whose pushes are postponed; for the rest it is the client that it stands for.
+
+    Args:
+        client: the one that it stands for, whose middleware, connections and settings it uses.
+        defer: gets what is to be pushed; called once for each `push` and each `push_bulk`.
+    """
+
+    def __init__(self, client: Client, defer: Callable[[Postponed], object]) -> None:
+        vars(self).update(vars(client))  # its connections, too: nothing is opened here
+        self.stands_for = client
+        self._defer = defer
+
+    def push(self, item: Mapping[str, Any]) -> str | None:
+        """As `Client.push`, but that only `PayloadError` can be raised: nothing is written yet."""
+        job = self._prepare(item, time.time(), bulk=False)
+        if job is None:
+            return None
+        self._defer(Postponed(client=self, jobs=[job]))
+        return job.jid
+
+    def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
+        """As `Client.push_bulk`, with the difference of `push`; refused as a whole."""
+        now = time.time()
+        bulk = parse_bulk(item, now, random.random)
+        prepared = [
+            self._prepare(bulk.item(index), now, bulk=True)
+            for index in range(len(bulk.argument_lists))
+        ]
+        jobs = [job for job in prepared if job is not None]
+        if jobs:
+            self._defer(Postponed(client=self, jobs=jobs))
+        return [job.jid if job else None for job in prepared]
+
+    def write(self, jobs: Sequence[PreparedJob]) -> None:
+        """Write jobs of this client; see `Postponed.push`."""
+        self._writer.write(jobs)
+
+    def _prepare(self, item: Mapping[str, Any], now: float, *, bulk: bool) -> PreparedJob | None:
+        job = prepare(item, now, self.middleware, self._fleet_profile.current, bulk=bulk)
+        if job is not None:
+            # A copy: what the caller changes from now on is not pushed, and what has no text, or too
+            # long a one, is refused here.
+            job.payload = json_text.loads(self._writer.text(job, now))
+        return job

@@ -1,0 +1,141 @@
+"""Enqueuing when a transaction commits: what the modules for Django and SQLAlchemy share.
+
+A job that is pushed within a transaction may run before the data that it needs can be seen, or although
+the transaction was rolled back. So it is checked and gets its jid at the call, is kept in the memory of
+this process, and is pushed right after the commit; a rollback drops it.
+
+What cannot be pushed then cannot be undone either: the data is committed. The error is logged with class and
+jid of each job, and the handlers of `on_push_failed` get the payloads. A process that is killed between
+commit and push loses the job. Where that must not happen, write a row of an outbox table in the same
+transaction, and let a scheduled job push the rows with `Client.push_once`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.default_client import default_client, pushing_through
+from kiqbridge.client.postponed import DeferringClient, Postponed
+from kiqbridge.errors import KiqbridgeError
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+PushFailed = Callable[[Sequence[Mapping[str, Any]], KiqbridgeError], object]
+"""(payloads, error): what was not pushed after a commit, and why; `Client.push` takes such a payload."""
+H = TypeVar("H", bound=PushFailed)
+
+_handlers: list[PushFailed] = []
+
+
+class Enqueuable(Protocol[P]):
+    """A declared function or class, or what its `set` returned."""
+
+    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Enqueue now."""
+
+
+class AfterCommit(Generic[P]):
+    """A job whose pushes wait for a commit; made by `after_commit` of the framework's module.
+
+    The methods are those of the job. Each returns the jid at once, or None when middleware stopped it, and
+    raises `PayloadError` at once.
+
+    Args:
+        declared: the job.
+        defer: gets what is to be pushed after the commit.
+    """
+
+    def __init__(self, declared: Enqueuable[P], defer: Callable[[Postponed], object]) -> None:
+        self._declared: Any = declared
+        self._defer = defer
+
+    def __repr__(self) -> str:
+        return f"<after commit: {self._declared!r}>"
+
+    def set(self, **options: Any) -> "AfterCommit[P]":
+        """The same with other options for the next push; see `FunctionJob.set`."""
+        return AfterCommit(self._declared.set(**options), self._defer)
+
+    def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
+        """Enqueue after the commit."""
+        jid: str | None = self._deferred(self._declared.perform_async, *args, **kwargs)
+        return jid
+
+    def perform_in(
+        self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
+        """Enqueue after the commit, to run so many seconds after this call, or after a timedelta."""
+        jid: str | None = self._deferred(self._declared.perform_in, seconds, *args, **kwargs)
+        return jid
+
+    def perform_at(
+        self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
+        """Enqueue after the commit, for a time: epoch seconds or aware datetime."""
+        jid: str | None = self._deferred(self._declared.perform_at, when, *args, **kwargs)
+        return jid
+
+    def perform_bulk(self, args: Sequence[Sequence[Any]], **options: Any) -> list[str | None]:
+        """Enqueue after the commit one job per element of `args`; see `Client.push_bulk`."""
+        jids: list[str | None] = self._deferred(self._declared.perform_bulk, args, **options)
+        return jids
+
+    def _deferred(self, method: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        with pushing_through(deferring(default_client(), self._defer)):
+            return method(*args, **kwargs)
+
+
+def deferring(client: Client, defer: Callable[[Postponed], object]) -> DeferringClient:
+    """A client that hands its pushes to `defer`, in the place of this one."""
+    inner = client.stands_for if isinstance(client, DeferringClient) else client
+    return DeferringClient(inner, defer)
+
+
+def on_push_failed(handler: H) -> H:
+    """Call this with the jobs that could not be pushed after a commit; usable as a decorator.
+
+    It may write them to a table, or push them again later: they keep their jids. Its own errors are logged.
+    """
+    if handler not in _handlers:
+        _handlers.append(handler)
+    return handler
+
+
+def push_committed(postponed: Sequence[Postponed]) -> None:
+    """Push what waited for a commit, the jobs of one client in one round trip; raises nothing."""
+    clients: list[DeferringClient] = []
+    for each in postponed:
+        if all(each.client.stands_for is not known.stands_for for known in clients):
+            clients.append(each.client)
+    for client in clients:
+        jobs = [
+            job
+            for each in postponed
+            if each.client.stands_for is client.stands_for
+            for job in each.jobs
+        ]
+        try:
+            client.write(jobs)
+        except KiqbridgeError as error:
+            _report([_whole(job.payload, job.at) for job in jobs], error)
+
+
+def _whole(payload: Mapping[str, Any], at: float | None) -> Mapping[str, Any]:
+    return payload if at is None else {**payload, "at": at}
+
+
+def _report(payloads: Sequence[Mapping[str, Any]], error: KiqbridgeError) -> None:
+    names = ", ".join(f"{payload['class']} {payload['jid']}" for payload in payloads)
+    logger.error(
+        "the transaction is committed, but pushing after it failed: %s. Not enqueued, or in doubt: %s",
+        error,
+        names,
+    )
+    for handler in _handlers:
+        try:
+            handler(payloads, error)
+        except Exception:
+            logger.exception("a handler of on_push_failed failed")

@@ -1,0 +1,1 @@
+"""Found by Django: the commands of the application."""

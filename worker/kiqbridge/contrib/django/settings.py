@@ -1,0 +1,91 @@
+"""The dictionary `KIQBRIDGE` of a Django project: settings of clients and workers, in upper case.
+
+Each stands for the environment variable of that setting (docs/settings.md), which goes before it. So
+workers, pushes and child processes of a worker all see the same values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.core.exceptions import ImproperlyConfigured
+
+from kiqbridge.config.setting import Setting
+from kiqbridge.config.table import SETTINGS
+from kiqbridge.errors import ConfigError
+
+ENQUEUE_AFTER_COMMIT: Final = "ENQUEUE_AFTER_COMMIT"
+"""True: `perform_async` and its like wait for the commit when they are called within `atomic`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DjangoSettings:
+    """What `KIQBRIDGE` says.
+
+    Attributes:
+        environment: variable → value.
+        enqueue_after_commit: whether declared jobs wait for the commit.
+    """
+
+    environment: Mapping[str, str]
+    enqueue_after_commit: bool
+
+
+def read_settings(given: object) -> DjangoSettings:
+    """Check the dictionary.
+
+    Raises:
+        ImproperlyConfigured: an unknown key, with a suggestion, or a wrong value.
+    """
+    if not isinstance(given, Mapping):
+        raise ImproperlyConfigured(f"KIQBRIDGE: {given!r} is not a dict of settings")
+    known = {setting.name.upper(): setting for setting in SETTINGS if setting.env}
+    environment = {}
+    after_commit = given.get(ENQUEUE_AFTER_COMMIT, False)
+    if not isinstance(after_commit, bool):
+        raise ImproperlyConfigured(
+            f"KIQBRIDGE[{ENQUEUE_AFTER_COMMIT!r}]: {after_commit!r} is not True or False"
+        )
+    for key, value in given.items():
+        if key == ENQUEUE_AFTER_COMMIT or value is None:
+            continue
+        if key not in known:
+            raise ImproperlyConfigured(f"KIQBRIDGE[{key!r}]: {_unknown(str(key), list(known))}")
+        environment[known[key].env[0]] = _text(known[key], value)
+    return DjangoSettings(environment=environment, enqueue_after_commit=after_commit)
+
+
+def _text(setting: Setting, value: Any) -> str:
+    """The value as its variable holds it.
+
+    Raises:
+        ImproperlyConfigured: the setting does not take it.
+    """
+    name, variable = setting.name.upper(), setting.env[0]
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, list | tuple):
+        separator = " " if setting.name == "queues" else ","
+        text = separator.join(map(_part, value))
+    else:
+        text = str(value)
+    try:
+        setting.parse(text, variable)
+    except ConfigError as error:
+        raise ImproperlyConfigured(f"KIQBRIDGE[{name!r}]: {error}") from error
+    return text
+
+
+def _part(value: object) -> str:
+    """An entry of a list; of queues also a pair of name and weight."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    import difflib  # noqa: PLC0415 - only to help with an error
+
+    if key in {setting.name.upper() for setting in SETTINGS}:
+        return "has no environment variable; write it into config/kiqbridge.yml"
+    near = difflib.get_close_matches(key.upper(), [*known, ENQUEUE_AFTER_COMMIT], n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"is no setting{hint} (docs/settings.md lists them, here in upper case)"
