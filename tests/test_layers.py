@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "children": "runtime wire config store client inflight host settle perform",
     "step_functions": "runtime wire store client settle perform",
     "outbox": "runtime wire store client",
+    "testing": "runtime wire schedule store client settle perform",
     "engine": "runtime wire config store client clocks inflight host settle perform children step_functions outbox",
     "dev": "wire schedule config store client clocks",
     "transfer": "wire store",

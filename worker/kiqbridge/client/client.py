@@ -9,7 +9,6 @@ Redis. Three kinds of push differ in what a lost reply means:
 """
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +18,7 @@ from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddlewar
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.prepare import prepare, text_of_payload
 from kiqbridge.client.registry import definition_of
+from kiqbridge.clock import client_now
 from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
     NAMESPACE,
@@ -147,7 +147,7 @@ class Client:
             PushOutcomeUnknown: sent, but the reply was lost.
             PushNotReplicated: enqueued, but not confirmed by `wait_replicas` replicas.
         """
-        job = prepare(item, time.time(), self.middleware, self._fleet_profile.current)
+        job = prepare(item, client_now(), self.middleware, self._fleet_profile.current)
         if job is None:
             return None
         self._writer.write([job])
@@ -212,7 +212,7 @@ class Client:
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - few clients guard their pushes
 
         guarded_push.check_count(len(items))
-        now = time.time()
+        now = client_now()
         drawn = [None] * len(items) if jids is None else jids
         jobs = []
         for index, (item, key, jid) in enumerate(zip(items, dedupe_keys, drawn, strict=True)):
@@ -260,7 +260,7 @@ class Client:
         from kiqbridge.wire.tick_mark import TickMark  # noqa: PLC0415
 
         guarded_push.check_count(len(items))
-        now = time.time()
+        now = client_now()
         prepared = [
             prepare(item, now, self.middleware, self._fleet_profile.current) for item in items
         ]
@@ -282,7 +282,7 @@ class Client:
         """
         from kiqbridge.client import guarded_push, known  # noqa: PLC0415 - as push_once
 
-        now, none = time.time(), Chain[ClientMiddleware]()
+        now, none = client_now(), Chain[ClientMiddleware]()
         guards = []
         for item, key in zip(items, dedupe_keys, strict=True):
             job = prepare(item, now, none, self._fleet_profile.without_redis)
@@ -315,7 +315,7 @@ class Client:
         from kiqbridge.client import iteration_state  # noqa: PLC0415 - few clients cancel
 
         return iteration_state.request_cancel(
-            self._redis, self.keys, jid, self.wire_profile, time.time()
+            self._redis, self.keys, jid, self.wire_profile, client_now()
         )
 
     def deploy_mark(self, label: str) -> "DeployMark":
@@ -333,7 +333,7 @@ class Client:
         """
         from kiqbridge.store.deploy import parse_label, write_mark  # noqa: PLC0415 - few clients mark
 
-        return write_mark(self._redis, self.keys, parse_label(label), time.time())
+        return write_mark(self._redis, self.keys, parse_label(label), client_now())
 
     def pause_queue(
         self,
@@ -433,7 +433,7 @@ class Client:
         Raises:
             PayloadError: as `push`.
         """
-        job = prepare(item, time.time(), self.middleware, self._fleet_profile.without_redis)
+        job = prepare(item, client_now(), self.middleware, self._fleet_profile.without_redis)
         if job is None:
             return None
         text = text_of_payload(job.payload, self._writer.max_payload_bytes)
@@ -448,7 +448,7 @@ class Client:
         Raises:
             PayloadError: as `push`.
         """
-        job = prepare(item, time.time(), self.middleware, self._fleet_profile.current)
+        job = prepare(item, client_now(), self.middleware, self._fleet_profile.current)
         return None if job is None else (job.jid, self._writer.text(job, 0.0))
 
     def prepare_moved(

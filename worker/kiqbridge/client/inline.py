@@ -70,7 +70,7 @@ def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) 
     if timeout_s is None:
         _finish(function(*payload["args"]))
     else:
-        with _limits().limit(timeout_s):
+        with limits().limit(timeout_s):
             _finish(function(*payload["args"]))
     return True
 
@@ -149,7 +149,8 @@ def _loop_resources() -> "LoopResources":
     return LoopResources([each for each in server.resources if not each.is_open_for_all])
 
 
-def _limits() -> "Timekeeper":
+def limits() -> "Timekeeper":
+    """Ends jobs that take longer than their `timeout_s`; one thread for the process, started when it is needed."""
     global _timekeeper  # noqa: PLW0603 - it has a thread of its own
     if _timekeeper is None:
         from kiqbridge.runtime.limits import Timekeeper  # noqa: PLC0415 - few jobs have a limit

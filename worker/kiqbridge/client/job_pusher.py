@@ -4,7 +4,6 @@
 send_invoice, "at": …})`.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Generic, Unpack, overload
@@ -13,6 +12,7 @@ from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.signatures import BulkOptions, EnqueuesRow, JobCall, P, Ts
+from kiqbridge.clock import client_now
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.options import ATTRIBUTES, PushOptions, unknown_pushed, with_attributes
 from kiqbridge.wire.payload import run_time, shorten
@@ -88,7 +88,7 @@ class JobPusher:
         return {**self._options, "args": arguments, **self._class}
 
     def _push_at(self, when: float | datetime | timedelta, item: dict[str, Any]) -> str | None:
-        at = run_time(when, time.time())
+        at = run_time(when, client_now())
         return default_client().push(item if at is None else item | {"at": at})
 
 

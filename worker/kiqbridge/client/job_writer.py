@@ -4,11 +4,11 @@ A job for now: SADD queues, LPUSH queue:NAME. A job for later: ZADD schedule. A 
 is never repeated here: `PushOutcomeUnknown`.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from kiqbridge.client.prepare import PreparedJob, text_of_payload
+from kiqbridge.clock import client_now
 from kiqbridge.errors import PushNotReplicated, PushOutcomeUnknown
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
@@ -50,7 +50,7 @@ class JobWriter:
         """
         if not jobs:
             return
-        now = time.time()
+        now = client_now()
         texts = [self.text(job, now) for job in jobs]
         for part in slices_by_bytes(texts, BATCH_BYTES):
             self._write_texts(jobs[part], texts[part])

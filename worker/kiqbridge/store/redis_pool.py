@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import redis
 from redis.connection import AbstractConnection
@@ -27,6 +27,33 @@ from kiqbridge.store.scripts import Script
 POOL_SIZE: Final = 16
 POOL_WAIT_S: Final = 30.0
 """Longer than any call takes that Redis answers, and than one that it does not answer."""
+
+
+class StandIn(Protocol):
+    """What answers in the place of every server, for tests (kiqbridge.testing); as the methods of `RedisPool`."""
+
+    def run(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies to commands."""
+
+    def script(
+        self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | float]
+    ) -> Any:
+        """The answer of a script."""
+
+
+_stand_in: StandIn | None = None
+
+
+def use_stand_in(stand_in: StandIn | None) -> StandIn | None:
+    """Set what all pools of this process ask, None = their servers; returns what they asked before."""
+    global _stand_in
+    former, _stand_in = _stand_in, stand_in
+    return former
+
+
+def has_stand_in() -> bool:
+    """Whether no server is asked now."""
+    return _stand_in is not None
 
 
 class RedisPool:
@@ -158,11 +185,15 @@ class RedisPool:
         Raises:
             RedisUnavailable: also when no connection becomes free within `wait_s` seconds.
         """
+        if _stand_in is not None:
+            return _stand_in.run(commands)
         with self._lent() as connection:
             return connection.run(*commands, repeatable=repeatable, replicas=replicas)
 
     def call(self, *command: str | bytes | float) -> Any:
         """As `RedisConnection.call`, on a connection of the pool."""
+        if _stand_in is not None:
+            return _stand_in.run([command])[0]
         with self._lent() as connection:
             return connection.call(*command)
 
@@ -176,6 +207,8 @@ class RedisPool:
         replicas: Replicas | None = None,
     ) -> Any:
         """As `RedisConnection.script`, on a connection of the pool."""
+        if _stand_in is not None:
+            return _stand_in.script(script, keys, args)
         with self._lent() as connection:
             return connection.script(script, keys, args, repeatable=repeatable, replicas=replicas)
 

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import job_forks
 from kiqbridge.store.process_set import read_infos
-from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.redis_pool import RedisPool, has_stand_in
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import Profile, ProfileSetting
@@ -107,6 +107,8 @@ class FleetProfile:
         self._lock = threading.Lock()
 
     def _look_up(self) -> None:
+        if has_stand_in():
+            return  # nobody beats there
         # A connection of its own: its timeout is short, and a slow reply here must not cost a push.
         connection = self._pool.connection(timeout_s=LOOK_UP_TIMEOUT_S)
         try:

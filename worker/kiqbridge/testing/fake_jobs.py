@@ -1,0 +1,358 @@
+"""What a test sees of its jobs: those that wait, what was performed, and the assertions about them.
+
+jobs.assert_enqueued(send_invoice, args=[42], in_=timedelta(minutes=5))
+jobs.drain()                            # performs what is due, and what that enqueues
+jobs.clock.move(minutes=5)              # the scheduled job is in its queue now
+jobs.drain()
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from kiqbridge.client.registry import Registry, default_registry
+from kiqbridge.client.server import Server
+from kiqbridge.client.server import server as default_server
+from kiqbridge.testing.asking import Asked, absent_text, present_text, wrong_count_text
+from kiqbridge.testing.memory import Memory, Place
+from kiqbridge.testing.memory_scripts import FUNCTIONS
+from kiqbridge.testing.passing_time import enqueue_due, pass_time
+from kiqbridge.testing.performing import EndlessJobs, Performer
+from kiqbridge.testing.recorded import PerformedJob, RecordedJob, read_job
+from kiqbridge.testing.virtual_clock import VirtualClock
+from kiqbridge.wire.keys import Keys
+
+MOST_JOBS: Final = 10_000
+"""After so many jobs of one `drain` without a limit, jobs that enqueue each other without end are more likely."""
+
+MOST_NESTED: Final = 50
+"""So many jobs may enqueue each other within one another, performed in place."""
+
+TOLERANCE_S: Final = 1.0
+"""Seconds by which a time that a test expects may differ."""
+
+
+class FakeJobs:
+    """The jobs of one test; made by `fake` and `inline`. All threads of the process see the same one.
+
+    Args:
+        performs_at_once: perform each job where it is pushed, as `inline` does.
+        raise_errors: of jobs that are performed at once: raise in the place of the push.
+        registry: the declared jobs.
+        server: what they run with.
+
+    Attributes:
+        clock: what is now.
+        performed: each execution so far, in order.
+        memory: the keys as they would be in Redis.
+    """
+
+    def __init__(
+        self,
+        *,
+        performs_at_once: bool = False,
+        raise_errors: bool = True,
+        registry: Registry = default_registry,
+        server: Server = default_server,
+    ) -> None:
+        self.clock = VirtualClock(self._passed)
+        self.memory = Memory(self.clock.now, functions=FUNCTIONS, on_pushed=self._pushed)
+        self.performed: list[PerformedJob] = []
+        self._performs_at_once = performs_at_once
+        self._raises = raise_errors
+        self._nested = 0
+        self._performer = Performer(self.memory, self.clock, registry=registry, server=server)
+        self._registry = registry
+
+    def __repr__(self) -> str:
+        return (
+            f"<FakeJobs {len(self.memory.waiting())} in queues, {len(self.scheduled)} scheduled, "
+            f"{len(self.retries)} retries, {len(self.dead)} dead, {len(self.performed)} performed>"
+        )
+
+    @property
+    def jobs(self) -> list[RecordedJob]:
+        """What waits: jobs in queues, the oldest first, then scheduled ones, the earliest first."""
+        return [*map(_read_place, self.memory.waiting()), *self.scheduled]
+
+    @property
+    def queues(self) -> Mapping[str, list[RecordedJob]]:
+        """Queue name → its jobs, the oldest first; queues without jobs are missing."""
+        found: dict[str, list[RecordedJob]] = {}
+        for place in self.memory.waiting():
+            found.setdefault(place.queue, []).append(_read_place(place))
+        return found
+
+    @property
+    def scheduled(self) -> list[RecordedJob]:
+        """Jobs that are due later, the earliest first."""
+        return self._members("schedule")
+
+    @property
+    def retries(self) -> list[RecordedJob]:
+        """Jobs that failed and are tried again, the earliest first; they have count, error and `at`."""
+        return self._members("retry")
+
+    @property
+    def dead(self) -> list[RecordedJob]:
+        """Jobs that are given up, the first to die first; `at` is when."""
+        return self._members("dead")
+
+    def enqueued(
+        self,
+        job: object = None,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        at: datetime | float | None = None,
+        in_: timedelta | float | None = None,
+        tolerance_s: float = TOLERANCE_S,
+    ) -> list[RecordedJob]:
+        """The jobs that wait, in queues or scheduled, and match all that is given.
+
+        Args:
+            job: a declared job, or the name of a class as on the wire.
+            args: all arguments; they are compared as the job would get them, through JSON.
+            kwargs: arguments by the names of the parameters; others are not looked at. With `args`: the rest of
+                the call.
+            queue: where it waits, or will.
+            at: when it is due, an aware datetime or epoch seconds.
+            in_: how long after it was enqueued it is due, a timedelta or seconds.
+            tolerance_s: by how many seconds `at` and `in_` may differ.
+        """
+        asked = Asked(
+            job,
+            args,
+            kwargs,
+            queue,
+            at=at,
+            in_=in_,
+            tolerance_s=tolerance_s,
+            registry=self._registry,
+        )
+        return [each for each in self.jobs if asked.matches(each)]
+
+    def assert_enqueued(
+        self,
+        job: object,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        at: datetime | float | None = None,
+        in_: timedelta | float | None = None,
+        count: int | None = None,
+        tolerance_s: float = TOLERANCE_S,
+    ) -> RecordedJob:
+        """Fail unless such a job waits; `count`: exactly so many do. Other arguments as `enqueued`.
+
+        Returns:
+            The first that matches.
+
+        Raises:
+            AssertionError: shows what is enqueued instead, the most alike first.
+        """
+        __tracebackhide__ = True
+        asked = Asked(
+            job,
+            args,
+            kwargs,
+            queue,
+            at=at,
+            in_=in_,
+            tolerance_s=tolerance_s,
+            registry=self._registry,
+        )
+        jobs = self.jobs
+        found = [each for each in jobs if asked.matches(each)]
+        if not found and count != 0:
+            raise AssertionError(absent_text(asked, jobs, [each.job for each in self.performed]))
+        if count is not None and len(found) != count:
+            raise AssertionError(wrong_count_text(asked, found, count))
+        return found[0] if found else RecordedJob(payload={}, queue="")
+
+    def assert_not_enqueued(
+        self,
+        job: object = None,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        at: datetime | float | None = None,
+        in_: timedelta | float | None = None,
+        tolerance_s: float = TOLERANCE_S,
+    ) -> None:
+        """Fail if such a job waits; without arguments, if any does. Arguments as `enqueued`.
+
+        Raises:
+            AssertionError: shows those that match.
+        """
+        __tracebackhide__ = True
+        asked = Asked(
+            job,
+            args,
+            kwargs,
+            queue,
+            at=at,
+            in_=in_,
+            tolerance_s=tolerance_s,
+            registry=self._registry,
+        )
+        found = [each for each in self.jobs if asked.matches(each)]
+        if found:
+            raise AssertionError(present_text(asked, found))
+
+    def assert_enqueued_count(
+        self, count: int, job: object = None, *, queue: str | None = None
+    ) -> None:
+        """Fail unless exactly so many jobs wait: of all, of one class, in one queue.
+
+        Raises:
+            AssertionError: shows those that do.
+        """
+        __tracebackhide__ = True
+        asked = Asked(job, None, None, queue, registry=self._registry)
+        found = [each for each in self.jobs if asked.matches(each)]
+        if len(found) != count:
+            raise AssertionError(wrong_count_text(asked, found, count))
+
+    def assert_performed(
+        self,
+        job: object,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        count: int | None = None,
+    ) -> PerformedJob:
+        """Fail unless such a job was performed, whatever became of it; arguments as `assert_enqueued`.
+
+        Returns:
+            The first execution that matches.
+
+        Raises:
+            AssertionError: shows what was performed instead, the most alike first.
+        """
+        __tracebackhide__ = True
+        asked = Asked(job, args, kwargs, None, verb="performed", registry=self._registry)
+        found = [each for each in self.performed if asked.matches(each.job)]
+        if not found:
+            others = [each.job for each in self.performed]
+            raise AssertionError(absent_text(asked, others, self.jobs))
+        if count is not None and len(found) != count:
+            raise AssertionError(wrong_count_text(asked, [each.job for each in found], count))
+        return found[0]
+
+    def drain(
+        self,
+        *,
+        queue: str | None = None,
+        job: object = None,
+        limit: int | None = None,
+        raise_errors: bool = True,
+    ) -> int:
+        """Perform what is due, the oldest first, and what that enqueues, until nothing of it is left.
+
+        Scheduled jobs and retries are performed once the clock has reached their time.
+
+        Args:
+            queue: only jobs in this one.
+            job: only those of this declared job, or class.
+            limit: at most so many.
+            raise_errors: raise the error of the first job that fails, with its jid; what a worker would have
+                made of it stands in `retries` or `dead` all the same, and what waits behind it goes on waiting.
+                What is no `Exception`, such as a failure that pytest raises, is raised in any case.
+
+        Returns:
+            How many were performed.
+
+        Raises:
+            EndlessJobs: more than 10,000, without a limit.
+            BaseException: what a job raised, or a resource of `server.lifespan` while it was opened.
+        """
+        asked = Asked(job, None, None, queue, registry=self._registry)
+        enqueue_due(
+            self.memory, self.clock, client_of=self._performer.client, enqueue=self._enqueue
+        )
+        most = MOST_JOBS if limit is None else limit
+        count = 0
+        while (place := self._next(asked)) is not None:
+            if count >= most:
+                if limit is not None:
+                    break
+                raise EndlessJobs(
+                    f"{count:,} jobs were performed, and {_read_place(place)} waits still: do jobs enqueue "
+                    "each other without end? drain(limit=…) performs so many"
+                )
+            if self.memory.take(place):
+                self._perform(place, raises=raise_errors)
+                count += 1
+        return count
+
+    def clear(self) -> None:
+        """Forget all jobs, guards, ledgers and what was performed; the clock stays."""
+        self.memory.clear()
+        self.performed.clear()
+
+    def close(self) -> None:
+        """Close the resources that jobs opened; `fake` and `inline` do so at their end."""
+        self._performer.close()
+
+    def _members(self, name: str) -> list[RecordedJob]:
+        return [
+            read_job(text, at=score)
+            for keys in self.memory.namespaces()
+            for score, text in self.memory.sorted_set(getattr(keys, name))
+        ]
+
+    def _next(self, asked: Asked) -> Place | None:
+        waiting = self.memory.waiting()
+        if asked.is_any:
+            return waiting[0] if waiting else None
+        return next((each for each in waiting if asked.matches(_read_place(each))), None)
+
+    def _perform(self, place: Place, *, raises: bool) -> None:
+        performed = self._performer.perform(place.keys, place.queue, place.entry.text)
+        self.performed.append(performed)
+        error = performed.error
+        if error is None or (not raises and isinstance(error, Exception)):
+            return
+        note = f"raised by job {performed.job}; outcome: {performed.outcome}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+        raise error
+
+    def _pushed(self, first: int, end: int) -> None:
+        """Perform what was pushed just now, if this is `inline`."""
+        if not self._performs_at_once:
+            return
+        if self._nested >= MOST_NESTED:
+            raise EndlessJobs(
+                f"{MOST_NESTED} jobs enqueue each other, each within the one before: performed in place, "
+                "that never ends; use fake and drain(limit=…)"
+            )
+        self._nested += 1
+        try:
+            for place in self.memory.waiting():
+                if first <= place.entry.number < end and self.memory.take(place):
+                    self._perform(place, raises=self._raises)
+        finally:
+            self._nested -= 1
+
+    def _passed(self, before: float, schedules: bool) -> None:  # noqa: FBT001 - see `VirtualClock`
+        pass_time(
+            self.memory,
+            self.clock,
+            before,
+            client_of=self._performer.client,
+            enqueue=self._enqueue,
+            registry=self._registry if schedules else None,
+        )
+
+    def _enqueue(self, keys: Keys, queue: str, text: bytes) -> None:
+        number = self.memory.push(keys, queue, text)
+        self._pushed(number, number + 1)
+
+
+def _read_place(place: Place) -> RecordedJob:
+    return read_job(place.entry.text, place.queue)

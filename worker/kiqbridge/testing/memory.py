@@ -1,0 +1,290 @@
+"""What stands in for Redis while `fake` or `inline` is in effect: the same keys, in this process.
+
+All pools of the process ask it (`store.redis_pool.use_stand_in`), so everything above is the true path: client,
+middleware, checks, JSON text. It holds what a server would hold under the same keys, `queue:NAME`, `schedule`,
+`retry`, `dead`, `it-JID`, `kb:…`, and knows the commands that the client half sends. A script is a function of
+`memory_scripts`. What is not known is refused with `NotInMemory`, never ignored.
+
+Guarded pushes (`push_once`, `push_tick`) are scripts, so their functions keep the same keys: guards in
+`kb:guards`, ledgers in `kb:ticks:SCHEDULE`. A second push under the same guard is a duplicate, as on a server.
+"""
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kiqbridge.errors import KiqbridgeError, RedisRefused
+from kiqbridge.store.round_trip import Command
+from kiqbridge.store.scripts import FOLDER, Script, load
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import bytes_of, text_of
+
+T = TypeVar("T")
+
+Function = Callable[["Memory", Sequence[str], Sequence[bytes]], Any]
+"""A script in Python: (memory, KEYS, ARGV) → its answer as hiredis gives it."""
+
+
+class NotInMemory(KiqbridgeError):  # noqa: N818 - as the other names of errors
+    """The fake has no such command or script; a test that needs it uses the fixture `kiqbridge_redis`."""
+
+
+class Entry(NamedTuple):
+    """One member of a list: in which order all were pushed, and its text."""
+
+    number: int
+    text: bytes
+
+
+class Place(NamedTuple):
+    """Where a job waits: the keys of its namespace, its queue, and the entry."""
+
+    keys: Keys
+    queue: str
+    entry: Entry
+
+
+Hash = dict[bytes, bytes]
+Zset = dict[bytes, float]
+List = deque[Entry]
+Value = Hash | Zset | List | set[bytes] | bytes
+
+
+class Memory:
+    """See the module.
+
+    Args:
+        now: epoch seconds; for TIME and what expires.
+        on_pushed: called after each call that pushed to queues, with the numbers of its first entry and of
+            the one after its last; without the lock.
+
+    Attributes:
+        lock: held during each call; taken by who reads or changes the values directly.
+        values: key → value; lists have their newest entry first, as LPUSH leaves them.
+        functions: SHA-1 of a script → its function.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        *,
+        functions: dict[str, Function],
+        on_pushed: Callable[[int, int], object] = lambda _first, _end: None,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.values: dict[str, Value] = {}
+        self.now = now
+        self.functions = functions
+        self._on_pushed = on_pushed
+        self._expires: dict[str, float] = {}
+        self._numbers = itertools.count()
+        self._next = 0
+
+    def run(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies to commands, as of protocol 2; all are carried out before another thread's.
+
+        Raises:
+            NotInMemory: one is not known; those before it were carried out.
+        """
+        with self.lock:
+            first = self._next
+            replies = self._run(commands)
+            end = self._next
+        if end > first:
+            self._on_pushed(first, end)
+        return replies
+
+    def script(
+        self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | float]
+    ) -> Any:
+        """The answer of a script.
+
+        Raises:
+            NotInMemory: it has no function here.
+        """
+        function = self.functions.get(script.sha)
+        if function is None:
+            raise NotInMemory(
+                f"script {_name_of(script)}: the fake of kiqbridge.testing cannot run it; use the fixture "
+                "kiqbridge_redis, which has a real server"
+            )
+        with self.lock:
+            first = self._next
+            answer = function(self, keys, [_bytes(arg) for arg in args])
+            end = self._next
+        if end > first:
+            self._on_pushed(first, end)
+        return answer
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self.lock:
+            self.values.clear()
+            self._expires.clear()
+
+    def namespaces(self) -> list[Keys]:
+        """The namespaces in which something waits, has failed, or is scheduled."""
+        with self.lock:
+            found = {
+                prefix
+                for key in self.values
+                for name in _PLACES
+                if (prefix := key.removesuffix(name)) != key
+                and (not prefix or prefix.endswith(":"))
+                and "kb:" not in prefix
+            }
+        return [Keys(prefix) for prefix in sorted(found)]
+
+    def queues(self, keys: Keys) -> list[str]:
+        """The names of the queues of a namespace that hold jobs."""
+        with self.lock:
+            names = sorted(map(text_of, self.get(keys.queues, set)))
+            return [name for name in names if self.get(keys.queue(name), deque)]
+
+    def waiting(self) -> list[Place]:
+        """All jobs in queues, the first that was pushed first."""
+        with self.lock:
+            places = [
+                Place(keys, queue, entry)
+                for keys in self.namespaces()
+                for queue in self.queues(keys)
+                for entry in self.get(keys.queue(queue), deque)
+            ]
+        return sorted(places, key=lambda place: place.entry.number)
+
+    def sorted_set(self, key: str) -> list[tuple[float, bytes]]:
+        """The members of a sorted set with their scores, in its order."""
+        with self.lock:
+            return sorted((score, text) for text, score in self.get(key, dict).items())
+
+    def take(self, place: Place) -> bool:
+        """Remove a job from its queue; False: another thread was faster."""
+        with self.lock:
+            key = place.keys.queue(place.queue)
+            waiting = self.get(key, deque)
+            if place.entry not in waiting:
+                return False
+            waiting.remove(place.entry)
+            self._tidy(key)
+            return True
+
+    def push(self, keys: Keys, queue: str, text: bytes) -> int:
+        """Put a text to the producing end of a queue, without a call of `on_pushed`; its number."""
+        with self.lock:
+            self.run_one("SADD", keys.queues, queue)
+            self.run_one("LPUSH", keys.queue(queue), text)
+            return self._next - 1
+
+    def get(self, key: str, kind: type[T]) -> T:
+        """The value under a key, an empty one that is not kept if there is none.
+
+        Raises:
+            RedisRefused: it is of another type.
+        """
+        if self._expires.get(key, float("inf")) <= self.now():
+            self._forget(key)
+        value = self.values.get(key)
+        if value is None:
+            return kind()
+        if not isinstance(value, kind):
+            raise RedisRefused("WRONGTYPE Operation against a key holding the wrong kind of value")
+        return value
+
+    def edit(self, key: str, kind: type[T]) -> T:
+        """As `get`; an empty value is kept, to be filled at once."""
+        value = self.get(key, kind)
+        self.values[key] = value  # type: ignore[assignment] # one of the kinds of `Value`
+        return value
+
+    def run_one(self, name: str, *parts: str | bytes | float) -> Any:
+        """The reply to one command; the lock must be held."""
+        [reply] = self._run([[name, *parts]])
+        return reply
+
+    def append(self, key: str, text: bytes, *, left: bool) -> int:
+        """Add an entry to a list; how many it has then."""
+        entries: List = self.edit(key, deque)
+        self._next = next(self._numbers) + 1
+        entry = Entry(self._next - 1, text)
+        if left:
+            entries.appendleft(entry)
+        else:
+            entries.append(entry)
+        return len(entries)
+
+    def expire(self, key: str, seconds: float | None) -> None:
+        """Let a key be forgotten after so many seconds, None = never."""
+        if seconds is None:
+            self._expires.pop(key, None)
+        elif key in self.values:
+            self._expires[key] = self.now() + seconds
+
+    def ttl_s(self, key: str) -> float | None:
+        """Seconds until a key is forgotten; None = never."""
+        at = self._expires.get(key)
+        return None if at is None else at - self.now()
+
+    def _run(self, commands: Sequence[Command]) -> list[Any]:
+        replies: list[Any] = []
+        queued: list[Any] | None = None
+        reply: Any
+        for command in commands:
+            name = str(command[0]).upper()
+            if name == "MULTI":
+                queued, reply = [], b"OK"
+            elif name == "EXEC":
+                reply, queued = queued, None
+            else:
+                reply = self._one(name, command[1:])
+                if queued is not None:
+                    queued.append(reply)
+                    reply = b"QUEUED"
+            replies.append(reply)
+        return replies
+
+    def _one(self, name: str, parts: Sequence[str | bytes | float]) -> Any:
+        from kiqbridge.testing.memory_commands import COMMANDS  # noqa: PLC0415 - it needs this module
+
+        command = COMMANDS.get(name)
+        if command is None:
+            raise NotInMemory(
+                f"command {name}: the fake of kiqbridge.testing does not know it; use the fixture "
+                "kiqbridge_redis, which has a real server"
+            )
+        if not parts:
+            return command(self, "", ())
+        key, *rest = parts
+        reply = command(self, text_of(_bytes(key)), tuple(_bytes(part) for part in rest))
+        self._tidy(text_of(_bytes(key)))
+        return reply
+
+    def _tidy(self, key: str) -> None:
+        """An empty collection is no key."""
+        if key in self.values and not self.values[key] and self.values[key] != b"":
+            self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        self.values.pop(key, None)
+        self._expires.pop(key, None)
+
+
+_PLACES: Final = ("queues", "schedule", "retry", "dead", "kb:schedules")
+
+
+def _bytes(part: str | bytes | float) -> bytes:
+    if isinstance(part, bytes):
+        return part
+    return bytes_of(part) if isinstance(part, str) else repr(part).encode()
+
+
+def _name_of(script: Script) -> str:
+    """The name of its file, for a message."""
+    return next(_names_of(script), script.text.partition("\n")[0])
+
+
+def _names_of(script: Script) -> Iterator[str]:
+    for path in FOLDER.glob("*.lua"):
+        if load(path.stem).sha == script.sha:
+            yield path.stem

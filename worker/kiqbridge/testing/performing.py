@@ -1,0 +1,270 @@
+"""Performing recorded jobs by a worker's own parts, on the calling thread.
+
+1. `perform` gets a job's text and its queue, as a fetch would.
+2. `JobRunner` reads it, asks the gate, finds the class and calls it within `server.middleware` (of its capsule, if
+   the queue belongs to one), with the resources of `server.lifespan` open, within `timeout_s`; `async def` jobs
+   run on an event loop. Jobs of the process pool run here, too.
+3. `Failures` decides about one that did not simply succeed; what a worker would write is written to the memory:
+   the retry set, the dead set, its queue again. Then the error and death handlers are called.
+"""
+
+import random
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from kiqbridge.client.bridge import LOOP
+from kiqbridge.client.client import Client
+from kiqbridge.client.current import RUNTIME, Runtime
+from kiqbridge.client.inline import limits
+from kiqbridge.client.middleware import Chain, ServerMiddleware
+from kiqbridge.client.registry import Registry
+from kiqbridge.client.resources import ProcessResources
+from kiqbridge.client.server import Server
+from kiqbridge.errors import JobSkipped, KiqbridgeError
+from kiqbridge.perform.execution import Execution, JobRunner
+from kiqbridge.perform.failure import Failures, left_out
+from kiqbridge.perform.gate import Gatekeeper
+from kiqbridge.perform.invocation import Invoker
+from kiqbridge.settle.notifications import Handlers
+from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.testing.loop_thread import LoopThread
+from kiqbridge.testing.memory import Memory
+from kiqbridge.testing.recorded import Outcome, PerformedJob, RecordedJob, read_job
+from kiqbridge.testing.virtual_clock import VirtualClock
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import tick_mark_of
+
+MAX_RETRIES = 25
+TIMEOUT_S = 25.0
+"""A worker's defaults, `max_retries` and `timeout_s`."""
+
+
+class EndlessJobs(KiqbridgeError):  # noqa: N818 - as the other names of errors
+    """More jobs than a test can mean; the message says which."""
+
+
+@dataclass(slots=True)
+class _TestThread:
+    """Runs jobs; nobody interrupts them."""
+
+    tid: str = "testing"
+    performing: bool = False
+
+    @property
+    def interrupted(self) -> bool:
+        return False
+
+
+class _NothingPaused:
+    classes: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Outcomes:
+    """Decides as a worker does, and keeps what the job raised."""
+
+    failures: Failures
+    error: BaseException | None = field(default=None)
+
+    def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
+        self.error = error
+        return self.failures.malformed(text, queue, error)
+
+    def diverted(
+        self, diversion: Any, payload: dict[str, Any], text: bytes, queue: str
+    ) -> Settlement:
+        self.error = diversion.error
+        return self.failures.diverted(diversion, payload, text, queue)
+
+    def interrupted(self, execution: Execution) -> Settlement:
+        return self.failures.interrupted(execution)
+
+    def failed(self, execution: Execution, error: BaseException) -> Settlement:
+        self.error = error
+        return self.failures.failed(execution, error)
+
+    def succeeded(self, execution: Execution) -> Settlement | None:
+        return self.failures.succeeded(execution)
+
+
+class Performer:
+    """See the module; its resources stay open until it is closed, as in a worker.
+
+    Args:
+        memory: what stands in for Redis.
+        clock: decides when retries are due.
+        registry: the declared jobs.
+        server: what they run with.
+    """
+
+    def __init__(
+        self, memory: Memory, clock: VirtualClock, *, registry: Registry, server: Server
+    ) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._registry = registry
+        self._server = server
+        self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
+        self._clients: dict[str, Client] = {}
+        self._opening = threading.RLock()
+        self._opened: ExitStack | None = None
+        self._loops: list[LoopThread] = []
+        self._resources = ProcessResources(())
+
+    def client(self, keys: Keys) -> Client:
+        """What a worker of this namespace pushes with, as when it moves a job that is due."""
+        client = self._clients.get(keys.prefix)
+        if client is None:
+            client = Client(namespace=keys.prefix, pool=RedisPool("redis://fake.invalid:6379/0"))
+            self._clients[keys.prefix] = client
+        if list(client.middleware) != list(self._server.client_middleware):
+            client.middleware = self._server.client_middleware.copy()
+        return client
+
+    def perform(self, keys: Keys, queue: str, text: bytes) -> PerformedJob:
+        """Perform a job that was taken out of its queue; what it raised is in the answer."""
+        job = read_job(text, queue)
+        client = self.client(keys)
+        self._open()
+        failures = Failures(
+            registry=self._registry,
+            policy=lambda: RetryPolicy(
+                max_retries=MAX_RETRIES,
+                profile=client.wire_profile(),
+                backtrace_cleaner=self._server.backtrace_cleaner,
+            ),
+            handlers=Handlers(self._server),
+            rng=self._rng,
+            wall_now=self._clock.now,
+        )
+        outcomes = _Outcomes(failures)
+        late = self._late(job)
+        settlement = (
+            self._run(client, queue, text, outcomes)
+            if late is None
+            else left_out(job.payload, "expired", JobSkipped(late), self._clock.now())
+        )
+        outcome = self._settle(keys, queue, settlement)
+        if late is not None:
+            outcome = "expired"
+        return PerformedJob(job=job, outcome=outcome, error=outcomes.error)
+
+    def close(self) -> None:
+        """Close what is open; raises what that raised."""
+        with self._opening:
+            opened, self._opened = self._opened, None
+            if opened is not None:
+                opened.close()
+
+    def _run(
+        self, client: Client, queue: str, text: bytes, outcomes: _Outcomes
+    ) -> Settlement | None:
+        middleware = self._middleware(queue)
+        runner = JobRunner(
+            registry=self._registry,
+            invoker=Invoker(middleware, timekeeper=limits(), loop=self._running_loop),
+            outcomes=outcomes,
+            gate=Gatekeeper(
+                paused=_NothingPaused(),
+                declared=self._registry,
+                foreign_jobs="refuse",
+                unknown_class="retry",
+                rng=self._rng,
+                wall_now=self._clock.now,
+            ).check,
+            max_payload_bytes=client.max_payload_bytes,
+        )
+        runtime = Runtime(
+            client=client,
+            redis=client.pool,
+            is_stopping=lambda: False,
+            timeout_s=TIMEOUT_S,
+            max_iteration_runtime_s=None,
+        )
+        token = RUNTIME.set(runtime)
+        loop = LOOP.set(self._running_loop()) if middleware.is_partly_async else None
+        try:
+            return runner.run(text, queue, _TestThread())
+        finally:
+            if loop is not None:
+                LOOP.reset(loop)
+            RUNTIME.reset(token)
+
+    def _middleware(self, queue: str) -> Chain[ServerMiddleware]:
+        for setup in self._server.capsules.values():
+            if setup.middleware is not None and queue in dict(setup.queues):
+                return setup.middleware
+        return self._server.middleware
+
+    def _late(self, job: RecordedJob) -> str | None:
+        """Why a job of a schedule is not begun any more."""
+        tick = tick_mark_of(job.payload)
+        if tick is None or tick.max_age_s is None or job.retry_count is not None:
+            return None
+        late_s = self._clock.now() - tick.at
+        if late_s <= tick.max_age_s:
+            return None
+        return f"begun {late_s:.0f} s after its instant, more than max_age_s of {tick.max_age_s:g}"
+
+    def _settle(self, keys: Keys, queue: str, settlement: Settlement | None) -> Outcome:
+        """Write what becomes of a job, and call the handlers."""
+        if settlement is None:
+            return "done"
+        memory, verdict = self._memory, settlement.verdict
+        with memory.lock:
+            if settlement.end is not None:
+                end = settlement.end
+                memory.run_one("ZADD", keys.ends(end.schedule), end.at, end.text)
+            if verdict in _SETS:
+                target = getattr(keys, _SETS[verdict])
+                memory.run_one("ZADD", target, repr(settlement.score), settlement.text)
+            elif verdict in (Verdict.REPUSH, Verdict.ROUTE):
+                memory.push(keys, settlement.queue or queue, settlement.text)
+        if settlement.notify is not None:
+            settlement.notify()
+        if verdict is Verdict.LEAVE:
+            return "discarded" if settlement.failed else "done"
+        return _OUTCOMES[verdict]
+
+    def _open(self) -> None:
+        """Open what jobs share, once, unless this process has it open already."""
+        with self._opening:
+            if self._opened is not None:
+                return
+            with ExitStack() as opening:
+                if not any(each.is_open for each in self._server.resources):
+                    resources = ProcessResources(list(self._server.resources))
+                    resources.open()
+                    opening.callback(resources.close)
+                    self._resources = resources
+                opening.callback(self._close_loops)
+                self._opened = opening.pop_all()
+
+    def _running_loop(self) -> LoopThread:
+        with self._opening:
+            loop = next((each for each in self._loops if not each.is_busy), None)
+            if loop is None:
+                loop = LoopThread(self._resources.for_loop())
+                self._loops.append(loop)
+            return loop
+
+    def _close_loops(self) -> None:
+        with ExitStack() as closing:
+            for loop in self._loops:
+                closing.callback(loop.close)
+            self._loops = []
+
+
+_SETS = {Verdict.RETRY: "retry", Verdict.DEAD: "dead", Verdict.SCHEDULE: "schedule"}
+_OUTCOMES: dict[Verdict, Outcome] = {
+    Verdict.RETRY: "retry",
+    Verdict.DEAD: "dead",
+    Verdict.SCHEDULE: "put off",
+    Verdict.DISCARD: "discarded",
+    Verdict.REPUSH: "interrupted",
+    Verdict.ROUTE: "put off",
+}
