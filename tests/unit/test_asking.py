@@ -48,11 +48,11 @@ class TestMatching:
             jobs.assert_enqueued(send, kwargs={"copies": 1})
 
     def test_arguments_are_compared_as_the_job_gets_them(self, jobs, send):
-        send.perform_async((1, 2))
+        send.perform_async([1, 2.0])
 
-        jobs.assert_enqueued(send, args=[(1, 2)])
-        jobs.assert_enqueued(send, args=[[1, 2]])
-        jobs.assert_enqueued(send, kwargs={"invoice": (1, 2)})
+        jobs.assert_enqueued(send, args=[[1, 2.0]])
+        jobs.assert_enqueued(send, args=(mock.ANY,))
+        jobs.assert_enqueued(send, kwargs={"invoice": [1, 2.0]})
 
     def test_by_when_it_is_due(self, jobs, send):
         send.perform_in(dt.timedelta(minutes=5), 1)
@@ -107,7 +107,9 @@ class TestFailures:
         send.perform_async(1)
         jobs.drain()
 
-        with pytest.raises(AssertionError, match=r"It was performed already\.\nNothing is enqueued"):
+        with pytest.raises(
+            AssertionError, match=r"It was performed already\.\nNothing is enqueued"
+        ):
             jobs.assert_enqueued(send, args=[1])
         send.perform_async(2)
         with pytest.raises(AssertionError, match=r"It is enqueued: drain\(\) performs it"):

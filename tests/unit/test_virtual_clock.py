@@ -1,0 +1,195 @@
+"""The clock of a fake: scheduled jobs, retries and schedules become due when it is moved."""
+
+import datetime as dt
+
+import pytest
+from support.jobs import own_declarations
+
+from kiqbridge import Client, Schedule, Schedules, job
+from kiqbridge import server as server_
+from kiqbridge.middleware import Chain
+from kiqbridge.testing import EndlessJobs, fake
+
+MONDAY = dt.datetime(2035, 1, 1, 12, tzinfo=dt.UTC)
+
+
+@pytest.fixture(autouse=True)
+def own_jobs():
+    with own_declarations():
+        yield
+
+
+@pytest.fixture
+def jobs():
+    with fake() as jobs:
+        jobs.clock.freeze(at=MONDAY)
+        yield jobs
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+def note(seen):
+    @job(name="Note")
+    def note(text):
+        seen.append(text)
+
+    return note
+
+
+def minutes(recorded):
+    """When they were enqueued, after noon."""
+    return [(each.payload["enqueued_at"] - MONDAY.timestamp()) / 60 for each in recorded]
+
+
+class TestClock:
+    def test_it_goes_with_the_wall_clock_until_it_is_frozen(self):
+        with fake() as jobs:
+            before = dt.datetime.now(dt.UTC).timestamp()
+            assert jobs.clock.now() >= before
+            assert not jobs.clock.is_frozen
+            jobs.clock.move(days=1, hours=1, minutes=1, seconds=1)
+            assert before + 90_061 <= jobs.clock.now() <= before + 90_061 + 600
+
+    def test_frozen_it_stands_and_unfrozen_it_goes_on_from_there(self, jobs):
+        assert jobs.clock.moment() == MONDAY
+        jobs.clock.unfreeze()
+
+        assert not jobs.clock.is_frozen
+        assert MONDAY <= jobs.clock.moment() <= MONDAY + dt.timedelta(minutes=10)
+        assert repr(jobs.clock).endswith("goes>")
+
+    def test_it_does_not_go_back_unless_it_is_frozen_anew(self, jobs):
+        with pytest.raises(ValueError, match="cannot go back by 60 s"):
+            jobs.clock.move(-60)
+        jobs.clock.freeze(at=MONDAY - dt.timedelta(days=1))
+        assert jobs.clock.moment() < MONDAY
+
+    def test_a_time_without_a_zone_is_refused(self, jobs):
+        with pytest.raises(ValueError, match="to: "):
+            jobs.clock.travel(MONDAY.replace(tzinfo=None))
+
+
+class TestJobs:
+    def test_what_is_due_goes_to_its_queue_at_its_time_in_order(self, jobs, note, seen):
+        note.perform_in(dt.timedelta(minutes=3), "third")
+        note.perform_in(60, "first")
+        note.perform_at(MONDAY + dt.timedelta(minutes=2), "second")
+        note.perform_in(3600, "later")
+
+        jobs.clock.move(minutes=5)
+
+        assert minutes(jobs.queues["default"]) == [1, 2, 3]
+        jobs.drain()
+        assert seen == ["first", "second", "third"]
+        assert [each.args for each in jobs.scheduled] == [["later"]]
+        jobs.clock.travel(MONDAY + dt.timedelta(hours=1))
+        assert len(jobs.queues["default"]) == 1
+
+    def test_what_a_job_schedules_counts_from_the_moved_clock(self, jobs, note):
+        @job
+        def again():
+            note.perform_in(60, "later")
+
+        jobs.clock.move(hours=1)
+        again.perform_async()
+        jobs.drain()
+
+        [later] = jobs.scheduled
+        assert later.at == MONDAY.timestamp() + 3660
+
+    def test_drain_moves_what_is_due_without_a_move(self, jobs, note, seen):
+        note.perform_in(60, "one")
+        jobs.clock.freeze(at=MONDAY + dt.timedelta(hours=1))
+
+        assert jobs.drain() == 1
+
+    def test_client_middleware_of_the_worker_may_stop_what_is_moved(self, jobs, note, monkeypatch):
+        stop = Chain(lambda _declared, _payload, _queue, _call_next: None)
+        monkeypatch.setattr(server_, "client_middleware", stop)
+        note.perform_in(60, "one")
+
+        jobs.clock.move(hours=1)
+
+        assert jobs.jobs == []
+
+
+class TestSchedules:
+    def test_a_declared_schedule_fires_each_time_with_its_tick(self, jobs):
+        @job(cron="*/15 * * * *", args=["quarter"])
+        def report(text):
+            pass
+
+        jobs.clock.move(hours=1)
+
+        found = jobs.enqueued(report)
+        assert [each.tick["at"] - int(MONDAY.timestamp()) for each in found] == [
+            *(900, 1800, 2700, 3600)
+        ]
+        assert minutes(found) == [15, 30, 45, 60]
+        assert found[0].args == ["quarter"]
+        assert jobs.drain() == 4
+
+    def test_a_saved_schedule_fires_unless_it_is_paused_or_skipped(self, jobs, note):
+        schedules = Schedules()
+        schedules.save(Schedule("hourly", note, args=["hourly"], cron="0 * * * *"))
+        jobs.clock.move(hours=2)
+        assert len(jobs.enqueued(note)) == 2
+
+        schedules.pause("hourly", reason="test")
+        jobs.clock.move(hours=2)
+        assert len(jobs.enqueued(note)) == 2
+
+        schedules.resume("hourly")
+        jobs.clock.move(hours=1)
+        assert len(jobs.enqueued(note)) == 3
+        assert schedules.delete("hourly")
+        jobs.clock.move(hours=1)
+        assert len(jobs.enqueued(note)) == 3
+
+    def test_schedules_of_another_namespace_fire_there(self, jobs, note):
+        client = Client(namespace="mine")
+        Schedules(client).save(Schedule("hourly", note, args=["hourly"], cron="0 * * * *"))
+
+        jobs.clock.move(hours=1)
+
+        assert [keys.prefix for keys, *_ in jobs.memory.waiting()] == ["mine:"]
+
+    def test_schedules_may_be_left_out(self, jobs):
+        job(name="Each", cron="* * * * *")(lambda: None)
+
+        jobs.clock.move(hours=1, schedules=False)
+
+        assert jobs.jobs == []
+
+    def test_jitter_puts_each_job_off(self, jobs):
+        @job(cron="0 * * * *", jitter_s=600)
+        def report():
+            pass
+
+        jobs.clock.move(hours=1)
+        jobs.clock.move(minutes=20)
+        assert jobs.drain() == 1
+
+    def test_a_job_that_is_begun_too_late_is_not_performed(self, jobs, seen):
+        @job(cron="0 * * * *", max_age_s=600)
+        def report():
+            seen.append("report")
+
+        jobs.clock.move(minutes=75)
+        jobs.drain()
+        jobs.clock.move(minutes=50)
+        jobs.drain()
+
+        assert seen == ["report"]
+        assert [each.outcome for each in jobs.performed] == ["expired", "done"]
+
+    def test_too_many_occurrences_are_refused(self, jobs, monkeypatch):
+        monkeypatch.setattr("kiqbridge.testing.passing_time.MOST_TICKS", 100)
+        job(name="Each", cron="* * * * *")(lambda: None)
+
+        with pytest.raises(EndlessJobs, match=r"clock\.freeze"):
+            jobs.clock.move(hours=2)
