@@ -113,6 +113,14 @@ def add_default_middleware(
                 chain.add(entry)
 
 
+def remove_default_middleware(entry: ClientMiddleware) -> None:
+    """Undo `add_default_middleware`, where it was added."""
+    with _default_lock:
+        _default_middleware.remove(entry)
+        if _default is not None:
+            _default.middleware.remove(entry)
+
+
 @contextmanager
 def own_default_client() -> Iterator[None]:
     """Within, nothing is configured yet; at the end client and middleware are what they were before.
