@@ -136,6 +136,16 @@ class TestRecording:
 
         assert len(jobs.jobs) == 1
 
+    def test_what_coroutines_enqueue_is_recorded(self, jobs, echo):
+        async def test():
+            await echo.aperform_async(1)
+            await echo.aperform_in(60, 2)
+            await echo.aperform_bulk([[3], [4]])
+
+        asyncio.run(test())
+
+        assert [each.args for each in jobs.jobs] == [[1], [3], [4], [2]]
+
     def test_a_fake_within_another_begins_empty_and_leaves_nothing(self, jobs, echo):
         echo.perform_async("outer")
         with fake() as inner:

@@ -1,6 +1,7 @@
 """The clock of a fake: scheduled jobs, retries and schedules become due when it is moved."""
 
 import datetime as dt
+import time
 
 import pytest
 from support.jobs import own_declarations
@@ -71,6 +72,18 @@ class TestClock:
     def test_a_time_without_a_zone_is_refused(self, jobs):
         with pytest.raises(ValueError, match="to: "):
             jobs.clock.travel(MONDAY.replace(tzinfo=None))
+
+
+    def test_it_follows_a_library_that_changes_the_wall_clock(self, note, seen, monkeypatch):
+        real = time.time
+        with fake() as jobs:
+            note.perform_in(60, "later")
+            assert jobs.drain() == 0
+            monkeypatch.setattr(time, "time", lambda: real() + 3600)
+
+            assert jobs.drain() == 1
+            note.perform_in(60, "much later")
+            assert jobs.scheduled[0].at >= real() + 3600
 
 
 class TestJobs:

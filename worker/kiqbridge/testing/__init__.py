@@ -1,4 +1,4 @@
-"""Testing code that enqueues jobs, and the jobs themselves: `fake`, `inline`, `drain`, and a real server.
+"""Testing code that enqueues jobs, and the jobs themselves: `fake`, `inline`, `drain`, `real_jobs`.
 
 Tests of users call it: by the pytest fixtures `kiqbridge_fake`, `kiqbridge_inline` and `kiqbridge_redis`, by
 `FakeJobsMixin` for unittest, or directly. It must never be imported by what runs in production.
@@ -17,6 +17,7 @@ from kiqbridge.testing.mixin import FakeJobsMixin
 from kiqbridge.testing.modes import drain, fake, inline
 from kiqbridge.testing.performing import EndlessJobs
 from kiqbridge.testing.recorded import PerformedJob, RecordedJob
+from kiqbridge.testing.server_jobs import RealJobs, real_jobs
 from kiqbridge.testing.virtual_clock import VirtualClock
 
 __all__ = [
@@ -25,9 +26,11 @@ __all__ = [
     "FakeJobsMixin",
     "NotInMemory",
     "PerformedJob",
+    "RealJobs",
     "RecordedJob",
     "VirtualClock",
     "drain",
     "fake",
     "inline",
+    "real_jobs",
 ]

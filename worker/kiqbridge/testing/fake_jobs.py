@@ -17,8 +17,8 @@ from kiqbridge.testing.asking import Asked, absent_text, present_text, wrong_cou
 from kiqbridge.testing.memory import Memory, Place
 from kiqbridge.testing.memory_scripts import FUNCTIONS
 from kiqbridge.testing.passing_time import enqueue_due, pass_time
-from kiqbridge.testing.performing import EndlessJobs, Performer
-from kiqbridge.testing.recorded import PerformedJob, RecordedJob, read_job
+from kiqbridge.testing.performing import EndlessJobs, MemoryPerformer
+from kiqbridge.testing.recorded import PerformedJob, RecordedJob, raise_error_of, read_job
 from kiqbridge.testing.virtual_clock import VirtualClock
 from kiqbridge.wire.keys import Keys
 
@@ -61,7 +61,7 @@ class FakeJobs:
         self._performs_at_once = performs_at_once
         self._raises = raise_errors
         self._nested = 0
-        self._performer = Performer(self.memory, self.clock, registry=registry, server=server)
+        self._performer = MemoryPerformer(self.memory, self.clock, registry=registry, server=server)
         self._registry = registry
 
     def __repr__(self) -> str:
@@ -314,13 +314,7 @@ class FakeJobs:
     def _perform(self, place: Place, *, raises: bool) -> None:
         performed = self._performer.perform(place.keys, place.queue, place.entry.text)
         self.performed.append(performed)
-        error = performed.error
-        if error is None or (not raises and isinstance(error, Exception)):
-            return
-        note = f"raised by job {performed.job}; outcome: {performed.outcome}"
-        if note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
-        raise error
+        raise_error_of(performed, raises=raises)
 
     def _pushed(self, first: int, end: int) -> None:
         """Perform what was pushed just now, if this is `inline`."""

@@ -4,15 +4,17 @@
 2. `JobRunner` reads it, asks the gate, finds the class and calls it within `server.middleware` (of its capsule, if
    the queue belongs to one), with the resources of `server.lifespan` open, within `timeout_s`; `async def` jobs
    run on an event loop. Jobs of the process pool run here, too.
-3. `Failures` decides about one that did not simply succeed; what a worker would write is written to the memory:
-   the retry set, the dead set, its queue again. Then the error and death handlers are called.
+3. `Failures` decides about one that did not simply succeed.
+4. What a worker would write is written: by `MemoryPerformer` to the memory of a fake, the retry set, the dead set
+   or its queue again; by `RealJobs` (server_jobs.py) to a server. Then the error and death handlers are called.
 """
 
 import random
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.client import Client
@@ -23,6 +25,8 @@ from kiqbridge.client.registry import Registry
 from kiqbridge.client.resources import ProcessResources
 from kiqbridge.client.server import Server
 from kiqbridge.errors import JobSkipped, KiqbridgeError
+from kiqbridge.outbox.effects import Scene
+from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.perform.execution import Execution, JobRunner
 from kiqbridge.perform.failure import Failures, left_out
 from kiqbridge.perform.gate import Gatekeeper
@@ -35,6 +39,7 @@ from kiqbridge.testing.loop_thread import LoopThread
 from kiqbridge.testing.memory import Memory
 from kiqbridge.testing.recorded import Outcome, PerformedJob, RecordedJob, read_job
 from kiqbridge.testing.virtual_clock import VirtualClock
+from kiqbridge.wire.flow_mark import report_key
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import tick_mark_of
 
@@ -91,45 +96,40 @@ class _Outcomes:
         return self.failures.succeeded(execution)
 
 
-class Performer:
-    """See the module; its resources stay open until it is closed, as in a worker.
+class Ran(NamedTuple):
+    """One execution, before what becomes of the job is written; without a settlement it simply succeeded."""
+
+    settlement: Settlement | None
+    error: BaseException | None
+    is_expired: bool
+
+
+class JobPerformer:
+    """Performs jobs by a worker's parts; the resources stay open until it is closed, as in a worker.
 
     Args:
-        memory: what stands in for Redis.
-        clock: decides when retries are due.
         registry: the declared jobs.
         server: what they run with.
+        now: epoch seconds; decides when retries are due.
     """
 
-    def __init__(
-        self, memory: Memory, clock: VirtualClock, *, registry: Registry, server: Server
-    ) -> None:
-        self._memory = memory
-        self._clock = clock
+    def __init__(self, *, registry: Registry, server: Server, now: Callable[[], float]) -> None:
         self._registry = registry
         self._server = server
+        self._now = now
         self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
-        self._clients: dict[str, Client] = {}
         self._opening = threading.RLock()
         self._opened: ExitStack | None = None
         self._loops: list[LoopThread] = []
         self._resources = ProcessResources(())
 
-    def client(self, keys: Keys) -> Client:
-        """What a worker of this namespace pushes with, as when it moves a job that is due."""
-        client = self._clients.get(keys.prefix)
-        if client is None:
-            client = Client(namespace=keys.prefix, pool=RedisPool("redis://fake.invalid:6379/0"))
-            self._clients[keys.prefix] = client
-        if list(client.middleware) != list(self._server.client_middleware):
-            client.middleware = self._server.client_middleware.copy()
-        return client
-
-    def perform(self, keys: Keys, queue: str, text: bytes) -> PerformedJob:
-        """Perform a job that was taken out of its queue; what it raised is in the answer."""
-        job = read_job(text, queue)
-        client = self.client(keys)
+    def perform(self, client: Client, job: RecordedJob) -> Ran:
+        """Perform a job that was taken out of its queue; `client` is that of the worker around it."""
         self._open()
+        late = self._late(job)
+        if late is not None:
+            expired = left_out(job.payload, "expired", JobSkipped(late), self._now())
+            return Ran(expired, None, is_expired=True)
         failures = Failures(
             registry=self._registry,
             policy=lambda: RetryPolicy(
@@ -139,19 +139,17 @@ class Performer:
             ),
             handlers=Handlers(self._server),
             rng=self._rng,
-            wall_now=self._clock.now,
+            wall_now=self._now,
         )
         outcomes = _Outcomes(failures)
-        late = self._late(job)
-        settlement = (
-            self._run(client, queue, text, outcomes)
-            if late is None
-            else left_out(job.payload, "expired", JobSkipped(late), self._clock.now())
-        )
-        outcome = self._settle(keys, queue, settlement)
-        if late is not None:
-            outcome = "expired"
-        return PerformedJob(job=job, outcome=outcome, error=outcomes.error)
+        settlement = self._run(client, job.queue, job.text, outcomes)
+        return Ran(settlement, outcomes.error, is_expired=False)
+
+    def client(self, keys: Keys, pool: RedisPool) -> Client:
+        """What a worker of this namespace pushes with, as when it moves a job that is due."""
+        client = Client(namespace=keys.prefix, pool=pool)
+        client.middleware = self._server.client_middleware.copy()
+        return client
 
     def close(self) -> None:
         """Close what is open; raises what that raised."""
@@ -174,7 +172,7 @@ class Performer:
                 foreign_jobs="refuse",
                 unknown_class="retry",
                 rng=self._rng,
-                wall_now=self._clock.now,
+                wall_now=self._now,
             ).check,
             max_payload_bytes=client.max_payload_bytes,
         )
@@ -205,30 +203,10 @@ class Performer:
         tick = tick_mark_of(job.payload)
         if tick is None or tick.max_age_s is None or job.retry_count is not None:
             return None
-        late_s = self._clock.now() - tick.at
+        late_s = self._now() - tick.at
         if late_s <= tick.max_age_s:
             return None
         return f"begun {late_s:.0f} s after its instant, more than max_age_s of {tick.max_age_s:g}"
-
-    def _settle(self, keys: Keys, queue: str, settlement: Settlement | None) -> Outcome:
-        """Write what becomes of a job, and call the handlers."""
-        if settlement is None:
-            return "done"
-        memory, verdict = self._memory, settlement.verdict
-        with memory.lock:
-            if settlement.end is not None:
-                end = settlement.end
-                memory.run_one("ZADD", keys.ends(end.schedule), end.at, end.text)
-            if verdict in _SETS:
-                target = getattr(keys, _SETS[verdict])
-                memory.run_one("ZADD", target, repr(settlement.score), settlement.text)
-            elif verdict in (Verdict.REPUSH, Verdict.ROUTE):
-                memory.push(keys, settlement.queue or queue, settlement.text)
-        if settlement.notify is not None:
-            settlement.notify()
-        if verdict is Verdict.LEAVE:
-            return "discarded" if settlement.failed else "done"
-        return _OUTCOMES[verdict]
 
     def _open(self) -> None:
         """Open what jobs share, once, unless this process has it open already."""
@@ -257,6 +235,73 @@ class Performer:
             for loop in self._loops:
                 closing.callback(loop.close)
             self._loops = []
+
+
+class MemoryPerformer:
+    """Performs jobs out of a memory, and writes there what becomes of them.
+
+    Args:
+        memory: what stands in for Redis.
+        clock: what is now.
+        registry: the declared jobs.
+        server: what they run with.
+    """
+
+    def __init__(
+        self, memory: Memory, clock: VirtualClock, *, registry: Registry, server: Server
+    ) -> None:
+        self._memory = memory
+        self._jobs = JobPerformer(registry=registry, server=server, now=clock.now)
+        self._pool = RedisPool("redis://fake.invalid:6379/0")
+        self.close = self._jobs.close
+
+    def client(self, keys: Keys) -> Client:
+        """See `JobPerformer.client`."""
+        return self._jobs.client(keys, self._pool)
+
+    def perform(self, keys: Keys, queue: str, text: bytes) -> PerformedJob:
+        """Perform a job that was taken out of its queue; what it raised is in the answer."""
+        job = read_job(text, queue)
+        ran = self._jobs.perform(self.client(keys), job)
+        if ran.settlement is not None:
+            self._settle(keys, queue, ran.settlement)
+            if ran.settlement.notify is not None:
+                ran.settlement.notify()
+        return PerformedJob(job=job, outcome=outcome_of(ran), error=ran.error)
+
+    def _settle(self, keys: Keys, queue: str, settlement: Settlement) -> None:
+        memory, verdict = self._memory, settlement.verdict
+        with memory.lock:
+            if settlement.end is not None:
+                end = settlement.end
+                memory.run_one("ZADD", keys.ends(end.schedule), end.at, end.text)
+            if verdict in _SETS:
+                target = getattr(keys, _SETS[verdict])
+                memory.run_one("ZADD", target, repr(settlement.score), settlement.text)
+            elif verdict in (Verdict.REPUSH, Verdict.ROUTE):
+                memory.push(keys, settlement.queue or queue, settlement.text)
+            if settlement.report:
+                memory.run_one("ZADD", report_key(keys, settlement.report), 0, settlement.report)
+        if settlement.report:
+            apply_ends(self.client(keys))
+
+
+def apply_ends(client: Client) -> None:
+    """Let the ends of jobs under flow control have their consequences, as the thread of a worker does."""
+    outbox = Outbox(Scene(client.keys, client), client.pool)
+    while outbox.look():
+        pass
+
+
+def outcome_of(ran: Ran) -> Outcome:
+    """What became of a job, in a word."""
+    if ran.is_expired:
+        return "expired"
+    if ran.settlement is None:
+        return "done"
+    if ran.settlement.verdict is Verdict.LEAVE:
+        return "discarded" if ran.settlement.failed else "done"
+    return _OUTCOMES[ran.settlement.verdict]
 
 
 _SETS = {Verdict.RETRY: "retry", Verdict.DEAD: "dead", Verdict.SCHEDULE: "schedule"}

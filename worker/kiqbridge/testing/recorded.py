@@ -112,3 +112,18 @@ def read_job(text: bytes, queue: str | None = None, at: float | None = None) -> 
     return RecordedJob(
         payload=payload, queue=queue or str(payload.get("queue", "default")), at=at, text=text
     )
+
+
+def raise_error_of(performed: PerformedJob, *, raises: bool) -> None:
+    """Raise what a job raised, if errors are to be raised; what is no `Exception` in any case.
+
+    Raises:
+        BaseException: that of the job, with a note that names the job.
+    """
+    error = performed.error
+    if error is None or (not raises and isinstance(error, Exception)):
+        return
+    note = f"raised by job {performed.job}; outcome: {performed.outcome}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+    raise error
