@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from support.jobs import configure_capture, own_declarations
+from support.jobs import own_declarations
 from support.vectors import FILES, job_texts, of_kind
 
 from kiqbridge import job
@@ -20,6 +20,7 @@ from kiqbridge.client.default_client import configure, default_client
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import server
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.testing import fake
 from kiqbridge.wire.active_job import Symbol, deserialize, serialize
 
 USER = ContextVar("user_id")
@@ -43,6 +44,13 @@ def clean():
             chain.add(entry)
     current_attributes._persisted._groups[:] = groups
     current_attributes._locale = chosen
+
+
+@pytest.fixture
+def jobs():
+    """What is enqueued, recorded."""
+    with fake() as jobs:
+        yield jobs
 
 
 def isolated(function, *args):
@@ -316,18 +324,20 @@ class TestRubysValues:
 
 
 class TestPersisting:
-    def test_one_call_installs_both_halves(self, clean):
+    def test_one_call_installs_both_halves(self, clean, jobs):
         current_attributes.persist(user_id=USER)
-        pushes = configure_capture()
+        seen = []
 
         @job
-        def greet(): ...
+        def greet():
+            seen.append(both())
 
         isolated(lambda: (USER.set(7), greet.perform_async()))
 
-        assert pushes.last["cattr"] == {"user_id": 7}
-        [load] = server.middleware
-        assert seen_by(load, pushes.last, both) == (7, None)
+        assert jobs.assert_enqueued(greet).payload["cattr"] == {"user_id": 7}
+        jobs.drain()
+        assert seen == [(7, None)]
+        assert both() == (None, None)
         assert len(server.client_middleware) == 1
 
     def test_a_client_configured_before_or_after_has_it(self, clean):
@@ -339,33 +349,36 @@ class TestPersisting:
         assert default_client() is after
         assert len(Client("redis://nowhere.invalid:1/0").middleware) == 0
 
-    def test_each_call_is_a_group_and_the_same_again_none(self, clean):
+    def test_each_call_is_a_group_and_the_same_again_none(self, clean, jobs):
         current_attributes.persist(user_id=USER)
         current_attributes.persist({"request-id": REQUEST})
         current_attributes.persist(user_id=USER)
-        pushes = configure_capture()
 
         @job
         def greet(): ...
 
         isolated(lambda: (USER.set(7), REQUEST.set("r"), greet.perform_async()))
 
-        assert pushes.last["cattr"] == {"user_id": 7}
-        assert pushes.last["cattr_1"] == {"request-id": "r"}
-        assert "cattr_2" not in pushes.last
+        payload = jobs.assert_enqueued(greet).payload
+        assert payload["cattr"] == {"user_id": 7}
+        assert payload["cattr_1"] == {"request-id": "r"}
+        assert "cattr_2" not in payload
         assert len(server.middleware) == 1
 
-    def test_a_job_passes_them_on_to_those_it_enqueues(self, clean):
+    def test_a_job_passes_them_on_to_those_it_enqueues(self, clean, jobs):
         current_attributes.persist(user_id=USER)
-        pushes = configure_capture()
 
         @job
         def child(): ...
 
-        [load] = server.middleware
-        seen_by(load, {"cattr": {"user_id": 9}}, child.perform_async)
+        @job
+        def parent():
+            child.perform_async()
 
-        assert pushes.last["cattr"] == {"user_id": 9}
+        isolated(lambda: (USER.set(9), parent.perform_async()))
+        jobs.drain(job=parent)
+
+        assert jobs.assert_enqueued(child).payload["cattr"] == {"user_id": 9}
 
 
 class TestLocale:
@@ -393,7 +406,7 @@ class TestLocale:
 
         assert asyncio.run(run()) == "de"
 
-    def test_another_librarys_locale_goes_along(self, clean):
+    def test_another_librarys_locale_goes_along(self, clean, jobs):
         active = ["en"]
 
         @contextmanager
@@ -403,28 +416,29 @@ class TestLocale:
             active.pop()
 
         current_attributes.persist_locale(get=lambda: active[-1], activate=override)
-        pushes = configure_capture()
+        seen = []
 
         @job
-        def greet(): ...
+        def greet():
+            seen.extend(active)
 
         greet.perform_async()
-        [load] = server.middleware
+        active[:] = ["fr"]
+        jobs.drain()
 
-        assert pushes.last["locale"] == "en"
-        assert seen_by(load, {"locale": "de"}, lambda: list(active)) == ["en", "de"]
-        assert active == ["en"]
+        assert seen == ["fr", "en"]
+        assert active == ["fr"]
 
-    def test_the_last_call_counts(self, clean):
+    def test_the_last_call_counts(self, clean, jobs):
         current_attributes.persist_locale(lambda: "de")
-        configure_capture()
+        configure("redis://nowhere.invalid:1/0")
         current_attributes.persist_locale(lambda: "fr")
-        pushes = configure_capture()
+        configure("redis://nowhere.invalid:1/0")
 
         @job
         def greet(): ...
 
         greet.perform_async()
 
-        assert pushes.last["locale"] == "fr"
+        assert jobs.assert_enqueued(greet).payload["locale"] == "fr"
         assert len(server.middleware) == len(server.client_middleware) == 1

@@ -73,7 +73,6 @@ class TestClock:
         with pytest.raises(ValueError, match="to: "):
             jobs.clock.travel(MONDAY.replace(tzinfo=None))
 
-
     def test_it_follows_a_library_that_changes_the_wall_clock(self, note, seen, monkeypatch):
         real = time.time
         with fake() as jobs:
