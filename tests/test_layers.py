@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "credentials": "config",
     "store": "runtime wire config credentials",
     "client": "runtime wire schedule config store",
+    "flow": "client",
     "clocks": "runtime wire schedule credentials store client",
     "inflight": "runtime wire store",
     "host": "runtime logs config client",

@@ -11,6 +11,8 @@ MIN_LINES = 60
 """Smaller modules are tested with the one that uses them."""
 
 TESTED_ELSEWHERE = {
+    "store/locks": "redis/test_ruled_push.py",
+    "wire/locks": "unit/test_unique.py",
     "client/signatures": "unit/test_typing.py",
     **dict.fromkeys(
         (

@@ -12,6 +12,7 @@ from kiqbridge.api import DeadSet, Queue, open_operator, record_audit
 from kiqbridge.client.client import Client
 from kiqbridge.client.schedule import Schedule
 from kiqbridge.client.schedules import Schedules
+from kiqbridge.client.unique import Debounce, Throttle, Unique
 from kiqbridge.clocks.manifest_store import publish_manifest
 from kiqbridge.clocks.missed import check_missed
 from kiqbridge.clocks.placing import place_due
@@ -24,6 +25,7 @@ from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.inflight.unregistered import find_unregistered
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
+from kiqbridge.store.locks import begin_lock, find_due_locks, looked_at, scan_locked
 from kiqbridge.store.outbox import apply_end, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
@@ -33,6 +35,7 @@ from kiqbridge.transfer.form import Place
 from kiqbridge.transfer.taking import Taker, find_held, give_back
 from kiqbridge.transfer.writing import Restorer
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.locks import LockMark
 from kiqbridge.wire.tick_mark import TickMark
 
 JOBS = [b"job %d" % number for number in range(1, 21)]
@@ -677,6 +680,7 @@ class TestCluster:
         mark = RunMark(TickMark(schedule="s", at=60, overlap="skip"), "j1", "host:1:aaa")
         assert begin_run(pool.connection(), keys, mark, is_first=True).outcome == "run"
         assert end_run(pool.connection(), keys, mark, is_over=True)
+        push_by_rules(client, pool.connection(), keys)
         metrics = Metrics(keys, identity="host:1:aaa")
         metrics.record("Nop", 5.0, False)
         metrics.flush(pool.connection(), 1_700_000_000.0)
@@ -699,11 +703,31 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge apply_end audit_note begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
-            hold_export hold_schedule lead operate_clear operate_queue operate_set pause place promote publish_manifest push_once push_tick read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
+            acknowledge apply_end audit_note begin_lock begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
+            hold_export hold_schedule lead locks_due locks_looked locks_scan operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause
         """
         assert names == known.split(), "a new script must also run in the test above"
+
+
+def push_by_rules(client, connection, keys):
+    """All scripts of unique, debounced and throttled jobs."""
+    item = {"class": "Ruled", "args": [1]}
+    rules = {"unique": Unique(), "debounce": Debounce(wait_s=1), "throttle": Throttle(per_s=1)}
+    jid = client.push({**item, "unique": rules["unique"]})
+    assert client.push({**item, "unique": rules["unique"]}) is None
+    for name in ("debounce", "throttle"):
+        assert client.push({**item, name: rules[name]})
+    [name] = connection.call("HKEYS", keys.locks)
+    assert begin_lock(connection, keys, LockMark(name.decode(), "done"), jid) == ""
+    connection.call("ZADD", keys.locks_look, 1, name)
+    [lock] = find_due_locks(connection, keys, most=1)
+    assert lock.jid == jid
+    assert jid in scan_locked(connection, keys.queue("default"), 0, 10).jids
+    assert looked_at(connection, keys, kept=[], gone=[lock], again_s=1) == 1
+    effects = [("unlock", [keys.locks, keys.locks_look, keys.replaced], [name, jid])]
+    connection.call("ZADD", keys.flow_ends, 0, "end")
+    assert apply_end(connection, keys, b"end", effects) == [0]
 
 
 def move_and_give_back(pool, keys):

@@ -20,14 +20,18 @@ OTHER_FLAGS = {
     # With memory full these are refused as a whole before anything is written.
     "deploy_mark": "#!lua",
     "flush_metrics": "#!lua",
+    "push_debounced": "#!lua",
     "push_once": "#!lua",
+    "push_throttled": "#!lua",
     "push_tick": "#!lua",
+    "push_unique": "#!lua",
     "place": "#!lua",
     "publish_manifest": "#!lua",
     "record_missed": "#!lua",
     "restore_chunk": "#!lua",
     "save_schedule": "#!lua",
     "due": "#!lua flags=no-writes,allow-oom",
+    "locks_scan": "#!lua flags=no-writes,allow-oom",
     "read_queue": "#!lua flags=no-writes,allow-oom",
     "read_set": "#!lua flags=no-writes,allow-oom",
 }

@@ -436,7 +436,6 @@ class TestOptionsThatNobodyKnows:
         [
             ({"max_retries": 3}, "did you mean retry?"),
             ({"que": "low"}, "did you mean queue?"),
-            ({"unique": True}, "did you mean unique_for?"),
             ({"time_limit": 5}, "did you mean timeout_s?"),
             ({"backtrase": 5}, "did you mean backtrace?"),
             ({"tenant": "acme"}, "attributes={'tenant': …}"),
@@ -458,7 +457,7 @@ class TestOptionsThatNobodyKnows:
             ({"que": "low"}, "did you mean queue?"),
             ({"countdown": 5}, "did you mean wait?"),
             ({"eta": 5}, "did you mean wait_until?"),
-            ({"unique": True}, "did you mean unique_for?"),
+            ({"unique": True}, "unique: True is not a kiqbridge.flow.Unique(…)"),
         ],
     )
     def test_set_refuses_it_too(self, options, hint):

@@ -93,6 +93,23 @@ class QueueTooDeep(KiqbridgeError):  # noqa: N818 - reads as what happened, besi
         self.places = dict(places or {})
 
 
+class NotUnique(KiqbridgeError):  # noqa: N818 - reads as what happened, beside QueueTooDeep
+    """A unique job was not pushed, since another one with the same arguments has its lock.
+
+    Attributes:
+        jid: of the job that has the lock.
+        places: place among the jobs of the call → the same, for each job that was refused.
+    """
+
+    def __init__(self, job_class: str, jid: str, places: Mapping[int, str] | None = None) -> None:
+        super().__init__(
+            f"job {jid} of class {job_class} with the same arguments waits or runs, so that nothing was "
+            "enqueued; push it again after that job, or declare it with another on_conflict"
+        )
+        self.jid = jid
+        self.places = dict(places or {0: jid})
+
+
 class EventError(KiqbridgeError):
     """An AWS event that cannot be turned into a job; the message names the missing part."""
 

@@ -16,6 +16,7 @@ from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.bulk import AlikeTexts, Bulk, parse_bulk
+from kiqbridge.wire.expiry import EXPIRES_IN
 from kiqbridge.wire.payload import check_arguments, new_jids, timestamp
 from kiqbridge.wire.raw_job import check_size
 
@@ -31,17 +32,26 @@ def push_bulk(
     bulk = parse_bulk(item, now, random.random)
     count = len(bulk.argument_lists)
     if count and bulk.are_alike and not len(middleware):
-        first = prepare(bulk.item(0), now, middleware, profile.current, bulk=True)
+        first = prepare(bulk.item(0), now, middleware, profile.current, bulk=True, by_rule=True)
         assert first is not None  # noqa: S101 - only middleware stops a job, and there is none
-        return _push_alike(first, bulk, writer)
+        expires_apart = EXPIRES_IN in first.payload and first.at is not None
+        if first.rule is None and not expires_apart:
+            return _push_alike(first, bulk, writer)
     prepared = [
-        prepare(bulk.item(index), now, middleware, profile.current, bulk=True)
+        prepare(bulk.item(index), now, middleware, profile.current, bulk=True, by_rule=True)
         for index in range(count)
     ]
     jids: list[str | None] = []
     for start in range(0, len(prepared), bulk.batch_size):
         batch = prepared[start : start + bulk.batch_size]
-        writer.write([job for job in batch if job is not None])
+        jobs = [job for job in batch if job is not None]
+        if any(job.rule is not None for job in jobs):
+            from kiqbridge.client.ruled_push import push_ruled  # noqa: PLC0415 - few jobs have one
+
+            pushed = iter(push_ruled(jobs, writer, now=now))
+            jids.extend(next(pushed) if job else None for job in batch)
+            continue
+        writer.write(jobs)
         jids.extend(job.jid if job else None for job in batch)
     return jids
 

@@ -139,17 +139,23 @@ class Client:
                 place of `class` names a Rails job, see `active_job`.
 
         Returns:
-            The jid, or None when middleware stopped it.
+            The jid, or None when middleware stopped it, or a rule of the job left it out (docs/flow.md).
 
         Raises:
+            NotUnique: a unique job that is to raise.
             PayloadError: refused before Redis, naming field and value.
             RedisUnavailable: nothing was written.
             PushOutcomeUnknown: sent, but the reply was lost.
             PushNotReplicated: enqueued, but not confirmed by `wait_replicas` replicas.
         """
-        job = prepare(item, client_now(), self.middleware, self._fleet_profile.current)
+        now = client_now()
+        job = prepare(item, now, self.middleware, self._fleet_profile.current, by_rule=True)
         if job is None:
             return None
+        if job.rule is not None:
+            from kiqbridge.client.ruled_push import push_ruled  # noqa: PLC0415 - few jobs have one
+
+            return push_ruled([job], self._writer, now=now)[0]
         self._writer.write([job])
         return job.jid
 
@@ -160,7 +166,7 @@ class Client:
         `spread_interval` (seconds) gives each job a random time within it; `batch_size`.
 
         Returns:
-            The jids in order, None in the place of jobs that middleware stopped.
+            The jids in order, None in the place of jobs that middleware stopped or a rule left out.
 
         Raises:
             KiqbridgeError: as `push`; batches before the failing one are enqueued, and after a lost

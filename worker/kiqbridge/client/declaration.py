@@ -19,7 +19,7 @@ from kiqbridge.client.registry import (
     definition_of,
 )
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.wire.options import ATTRIBUTES, unknown_declared, with_attributes
+from kiqbridge.wire.options import ATTRIBUTES, FLOW_OPTIONS, unknown_declared, with_attributes
 from kiqbridge.wire.payload import check_json, shorten
 from kiqbridge.wire.queues import fault_of_name
 
@@ -79,12 +79,17 @@ def define(
 
 
 def scheduled(definition: JobDefinition, options: Mapping[str, Any]) -> JobDefinition:
-    """The definition with the schedule that its declaration asks for, if it does.
+    """The definition with the schedule and the rule of flow control that its declaration asks for, if it does.
 
     Raises:
-        ConfigError: the schedule is wrong, or the job cannot be called with its `args`.
+        ConfigError: one of them is wrong, or the job cannot be called with its `args`.
     """
     given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        return definition
+    rules = {name: given.pop(name) for name in FLOW_OPTIONS if name in given}
+    if rules:
+        definition = _ruled(definition, rules)
     if not given:
         return definition
     if not {"cron", "every"} & given.keys():
@@ -105,6 +110,18 @@ def scheduled(definition: JobDefinition, options: Mapping[str, Any]) -> JobDefin
             + ("; give args=[…] with what it needs" if isinstance(error, PayloadError) else "")
         ) from error
     return replace(definition, schedule=made)
+
+
+def _ruled(definition: JobDefinition, options: Mapping[str, Any]) -> JobDefinition:
+    from kiqbridge.client.unique import check_rule, rule_among  # noqa: PLC0415 - as schedules
+
+    try:
+        rule = rule_among(options)
+    except ConfigError as error:
+        raise ConfigError(f"job {definition.name!r}: {error}") from error
+    if rule is not None:
+        check_rule(rule, definition)
+    return replace(definition, rule=rule)
 
 
 def handling_of(

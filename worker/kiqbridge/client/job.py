@@ -32,7 +32,7 @@ from kiqbridge.client.registry import (
 )
 from kiqbridge.client.signatures import P, R
 from kiqbridge.runtime import frames
-from kiqbridge.wire.options import SCHEDULED, DeclaredOptions
+from kiqbridge.wire.options import BESIDE, FLOW_OPTIONS, SCHEDULED, DeclaredOptions
 
 _CLASS_OPTIONS = (
     "retry",
@@ -98,6 +98,7 @@ def job(
         options: Sidekiq's other options (§3.2), see `JobOptions`: backtrace, dead, tags, retry_for,
             retry_queue, …; `attributes={…}` for attributes of your own. With `cron` or `every` the workers
             that load it register a schedule, see `ScheduledOptions`: timezone, args, overlap, jitter_s, ….
+            `unique`, `debounce` and `throttle` say which of several jobs run: `kiqbridge.flow`.
 
     Raises:
         ConfigError: the name is taken, there is no such option, an option has no JSON text, or a
@@ -106,7 +107,7 @@ def job(
 
     def declare(function: Callable[P, R]) -> FunctionJob[P, R]:
         wire_name = name or function.__name__
-        wired = {key: value for key, value in options.items() if key not in SCHEDULED}
+        wired = {key: value for key, value in options.items() if key not in BESIDE}
         definition = define(
             wire_name,
             wire_options(wire_name, {"retry": retry, "queue": queue, **wired}),
@@ -127,7 +128,7 @@ def job(
             ),
         )
         definition = scheduled(
-            definition, {key: value for key, value in options.items() if key in SCHEDULED}
+            definition, {key: value for key, value in options.items() if key in BESIDE}
         )
         declared = FunctionJob(function, definition)
         default_registry.register(definition)
@@ -149,6 +150,7 @@ class Job(ClassCalls):
         retry_in, retries_exhausted: static methods, as for `job`.
         cron, every: make a schedule, as for `job`; not inherited. With one of them `timezone`, `args`,
             `schedule_name`, `overlap`, `jitter_s`, `max_age_s`, `missed` and `description` count.
+        unique, debounce, throttle: which of several jobs with the same arguments run, as for `job`.
         jid: the job's id while it runs.
     """
 
@@ -191,7 +193,7 @@ class Job(ClassCalls):
                 on_error=cls.on_error,
             ),
         )
-        definition = scheduled(definition, _schedule_of(cls))
+        definition = scheduled(definition, _beside(cls))
         setattr(cls, MARK, definition)
         default_registry.register(definition)
 
@@ -199,6 +201,12 @@ class Job(ClassCalls):
     def interrupted(self) -> bool:
         """Whether this job should come to an end soon; see `kiqbridge.interrupted`."""
         return interrupted()
+
+
+def _beside(declared: type[Job]) -> dict[str, Any]:
+    """The options of its schedule, and its rule of flow control."""
+    rules = {name: getattr(declared, name) for name in FLOW_OPTIONS if hasattr(declared, name)}
+    return rules | _schedule_of(declared)
 
 
 def _schedule_of(declared: type[Job]) -> dict[str, Any]:

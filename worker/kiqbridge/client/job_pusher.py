@@ -13,8 +13,14 @@ from kiqbridge.client.default_client import default_client
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.signatures import BulkOptions, EnqueuesRow, JobCall, P, Ts
 from kiqbridge.clock import client_now
-from kiqbridge.errors import PayloadError
-from kiqbridge.wire.options import ATTRIBUTES, PushOptions, unknown_pushed, with_attributes
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.wire.options import (
+    ATTRIBUTES,
+    FLOW_OPTIONS,
+    PushOptions,
+    unknown_pushed,
+    with_attributes,
+)
 from kiqbridge.wire.payload import run_time, shorten
 
 
@@ -107,6 +113,8 @@ class Setter(Generic[P]):
             raise PayloadError(
                 f"set: attributes: {shorten(options[ATTRIBUTES])} is not a dict of names and values"
             )
+        if not FLOW_OPTIONS.isdisjoint(options):
+            _check_rule(options)
         chosen = dict(options)
         waits = [chosen.pop(name) for name in ("wait", "wait_until") if name in chosen]
         if len(waits) > 1:
@@ -203,3 +211,17 @@ class Setter(Generic[P]):
 def as_list(args: Iterable[Any]) -> Iterable[Any]:
     """What a generator yields, on the thread of its caller; anything else as it is."""
     return list(args) if isinstance(args, Iterator) else args
+
+
+def _check_rule(options: Mapping[str, Any]) -> None:
+    """Refuse a rule of flow control that is none, before it is used.
+
+    Raises:
+        PayloadError: it is none, or there are two.
+    """
+    from kiqbridge.client.unique import rule_among  # noqa: PLC0415 - few jobs have one
+
+    try:
+        rule_among(options)
+    except ConfigError as error:
+        raise PayloadError(f"set: {error}") from error

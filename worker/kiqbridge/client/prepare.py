@@ -11,12 +11,14 @@ Nothing is written here, and all that is wrong with an item is refused here: bef
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.registry import definition_of
-from kiqbridge.errors import PayloadError
+from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire import active_job, json_text
+from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
+from kiqbridge.wire.options import FLOW_OPTIONS
 from kiqbridge.wire.payload import (
     DEFAULT_OPTIONS,
     Profile,
@@ -28,6 +30,9 @@ from kiqbridge.wire.payload import (
 )
 from kiqbridge.wire.raw_job import check_size
 
+if TYPE_CHECKING:
+    from kiqbridge.client.unique import Rule
+
 
 @dataclass(slots=True, kw_only=True)
 class PreparedJob:
@@ -38,12 +43,16 @@ class PreparedJob:
         at: when to run, epoch seconds; None = at once.
         own_jid: the jid was drawn here, so meeting it in Redis means that an earlier reply was lost.
         profile: how its times are written.
+        rule: which of several jobs with the same arguments run; None = all.
+        name: under which it is one of them, if it has a rule.
     """
 
     payload: dict[str, Any]
     at: float | None
     own_jid: bool
     profile: Profile
+    rule: "Rule | None" = None
+    name: str = ""
 
     @property
     def queue(self) -> str:
@@ -64,6 +73,7 @@ def prepare(
     *,
     trusted: bool = False,
     bulk: bool = False,
+    by_rule: bool = False,
 ) -> PreparedJob | None:
     """Build the payload of one job; None when middleware stopped it.
 
@@ -75,6 +85,7 @@ def prepare(
         trusted: the item is a payload out of Redis: its values are not checked again, and `active_job`
             is an attribute like others.
         bulk: the job is one of many of one call (Active Job's wrappers differ).
+        by_rule: it is pushed by `push_ruled` if it has a rule, so that its push takes its lock.
 
     Raises:
         PayloadError: names the field and shows the value.
@@ -89,6 +100,9 @@ def prepare(
     definition = definition_of(declared)
     if definition is not None:
         item = {**item, "class": definition.name}
+    rule = definition.rule if definition else None
+    if not trusted and isinstance(item, (dict, Mapping)) and not FLOW_OPTIONS.isdisjoint(item):
+        item, rule = _chosen_rule(item, rule, is_declared=definition is not None)
     item = validate(item)
     profile = profile or wire_profile()
     defaults = definition.options if definition else DEFAULT_OPTIONS
@@ -102,9 +116,43 @@ def prepare(
         payload = dict(validate(stopped_or_payload))
         check_queue(payload.get("queue"))
     at = payload.pop("at", None)
-    if not trusted:
-        check_payload(payload)
-    return PreparedJob(payload=payload, at=at, own_jid=own_jid, profile=profile)
+    if trusted:
+        return PreparedJob(payload=payload, at=at, own_jid=own_jid, profile=profile)
+    if EXPIRES_IN in payload:
+        set_expiry(payload, now if at is None else at)
+    check_payload(payload)
+    job = PreparedJob(payload=payload, at=at, own_jid=own_jid, profile=profile, rule=rule)
+    if rule is not None:
+        from kiqbridge.client.unique import name_of  # noqa: PLC0415 - few jobs have a rule
+
+        job.name = name_of(rule, definition, payload)
+        rule.stamp(payload, job.name, is_taken=by_rule)
+    return job
+
+
+def _chosen_rule(
+    item: Mapping[str, Any], declared: "Rule | None", *, is_declared: bool
+) -> "tuple[Mapping[str, Any], Rule | None]":
+    """An item without the options that are a rule, and the rule that counts; None in one of them: no rule.
+
+    Raises:
+        PayloadError: it has two rules, or a declared job has one of another kind.
+    """
+    from kiqbridge.client.unique import KINDS, rule_among  # noqa: PLC0415 - as above
+
+    kinds = tuple(KINDS.values())
+    given = {
+        name: value
+        for name, value in item.items()
+        if name in FLOW_OPTIONS and (is_declared or isinstance(value, kinds))
+    }
+    if not given:  # an attribute of somebody's own
+        return item, declared
+    try:
+        rule = rule_among(given)
+    except ConfigError as error:
+        raise PayloadError(str(error)) from error
+    return {name: value for name, value in item.items() if name not in given}, rule
 
 
 def text_of_payload(payload: Mapping[str, Any], max_bytes: int) -> bytes:

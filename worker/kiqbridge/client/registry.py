@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
 
 if TYPE_CHECKING:
+    from kiqbridge.client.unique import Rule
     from kiqbridge.schedule.definition import ScheduleDefinition
 
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -71,6 +72,7 @@ class JobDefinition:
         origin: where it was declared, for messages.
         handling: pool, limits and failures.
         schedule: declared beside it, if one is.
+        rule: which of several jobs with the same arguments run: a `Unique`, `Debounce` or `Throttle`.
         spec: of the module that declares it; `importlib.reload` makes another one.
     """
 
@@ -82,6 +84,7 @@ class JobDefinition:
     origin: str
     handling: Handling = field(default_factory=Handling)
     schedule: "ScheduleDefinition | None" = None
+    rule: "Rule | None" = None
     spec: object = field(default=None, repr=False, compare=False)
     _min: int = field(init=False, repr=False, compare=False)
     _max: float = field(init=False, repr=False, compare=False)

@@ -131,6 +131,10 @@ def job_item(
     item = {**options, "class": name, "args": given, **attributes}
     if queue is not None:
         item["queue"] = queue
+    if declared is not None and declared.rule is not None:
+        from kiqbridge.client.unique import name_of  # noqa: PLC0415 - few jobs have a rule
+
+        declared.rule.stamp(item, name_of(declared.rule, declared, item), is_taken=False)
     validate(item)
     check_queue(item["queue"])
     check_payload(item)

@@ -39,6 +39,7 @@ from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
 from kiqbridge.engine.declared_classes import DeclaredClasses
 from kiqbridge.engine.dynamic_schedules import dynamic_steps
 from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, ProcessView
+from kiqbridge.engine.lock_watch import LockWatch
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.engine.numbers import ProcessNumbers
@@ -174,7 +175,7 @@ class EngineParts:
             notify=self.missed_watch.notify,
         )
         self.schedules = ScheduleLeader(
-            (*dynamic, self.missed_watch.step),
+            (*dynamic, self.missed_watch.step, LockWatch(self.keys).step),
             connection=self.pool.connection(),
             leads=lambda: self.poller.leads,
         )

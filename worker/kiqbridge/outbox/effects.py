@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kiqbridge.client.client import Client
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.locks import lock_in
 
 
 class Effect(NamedTuple):
@@ -49,6 +50,15 @@ def pass_report(end: FlowEnd, scene: Scene) -> Effect | None:
     return Effect("report", [scene.keys.task_reports], [end.report])
 
 
+def unlock(end: FlowEnd, scene: Scene) -> Effect | None:
+    """The lock of a unique job is free, if this job still owns it."""
+    mark = lock_in(end.flow)
+    if mark is None:
+        return None
+    keys = scene.keys
+    return Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [mark.name, end.jid])
+
+
 def push_effect(scene: Scene, queue: str, text: bytes, at: float | None = None) -> Effect:
     """The push of a job that is prepared; `at` is epoch seconds, None = at once."""
     keys = scene.keys
@@ -59,5 +69,5 @@ def push_effect(scene: Scene, queue: str, text: bytes, at: float | None = None) 
     )
 
 
-MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report,)
+MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, unlock)
 """In the order in which their effects are applied."""

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from kiqbridge.client import rails
-from kiqbridge.client.current import RUNTIME
+from kiqbridge.client.current import CONTEXT, RUNTIME
 from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Handling, Registry
 from kiqbridge.errors import JobCancelled, JobSkipped
@@ -241,6 +241,8 @@ class Failures:
             return Settlement(
                 verdict=Verdict.ROUTE, score=0, text=text, counted=False, queue=diversion.queue
             )
+        if diversion.expired:
+            return self._expired(diversion.expired, payload, text, queue)
         error, given = diversion.error, payload
         payload = _with_jid(given)
         if error is None:
@@ -269,6 +271,18 @@ class Failures:
             report=report_failure(payload, "dead", error, now, kept=failed),
             end=end_of(payload, "dead", now, error=error),
         )
+
+    def _expired(self, why: str, payload: dict[str, Any], text: bytes, queue: str) -> Settlement:
+        token = CONTEXT.set((payload, queue))
+        try:
+            logger.info("not performed: %s", why)
+        finally:
+            CONTEXT.reset(token)
+        left = left_out(payload, "expired", JobSkipped(why), self._wall_now())
+        if left.report or left.end:
+            return left
+        # It leaves with the acknowledgement of its chunk, without a round trip of its own.
+        return replace(left, verdict=Verdict.DISCARD, text=text)
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
         """What cannot be a job is kept in the dead set, as the argument of one; it is not counted (§11)."""
@@ -313,7 +327,7 @@ class Failures:
 def left_out(
     payload: Mapping[str, Any], outcome: EndKind, error: JobSkipped, now: float
 ) -> Settlement:
-    """A job of a schedule leaves Redis without having been performed: neither a success nor a failure."""
+    """A job leaves Redis without having been performed: neither a success nor a failure."""
     report = report_failure(payload, outcome, error, now, kept=payload)
     return _left(report, end_of(payload, outcome, now), failed=False)
 

@@ -1,5 +1,6 @@
 """Jobs that must not run here, or not now: asked after a job is parsed and before its class is found.
 
+- It is older than it may be (`expires_in`): it leaves Redis.
 - Its class is paused: it is put off by a minute, untouched (pauses of queues are the claim's matter).
 - It uses a feature of Sidekiq Pro or Enterprise that only Ruby can honour, `bid` or `encrypt` (§21):
   refused to the dead set, or by setting run all the same or put off until a Ruby worker takes it.
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 from kiqbridge.client import rails
 from kiqbridge.config.config import ForeignJobs, routed_queue
 from kiqbridge.errors import ConfigError, JobRefused
+from kiqbridge.wire.expiry import expiry_of
 from kiqbridge.wire.payload import shorten
 
 logger = logging.getLogger(__name__)
@@ -42,17 +44,19 @@ class PausedClasses(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diversion:
-    """What happens with a job instead of running; one of the three is given.
+    """What happens with a job instead of running; one of these is given.
 
     Attributes:
         at: it goes to the schedule, to come back then (epoch seconds), bytes untouched.
         queue: it goes to this queue, bytes untouched.
         error: it goes to the dead set, for this reason.
+        expired: it leaves Redis, for this reason: it is older than it may be.
     """
 
     at: float | None = None
     queue: str | None = None
     error: JobRefused | None = None
+    expired: str = ""
 
 
 class Gatekeeper:
@@ -80,11 +84,20 @@ class Gatekeeper:
     def check(self, payload: Mapping[str, Any]) -> Diversion | None:
         """None: it may run."""
         # On the way of every job, and nearly always in vain: nothing but look-ups here.
-        if "bid" in payload or "encrypt" in payload or self._paused.classes or self._route:
+        if (
+            "bid" in payload
+            or "encrypt" in payload
+            or "expires_in" in payload
+            or self._paused.classes
+            or self._route
+        ):
             return self._look_closer(payload)
         return None
 
     def _look_closer(self, payload: Mapping[str, Any]) -> Diversion | None:
+        expiry = expiry_of(payload)
+        if expiry is not None and (late_s := self._wall_now() - expiry) > 0:
+            return Diversion(expired=f"expired {late_s:.0f} s ago (expires_in)")
         job_class = payload.get("class")
         wrapped = payload.get("wrapped")
         shown = wrapped if isinstance(wrapped, str) and wrapped else str(job_class)

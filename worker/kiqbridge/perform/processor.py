@@ -44,7 +44,7 @@ from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import TICK
+from kiqbridge.wire.payload import FLOW, TICK
 
 if TYPE_CHECKING:
     from kiqbridge.children.process_pool import ProcessPool
@@ -329,7 +329,7 @@ class Processor:
         if room is not None and not room.enter(self._abandoned):
             self._put_back(chunk, execution)
             return False
-        if TICK in execution.payload:
+        if TICK in execution.payload or FLOW in execution.payload:
             left_out = self._begin_run(chunk, execution, room)
             if left_out is not None:
                 return self._settled(chunk, text, left_out)
@@ -364,7 +364,7 @@ class Processor:
     def _begin_run(
         self, chunk: Chunk, execution: Execution, room: Room | None
     ) -> Settlement | None:
-        """What becomes of a job of a schedule that is not to begin now; None: it begins.
+        """What becomes of a job of a schedule, or of a unique one, that is not to begin now; None: it begins.
 
         Raises:
             Shutdown: this thread is to end, while Redis is away.

@@ -1,4 +1,4 @@
-"""Jobs of schedules when they begin and end, where the schedule has an overlap policy or a maximum age.
+"""Jobs of schedules when they begin and end, if overlap or age matter there; and unique jobs when they begin.
 
 1. `begin`, before the job's class is called and middleware sees it: one script decides by the server's clock.
    The job runs, is `expired`, or is `skipped` since an earlier one of its schedule runs. Where that shall be
@@ -8,7 +8,8 @@
 3. What could not be written since Redis was away is written by a thread of its own, which starts with the first
    of them: while this process lives its marks count, so none may stay.
 
-Jobs without such a policy cost nothing here.
+A unique job asks for its lock before all of that (store/locks.py). Jobs without a lock and without such a policy cost
+nothing here.
 """
 
 import logging
@@ -25,9 +26,12 @@ from kiqbridge.perform.execution import Execution, Run
 from kiqbridge.perform.failure import left_out
 from kiqbridge.runtime import threads
 from kiqbridge.settle.settlement import Settlement
+from kiqbridge.store.locks import begin_lock
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.runs import RunMark, begin_run, end_run
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.locks import LockMark, lock_of
+from kiqbridge.wire.payload import FLOW
 from kiqbridge.wire.raw_job import jid_in
 from kiqbridge.wire.tick_mark import EndKind, tick_mark_in, tick_mark_of
 
@@ -79,6 +83,10 @@ class RunMarks:
             RedisUnavailable: not known; repeat it.
         """
         payload = execution.payload
+        if FLOW in payload and (lock := lock_of(payload)) is not None:
+            left = self._begin_lock(connection, execution, lock)
+            if left is not None:
+                return left
         tick = tick_mark_of(payload)
         if tick is None or tick.is_plain:
             return None
@@ -111,6 +119,21 @@ class RunMarks:
             for jid in begun.others:
                 self._cancel(jid)
         return None
+
+    def _begin_lock(
+        self, connection: RedisConnection, execution: Execution, lock: LockMark
+    ) -> Settlement | None:
+        try:
+            answer = begin_lock(connection, self._keys, lock, str(execution.payload.get("jid")))
+        except RedisRefused as error:
+            logger.warning("the job runs without a look at its lock %s: %s", lock.name, error)
+            return None
+        if not answer:
+            return None
+        why = f"job {answer} has its lock {lock.name} (unique)"
+        if answer == "replaced":
+            why = f"a later job has replaced it (unique, lock {lock.name})"
+        return self._left_out(execution, "skipped", why)
 
     def taken(self, text: bytes) -> None:
         """A job was taken away from the thread that runs it, which may never come back."""

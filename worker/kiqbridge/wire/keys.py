@@ -31,6 +31,11 @@ TYPES = {
     "ledgers": "zset",
     "task_reports": "zset",
     "flow_ends": "zset",
+    "flow_spans": "hash",
+    "flow_spans_until": "zset",
+    "locks": "hash",
+    "locks_look": "zset",
+    "replaced": "zset",
     "schedules": "hash",
     "schedule_states": "hash",
     "schedule_changes": "string",
@@ -80,6 +85,11 @@ class Keys:
         self.ledgers = f"{prefix}kb:ledgers"
         self.task_reports = f"{prefix}kb:reports"
         self.flow_ends = f"{prefix}kb:flow:ends"
+        self.flow_spans = f"{prefix}kb:flow:spans"
+        self.flow_spans_until = f"{prefix}kb:flow:spans:until"
+        self.locks = f"{prefix}kb:locks"
+        self.locks_look = f"{prefix}kb:locks:look"
+        self.replaced = f"{prefix}kb:replaced"
         self.schedules = f"{prefix}kb:schedules"
         self.schedule_states = f"{prefix}kb:schedules:state"
         self.schedule_changes = f"{prefix}kb:schedules:changes"

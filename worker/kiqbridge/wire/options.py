@@ -34,8 +34,8 @@ class JobOptions(TypedDict, total=False):
     """For Sidekiq 8's profiler."""
     encrypt: bool
     """Sidekiq Enterprise: the last argument is encrypted."""
-    expires_in: float
-    """Sidekiq Pro: seconds after which the job is not run any more."""
+    expires_in: float | timedelta
+    """Seconds, or a timedelta, after which the job is not begun any more; the option of Sidekiq Pro."""
     unique_for: float
     """Sidekiq Enterprise: seconds of its lock."""
     unique_until: str
@@ -69,11 +69,22 @@ class ScheduledOptions(TypedDict, total=False):
     """For people."""
 
 
-class DeclaredOptions(JobOptions, ScheduledOptions, total=False):
+class FlowOptions(TypedDict, total=False):
+    """Which of several jobs with the same arguments run; one of them may be given (docs/flow.md)."""
+
+    unique: Any
+    """A `kiqbridge.flow.Unique`."""
+    debounce: Any
+    """A `kiqbridge.flow.Debounce`."""
+    throttle: Any
+    """A `kiqbridge.flow.Throttle`."""
+
+
+class DeclaredOptions(JobOptions, ScheduledOptions, FlowOptions, total=False):
     """What a declaration takes beside its own arguments."""
 
 
-class PushOptions(JobOptions, total=False):
+class PushOptions(JobOptions, FlowOptions, total=False):
     """What `set` takes: the options of a job, and those of a single push."""
 
     queue: str
@@ -98,6 +109,12 @@ ATTRIBUTES: Final = "attributes"
 SCHEDULED: Final = frozenset(ScheduledOptions.__annotations__)
 """The options that make a schedule."""
 
+FLOW_OPTIONS: Final = frozenset(FlowOptions.__annotations__)
+"""The options that go on the wire in another form, or not at all."""
+
+BESIDE: Final = SCHEDULED | FLOW_OPTIONS
+"""The options of a declaration that `declaration.scheduled` takes."""
+
 _DECLARED: Final = frozenset({"queue", "retry", *JobOptions.__annotations__})
 _PUSHED: Final = frozenset({*_DECLARED, *PushOptions.__annotations__})
 _LOCAL: Final = (
@@ -109,7 +126,7 @@ _LOCAL: Final = (
     "retry_in",
     "retries_exhausted",
     "on_error",
-    *sorted(SCHEDULED),
+    *sorted(BESIDE),
 )
 """Options of a declaration that do not go on the wire, for suggestions."""
 _OTHER_WORDS: Final[Mapping[str, str]] = {
@@ -128,7 +145,6 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "time_limit": "timeout_s",
     "timeout": "timeout_s",
     "soft_time_limit": "timeout_s",
-    "unique": "unique_for",
     "expires": "expires_in",
     "class_name": "name",
     "task_id": "jid",
@@ -156,11 +172,12 @@ def unknown_pushed(options: Iterable[str]) -> str | None:
 
 def with_attributes(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as they go on the wire: `attributes` replaced by its members, at its place."""
-    if ATTRIBUTES not in options:
-        return dict(options)
     wired: dict[str, Any] = {}
     for name, value in options.items():
-        wired.update(value if name == ATTRIBUTES else {name: value})
+        if name == "expires_in" and isinstance(value, timedelta):
+            wired[name] = value.total_seconds()
+        else:
+            wired.update(value if name == ATTRIBUTES else {name: value})
     return wired
 
 

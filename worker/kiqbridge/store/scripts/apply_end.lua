@@ -10,6 +10,7 @@
 -- See reliability §14.
 -- include effect_push
 -- include effect_report
+-- include effect_unlock
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
   return {}
 end
@@ -19,6 +20,8 @@ local function apply(name, keys, args)
     return effect_push(keys, args)
   elseif name == 'report' then
     return effect_report(keys, args)
+  elseif name == 'unlock' then
+    return effect_unlock(keys, args)
   end
 end
 

@@ -1,0 +1,193 @@
+"""Locks whose job is gone are found and freed; no other one is."""
+
+import json
+
+import pytest
+
+from kiqbridge import Client
+from kiqbridge.engine.lock_watch import MISSES, PART, SEARCH_S, LockWatch
+from kiqbridge.errors import RedisUnavailable
+from kiqbridge.flow import Unique
+from kiqbridge.wire.keys import Keys
+
+
+class Clock:
+    """Seconds that a test turns on."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def watch(clock, client, redis):
+    return Watching(LockWatch(Keys(), monotonic=clock), clock, client.pool.connection(), redis)
+
+
+class Watching:
+    """A watch, and the clock by which it looks."""
+
+    def __init__(self, watch, clock, connection, redis):
+        self.watch, self.clock, self.connection, self.redis = watch, clock, connection, redis
+
+    def search(self, connection=None):
+        """One search from its beginning to its end; all locks are due for it."""
+        for name in self.redis.hkeys("kb:locks"):
+            self.redis.zadd("kb:locks:look", {name: 1})
+        self.clock.now += SEARCH_S
+        self.watch.look(connection or self.connection)
+        while self.watch._search is not None:
+            self.watch.look(self.connection)
+
+
+def push(client, number, **item):
+    return client.push({"class": "Seek", "args": [number], "unique": Unique(), **item})
+
+
+def owners(redis):
+    return sorted(value.split()[1].decode() for value in redis.hvals("kb:locks"))
+
+
+def take(redis, queue="default"):
+    return redis.rpop(f"queue:{queue}")
+
+
+def test_a_lock_is_freed_after_three_searches_in_vain(client, watch, redis):
+    push(client, 1)
+    kept = push(client, 2)
+    take(redis)
+
+    for _ in range(MISSES - 1):
+        watch.search()
+        assert len(owners(redis)) == 2
+    watch.search()
+
+    assert owners(redis) == [kept]
+    assert redis.zcard("kb:locks:look") == 1
+    assert watch.watch.freed == 1
+
+
+def test_a_job_that_is_found_again_in_between_begins_anew(client, watch, redis):
+    jid = push(client, 1)
+    text = take(redis)
+    for _ in range(MISSES - 1):
+        watch.search()
+    redis.lpush("queue:default", text)
+    watch.search()
+    take(redis)
+    for _ in range(MISSES - 1):
+        watch.search()
+
+    assert owners(redis) == [jid]
+
+
+@pytest.mark.parametrize(
+    "place", ["queue", "schedule", "retry", "suspects", "in flight", "working", "exporting"]
+)
+def test_a_job_is_found_wherever_it_may_be(place, client, watch, redis):
+    keys = Keys()
+    jid = push(client, 1)
+    text = take(redis)
+    match place:
+        case "queue":
+            redis.lpush("queue:default", text)
+        case "schedule" | "retry":
+            redis.zadd(place, {text: 5})
+        case "suspects":
+            redis.lpush(keys.suspects("default"), text)
+        case "in flight":
+            redis.sadd(keys.inflight, "v2:host:1:aaa")
+            redis.hset(keys.claims("v2:host:1:aaa"), "t1", "7 default")
+            redis.lpush(keys.inflight_list("v2:host:1:aaa", "t1", 7), text)
+        case "working":
+            redis.sadd("processes", "ruby:1:abc")
+            work = {"queue": "default", "payload": text.decode(), "run_at": 5}
+            redis.hset("ruby:1:abc:work", "t1", json.dumps(work))
+        case "exporting":
+            redis.lpush(keys.exporting, text)
+
+    for _ in range(MISSES + 1):
+        watch.search()
+
+    assert owners(redis) == [jid]
+
+
+def test_what_is_dead_holds_no_lock(client, watch, redis):
+    push(client, 1)
+    redis.zadd("dead", {take(redis): 5})
+
+    for _ in range(MISSES):
+        watch.search()
+
+    assert owners(redis) == []
+
+
+def test_a_long_queue_is_read_in_parts_to_its_end(client, watch, redis):
+    jids = [push(client, number) for number in range(3)]
+    redis.lpush("queue:default", *(b"filler %d" % n for n in range(2 * PART + 7)))
+
+    for _ in range(MISSES):
+        watch.search()
+
+    assert owners(redis) == sorted(jids)
+
+
+def test_a_lock_of_another_job_in_the_meantime_stays(client, watch, redis):
+    push(client, 1)
+    take(redis)
+    for _ in range(MISSES - 1):
+        watch.search()
+    redis.delete("kb:locks")
+    later = push(client, 1)
+    take(redis)
+    watch.search()
+
+    assert owners(redis) == [later]
+
+
+def test_without_locks_a_look_is_one_command_a_minute(clock):
+    watch = LockWatch(Keys(), monotonic=clock)
+
+    class Counting:
+        scripts = 0
+
+        def script(self, *_):
+            self.scripts += 1
+            return []
+
+    counting = Counting()
+    for _ in range(120):
+        watch.look(counting)
+        clock.now += 1
+
+    assert counting.scripts == 2
+
+
+def test_locks_whose_time_is_over_are_forgotten(client, watch, redis):
+    push(client, 1)
+    [name] = redis.hkeys("kb:locks")
+    redis.hset("kb:locks", name, "1700000000 gone")
+    redis.zadd("kb:replaced", {"old": 1700000000, "young": 4_000_000_000})
+
+    watch.search()
+
+    assert not redis.exists("kb:locks", "kb:locks:look")
+    assert redis.zrange("kb:replaced", 0, -1) == [b"young"]
+
+
+def test_an_outage_begins_the_search_anew(client, watch, redis):
+    kept = push(client, 1)
+    away = Client("redis://127.0.0.1:1")
+
+    with pytest.raises(RedisUnavailable):
+        watch.search(away.pool.connection())
+    watch.search()
+
+    assert owners(redis) == [kept]

@@ -1,0 +1,142 @@
+"""Pushes of unique, debounced and throttled jobs: one script each, which decides and pushes in the same step.
+
+A lost reply is `PushOutcomeUnknown`, as of a plain push: a lock may be free again by the time of a repetition, since
+its job has ended. Pushing again with the same jid does nothing while the first job has its lock.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from kiqbridge.client.job_writer import JobWriter, not_replicated, outcome_unknown, score
+from kiqbridge.client.prepare import PreparedJob
+from kiqbridge.client.unique import Debounce, Throttle, Unique
+from kiqbridge.errors import NotUnique, PayloadError
+from kiqbridge.store import scripts
+from kiqbridge.store.locks import LOOK_S
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import ReplyLost
+from kiqbridge.store.scripts import Script
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
+from kiqbridge.wire.payload import FLOW
+
+_PUSH_UNIQUE: Final = scripts.load("push_unique")
+_PUSH_DEBOUNCED: Final = scripts.load("push_debounced")
+_PUSH_THROTTLED: Final = scripts.load("push_throttled")
+
+
+def push_ruled(jobs: Sequence[PreparedJob], writer: JobWriter, *, now: float) -> list[str | None]:
+    """Push jobs that have a rule and were prepared for this (`by_rule`), in their order; one script for those of the same kind that follow each other.
+
+    Returns:
+        The jids, None in the place of a job that was left out.
+
+    Raises:
+        PayloadError: a job cannot be debounced as it is; nothing was written.
+        NotUnique: a job that is to raise; nothing of its script was pushed.
+        KiqbridgeError: as `Client.push`.
+    """
+    jids: list[str | None] = []
+    for kind, group in groupby(jobs, key=lambda job: type(job.rule)):
+        push = _push_unique
+        if kind is Debounce:
+            push = _push_debounced
+        elif kind is Throttle:
+            push = _push_throttled
+        jids += push(list(group), writer, now)
+    return jids
+
+
+def find_owner(redis: RedisPool, keys: Keys, name: str, now: float) -> str | None:
+    """The jid of the job that owns a lock, None = it is free.
+
+    Raises:
+        RedisUnavailable: nothing was read.
+    """
+    value = redis.call("HGET", keys.locks, name)
+    until, _, jid = (value or b"").partition(b" ")
+    return text_of(jid) if jid and float(until) > now else None
+
+
+def _push_unique(jobs: list[PreparedJob], writer: JobWriter, now: float) -> list[str | None]:
+    own = writer.keys
+    keys = [own.queues, own.locks, own.locks_look, own.replaced]
+    args: list[str | bytes | float] = [LOOK_S]
+    for job in jobs:
+        rule = job.rule
+        assert isinstance(rule, Unique)  # noqa: S101 - `push_ruled` has grouped them
+        at = "" if job.at is None else score(job.at)
+        keys.append(own.queue(job.queue) if job.at is None else own.schedule)
+        args += [job.name, rule.ttl_s, job.jid, rule.on_conflict]
+        args += [job.queue, at, writer.text(job, now)]
+    answers = _run(_PUSH_UNIQUE, keys, args, jobs, writer)
+    if isinstance(answers[0], list):
+        owners = {number - 1: text_of(jid) for number, jid in answers}
+        first = min(owners)
+        raise NotUnique(jobs[first].payload["class"], owners[first], places=owners)
+    return [None if owner else job.jid for job, owner in zip(jobs, answers, strict=True)]
+
+
+def _push_debounced(jobs: list[PreparedJob], writer: JobWriter, now: float) -> list[str | None]:
+    own = writer.keys
+    args: list[str | bytes | float] = []
+    for job in jobs:
+        rule = job.rule
+        assert isinstance(rule, Debounce)  # noqa: S101 - as above
+        if job.at is not None:
+            raise PayloadError(
+                f"at: a debounced job ({job.payload['class']}) runs once its wait is over; push it without a "
+                "time"
+            )
+        _refuse_flow(job, "debounced")
+        job.at = now  # for a text without `enqueued_at`
+        longest = "" if rule.max_wait_s is None else repr(float(rule.max_wait_s))
+        args += [job.name, float(rule.wait_s), longest, writer.text(job, now)]
+    _run(_PUSH_DEBOUNCED, [own.schedule, own.flow_spans, own.flow_spans_until], args, jobs, writer)
+    return [job.jid for job in jobs]
+
+
+def _push_throttled(jobs: list[PreparedJob], writer: JobWriter, now: float) -> list[str | None]:
+    own = writer.keys
+    keys = [own.queues, own.schedule, own.flow_spans, own.flow_spans_until]
+    args: list[str | bytes | float] = []
+    for job in jobs:
+        rule = job.rule
+        assert isinstance(rule, Throttle)  # noqa: S101 - as above
+        _refuse_flow(job, "throttled")
+        keys.append(own.queue(job.queue))
+        given, text = job.at, writer.text(job, now)
+        at = "" if given is None else score(given)
+        job.at, later = now, text
+        if rule.over == "later":
+            later = writer.text(job, now)
+        job.at = given
+        args += [job.name, rule.limit, float(rule.per_s), rule.over, job.queue, at, text, later]
+    answers = _run(_PUSH_THROTTLED, keys, args, jobs, writer)
+    return [None if answer == b"-" else job.jid for job, answer in zip(jobs, answers, strict=True)]
+
+
+def _refuse_flow(job: PreparedJob, what: str) -> None:
+    """A job that may be left out, or replaced, without an end cannot be waited for."""
+    if FLOW in job.payload:
+        raise PayloadError(
+            f"{FLOW}: a {what} job ({job.payload['class']}) may be left out, so that it cannot be a part of "
+            "a batch or a chain, nor have a result; push it from within them"
+        )
+
+
+def _run(
+    script: Script,
+    keys: Sequence[str],
+    args: Sequence[str | bytes | float],
+    jobs: Sequence[PreparedJob],
+    writer: JobWriter,
+) -> list[Any]:
+    try:
+        answers, doubt = writer.run_script(script, keys, args, repeatable=False)
+    except ReplyLost as error:
+        raise outcome_unknown(jobs[0].jid, jobs[0].payload["class"], error) from error
+    if doubt:
+        raise not_replicated([job.jid for job in jobs], doubt) from doubt
+    return list(answers)

@@ -1,0 +1,218 @@
+"""What a declaration says about unique, debounced and throttled jobs; public as `kiqbridge.flow`.
+
+Pure: from the arguments of a job to the name under which it is one of its kind. ruled_push.py writes it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.wire.locks import Until, flow_name
+from kiqbridge.wire.payload import FLOW, shorten
+
+if TYPE_CHECKING:
+    from kiqbridge.client.registry import JobDefinition
+
+By = Sequence[str] | Callable[..., object] | None
+"""Which arguments count: names of parameters; a function that is called with the arguments and answers what JSON
+can carry; None: all."""
+
+OnConflict = Literal["drop", "replace", "raise"]
+Over = Literal["drop", "later"]
+
+DAY_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unique:
+    """Of all jobs of a class with the same arguments, one waits at a time, or waits and runs.
+
+    Attributes:
+        until: "done": from the push until the job has succeeded, died or was deleted, retries included; "start":
+            until it begins.
+        by: which arguments count, default all: names of parameters, or a function that is called with the
+            arguments as they are on the wire.
+        on_conflict: "drop": nothing is pushed, and the answer is None. "replace": the new job is pushed, and
+            the earlier one is discarded when it comes up. "raise": `NotUnique`, with the jid of the earlier one.
+        ttl_s: seconds after the time of the job from which the lock does not count any more, whatever
+            became of the job: the last resort. Default: 30 days, more than the usual retries take.
+
+    Raises:
+        ConfigError: a value that cannot be used.
+    """
+
+    until: Until = "done"
+    by: By = None
+    on_conflict: OnConflict = "drop"
+    ttl_s: float = 30 * DAY_S
+
+    def __post_init__(self) -> None:
+        _check_choice("unique: until", self.until, get_args(Until))
+        _check_choice("unique: on_conflict", self.on_conflict, get_args(OnConflict))
+        _check_seconds("unique: ttl_s", self.ttl_s)
+
+    def stamp(self, payload: dict[str, Any], name: str, *, is_taken: bool) -> None:
+        """Note the lock in a payload; `is_taken`: its push takes it."""
+        members: dict[str, Any] = {"lock": name, "until": self.until}
+        if not is_taken:
+            members["take"] = self.ttl_s
+        flow = payload.get(FLOW)
+        payload[FLOW] = {**flow, **members} if isinstance(flow, dict) else members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debounce:
+    """Of several pushes with the same arguments, the last one runs, once no more have come for a while.
+
+    Attributes:
+        wait_s: seconds without another push until the job runs.
+        by: which arguments count, as for `Unique`.
+        max_wait_s: seconds after the first of these pushes when the job runs at the latest; None = as long as
+            others come.
+
+    Raises:
+        ConfigError: a value that cannot be used.
+    """
+
+    wait_s: float
+    by: By = None
+    max_wait_s: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_seconds("debounce: wait_s", self.wait_s)
+        if self.max_wait_s is not None:
+            _check_seconds("debounce: max_wait_s", self.max_wait_s)
+            if self.max_wait_s < self.wait_s:
+                raise ConfigError(
+                    f"debounce: max_wait_s {self.max_wait_s:g} is less than wait_s {self.wait_s:g}; "
+                    "make it longer, or leave it out"
+                )
+
+    def stamp(self, payload: dict[str, Any], name: str, *, is_taken: bool) -> None:
+        """Nothing is noted in the payload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """At most so many jobs with the same arguments in each span of time.
+
+    Attributes:
+        limit: jobs that may run in each span.
+        per_s: length of a span in seconds. Spans are fixed: with 60, each begins with the minute of the clock of
+            Redis.
+        by: which arguments count, as for `Unique`.
+        over: "drop": what is too much is not pushed, and the answer is None. "later": it is scheduled for the
+            next span with room.
+
+    Raises:
+        ConfigError: a value that cannot be used.
+    """
+
+    limit: int = 1
+    per_s: float
+    by: By = None
+    over: Over = "drop"
+
+    def __post_init__(self) -> None:
+        if type(self.limit) is not int or self.limit < 1:
+            raise ConfigError(
+                f"throttle: limit {shorten(self.limit)} is not a whole number above 0"
+            )
+        _check_seconds("throttle: per_s", self.per_s)
+        _check_choice("throttle: over", self.over, get_args(Over))
+
+    def stamp(self, payload: dict[str, Any], name: str, *, is_taken: bool) -> None:
+        """Nothing is noted in the payload."""
+
+
+Rule = Unique | Debounce | Throttle
+
+KINDS: Final[Mapping[str, type[Rule]]] = {
+    "unique": Unique,
+    "debounce": Debounce,
+    "throttle": Throttle,
+}
+"""Option of a declaration → what it takes."""
+
+
+def rule_among(options: Mapping[str, Any]) -> Rule | None:
+    """The rule that options of a declaration or of `set` give; None: none.
+
+    Raises:
+        ConfigError: the value of one is of another kind, or there are two.
+    """
+    given = {name: options[name] for name in KINDS if options.get(name) is not None}
+    for name, value in given.items():
+        kind = KINDS[name]
+        if not isinstance(value, kind):
+            raise ConfigError(
+                f"{name}: {shorten(value)} is not a kiqbridge.flow.{kind.__name__}(…)"
+            )
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)}: a job can have one of them; leave the other out")
+    return next(iter(given.values()), None)
+
+
+def check_rule(rule: Rule, definition: "JobDefinition") -> None:
+    """Refuse names in `by` that are no parameters of the job.
+
+    Raises:
+        ConfigError: names the first one.
+    """
+    if rule.by is None or callable(rule.by):
+        return
+    if isinstance(rule.by, str) or not rule.by:
+        raise ConfigError(
+            f"job {definition.name!r}: by {rule.by!r} is not a list of names of parameters, such as "
+            'by=("user_id",), or a function'
+        )
+    for name in rule.by:
+        if name not in definition.signature.parameters:
+            known = ", ".join(definition.signature.parameters) or "none"
+            raise ConfigError(
+                f"job {definition.name!r}: by {name!r} is not a parameter of it; it has: {known}"
+            )
+
+
+def name_of(rule: Rule, definition: "JobDefinition | None", payload: Mapping[str, Any]) -> str:
+    """The name under which a job is one of its kind.
+
+    Raises:
+        PayloadError: `by` raised an error, or answered what JSON cannot carry; or it has names, and the job is not
+            declared here.
+    """
+    job_class, args = payload["class"], payload["args"]
+    try:
+        return flow_name(job_class, _chosen(rule.by, definition, args))
+    except PayloadError:
+        raise
+    except Exception as error:
+        raise PayloadError(
+            f"by: of job {job_class} with {shorten(args)}: {type(error).__name__}: {error}; it is called with "
+            "the arguments, and answers what JSON can carry"
+        ) from error
+
+
+def _chosen(by: By, definition: "JobDefinition | None", args: list[Any]) -> object:
+    if by is None:
+        return args
+    if callable(by):
+        return by(*args)
+    if definition is None:
+        raise PayloadError(f"by: {', '.join(by)}: names need a job that is declared here")
+    bound = definition.signature.bind(*args)
+    bound.apply_defaults()
+    return [bound.arguments[name] for name in by]
+
+
+def _check_choice(what: str, value: object, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{what} {shorten(value)} is not one of {', '.join(allowed)}")
+
+
+def _check_seconds(what: str, value: object) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < value < math.inf:  # type: ignore[operator] # it is a number here
+        raise ConfigError(f"{what} {shorten(value)} is not a number of seconds above 0")

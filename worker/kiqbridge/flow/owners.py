@@ -1,0 +1,34 @@
+"""Which job has the lock of a unique job."""
+
+import time
+from typing import Any
+
+from kiqbridge.client import ruled_push
+from kiqbridge.client.client import Client
+from kiqbridge.client.declaration import require_definition
+from kiqbridge.client.default_client import default_client
+from kiqbridge.client.unique import Unique, name_of
+from kiqbridge.errors import ConfigError
+
+
+def find_owner(job: object, *args: Any, client: Client | None = None, **kwargs: Any) -> str | None:
+    """The jid of the job that has the lock for a call with these arguments, None = it is free.
+
+    Args:
+        job: a declared job with `unique`.
+        args: as for `perform_async`.
+        client: default: that of `configure`.
+        kwargs: as for `perform_async`.
+
+    Raises:
+        ConfigError: that is no unique job.
+        PayloadError: it cannot be called like this.
+        RedisUnavailable: nothing was read.
+    """
+    definition = require_definition(job)
+    if not isinstance(definition.rule, Unique):
+        raise ConfigError(f"job {definition.name!r}: it is not declared with unique=Unique(…)")
+    payload = {"class": definition.name, "args": definition.positional(args, kwargs)}
+    whose = client or default_client()
+    name = name_of(definition.rule, definition, payload)
+    return ruled_push.find_owner(whose.pool, whose.keys, name, time.time())

@@ -1,0 +1,102 @@
+"""Locks of unique jobs: asked when a job begins, and looked after when its job is gone.
+
+`kb:locks` is a hash, name → `UNTIL JID`; `kb:locks:look` says when each is looked at next; `kb:replaced` are the
+jids of jobs that another one has replaced, until when that must be known. Locks are taken by pushes
+(client/ruled_push.py) and freed by the effect `unlock` (kiqbridge.outbox).
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.locks import LockMark
+from kiqbridge.wire.names import text_of
+
+LOOK_S: Final = 600.0
+"""Seconds from taking a lock until it is looked at for the first time."""
+
+_BEGIN: Final = scripts.load("begin_lock")
+_DUE: Final = scripts.load("locks_due")
+_SCAN: Final = scripts.load("locks_scan")
+_LOOKED: Final = scripts.load("locks_looked")
+
+
+class Lock(NamedTuple):
+    """A lock, and the job that owns it."""
+
+    name: str
+    jid: str
+
+
+class Scanned(NamedTuple):
+    """What was found in a part of a list or a sorted set.
+
+    Attributes:
+        members: how many were read.
+        jids: those that stand in members with a lock.
+    """
+
+    members: int
+    jids: set[str]
+
+
+def begin_lock(connection: RedisConnection, keys: Keys, mark: LockMark, jid: str) -> str:
+    """Ask whether a job with a lock may begin; frees the lock of one that holds it until it begins.
+
+    Returns:
+        "": it begins; "replaced": it does not, since another one has replaced it; else the jid of the one that has
+        the lock.
+
+    Raises:
+        RedisUnavailable: repeat it.
+        RedisRefused: a key is of another type.
+    """
+    take = "" if mark.take_s is None else repr(mark.take_s)
+    names = [keys.locks, keys.locks_look, keys.replaced]
+    answer = connection.script(_BEGIN, names, [mark.name, jid, mark.until, take, LOOK_S])
+    return text_of(answer)
+
+
+def find_due_locks(connection: RedisConnection, keys: Keys, *, most: int) -> list[Lock]:
+    """The locks that are to be looked at; forgets what is over, locks included. One command.
+
+    Raises:
+        RedisUnavailable, RedisRefused: repeat it.
+    """
+    names = [keys.locks, keys.locks_look, keys.replaced, keys.flow_spans, keys.flow_spans_until]
+    found = [text_of(each) for each in connection.script(_DUE, names, [most])]
+    return [Lock(name, jid) for name, jid in zip(found[::2], found[1::2], strict=True)]
+
+
+def scan_locked(connection: RedisConnection, key: str, start: int, count: int) -> Scanned:
+    """Read a part of a list of jobs, from its head, or of a sorted set, from its end.
+
+    Raises:
+        RedisUnavailable, RedisRefused: repeat it.
+    """
+    members, *jids = connection.script(_SCAN, [key], [start, count])
+    return Scanned(members, {text_of(jid) for jid in jids})
+
+
+def looked_at(
+    connection: RedisConnection,
+    keys: Keys,
+    *,
+    kept: Sequence[Lock],
+    gone: Sequence[Lock],
+    again_s: float,
+) -> int:
+    """Free locks whose jobs are gone, if they still own them; others are looked at again in `again_s`.
+
+    Returns:
+        How many were freed.
+
+    Raises:
+        RedisUnavailable, RedisRefused: repeat it.
+    """
+    args: list[str | bytes | float] = [again_s, len(kept)]
+    for each in (*kept, *gone):
+        args += each
+    return int(connection.script(_LOOKED, [keys.locks, keys.locks_look], args))

@@ -1,0 +1,17 @@
+-- The jid that owns a lock at `now`, and until when, as text; nothing when it is free or its time is over.
+local function lock_owner(locks, name, now)
+  local till, jid = string.match(redis.call('HGET', locks, name) or '', '^(%d+) (.*)$')
+  if till and tonumber(till) > now then
+    return jid, till
+  end
+end
+-- Give a lock to a job, until a time; it is looked at then and then.
+local function take_lock(locks, looks, name, jid, till, look)
+  redis.call('ZADD', looks, look, name)
+  redis.call('HSET', locks, name, string.format('%d %s', till, jid))
+end
+-- Free a lock.
+local function free_lock(locks, looks, name)
+  redis.call('HDEL', locks, name)
+  redis.call('ZREM', looks, name)
+end

@@ -1,0 +1,82 @@
+"""Names of what belongs together under flow control, and the lock of a unique job as its payload carries it.
+
+A unique job carries in its attribute `flow`, which every Sidekiq keeps as it is:
+
+    {"class":"Bill","args":[7],"jid":"b4a5…","flow":{"lock":"Bill:3f79…","until":"done"}}
+
+`take`, seconds, is added where the lock is not taken by the push: by a schedule, or under a dedupe key. Such a job
+takes it when it begins.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast, get_args
+
+from kiqbridge.wire import json_text
+from kiqbridge.wire.flow_mark import flow_of
+
+Until = Literal["start", "done"]
+"""When a lock is freed: when its job begins, or when its job has ended."""
+
+MOST_NAME: Final = 1_000
+"""Characters of a name that is read from a payload."""
+
+_DIGITS: Final = 32
+_NESTED: Final = (dict, list, tuple)
+
+
+def flow_name(job_class: str, chosen: object) -> str:
+    """The name for jobs of one class with the same chosen arguments: the same in every process.
+
+    Args:
+        job_class: as on the wire.
+        chosen: what JSON can carry; dicts are the same whatever the order of their keys.
+
+    Raises:
+        TypeError, ValueError: it has no JSON text.
+    """
+    text = json_text.dumps(_sorted(chosen) if isinstance(chosen, _NESTED) else chosen)
+    return f"{job_class}:{hashlib.sha256(text).hexdigest()[:_DIGITS]}"
+
+
+@dataclass(frozen=True, slots=True)
+class LockMark:
+    """The lock that a payload names.
+
+    Attributes:
+        name: of the lock.
+        until: when it is freed.
+        take_s: the job takes the lock when it begins, for so many seconds at most; None: its push took it.
+    """
+
+    name: str
+    until: Until
+    take_s: float | None = None
+
+
+def lock_of(payload: Mapping[str, Any]) -> LockMark | None:
+    """The lock of a job; None: it has none, or nothing that can be one."""
+    flow = flow_of(payload)
+    return None if flow is None else lock_in(flow)
+
+
+def lock_in(flow: Mapping[str, Any]) -> LockMark | None:
+    """The same, from the attribute itself."""
+    name, until, take = flow.get("lock"), flow.get("until"), flow.get("take")
+    if not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or until not in get_args(Until):
+        return None
+    is_number = isinstance(take, int | float) and not isinstance(take, bool)
+    seconds = (
+        float(cast("float", take)) if is_number and 0 < cast("float", take) < math.inf else None
+    )
+    return LockMark(name, cast("Until", until), seconds)
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_sorted(each) if isinstance(each, _NESTED) else each for each in value]
+    return value
