@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kiqbridge.client.place import Place
 from kiqbridge.client.registry import JobDefinition, Registry, check_signature, definition_of
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
 
 
 def define(name="Report", function=lambda: None, origin="tests.here"):
+    module, _, qualname = origin.rpartition(".")
     return JobDefinition(
         name=name,
         options={"retry": True, "queue": "default"},
@@ -18,6 +20,7 @@ def define(name="Report", function=lambda: None, origin="tests.here"):
         perform_of=lambda _instance: function,
         signature=inspect.signature(function),
         origin=origin,
+        place=Place(module=module, qualname=qualname, file=f"/{module}.py", line=1),
     )
 
 
@@ -54,8 +57,8 @@ class TestNames:
             registry.register(define("Report", origin="sales.jobs.Report"))
 
         assert "'Report' is declared twice" in str(refusal.value)
-        assert "billing.jobs.Report" in str(refusal.value)
-        assert "sales.jobs.Report" in str(refusal.value)
+        assert "billing.jobs.Report (/billing.jobs.py:1)" in str(refusal.value)
+        assert "sales.jobs.Report (/sales.jobs.py:1)" in str(refusal.value)
         assert len(registry) == 1
 
     @pytest.mark.parametrize(
@@ -74,15 +77,31 @@ class TestNames:
         with pytest.raises(JobNotFound, match=rf"^uninitialized constant {constant};"):
             registry.require(asked)
 
-    def test_an_unknown_name_is_followed_by_the_near_ones(self):
+    def test_an_unknown_name_is_followed_by_the_near_ones_in_python_s_words(self):
         registry = Registry()
-        registry.register(define("NightlyReport"))
+        registry.register(define("SendInvoice"))
+        registry.register(define("Nightly"))
 
-        with pytest.raises(JobNotFound, match=r"did you mean NightlyReport\?$"):
-            registry.require("NightlyRaport")
+        with pytest.raises(JobNotFound) as missing:
+            registry.require("SendInvoce")
 
-    def test_without_a_near_name_the_message_says_what_to_check(self):
-        with pytest.raises(JobNotFound, match=r"is its module loaded with -r\?$"):
+        assert str(missing.value) == (
+            "uninitialized constant SendInvoce; no job named 'SendInvoce' is declared here; did you mean "
+            "SendInvoice? declared: SendInvoice, Nightly; is its module loaded with -r?"
+        )
+
+    def test_of_many_jobs_some_are_listed(self):
+        registry = Registry()
+        for number in range(12):
+            registry.register(define(f"Job{number}", origin=f"jobs.{number}"))
+
+        with pytest.raises(
+            JobNotFound, match=r"declared here; declared: Job0, .*, Job9 and 2 more; is its"
+        ):
+            registry.require("Xyz")
+
+    def test_without_any_job_the_message_says_what_to_check(self):
+        with pytest.raises(JobNotFound, match=r"no job is declared .* loaded with -r\?$"):
             Registry().require("NightlyReport")
 
     def test_what_is_no_declaration_has_no_definition(self):

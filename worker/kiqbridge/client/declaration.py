@@ -1,11 +1,11 @@
 """Checking what a declaration says, and making its definition: used by `@job` and by `Job`."""
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast, get_args
 
+from kiqbridge.client.place import place_of
 from kiqbridge.client.registry import (
     ERROR_ACTIONS,
     Exhausted,
@@ -73,7 +73,7 @@ def define(
         perform_of=perform_of,
         signature=signature,
         origin=f"{declared.__module__}.{declared.__qualname__}",
-        spec=getattr(sys.modules.get(declared.__module__), "__spec__", None),
+        place=place_of(declared),
         handling=handling,
     )
 

@@ -6,13 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from kiqbridge.client.place import Place, twice
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
+from kiqbridge.wire.payload import shorten
 
 if TYPE_CHECKING:
     from kiqbridge.client.unique import Rule
     from kiqbridge.schedule.definition import ScheduleDefinition
 
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+_NAMED = 10
+"""Declared jobs that a message lists."""
 
 MARK = "__kiqbridge_job__"
 """Attribute of a declared function or class that holds its definition."""
@@ -69,11 +74,11 @@ class JobDefinition:
         instantiate: makes what middleware sees, anew for each execution.
         perform_of: the function to call with the arguments, given that instance.
         signature: of the function without `self`.
-        origin: where it was declared, for messages.
+        origin: `module.qualname` of the function or class.
         handling: pool, limits and failures.
         schedule: declared beside it, if one is.
         rule: which of several jobs with the same arguments run: a `Unique`, `Debounce` or `Throttle`.
-        spec: of the module that declares it; `importlib.reload` makes another one.
+        place: where it is declared; None = unknown.
     """
 
     name: str
@@ -85,7 +90,7 @@ class JobDefinition:
     handling: Handling = field(default_factory=Handling)
     schedule: "ScheduleDefinition | None" = None
     rule: "Rule | None" = None
-    spec: object = field(default=None, repr=False, compare=False)
+    place: Place | None = field(default=None, repr=False, compare=False)
     _min: int = field(init=False, repr=False, compare=False)
     _max: float = field(init=False, repr=False, compare=False)
 
@@ -99,8 +104,10 @@ class JobDefinition:
         object.__setattr__(self, "_max", math.inf if takes_any else len(placed))
 
     def is_replaced_by(self, other: "JobDefinition") -> bool:
-        """Whether the other one is the same declaration in a module that was loaded anew."""
-        return self.origin == other.origin and self.spec is not other.spec
+        """Whether the other one is the same declaration, run again; see `place`."""
+        if self.place is None or other.place is None:
+            return False
+        return self.place.is_run_again_by(other.place)
 
     def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Bind a call to the signature and return the arguments as they go on the wire.
@@ -151,17 +158,14 @@ class Registry:
         return len(self._definitions)
 
     def register(self, definition: JobDefinition) -> None:
-        """Add a definition; the same one of a module that is loaded anew replaces the old one.
+        """Add a definition; the same one, run again in a reload or a notebook, replaces the old one.
 
         Raises:
-            ConfigError: the name is taken by something declared elsewhere.
+            ConfigError: the name is taken by another function or class; says where both are.
         """
         taken = self._definitions.get(definition.name)
         if taken is not None and not taken.is_replaced_by(definition):
-            raise ConfigError(
-                f"job {definition.name!r} is declared twice: in {taken.origin} and in "
-                f"{definition.origin}; give one of them another name"
-            )
+            raise ConfigError(twice(definition.name, taken.place, definition.place))
         self._definitions[definition.name] = definition
 
     def find(self, name: str) -> JobDefinition | None:
@@ -172,16 +176,27 @@ class Registry:
         """The definition of this name.
 
         Raises:
-            JobNotFound: none; the message begins as Ruby's and names what is near.
+            JobNotFound: none; the message begins as Ruby's, then says in Python's words what is declared.
         """
         definition = self._definitions.get(name)
         if definition is not None:
             return definition
+        raise JobNotFound(f"uninitialized constant {self._unresolved(name)}; {self._missing(name)}")
+
+    def _missing(self, name: str) -> str:
+        """What is declared instead; without double quotes, which JSON would escape."""
+        if not self._definitions:
+            return "no job is declared in this process; is its module loaded with -r?"
         import difflib  # noqa: PLC0415 - only to help with an error
 
         near = difflib.get_close_matches(name, self._definitions, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "is its module loaded with -r?"
-        raise JobNotFound(f"uninitialized constant {self._unresolved(name)}; {hint}")
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        shown = ", ".join(list(self._definitions)[:_NAMED])
+        more = len(self._definitions) - _NAMED
+        return (
+            f"no job named {shorten(name)} is declared here{hint}{'' if hint else ';'} declared: {shown}"
+            f"{f' and {more} more' if more > 0 else ''}; is its module loaded with -r?"
+        )
 
     def _unresolved(self, name: str) -> str:
         """The path up to its first part that leads nowhere, as Ruby names it (§7.4)."""
