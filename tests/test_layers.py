@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "monitor": "wire config store clocks inflight aws",
     "settle": "runtime wire store client inflight",
     "perform": "runtime wire logs config store client inflight settle",
-    "children": "runtime wire config store client inflight host settle perform",
+    "children": "runtime wire logs config store client inflight host settle perform",
     "step_functions": "runtime wire store client settle perform",
     "outbox": "runtime wire store client",
     "engine": "runtime wire config store client clocks inflight host settle perform children step_functions outbox",

@@ -1,26 +1,33 @@
-"""Texts of tracebacks are those of the standard library, the first time and every other time."""
+"""Texts of tracebacks are those of the standard library, the first time and every other time, without our frames."""
 
+import contextlib
+import json
 import traceback
 
 import pytest
+from support.runners import RunnerStand, fail, payload
 
+from kiqbridge.errors import PayloadError
 from kiqbridge.logs import tracebacks
+from kiqbridge.runtime import origins
+from kiqbridge.settle.error_report import Failure
+from kiqbridge.wire.payload import check_json
 
 
-def fail(error, depth=0):
+def sink(error, depth=0):
     if depth:
-        fail(error, depth - 1)
+        sink(error, depth - 1)
     raise error
 
 
 def plain(number):
-    fail(ValueError(f"no. {number}\nand a second line"))
+    sink(ValueError(f"no. {number}\nand a second line"))
 
 
 def noted(number):
     error = RuntimeError("noted")
     error.add_note(f"note {number}")
-    fail(error)
+    sink(error)
 
 
 def chained(number):
@@ -34,7 +41,7 @@ def in_context(number):
     try:
         plain(number)
     except ValueError:
-        fail(OSError(number))
+        sink(OSError(number))
 
 
 def silenced(number):
@@ -53,7 +60,7 @@ def missing(number):
 
 
 def grouped(number):
-    fail(ExceptionGroup("several", [ValueError(number), TypeError("x")]))
+    sink(ExceptionGroup("several", [ValueError(number), TypeError("x")]))
 
 
 def unparsable(number):
@@ -61,11 +68,11 @@ def unparsable(number):
 
 
 def deep(number):
-    fail(ValueError(number), 150)
+    sink(ValueError(number), 150)
 
 
 def on_one_line(number):
-    return [fail(ValueError("a")) if number == 1 else None, fail(TypeError("b"))]
+    return [sink(ValueError("a")) if number == 1 else None, fail(TypeError("b"))]
 
 
 @pytest.mark.parametrize(
@@ -96,3 +103,107 @@ def test_code_that_is_made_anew_each_time_is_not_taken_for_other_code_and_not_ke
         assert f'"made {number}"' in tracebacks.text_of(raised.value)
         del made
     assert len(tracebacks._known) <= tracebacks.MAX_TEXTS
+
+
+def refused(*_args):
+    check_json({1, 2}, "args[0]")
+
+
+def caused(*_args):
+    try:
+        refused()
+    except PayloadError as error:
+        raise KeyError(1) from error
+
+
+def inside_the_standard_library(*_args):
+    with contextlib.suppress(TypeError), contextlib.ExitStack():
+        json.loads("{no json")
+
+
+def raised_in_ours(error):
+    with pytest.raises(type(error)) as caught:
+        exec(compile("raise error", f"{origins.OURS}engine/part.py", "exec"), {"error": error})
+    caught.value.__traceback__ = caught.value.__traceback__.tb_next  # without the test's own frame
+    return caught.value
+
+
+class TestOurFrames:
+    @pytest.fixture
+    def run(self, caplog):
+        """Run a job, and give the error that a worker logs."""
+        stand = RunnerStand()
+
+        def run(function):
+            if function is not None:
+                stand.declare(function)
+            stand.run(payload(1))
+            return caplog.records[-1].exc_info[1]
+
+        yield run
+        stand.close()
+
+    def test_are_folded_before_those_of_a_user(self, run):
+        lines = tracebacks.text_of(run(fail)).splitlines()
+
+        assert lines[0] == "Traceback (most recent call last):"
+        assert lines[1].startswith("  … ")
+        assert lines[1].endswith(" frames of kiqbridge")
+        assert "support/runners.py" in lines[2]
+        assert lines[-1] == "ValueError: no luck"
+
+    def test_are_folded_after_those_of_a_user(self, run):
+        lines = tracebacks.text_of(run(refused)).splitlines()
+
+        assert "in refused" in lines[2]
+        assert lines[-2].startswith("  … ")
+        assert lines[-1].startswith("kiqbridge.errors.PayloadError: args[0]: {1, 2} of type set")
+
+    def test_are_folded_in_causes_too(self, run):
+        text = tracebacks.text_of(run(caused))
+
+        assert "/kiqbridge/" not in text
+        assert "The above exception was the direct cause" in text
+
+    def test_are_not_confused_with_libraries_that_a_user_calls(self, run):
+        text = tracebacks.text_of(run(inside_the_standard_library))
+
+        assert "json/decoder.py" in text
+        assert "/kiqbridge/" not in text
+
+    def test_are_left_out_of_an_unknown_class_which_says_all(self, run):
+        first, fold, last = tracebacks.text_of(run(None)).splitlines()
+
+        assert first == "Traceback (most recent call last):"
+        assert fold.endswith(" frames of kiqbridge")
+        assert last.startswith("kiqbridge.errors.JobNotFound: uninitialized constant Work; no job")
+
+    def test_are_left_out_of_the_stand_in_of_an_error_in_a_child_process(self):
+        failure = Failure(
+            error_class="ValueError",
+            message="no luck",
+            backtrace=[],
+            mro=["builtins:ValueError"],
+            traceback="what the child printed",
+        )
+
+        text = tracebacks.text_of(raised_in_ours(failure.stand_in()))
+
+        assert "what the child printed" in text
+        assert text.endswith("  … 1 frame of kiqbridge\nValueError: no luck")
+
+    def test_are_shown_where_no_code_of_a_user_took_part(self):
+        text = tracebacks.text_of(raised_in_ours(TypeError("ours")))
+
+        assert "/kiqbridge/engine/part.py" in text
+
+    def test_are_shown_at_level_debug(self, run):
+        error = run(fail)
+        tracebacks.show_all(wanted=True)
+        try:
+            text = tracebacks.text_of(error)
+        finally:
+            tracebacks.show_all(wanted=False)
+
+        assert text == "".join(traceback.format_exception(error)).rstrip("\n")
+        assert "perform/invocation.py" in text

@@ -8,13 +8,13 @@ the worker makes a stand-in of it (error_report.py).
 import json
 import socket
 import struct
-import traceback
 import weakref
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.logs import tracebacks
 from kiqbridge.redaction import DEFAULT_KEYS
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.settle.error_report import Answers, Failure
@@ -131,7 +131,7 @@ def describe(
     error: BaseException, answers: Answers | None = None, *, was_made: bool = True
 ) -> Failure:
     """An error of this child, and what the rules of its class answered, for the worker."""
-    printed = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+    printed = tracebacks.text_of(error).encode(errors="backslashreplace")
     return Failure(
         error_class=error_class(error),
         message=error_message(error),

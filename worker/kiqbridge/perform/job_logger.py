@@ -47,7 +47,7 @@ def configure_logging(
     """Send all records to standard output.
 
     Args:
-        level: the least important level, `debug` to `fatal`.
+        level: the least important level, `debug` to `fatal`; at `debug` tracebacks show our frames, too.
         form: `auto`, `pretty`, `json` or `plain`; auto is pretty on a terminal, else json.
         stream: where to instead.
         attributes: of a payload, besides class, jid and queue, that its lines carry.
@@ -71,6 +71,7 @@ def configure_logging(
     root.handlers[:] = [handler]
     names = {"warn": "WARNING", "fatal": "CRITICAL"}
     root.setLevel(names.get(level, level.upper()))
+    tracebacks.show_all(wanted=level == "debug")
 
 
 def flush_logging() -> None:
