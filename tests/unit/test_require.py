@@ -113,7 +113,7 @@ def test_files_of_one_name_in_different_directories_are_different(here):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("req_missing.py", "^-r req_missing.py: there is no such file$"),
+        ("req_missing.py", "^-r req_missing.py: there is no such file. The current directory is /"),
         ("req_missing", "^-r req_missing: there is no such file or directory, and no module"),
         ("req_missing.inner", "^-r req_missing.inner: there is no such file or directory"),
         ("some/req_missing", "^-r some/req_missing: there is no such file or directory"),

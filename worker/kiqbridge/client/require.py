@@ -39,8 +39,11 @@ def load_all(targets: tuple[str, ...]) -> None:
             text = traceback.format_exception_only(error)[-1].strip()
             if isinstance(error, SystemExit):
                 text = f"it ended the program by sys.exit({error.code!r})"
+            from kiqbridge.client.import_hints import hint_after  # noqa: PLC0415 - only after an error
+
+            hint = hint_after(error)
             raise ConfigError(
-                f"-r {target}: importing it failed: {text}{_place_of(error)}"
+                f"-r {target}: importing it failed: {text}{_place_of(error)}{hint and chr(10)}{hint}"
             ) from error
 
 
@@ -65,15 +68,21 @@ def _load(target: str) -> None:
         _load_directory(path)
     elif path.suffix == ".py":
         if not path.is_file():
-            raise ConfigError(f"-r {target}: there is no such file")
+            raise ConfigError(f"-r {target}: there is no such file{_near(target)}")
         _load_file(path)
     elif _is_module(target):
         _load_module(target)
     else:
         raise ConfigError(
             f"-r {target}: there is no such file or directory, and no module of this name on the path; "
-            "write a dotted module, a .py file or a directory"
+            f"write a dotted module, a .py file or a directory{_near(target)}"
         )
+
+
+def _near(target: str) -> str:
+    from kiqbridge.client.import_hints import near_targets  # noqa: PLC0415 - only after an error
+
+    return near_targets(target)
 
 
 def _is_module(name: str) -> bool:
