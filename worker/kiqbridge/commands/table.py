@@ -202,6 +202,14 @@ COMMANDS: Final = (
         "duplicate counts), 2 if something is refused, 3 if Redis cannot be reached.",
     ),
     Entry(
+        name="shell",
+        module="commands.shell_command",
+        help="an interactive Python with the jobs and the API at hand",
+        description="An interactive Python (IPython if it is installed) with the client, the declared jobs by name, "
+        "and Queue, RetrySet, Stats and the others of kiqbridge.api. With -c, or with code on standard input, it "
+        "runs that and ends: exit 1 if it raised an error.",
+    ),
+    Entry(
         name="top",
         module="commands.top_command",
         help="queues, retries, dead and running jobs in this terminal",
