@@ -459,6 +459,7 @@ COMMANDS = {
             "kiqbridge completion",
             "kiqbridge audit",
             "kiqbridge metrics",
+            "kiqbridge shell",
         ),
         run_reading,
     ),
