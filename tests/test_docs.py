@@ -310,8 +310,12 @@ def run_up(command: Command, project: Project) -> None:
 
 def run_worker(command: Command, project: Project) -> None:
     with WorkerProcess(*command.words[2:], redis_url=project.redis_url, cwd=project.folder) as one:
-        supervised = "--processes" in command.words
-        one.wait_ready((lambda output: "processes are ready" in output) if supervised else None)
+        has_children = {"--processes", "--reload"} & {*command.words}
+        one.wait_ready(
+            (lambda output: re.search(r"processes are ready| is ready: ", output))
+            if has_children
+            else None
+        )
         assert one.stop() == 0
 
 

@@ -255,6 +255,23 @@ class TestTheJobs:
         assert "0 jobs performed, 0 failed, 1 given back. Bye." in run.output
         assert redis.smembers("processes") == set()
 
+    def test_that_change_are_loaded_anew(self, project, redis, redis_url):
+        code = project.folder / "worker/jobs/changing.py"
+        text = "from kiqbridge import job\n@job\ndef change(): print('VERSION', flush=True)\n"
+        code.write_text(text.replace("VERSION", "the first"))
+        run = project.dev(REDIS_URL=redis_url)
+        wait_for_job(run)
+
+        code.write_text("def (\n")
+        run.wait_for_output("1 file changed (worker/jobs/changing.py) and cannot be compiled")
+        code.write_text("1 / 0\n")
+        run.wait_for_output("the worker does not start (exit code 1): it is started again when a")
+        code.write_text(text.replace("VERSION", "the second"))
+        redis.lpush("queue:default", '{"class":"change","args":[],"jid":"c1","retry":false}')
+
+        run.wait_for_output("the second")
+        assert interrupt(run) == 0
+
     def test_that_cannot_be_loaded_are_told(self, project):
         (project.folder / "worker/jobs/broken.py").write_text("import no_such_module\n")
 

@@ -68,6 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-C", "--config", metavar="PATH", help=f"YAML file (default: {FILE} if it exists)"
     )
+    parser.add_argument(
+        "--reload",
+        action="store_true",
+        help="for development: start the worker anew when a Python file below this directory, or below that of -r, "
+        "has changed; running jobs finish or go back to their queues",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,6 +83,10 @@ def run(options: argparse.Namespace) -> int:
         ConfigError: a setting is wrong or the jobs' code cannot be loaded; nothing has begun.
     """
     config, warnings = load_config(options, os.environ)
+    if options.reload:
+        from kiqbridge.commands import reloader  # noqa: PLC0415 - loaded where it is asked for
+
+        return reloader.run(config, options, Path(options.config or FILE))
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)  # a crash in C shows in which job it happened
     redaction.configure(config.redact)
@@ -100,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     config = _with_queues(config)
     # Not by the interpreter's own exit: a thread that is stuck, or standard output that is not read,
     # would hang it, and nothing is left to do.
-    ending.end_process(_status_of(lambda: _work(config, notifier)))
+    return ending.end_process(_status_of(lambda: _work(config, notifier)))
 
 
 def _with_queues(config: Config) -> Config:

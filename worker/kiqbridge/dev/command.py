@@ -52,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-web", dest="web", action="store_false", help="do not serve the page beside it"
     )
     parser.add_argument(
+        "--no-reload", dest="reload", action="store_false",
+        help="do not restart the worker when a Python file below this directory, or below that of -r, has changed",
+    )  # fmt: skip
+    parser.add_argument(
         "-v", "--verbose", action="store_true", help="show debug lines and the function's own log"
     )
 
@@ -78,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
             concurrency=options.concurrency,
             timeout_s=options.timeout_s,
             web=options.web,
+            reload=options.reload,
         )
     )
 

@@ -29,6 +29,7 @@ from kiqbridge.dev.ledger_watch import LedgerWatch
 from kiqbridge.dev.local_data import LocalData
 from kiqbridge.dev.local_function import LocalFunction
 from kiqbridge.dev.overview import Overview
+from kiqbridge.dev.source_watch import SourceWatch, folders_of
 from kiqbridge.dev.tick_delivery import TickDelivery
 from kiqbridge.dev.web_child import WebChild
 from kiqbridge.dev.worker_child import WorkerChild
@@ -54,6 +55,7 @@ class DevOptions:
     concurrency: str | None
     timeout_s: float
     web: bool = True
+    reload: bool = True
 
 
 def run_dev(options: DevOptions) -> int:
@@ -199,7 +201,7 @@ class Dev:
                 is_asked=inbox.take_request(),
                 is_ready=worker.lines.is_ready,
             )
-            inbox.wait(self._pause_s(overview.look_again_s))
+            inbox.wait(min(self._pause_s(overview.look_again_s), worker.pause_s))
         return 0
 
     def _show_zone_changes(self, now: datetime) -> None:
@@ -298,6 +300,7 @@ class Dev:
             console=self._console,
             timeout_s=options.timeout_s,
             on_end=inbox.wake,
+            watch=SourceWatch(folders_of(options.require)) if options.reload else None,
         )
 
     def _show_start(self, overview: Overview, *, has_keys: bool) -> None:

@@ -1,6 +1,8 @@
 """The worker of `kiqbridge dev`: the real command as a child, its log lines made readable.
 
-A worker that dies is started again; one that cannot even start, or dies again and again, ends the run.
+A worker that dies is started again; one that cannot even start, or dies again and again, ends the run. When
+code of its jobs has changed and can be compiled, it is stopped in order and started anew; one that cannot start
+with the new code waits for the next change.
 """
 
 import contextlib
@@ -16,6 +18,7 @@ from typing import Any, Final
 
 from kiqbridge.dev import child_process
 from kiqbridge.dev.console import Console, short
+from kiqbridge.dev.source_watch import SourceWatch
 
 MOST_RESTARTS: Final = 5
 _PAUSE_S: Final = 1.0
@@ -103,6 +106,7 @@ class WorkerChild:
         arguments: flags of `kiqbridge worker`.
         environ: all that the child gets.
         timeout_s: how long running jobs may go on after TERM.
+        watch: of the code of the jobs; None: the worker is not restarted when that changes.
         on_end: called from the reading thread when its output ended.
     """
 
@@ -114,6 +118,7 @@ class WorkerChild:
         console: Console,
         timeout_s: float,
         on_end: Callable[[], None],
+        watch: SourceWatch | None = None,
     ) -> None:
         self.lines = WorkerLines(console)
         self._command = [sys.executable, "-m", "kiqbridge", "worker", *arguments]
@@ -122,6 +127,8 @@ class WorkerChild:
             "KIQBRIDGE_LOG_FORMAT": "json",
             "PYTHONUNBUFFERED": "1",
         }
+        if watch is not None:
+            self._environ["PYTHONDONTWRITEBYTECODE"] = "1"  # see commands/reloader.py
         self._console = console
         self._timeout_s = timeout_s
         self._on_end = on_end
@@ -130,12 +137,22 @@ class WorkerChild:
         self._started = 0.0
         self._restart_at: float | None = None
         self._deaths = 0
+        self._watch = watch
+        self._was_ready = False
+        self._kill_at: float | None = None
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds until `tend` is to be called again at the latest."""
+        return self._watch.pause_s if self._watch is not None else float("inf")
 
     def start(self) -> None:
         """Start the child and the thread that reads its output."""
         self._started = time.monotonic()
-        self._restart_at = None
+        self._restart_at = self._kill_at = None
         self.lines.is_ready = False
+        if self._watch is not None:
+            self._watch.mark_start()
         self._process = child_process.spawn(
             self._command,
             # Its server ends with us, so there is nothing that it could still do in order.
@@ -150,20 +167,28 @@ class WorkerChild:
         self._reader.start()
 
     def tend(self) -> bool:
-        """Start it again if it died; False when there is no sense in it."""
+        """Start it again if it died or its code has changed; False when there is no sense in it."""
         now = time.monotonic()
+        self._was_ready |= self.lines.is_ready
         if self._restart_at is not None:
             if now >= self._restart_at:
                 self.start()
             return True
         if self._process is None or self._process.poll() is None:
+            self._look(now)
             return True
         self._join()
         code = self._process.returncode
         self.lines.forget_running()
+        if self._kill_at is not None:
+            self.start()
+            return True
         if not self.lines.is_ready and code in _USAGE_AND_BOOT_ERRORS:
-            self._console.line("error", "", f"the worker does not start (exit code {code})")
-            return False
+            self._process = None
+            waits = self._watch is not None and self._was_ready
+            more = ": it is started again when a file changes" if waits else ""
+            self._console.line("error", "", f"the worker does not start (exit code {code}){more}")
+            return waits
         self._deaths = 1 if now - self._started > _STEADY_S else self._deaths + 1
         if self._deaths > MOST_RESTARTS:
             self._console.line("error", "", f"the worker died {self._deaths} times: giving up")
@@ -182,6 +207,32 @@ class WorkerChild:
         if self._process is not None:
             child_process.stop(self._process, self._timeout_s + _CLEANUP_S)
             self._join()
+
+    def _look(self, now: float) -> None:
+        """Restart it when its code has changed."""
+        if self._process is not None and self._kill_at is not None:
+            if now > self._kill_at:
+                self._process.kill()
+            return
+        change = self._watch.look() if self._watch is not None else None
+        if change is None:
+            return
+        if change.fault:
+            self._console.line(
+                "error", "", f"{change} and cannot be compiled; the next change counts"
+            )
+            self._console.text(_indented(change.fault), dim=True)
+        elif self._process is None:
+            self._console.line("worker", "", f"{change}: the worker is started")
+            self.start()
+        else:
+            self._console.line(
+                "worker",
+                "",
+                f"{change}: the worker is restarted; running jobs end or are given back",
+            )
+            self._kill_at = now + self._timeout_s + _CLEANUP_S
+            self._process.terminate()
 
     def _read(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdout is None:
