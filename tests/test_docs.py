@@ -310,12 +310,9 @@ def run_up(command: Command, project: Project) -> None:
 
 def run_worker(command: Command, project: Project) -> None:
     with WorkerProcess(*command.words[2:], redis_url=project.redis_url, cwd=project.folder) as one:
-        has_children = {"--processes", "--reload"} & {*command.words}
-        one.wait_ready(
-            (lambda output: re.search(r"processes are ready| is ready: ", output))
-            if has_children
-            else None
-        )
+        logged = {"--processes": "processes are ready", "--reload": " is ready: "}
+        text = next((logged[word] for word in command.words if word in logged), None)
+        one.wait_ready((lambda output: text in output) if text else None)
         assert one.stop() == 0
 
 
