@@ -54,7 +54,7 @@ MAY_IMPORT = {
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
 ROOT = {"errors", "clock", "redaction", "enumerators"}
-PUBLIC = {"__init__", "middleware", "current_attributes", "rails"}
+PUBLIC = {"__init__", "middleware", "current_attributes", "rails", "results"}
 FILES = {**dict.fromkeys(PUBLIC, "client"), "__main__": "commands"}
 # Names in `kiqbridge/__init__.py` that are no reason to load what it imports.
 CONSTANTS = {"__version__"}

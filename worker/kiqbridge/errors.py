@@ -110,6 +110,33 @@ class NotUnique(KiqbridgeError):  # noqa: N818 - reads as what happened, beside 
         self.places = dict(places or {0: jid})
 
 
+class JobFailed(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """A job whose result is awaited has ended without success.
+
+    Attributes:
+        jid: of the job.
+        outcome: "dead", "discarded", "skipped", "expired" or "cancelled".
+        error_class: of its last error, as it is kept with the job; "" if there was none.
+        message: of that error.
+    """
+
+    def __init__(self, jid: str, outcome: str, error_class: str = "", message: str = "") -> None:
+        reason = f"{error_class}: {message}" if error_class else "without an error"
+        super().__init__(f"job {jid} is {outcome}, {reason}")
+        self.jid = jid
+        self.outcome = outcome
+        self.error_class = error_class
+        self.message = message
+
+
+class ResultTimeout(KiqbridgeError, TimeoutError):  # noqa: N818 - reads as what happened
+    """There is no result of a job after the time for which it was awaited; the job may still run."""
+
+
+class ResultOmitted(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """A job is done, but what it returned could not be kept: it is no JSON, or too long."""
+
+
 class EventError(KiqbridgeError):
     """An AWS event that cannot be turned into a job; the message names the missing part."""
 

@@ -37,7 +37,19 @@ def wire_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             f"job {name!r}: attributes: {shorten(options[ATTRIBUTES])} is not a dict of names and values"
         )
-    return with_attributes(options)
+    return wired(name, options)
+
+
+def wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a declaration as they go on the wire.
+
+    Raises:
+        ConfigError: `result_ttl` is no time.
+    """
+    try:
+        return with_attributes(options)
+    except PayloadError as error:
+        raise ConfigError(f"job {name!r}: {error}") from error
 
 
 def define(

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Unpack, cast, overload
 
 from kiqbridge.client.class_calls import ClassCalls
 from kiqbridge.client.current import interrupted
-from kiqbridge.client.declaration import define, handling_of, scheduled, wire_options
+from kiqbridge.client.declaration import define, handling_of, scheduled, wire_options, wired
 from kiqbridge.client.function_job import FunctionJob
 from kiqbridge.client.registry import (
     MARK,
@@ -43,6 +43,7 @@ _CLASS_OPTIONS = (
     "retry_for",
     "retry_queue",
     "log_level",
+    "result_ttl",
 )
 
 
@@ -144,7 +145,7 @@ class Job(ClassCalls):
 
     Attributes:
         class_name: wire name, default the class' `__name__`.
-        queue, retry, backtrace, dead, tags, retry_for, retry_queue, log_level: wire options (§3.2).
+        queue, retry, backtrace, dead, tags, retry_for, retry_queue, log_level, result_ttl: wire options (§3.2).
         sidekiq_options: any further wire options, and attributes of your own.
         pool, timeout_s, max_run_s, on_max_run, on_error: how it is run and what its failures mean, as for `job`.
         retry_in, retries_exhausted: static methods, as for `job`.
@@ -176,7 +177,7 @@ class Job(ClassCalls):
         is_method = inspect.isfunction(inspect.getattr_static(cls, "perform"))
         definition = define(
             cls.__dict__.get("class_name", cls.__name__),
-            {**options, **cls.sidekiq_options},
+            wired(cls.__name__, {**options, **cls.sidekiq_options}),
             cls,
             instantiate=functools.partial(_instantiate, cls),
             perform_of=lambda instance: cast("Callable[..., Any]", instance.perform),

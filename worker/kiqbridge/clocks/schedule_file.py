@@ -29,7 +29,7 @@ from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.yaml_nodes import Entry, TemplateFault, compose, entries, line_of
 from kiqbridge.wire import active_job
-from kiqbridge.wire.options import JobOptions
+from kiqbridge.wire.options import JobOptions, with_attributes
 
 _OTHER_WORDS: Final = {"klass": "class", "queue_name": "queue"}
 _SCHEDULE: Final = frozenset(ScheduleOptions.__annotations__)
@@ -105,7 +105,7 @@ def _item(values: Mapping[str, Any]) -> dict[str, Any]:
     nested = attributes.pop("attributes", {})
     if not isinstance(nested, Mapping):
         raise PayloadError(f"attributes: {nested!r} is not a mapping of names and values")
-    attributes |= nested
+    attributes = with_attributes({**attributes, **nested})
     wanted, args = values.get("active_job"), values.get("args", [])
     if wanted is True:
         wanted = values.get("class")

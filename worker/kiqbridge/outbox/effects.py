@@ -12,6 +12,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_in
+from kiqbridge.wire.result import MAX_JID, result_text, ttl_in
 
 
 class Effect(NamedTuple):
@@ -59,6 +60,15 @@ def unlock(end: FlowEnd, scene: Scene) -> Effect | None:
     return Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [mark.name, end.jid])
 
 
+def keep_result(end: FlowEnd, scene: Scene) -> Effect | None:
+    """What the job returned, or how it failed, is kept if it asked for that."""
+    ttl_s = ttl_in(end.flow)
+    if ttl_s is None or not 0 < len(end.jid) <= MAX_JID:
+        return None
+    text = result_text(end.outcome, end.at, output=end.output, error=end.error, message=end.message)
+    return Effect("result", [scene.keys.result(end.jid)], [ttl_s, text])
+
+
 def push_effect(scene: Scene, queue: str, text: bytes, at: float | None = None) -> Effect:
     """The push of a job that is prepared; `at` is epoch seconds, None = at once."""
     keys = scene.keys
@@ -69,5 +79,5 @@ def push_effect(scene: Scene, queue: str, text: bytes, at: float | None = None) 
     )
 
 
-MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, unlock)
+MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, keep_result, unlock)
 """In the order in which their effects are applied."""

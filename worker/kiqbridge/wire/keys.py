@@ -136,6 +136,10 @@ class Keys:
         """Counter `processed` or `failed`, in total or of one UTC day `YYYY-MM-DD` (§11)."""
         return f"{self.prefix}stat:{name}:{day}" if day else f"{self.prefix}stat:{name}"
 
+    def result(self, jid: str) -> str:
+        """What a job returned, or how it failed, if that is kept (wire/result.py)."""
+        return f"{self.prefix}kb:result:{jid}"
+
     def metrics(self, bucket: str) -> str:
         """Hash of counters of all job classes in a minute, or ten (§12.2)."""
         return f"{self.prefix}j|{bucket}"

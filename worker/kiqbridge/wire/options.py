@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, TypedDict
 
+from kiqbridge.wire.result import RESULT_TTL, with_result
+
 
 class JobOptions(TypedDict, total=False):
     """Sidekiq's options of a job class beside `queue` and `retry` (protocol §3.2)."""
@@ -40,6 +42,8 @@ class JobOptions(TypedDict, total=False):
     """Sidekiq Enterprise: seconds of its lock."""
     unique_until: str
     """Sidekiq Enterprise: success or start."""
+    result_ttl: float | timedelta | None
+    """Seconds, or a timedelta, for which the job's result is kept (docs/results.md); default: it is not."""
     attributes: Mapping[str, Any]
     """Attributes of your own, for middleware or other readers of the payload."""
 
@@ -156,6 +160,9 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
     "at": "wait_until",
     "scheduled_at": "wait_until",
     "tag": "tags",
+    "result_expires": "result_ttl",
+    "keep_result": "result_ttl",
+    "store_results": "result_ttl",
 }
 """What other libraries call them."""
 
@@ -171,7 +178,13 @@ def unknown_pushed(options: Iterable[str]) -> str | None:
 
 
 def with_attributes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as they go on the wire: `attributes` replaced by its members, at its place."""
+    """Options as they go on the wire: `attributes` replaced by its members, at its place.
+
+    Raises:
+        PayloadError: `result_ttl` is no time.
+    """
+    if RESULT_TTL in options:
+        options = with_result(options)
     wired: dict[str, Any] = {}
     for name, value in options.items():
         if name == "expires_in" and isinstance(value, timedelta):

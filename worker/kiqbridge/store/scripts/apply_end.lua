@@ -11,6 +11,7 @@
 -- include effect_push
 -- include effect_report
 -- include effect_unlock
+-- include effect_result
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
   return {}
 end
@@ -22,6 +23,8 @@ local function apply(name, keys, args)
     return effect_report(keys, args)
   elseif name == 'unlock' then
     return effect_unlock(keys, args)
+  elseif name == 'result' then
+    return effect_result(keys, args)
   end
 end
 

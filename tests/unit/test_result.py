@@ -1,0 +1,99 @@
+"""Results that are kept: the option, and their text."""
+
+from datetime import timedelta
+
+import pytest
+from support.jobs import own_declarations
+
+from kiqbridge import ConfigError, Job, PayloadError, job
+from kiqbridge.client.registry import definition_of
+from kiqbridge.wire.result import Result, parse_result, result_text, ttl_in, with_result
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [(60, 60), (0.5, 1), (timedelta(hours=1), 3600), (366 * 86_400, 31_622_400)]
+)  # fmt: skip
+def test_the_option_is_a_member_of_flow_in_whole_seconds(given, seconds):
+    wired = with_result({"retry": 3, "result_ttl": given})
+
+    assert wired == {"retry": 3, "flow": {"result_ttl_s": seconds}}
+    assert ttl_in(wired["flow"]) == seconds
+
+
+def test_other_members_stay_and_the_former_option_is_replaced():
+    flow = {"lock": "a", "result_ttl_s": 5}
+
+    assert with_result({"flow": flow, "result_ttl": 9}) == {
+        "flow": {"lock": "a", "result_ttl_s": 9}
+    }
+    assert flow == {"lock": "a", "result_ttl_s": 5}
+
+
+def test_none_asks_for_nothing():
+    assert with_result({"queue": "low", "result_ttl": None}) == {"queue": "low"}
+
+
+@pytest.mark.parametrize("given", [0, -1, True, "60", float("nan"), float("inf"), 366 * 86_400 + 1])
+def test_what_is_no_time_is_refused(given):
+    with pytest.raises(PayloadError, match=r"^result_ttl: .* is not a number of seconds above 0"):
+        with_result({"result_ttl": given})
+
+    assert ttl_in({"result_ttl_s": given}) is None
+
+
+@pytest.fixture(autouse=True)
+def _own():
+    with own_declarations():
+        yield
+
+
+def test_a_declaration_takes_it():
+    @job(name="result_test_function", result_ttl=60)
+    def function(): ...
+
+    class ResultTestClass(Job):
+        result_ttl = timedelta(minutes=2)
+
+        def perform(self): ...
+
+    class ResultTestOptions(Job):
+        sidekiq_options = {"result_ttl": 3}  # noqa: RUF012 - as users write it
+
+        def perform(self): ...
+
+    assert definition_of(function).options["flow"] == {"result_ttl_s": 60}
+    assert definition_of(ResultTestClass).options["flow"] == {"result_ttl_s": 120}
+    assert definition_of(ResultTestOptions).options["flow"] == {"result_ttl_s": 3}
+    assert "result_ttl" not in definition_of(ResultTestClass).options
+
+
+def test_a_declaration_refuses_what_is_no_time():
+    with pytest.raises(ConfigError, match=r"^job 'never': result_ttl: 'soon' is not a number"):
+
+        @job(result_ttl="soon")
+        def never(): ...
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        (result_text("done", 5.5, output="[1,null]"), Result(outcome="done", at=5.5, value=[1, None])),
+        (result_text("done", 5.0, output="null"), Result(outcome="done", at=5)),
+        (result_text("done", 5.0, output=None), Result(outcome="done", at=5, is_omitted=True)),
+        (result_text("done", 1.0, output="18446744073709551616"), Result(outcome="done", at=1, value=2**64)),
+        (
+            result_text("dead", 5.0, output=None, error="ValueError", message='no "luck"'),
+            Result(outcome="dead", at=5, error="ValueError", message='no "luck"'),
+        ),
+    ],
+)  # fmt: skip
+def test_its_text_is_read_as_it_was_written(text, result):
+    assert parse_result(text) == result
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"[]", b'{"outcome":"done"}', b'{"outcome":1,"at":[]}']
+)
+def test_what_is_no_result_is_refused(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+        parse_result(text)

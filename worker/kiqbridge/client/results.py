@@ -1,0 +1,107 @@
+"""Results of jobs: fetched, and waited for. Public as `kiqbridge.results`.
+
+They are kept only of jobs that ask for it (`result_ttl`), by a worker of ours, once the job has ended: a failure
+that is tried again is no end. Waiting is a short command again and again, less often the longer it takes, so it
+needs no connection of its own and no setting of the server.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.default_client import default_client
+from kiqbridge.client.off_loop import off_loop
+from kiqbridge.errors import JobFailed, PayloadError, ResultOmitted, ResultTimeout
+from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.result import Result, parse_result
+
+FIRST_PAUSE_S: Final = 0.01
+LONGEST_PAUSE_S: Final = 0.25
+_GROWTH: Final = 1.5
+
+
+def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
+    """How a job has ended; None: it has not, or no result of it is kept (any more).
+
+    Args:
+        jid: its id, as `perform_async` returned it.
+        client: of the Redis where it was enqueued; default: that of declared jobs.
+
+    Raises:
+        PayloadError: the jid is no text; `perform_async` returns None when middleware stopped the push.
+        RedisUnavailable: Redis is away.
+    """
+    if not isinstance(jid, str) or not jid:
+        raise PayloadError(
+            f"jid: {shorten(jid)} is no job's id; a push that middleware stopped has none"
+        )
+    client = client or default_client()
+    text = client.pool.call("GET", client.keys.result(jid))
+    return None if text is None else parse_result(text)
+
+
+def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:
+    """What a job returned, once it has ended; blocks until then.
+
+    Args:
+        jid: its id.
+        timeout_s: seconds to wait at most; 0 looks once.
+        client: as for `fetch_result`.
+
+    Raises:
+        JobFailed: it has ended without success: it is dead, or was discarded.
+        ResultOmitted: it is done, but what it returned could not be kept.
+        ResultTimeout: there is no result yet.
+        PayloadError, RedisUnavailable: as `fetch_result`.
+    """
+    until = time.monotonic() + timeout_s
+    for pause_s in _pauses():
+        found = fetch_result(jid, client=client)
+        if found is not None:
+            return _value(jid, found)
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            break
+        time.sleep(min(pause_s, left_s))
+    raise _timeout(jid, timeout_s)
+
+
+async def aawait_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:
+    """As `await_result`, without blocking the event loop; raises the same."""
+    until = time.monotonic() + timeout_s
+    for pause_s in _pauses():
+        found = await off_loop(fetch_result, jid, client=client)
+        if found is not None:
+            return _value(jid, found)
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            break
+        await asyncio.sleep(min(pause_s, left_s))
+    raise _timeout(jid, timeout_s)
+
+
+def _pauses() -> Iterator[float]:
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * _GROWTH, LONGEST_PAUSE_S)
+
+
+def _value(jid: str, found: Result) -> Any:
+    if found.outcome != "done":
+        raise JobFailed(jid, found.outcome, found.error, found.message)
+    if found.is_omitted:
+        raise ResultOmitted(
+            f"job {jid} is done, but what it returned is no JSON, or longer than 256 KiB, and was not kept; the "
+            "worker's log has the reason"
+        )
+    return found.value
+
+
+def _timeout(jid: str, timeout_s: float) -> ResultTimeout:
+    return ResultTimeout(
+        f"there is no result of job {jid} after {timeout_s:g} s: it has not ended, or is tried again, or its result "
+        "is gone, or none was asked for (result_ttl), or Ruby performed it, which keeps none"
+    )
