@@ -140,7 +140,8 @@ class TestAnotherOne:
         run_cell(main, SEND.format(answer=1), "<cell 1>")
 
         with pytest.raises(
-            ConfigError, match=r"declared twice: in __main__\.send and in __main__\.o;"
+            ConfigError,
+            match=r"in __main__\.send and in __main__\.o; give one of them another name, such",
         ):
             run_cell(
                 main,

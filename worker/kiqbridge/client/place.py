@@ -108,6 +108,8 @@ def twice(name: str, first: Place | None, second: Place | None) -> str:
         named = f'class_name = "{module.title().replace("_", "")}::{name}"'
     else:
         named = f'@job(name="{module}.{name}")'
+    if second.qualname.rpartition(".")[2] != name:
+        return f"{said}give one of them another name, such as {named}"
     return (
         f"{said}the wire name is that of the {'class' if second.is_class else 'function'} unless you give "
         f"another: write {named}, say, on one of them"
