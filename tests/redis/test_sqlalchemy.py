@@ -19,6 +19,7 @@ from kiqbridge import Job, PayloadError, RedisUnavailable, configure, job
 from kiqbridge.client.default_client import default_client, own_default_client
 from kiqbridge.contrib import after_commit as core
 from kiqbridge.contrib.sqlalchemy import after_commit, on_push_failed
+from kiqbridge.testing import fake
 
 
 class Base(DeclarativeBase):
@@ -243,6 +244,18 @@ def test_a_scoped_session_is_that_of_this_thread(engine, redis):
     sessions.commit()
     sessions.remove()
     assert len(pushed(redis)) == 1
+
+
+def test_a_fake_records_it_when_the_transaction_commits(engine):
+    with fake() as jobs, Session(engine) as session:
+        after_commit(session, send_receipt).perform_async(1)
+        jobs.assert_not_enqueued(send_receipt)
+        session.commit()
+        jobs.assert_enqueued(send_receipt, args=[1])
+        after_commit(session, send_receipt).perform_async(2)
+        session.rollback()
+
+        jobs.assert_enqueued_count(1)
 
 
 @contextmanager
