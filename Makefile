@@ -43,7 +43,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test test-pythons prove e2e check fmt docs site redis build deploy bench bench-quick
+.PHONY: help up test test-pythons prove e2e check fmt docs capture site redis dist build deploy bench bench-quick
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,12 +100,18 @@ docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
 	$(PY) tests/heat_map_picture.py > docs/images/heat_map.svg.new && mv docs/images/heat_map.svg.new docs/images/heat_map.svg
 	$(PY) -m kiqbridge.schedule.dst_picture > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
 
+capture: $(VENV)/.dev ## Write docs/first_ten_minutes.md from what a new user's commands print; takes minutes
+	@$(PY) tests/first_ten_minutes.py
+
 site: $(VENV)/.dev ## Build the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "make site: open build/site/index.html"
 
 redis: $(VENV)/.up ## Start a throw-away server and print its REDIS_URL
 	@$(FOREGROUND) $(PY) .make/redis.py
+
+dist: $(VENV)/.dev ## Build and check sdist and wheel, in dist (ARGS=FOLDER)
+	@$(PY) .make/dist.py $(ARGS)
 
 build: BUILD_PYTHON := $(abspath .venv-sam/bin/python)
 build: .venv-sam/.sam $(VENV)/.up ## Build layer and function for Lambda (LAMBDA_ARCHITECTURE=x86_64 instead of arm64)

@@ -1,14 +1,17 @@
 #!/bin/sh
 # Fills ARTIFACTS_DIR as Lambda wants it. The Makefile's build-… targets call it, and `sam build` those.
 #
-#   lambda.sh layer            the package and what it needs, under python/
-#   lambda.sh function FOLDER  a function's own files, and what its requirements.txt names
+#   lambda.sh layer               the package of this checkout and what it needs, under python/
+#   lambda.sh layer REQUIREMENTS  what a file names, the package among it, in a repository of its own
+#   lambda.sh function FOLDER     a function's own files, and what its requirements.txt names
 #
 # From the environment:
 #   LAMBDA_ARCHITECTURE  arm64 or x86_64
 #   LAMBDA_PYTHON        version of Lambda's Python, e.g. 3.13
 #   BUILD_PYTHON         a Python with pip; any version, since nothing that is built here runs here
 #   MAPPINGS_PYTHON      a Python with this package: for the manifest of schedules, and if there are mappings
+#
+# Versions are those of constraints.txt, if there is one; pip looks for wheels also where PIP_FIND_LINKS says.
 #
 # Everything is compiled to bytecode: Lambda's folders are read-only, so without it every cold start
 # compiles again. `unchecked-hash`, because Lambda's files get new times when they are unpacked.
@@ -31,27 +34,34 @@ install() {
             exit 2
             ;;
     esac
+    if [ -e constraints.txt ]; then set -- --constraint constraints.txt "$@"; fi
     "$BUILD_PYTHON" -m pip install --quiet --disable-pip-version-check --no-compile \
         --target "$folder" --platform "$platform" --implementation cp \
-        --python-version "$LAMBDA_PYTHON" --only-binary=:all: --constraint constraints.txt "$@"
+        --python-version "$LAMBDA_PYTHON" --only-binary=:all: "$@"
     # Commands and notes that name folders of this machine, each time others: the first line of a command is
     # the path of BUILD_PYTHON, and RECORD keeps a hash of it.
     rm -rf "${folder:?}/bin"
     rm -f "$folder"/*.dist-info/direct_url.json
-    sed -i -e '/direct_url\.json/d' -e '\,^\(\.\./\)*bin/,d' "$folder"/*.dist-info/RECORD
+    # What `kiqbridge init` writes, and this script: no function needs it.
+    rm -rf "$folder/kiqbridge/scaffold"
+    sed -i -e '/direct_url\.json/d' -e '\,^\(\.\./\)*bin/,d' -e '\,^kiqbridge/scaffold/,d' \
+        "$folder"/*.dist-info/RECORD
 }
 
 build_layer() {
-    # A copy: setuptools keeps modules that are gone in a folder build/ beside the sources.
-    source=$(mktemp -d)
-    trap 'rm -rf "$source"' EXIT
-    mkdir "$source/worker"
-    cp pyproject.toml README.md LICENSE "$source"
-    cp -R worker/kiqbridge "$source/worker"
-
     folder=$ARTIFACTS_DIR/python
     rm -rf "$folder"
-    install "$folder" "${source}[lambda]"
+    if [ -n "$1" ]; then
+        install "$folder" --requirement "$1"
+    else
+        # A copy: setuptools keeps modules that are gone in a folder build/ beside the sources.
+        source=$(mktemp -d)
+        trap 'rm -rf "$source"' EXIT
+        mkdir "$source/worker"
+        cp pyproject.toml README.md LICENSE "$source"
+        cp -R worker/kiqbridge "$source/worker"
+        install "$folder" "${source}[lambda]"
+    fi
     add_manifest "$folder/kiqbridge/schedule/manifest.json"
     finish /opt
 }
@@ -141,10 +151,10 @@ sys.exit((sys.implementation.name, version, sys.version_info[3]) != ("cpython", 
 }
 
 case $what in
-    layer) build_layer ;;
+    layer) build_layer "${2:-}" ;;
     function) build_function "$2" ;;
     *)
-        echo "lambda.sh: $what is not known: layer or function FOLDER" >&2
+        echo "lambda.sh: $what is not known: layer [REQUIREMENTS] or function FOLDER" >&2
         exit 2
         ;;
 esac

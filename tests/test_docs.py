@@ -42,10 +42,13 @@ ONLY_READ = {
     "make check": "it runs beside these tests",
     "make site": "tests/test_site.py builds it",
     "make docs": "its scripts are run with --check here",
+    "make dist": "tests/infra/test_dist.py runs it",
+    "make capture": "it needs the package index, and minutes",
     "aws": "needs an AWS account",
     "kiqbridge spill": "needs a queue of an AWS account; tests/lambdas/test_replay.py has one",
     "kiqbridge top": "it needs a terminal; tests/operate/test_top.py has one",
     "python manage.py": "it needs a project; tests/process/test_django_worker.py has one",
+    "pip": "it would change the environment of these tests",
     "docker": "there is no container engine where this project is tested",
     "useradd": "it would change this machine",
     "install": "it would change this machine",
@@ -67,6 +70,8 @@ FILES_OF_USERS = {
     "shop/settings_of_jobs.py",
     "shop/settings_of_tasks.py",
     "worker/jobs/greeting.py",
+    "jobs/greeting.py",
+    "lambdas/requirements.txt",
 }
 MADE_BY_RUNS = {".kiqbridge", ".aws-sam"}
 """Folders that are not ours to have: `make up`, `make e2e` and `make build` write them."""
@@ -308,6 +313,12 @@ def run_up(command: Command, project: Project) -> None:
         assert dev.wait() == 0
 
 
+def run_init(command: Command, project: Project) -> None:
+    """It writes what tests/infra/test_init.py builds and runs."""
+    project.run(["-m", "kiqbridge", *command.words[1:]])
+    assert (project.folder / command.words[2] / "Makefile").is_file()
+
+
 def run_worker(command: Command, project: Project) -> None:
     with WorkerProcess(*command.words[2:], redis_url=project.redis_url, cwd=project.folder) as one:
         logged = {"--processes": "processes are ready", "--reload": " is ready: "}
@@ -440,12 +451,15 @@ def run_lambda_invoke(command: Command, project: Project) -> None:
 COMMANDS = {
     "make": read_make,
     "make up": run_up,
+    "pip": read_words,
     "docker": read_docker,
     "aws": read_aws,
     "install": read_install,
     "useradd": read_words,
     "systemctl": read_words,
     "kiqbridge worker": run_worker,
+    "kiqbridge init": run_init,
+    "kiqbridge dev": read_kiqbridge,
     "kiqbridge deploy-mark": run_deploy_mark,
     "kiqbridge queue": run_queue,
     "kiqbridge export": run_export,

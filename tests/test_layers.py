@@ -44,12 +44,13 @@ MAY_IMPORT = {
     "dev": "wire schedule config store client clocks",
     "testing": "runtime wire schedule store client inflight settle perform outbox dev",
     "transfer": "wire store",
+    "scaffold": "",
     "api": "wire schedule store client clocks inflight settle",
     "telemetry": "runtime wire config client inflight settle engine api",
     "doctor": "wire schedule config store client api",
     "web": "wire config store aws api telemetry doctor",
     "top": "wire store api",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer top logs",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer top logs scaffold",
     "contrib": "wire config client settle perform commands",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.

@@ -103,6 +103,7 @@ TESTED_ELSEWHERE = {
     "store/schedule_scripts": "redis/test_schedules.py",
     "errors": "redis/test_errors_of_any_kind.py",
     "aws/emf": "lambdas/test_report.py",
+    "aws/handler": "lambdas/test_enqueue.py",
     "aws/minutely": "lambdas/test_monitor.py",
     "aws/record": "lambdas/test_sqs.py",
     "aws/push": "lambdas/test_sqs.py",

@@ -14,17 +14,17 @@ def environment(monkeypatch, redis_url):
 @pytest.fixture
 def load(environment):
     """Start a new warm environment, with the variables of the moment."""
-    made = []  # a test may put another function in the place of `enqueuer`
+    made = []
 
     def load():
         app = load_app()
-        made.append(app.enqueuer)
+        made.append(app.handler)
         return app
 
     yield load
-    for enqueuer in made:
-        if enqueuer.cache_info().currsize:  # else its socket stays open until it is collected
-            enqueuer()._pusher._client.close()
+    for handler in made:
+        if handler._enqueuer is not None:  # else its socket stays open until it is collected
+            handler._enqueuer._pusher._client.close()
 
 
 @pytest.fixture

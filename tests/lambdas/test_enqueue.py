@@ -907,7 +907,7 @@ def test_the_answer_is_json(invoke):
     assert json.loads(json.dumps(answer)) == answer
 
 
-def test_one_environment_reads_its_settings_and_connects_once(app, environment, redis):
+def test_one_environment_reads_its_settings_and_connects_once(app, load, environment, redis):
     app.lambda_handler(read_event("direct_one"), None)
     connections = redis.info("stats")["total_connections_received"]
     environment.setenv("KIQBRIDGE_ALLOWED_CLASSES", "")
@@ -916,9 +916,8 @@ def test_one_environment_reads_its_settings_and_connects_once(app, environment, 
         app.lambda_handler(read_event("direct_one"), None)
 
     assert redis.info("stats")["total_connections_received"] == connections
-    app.enqueuer.cache_clear()
     with pytest.raises(NotAllowed):
-        app.lambda_handler(read_event("direct_one"), None)
+        load().lambda_handler(read_event("direct_one"), None)
 
 
 def test_loading_the_function_connects_to_nothing_and_loads_neither_boto3_nor_the_engine():

@@ -412,7 +412,9 @@ def test_what_fails_here_is_answered_without_details_and_logged_with_them(
     error, status, after = FAULTS[fault]
 
     everything = AllowList(classes=("*",), queues=("*",))
-    monkeypatch.setattr(app, "enqueuer", lambda: Enqueuer(Pusher(Failing(error)), everything))
+    monkeypatch.setattr(
+        app.handler, "enqueuer", lambda: Enqueuer(Pusher(Failing(error)), everything)
+    )
 
     answer = app.lambda_handler(post(), Context())
 

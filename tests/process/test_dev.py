@@ -13,6 +13,8 @@ from support.dev_project import dev_project, interrupt, lines_of, url_of, wait_f
 from support.servers import find_free_port
 from support.waiting import wait_until
 
+from kiqbridge.commands.cli import main
+
 ROOT = Path(__file__).parents[2]
 SLOW_JOB = """
 import time
@@ -403,3 +405,31 @@ class TestSpeed:
     @pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf", "fast"])
     def test_must_be_a_number_above_zero(self, project, speed):
         assert project.dev(f"--speed={speed}").wait() == 2
+
+
+class TestAFolderWithoutATemplate:
+    """tests/infra/test_init.py runs jobs alone in one."""
+
+    def test_and_without_jobs_says_how_to_begin(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+
+        assert main(["dev"]) == 1
+
+        assert "or begin an app: kiqbridge init" in capsys.readouterr().err
+        assert not list(tmp_path.iterdir())
+
+    def test_has_no_rule_to_fire(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "jobs").mkdir()
+
+        assert main(["dev", "--fire", "Nightly"]) == 2
+
+        assert "there is no template.yaml here" in capsys.readouterr().err
+
+    def test_that_is_named_is_a_fault(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "jobs").mkdir()
+
+        assert main(["dev", "--template", "template.yaml"]) == 1
+
+        assert "template.yaml:1: the template cannot be read" in capsys.readouterr().err

@@ -44,6 +44,14 @@ class Entry:
 
 COMMANDS: Final = (
     Entry(
+        name="init",
+        module="commands.init_command",
+        help="write an app into a repository of its own",
+        description="Write an app: jobs, tests, a Makefile, an image, and with --lambda a template with a cron rule, its "
+        "functions and the build for AWS. A file that is there stays as it is, unless --force is given. Each file is "
+        "printed, and what to do next.",
+    ),
+    Entry(
         name="worker",
         module="commands.worker_command",
         help="perform jobs",

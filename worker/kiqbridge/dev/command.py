@@ -10,7 +10,9 @@ from typing import Final
 
 from kiqbridge.errors import ConfigError
 
-JOBS: Final = "worker/jobs"
+JOBS: Final = ("worker/jobs", "jobs")
+"""Where jobs lie if -r names no place: the first that is there."""
+TEMPLATE: Final = Path("template.yaml")
 _EARLIEST: Final = datetime(1971, 1, 1, tzinfo=UTC)  # a tick is named by epoch seconds from 0
 _END: Final = datetime(2200, 1, 1, tzinfo=UTC)  # the years of EventBridge end here
 TIMEOUT_S: Final = 3.0
@@ -20,8 +22,9 @@ TIMEOUT_S: Final = 3.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `kiqbridge dev`."""
     parser.add_argument(
-        "--template", type=Path, default=Path("template.yaml"), metavar="PATH",
-        help="SAM template with the rules; its functions lie beside it (default: template.yaml)",
+        "--template", type=Path, metavar="PATH",
+        help="SAM template with the rules; its functions lie beside it (default: template.yaml; without that "
+        "file there are no rules, and jobs alone run)",
     )  # fmt: skip
     parser.add_argument(
         "--fire", action="append", default=[], metavar="NAME",
@@ -41,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "-r", "--require", action="append", metavar="PATH|MODULE",
-        help=f"code that declares jobs; repeatable (default: {JOBS})",
+        help=f"code that declares jobs; repeatable (default: {' or '.join(JOBS)}, whichever is there)",
     )  # fmt: skip
     parser.add_argument("-c", "--concurrency", metavar="INT", help="how many jobs run at once")
     parser.add_argument(
@@ -72,8 +75,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"dev: {error}; pip install 'kiqbridge[local]'") from error
     return run_dev(
         DevOptions(
-            template=options.template,
-            require=tuple(options.require or [JOBS]),
+            template=options.template or (TEMPLATE if TEMPLATE.exists() else None),
+            require=tuple(options.require or [place for place in JOBS if Path(place).is_dir()][:1]),
             fire=tuple(options.fire),
             speed=options.speed,
             at=options.at,

@@ -119,7 +119,8 @@ class Overview:
         """Next firings, dynamic schedules and the newest entries of the ledger."""
         with self._console.together():
             self._console.text("")
-            self.show_rules(now)
+            if self._rules:
+                self.show_rules(now)
             self.show_dynamic()
             self._show_ledger()
             self._console.text("")

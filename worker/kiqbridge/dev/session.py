@@ -34,7 +34,7 @@ from kiqbridge.dev.tick_delivery import TickDelivery
 from kiqbridge.dev.web_child import WebChild
 from kiqbridge.dev.worker_child import WorkerChild
 from kiqbridge.dev.zone_changes import ZoneCalendar, concerned, describe
-from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.errors import ConfigError, RedisRefused, RedisUnavailable
 from kiqbridge.schedule.template import TemplateSchedule, read_schedules
 from kiqbridge.store.redis_address import without_password
 from kiqbridge.store.redis_pool import RedisPool
@@ -43,9 +43,14 @@ from kiqbridge.wire.keys import Keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevOptions:
-    """What the command line says."""
+    """What the command line says.
 
-    template: Path
+    Attributes:
+        template: None = no rules, jobs alone.
+        require: what declares jobs; empty = nothing is named, and no folder of jobs is here.
+    """
+
+    template: Path | None
     require: tuple[str, ...]
     fire: tuple[str, ...]
     speed: float
@@ -65,11 +70,21 @@ def run_dev(options: DevOptions) -> int:
         ConfigError: template, jobs, settings or the embedded server are wrong.
         RedisUnavailable: the server of REDIS_URL is not there.
     """
-    schedules = read_schedules(options.template)
+    schedules = read_schedules(options.template) if options.template else []
+    if options.fire and not options.template:
+        sys.stderr.write(
+            "kiqbridge: --fire: there is no template.yaml here, so there are no rules; --template names one\n"
+        )
+        return 2
     unknown = unknown_rule(options.fire, [schedule.name for schedule in schedules if schedule.jobs])
     if unknown:
         sys.stderr.write(f"kiqbridge: {unknown}\n")
         return 2
+    if not options.require:
+        raise ConfigError(
+            "dev: there are no jobs here: no folder jobs, and no worker/jobs; name the code that declares them with "
+            "-r, such as -r shop/jobs.py, or begin an app: kiqbridge init"
+        )
     load_all(options.require)
     external = _external_url(os.environ)
     data = LocalData(fresh=options.fresh)
@@ -243,7 +258,7 @@ class Dev:
         return {**nothing, REDIS_URL.env[0]: self._url}
 
     def _functions(self, environ: Mapping[str, str]) -> dict[str, LocalFunction]:
-        folder = self._options.template.parent
+        folder = self._options.template.parent if self._options.template else Path()
         return {
             rule.function: LocalFunction(
                 folder=folder / (rule.code_uri or ""),
@@ -310,7 +325,8 @@ class Dev:
             if self._server
             else "the server of REDIS_URL"
         )
-        console.heading(f"kiqbridge dev: {self._options.template} on {kept}")
+        what = self._options.template or "jobs alone, without a template,"
+        console.heading(f"kiqbridge dev: {what} on {kept}")
         console.text(f"  REDIS_URL={without_password(self._url)}")
         if not self._server:
             console.text(f"  {_why_external(os.environ)}")
@@ -320,7 +336,8 @@ class Dev:
             console.text("  Enter shows next firings and the ledger; Ctrl-C ends")
         console.text("")
         now = self._clock.read(self._boot)
-        overview.show_rules(now)
+        if self._rules:
+            overview.show_rules(now)
         for other in self._others:
             console.text(
                 f"  {other.name} is not fired: {other.function} enqueues no jobs", dim=True

@@ -1,0 +1,71 @@
+"""Who follows the README to the letter finds `make check` and the tests as green as before.
+
+In a copy of the repository with the README's jobs and its rule. Here is what can notice them in seconds;
+`make prove` runs all checks, and the tiers without a server, on such a copy.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.readme_followed import follow
+
+TEMPLATE = "tests/infra/test_template.py::TestTheTemplateAsItStands"
+NOTICING = (
+    "tests/test_tests_find_their_code.py",
+    "tests/unit/test_mapping_check.py",
+    f"{TEMPLATE}::test_the_reader_finds_the_same_rules_as_sam",
+    f"{TEMPLATE}::test_its_jobs_are_allowed_by_the_default_parameters",
+)
+"""Tests that read the repository's template, its jobs or its mappings, and need no server."""
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory) -> Path:
+    return follow(tmp_path_factory.mktemp("followed") / "kiqbridge")
+
+
+def run(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder / "worker")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{words}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_copy_has_the_jobs_and_the_rule_of_the_readme(followed):
+    jobs = {path.name for path in (followed / "worker/jobs").glob("*.py")}
+
+    assert {"greeting.py", "billing.py"} <= jobs
+    assert "EnqueueFunction.Greeting " in run(followed, "kiqbridge.schedule.check", "template.yaml")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ruff", "check"),
+        ("ruff", "format", "--check"),
+        ("kiqbridge", "schedule", "lint", "--template", "template.yaml"),
+        (
+            *("kiqbridge.aws.mapping.check", "lambdas/enqueue/mappings.yml"),
+            *("--template", "template.yaml"),
+        ),
+    ],
+    ids=" ".join,
+)
+def test_a_check_finds_nothing(followed, words):
+    run(followed, *words)
+
+
+def test_the_tests_that_notice_such_files_pass(followed):
+    said = run(followed, "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", *NOTICING)
+
+    assert " passed" in said
+    assert " skipped" not in said

@@ -1,0 +1,111 @@
+"""`kiqbridge init`: an app in a repository of its own."""
+
+import argparse
+import re
+import shlex
+from pathlib import Path
+from typing import Final
+
+from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.output import write
+from kiqbridge.errors import ConfigError
+from kiqbridge.scaffold.app_files import App, app_files
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}(?<!-)")
+"""What a package and a stack of CloudFormation may both be called."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to, and what."""
+    parser.add_argument(
+        "directory", nargs="?", type=Path, default=Path(), metavar="DIR",
+        help="folder of the app; made if it is not there (default: the current one)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--name", type=_name, metavar="NAME",
+        help="lower-case letters, digits and hyphens; the package and the stack are called so "
+        "(default: the name of the folder)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--lambda", dest="with_lambda", action=argparse.BooleanOptionalAction, default=True,
+        help="template with a cron rule, functions and build for AWS (default: with them)",
+    )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="overwrite files that are there")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would be written, and write nothing"
+    )
+    add_example(parser, "kiqbridge init shop", "kiqbridge init shop --no-lambda --dry-run")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the files that are not there yet.
+
+    Raises:
+        ConfigError: the folder has no usable name, or cannot be written to; or this installation lacks the files.
+    """
+    folder: Path = options.directory
+    name = options.name or name_of(folder)
+    files = app_files(App(name=name, with_lambda=options.with_lambda))
+    for path, text in sorted(files.items()):
+        target = folder / path
+        try:
+            is_there = target.is_symlink() or target.exists()
+            if is_there and not options.force:
+                write(f"kept         {target} (it is there; --force overwrites it)\n")
+                continue
+            if not options.dry_run:
+                _write_file(target, text)
+        except OSError as error:
+            raise ConfigError(
+                f"{target}: cannot be written: {error.strerror}; choose another folder, or correct that and "
+                "run this again: files that are there are kept"
+            ) from error
+        verb = "overwritten" if is_there else "written"
+        write(f"{f'would be {verb}' if options.dry_run else verb:<12} {target}\n")
+    if not options.dry_run:
+        write(_next(folder))
+    return 0
+
+
+def name_of(folder: Path) -> str:
+    """The name of an app in a folder of this name.
+
+    Raises:
+        ConfigError: nothing usable is in it.
+    """
+    base = folder.resolve().name
+    name = re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{base!r}: no name for an app can be made of that; give one with --name, such as --name shop"
+        )
+    return name
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} does not begin with a lower-case letter, or holds more than those, digits and hyphens "
+            "between them, or is longer than 63 characters"
+        )
+    return text
+
+
+def _write_file(target: Path, text: str) -> None:
+    """Write one file; a link in its place is replaced, not followed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_symlink():
+        target.unlink()
+    target.write_text(text, encoding="utf-8")
+
+
+def _next(folder: Path) -> str:
+    """The next commands."""
+    there = [] if folder.resolve() == Path.cwd() else [f"cd {shlex.quote(str(folder))}"]
+    commands = [
+        *there,
+        "make test     # sets up what it needs, then runs the tests",
+        "make up       # server, cron rules, worker and page on this machine",
+        *([] if there else ["make help     # the other commands"]),
+    ]
+    return "".join(("\nNext:\n", *(f"  {line}\n" for line in commands)))
