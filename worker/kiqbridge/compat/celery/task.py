@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, NoReturn, ParamSpec, TypeVar
 
-from kiqbridge.client.job import FunctionJob, job
+from kiqbridge.client.function_job import FunctionJob
+from kiqbridge.client.job import job
 from kiqbridge.compat.celery.options import Conf, check_call, check_task
 from kiqbridge.compat.celery.results import AsyncResult, Request
 from kiqbridge.compat.celery.retry import Retry, RetryRule, retry_now
