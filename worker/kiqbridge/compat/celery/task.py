@@ -6,15 +6,17 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar
 
-from kiqbridge.client.function_job import FunctionJob
 from kiqbridge.client.job import job
 from kiqbridge.compat.celery.options import Conf, check_call, check_task
 from kiqbridge.compat.celery.results import AsyncResult, Request
 from kiqbridge.compat.celery.retry import Retry, RetryRule, retry_now
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.payload import new_jid
+
+if TYPE_CHECKING:
+    from kiqbridge.client.function_job import FunctionJob
 
 P = ParamSpec("P")
 R = TypeVar("R")
