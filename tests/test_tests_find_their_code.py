@@ -47,7 +47,7 @@ TESTED_ELSEWHERE = {
     "store/audit_log": "redis/test_actions.py",
     "store/operating": "redis/test_actions.py",
     **dict.fromkeys(
-        (f"compat/celery/{name}" for name in ("app", "options", "results", "task")),
+        (f"compat/celery/{name}" for name in ("app", "options", "task")),
         "unit/test_celery.py",
     ),
     "outbox/effects": "redis/test_outbox.py",
