@@ -26,7 +26,7 @@ from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.error_report import was_not_made
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.task_report import TaskOutput
-from kiqbridge.wire.payload import TASK_TOKEN, TICK, shorten
+from kiqbridge.wire.payload import FLOW, TASK_TOKEN, TICK, shorten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +221,7 @@ class Invoker:
             and not len(self._middleware)
             and TASK_TOKEN not in execution.payload
             and TICK not in execution.payload
+            and FLOW not in execution.payload
         ):
             coroutine: Awaitable[Any] = perform(*_arguments(execution.payload))
             return coroutine
