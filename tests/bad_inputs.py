@@ -12,8 +12,11 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 from support.enqueue_function import ROOT
 from support.project import template_text
@@ -52,6 +55,8 @@ ENQUEUING = (
     'greet.perform_async(float("nan"))',
     'greet.perform_async({"days": {1: "one"}})',
     'greet.perform_async("\\ud800")',
+    'remind.perform_async("Ada", [])',
+    'remind.perform_async("5d0a54ab-1f7a-4bd7-85a3-a0f15d0a54ab", ["2026-01-01", "soon"])',
     'greet.perform_at("tomorrow", "Ada")',
     'greet.perform_at(datetime(2026, 1, 1), "Ada")',
     'greet.perform_bulk(["Ada", "Grace"])',
@@ -178,7 +183,7 @@ def raised_by(code: str) -> tuple[str, str]:
 
     known = {"Client": Client, "Job": Job, "job": job, "datetime": datetime, "UTC": UTC}
     try:
-        exec(code, known | {"greet": greet, "__name__": "jobs"})
+        exec(code, known | {"greet": greet, "remind": remind, "__name__": "jobs"})
     except KiqbridgeError as error:
         return type(error).__name__, str(error)
     raise SystemExit(f"not refused: {code}")
@@ -253,8 +258,13 @@ def problems(old: str, new: str) -> str:
 
 
 @job(name="Greet")
-def greet(name: str) -> None:
+def greet(name: Any) -> None:
     """A declared job, for the calls above."""
+
+
+@job(name="Remind")
+def remind(user: UUID, days: Sequence[date]) -> None:
+    """One whose arguments are converted."""
 
 
 def document() -> str:

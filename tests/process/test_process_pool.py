@@ -141,6 +141,18 @@ class TestFailures:
         assert comparable["FailInThread"][0] == (KEYS.dead if kind == "kill" else KEYS.retry)
         assert {note["name"] for note in seen.all("middleware")} == set(names)
 
+    def test_arguments_that_do_not_fit_are_a_death_as_on_a_thread(self, start, client, redis):
+        worker = start("-c", "1")
+        names = ["FailInThread", "FailInProcess", "FailInCoroutine"]
+        jids = {name: client.push({"class": name, "args": [5], "retry": 3}) for name in names}
+
+        wait_until(lambda: redis.zcard(KEYS.dead) == len(names), 60, lambda: worker.output)
+
+        for name, jid in jids.items():
+            _, _, payload = failed_job(redis, jid)
+            assert payload["error_class"] == "kiqbridge.errors.ArgumentMismatch"
+            assert payload["error_message"].startswith(f"kind of {name}: expected str, got 5")
+
     def test_the_rules_of_a_job_that_cannot_be_made_count_as_little_as_on_a_thread(
         self, start, client, redis
     ):

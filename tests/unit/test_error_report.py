@@ -3,8 +3,8 @@
 import pytest
 
 from kiqbridge.client.registry import Handling
-from kiqbridge.errors import JobNotFound, ProcessDied
-from kiqbridge.settle.error_report import Failure, failure_of, rules_after
+from kiqbridge.errors import ArgumentMismatch, JobNotFound, ProcessDied
+from kiqbridge.settle.error_report import Failure, failure_of, rule_for, rules_after
 from kiqbridge.settle.failed_payload import backtrace_lines, error_class, error_message
 
 
@@ -129,3 +129,13 @@ class TestRules:
 
         assert rules.on_error == {ProcessDied: "kill"}
         assert rules.retry_in is None
+
+
+def test_arguments_that_did_not_fit_in_a_child_are_a_death_here_too():
+    stand_in = failure(ArgumentMismatch("id")).stand_in()
+
+    assert rule_for(stand_in, rules_after(stand_in, Handling()).on_error) == "kill"
+
+    stand_in = failure(ArgumentMismatch("id"), rule="retry").stand_in()
+
+    assert rule_for(stand_in, rules_after(stand_in, Handling()).on_error) == "retry"

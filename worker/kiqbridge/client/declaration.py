@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast, get_args
 
+from kiqbridge.client.arguments import JobArguments
 from kiqbridge.client.place import place_of
 from kiqbridge.client.registry import (
     ERROR_ACTIONS,
@@ -61,8 +62,12 @@ def define(
     perform_of: Callable[[Any], Callable[..., Any]],
     signature: inspect.Signature,
     handling: Handling,
+    annotated: Callable[..., Any] | None = None,
 ) -> JobDefinition:
     """A checked definition; see `JobDefinition` for the arguments.
+
+    Args:
+        annotated: the function by whose annotations arguments are converted; None = they pass as they are.
 
     Raises:
         ConfigError: a keyword-only parameter has no default, `queue` is no name, or an option has no JSON
@@ -87,6 +92,7 @@ def define(
         origin=f"{declared.__module__}.{declared.__qualname__}",
         place=place_of(declared),
         handling=handling,
+        arguments=JobArguments(name, annotated, signature) if annotated is not None else None,
     )
 
 

@@ -47,6 +47,7 @@ def perform(client: Client, item: Mapping[str, Any]) -> Literal[True] | None:
     Raises:
         PayloadError: as `Client.push`.
         JobNotFound: its class is not declared here.
+        ArgumentMismatch: an argument, which middleware may have changed, does not fit.
         JobTimeout: it took longer than its `timeout_s`.
         Exception: what the job, or a resource while it was opened, raised.
     """
@@ -68,11 +69,16 @@ def perform(client: Client, item: Mapping[str, Any]) -> Literal[True] | None:
 def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) -> Literal[True]:
     function, timeout_s = definition.perform_of(instance), definition.handling.timeout_s
     if timeout_s is None:
-        _finish(function(*payload["args"]))
+        _finish(function(*_arguments(definition, payload)))
     else:
         with limits().limit(timeout_s):
-            _finish(function(*payload["args"]))
+            _finish(function(*_arguments(definition, payload)))
     return True
+
+
+def _arguments(definition: JobDefinition, payload: Mapping[str, Any]) -> list[Any]:
+    args: list[Any] = payload["args"]
+    return args if definition.arguments is None else definition.arguments.from_wire(args)
 
 
 async def _on_a_loop(
@@ -89,7 +95,7 @@ async def _on_a_loop(
         limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
-                await definition.perform_of(instance)(*payload["args"])
+                await definition.perform_of(instance)(*_arguments(definition, payload))
         except TimeoutError as error:
             if limit.expired():
                 raise JobTimeout(f"took longer than its timeout_s of {timeout_s:g} s") from error

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NoReturn
 
+from kiqbridge.client.arguments import signature_of
 from kiqbridge.client.iteration import Abort, Cancelled, Iteration, OnLoop, OnThread, finish
 from kiqbridge.client.job import Job
 from kiqbridge.client.registry import MARK, JobDefinition
@@ -160,13 +161,14 @@ def _perform_of(cls: type[IterableJob]) -> Callable[..., Any]:
             return Cancelled.CANCELLED if self._kiqbridge_run.cancelled else None
 
     setattr(perform, _OURS, True)
+    setattr(perform, "__wrapped__", cls.build_enumerator)  # noqa: B010 - its annotations count, and their names
     setattr(perform, "__signature__", _signature(cls))  # noqa: B010 - mypy: functions declare none
     return perform
 
 
 def _signature(cls: type[IterableJob]) -> inspect.Signature:
     """That of `build_enumerator` without `cursor`, checked against both methods."""
-    signature = inspect.signature(cls.build_enumerator)
+    signature = signature_of(cls.build_enumerator)
     parameters = list(signature.parameters.values())
     cursor = signature.parameters.get("cursor")
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
@@ -188,7 +190,7 @@ def _signature(cls: type[IterableJob]) -> inspect.Signature:
     positions = [each for each in rest[1:] if each.kind in _POSITIONS]
     if not any(each.kind is each.VAR_POSITIONAL for each in positions):
         try:
-            inspect.signature(cls.each_iteration).bind(None, None, *positions)
+            signature_of(cls.each_iteration).bind(None, None, *positions)
         except TypeError as error:
             raise ConfigError(
                 f"{cls.__qualname__}: each_iteration cannot be called with an item and the "

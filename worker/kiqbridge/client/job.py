@@ -17,6 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Unpack, cast, overload
 
+from kiqbridge.client.arguments import signature_of
 from kiqbridge.client.class_calls import ClassCalls
 from kiqbridge.client.current import interrupted
 from kiqbridge.client.declaration import define, handling_of, scheduled, wire_options, wired
@@ -62,6 +63,7 @@ def job(
     retry_in: RetryIn | None = None,
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
+    check_arguments: bool = True,
     **options: Unpack[DeclaredOptions],
 ) -> Callable[[Callable[P, R]], FunctionJob[P, R]]: ...
 def job(
@@ -78,6 +80,7 @@ def job(
     retry_in: RetryIn | None = None,
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
+    check_arguments: bool = True,
     **options: Unpack[DeclaredOptions],
 ) -> FunctionJob[P, R] | Callable[[Callable[P, R]], FunctionJob[P, R]]:
     """Declare a function, plain or async, as a job; it stays callable and keeps its signature.
@@ -96,6 +99,8 @@ def job(
             for the usual delay (§8.3).
         retries_exhausted: (payload, error), called when no tries are left (§8.4).
         on_error: exception class → "discard", "kill", "retry" or seconds, before `retry_in`.
+        check_arguments: arguments are converted by the annotations of their parameters; False = they pass as
+            they are.
         options: Sidekiq's other options (§3.2), see `JobOptions`: backtrace, dead, tags, retry_for,
             retry_queue, …; `attributes={…}` for attributes of your own. With `cron` or `every` the workers
             that load it register a schedule, see `ScheduledOptions`: timezone, args, overlap, jitter_s, ….
@@ -115,7 +120,8 @@ def job(
             function,
             instantiate=lambda _jid: declared,
             perform_of=lambda _instance: function,
-            signature=inspect.signature(function),
+            signature=signature_of(function),
+            annotated=function if check_arguments else None,
             handling=handling_of(
                 wire_name,
                 function,
@@ -147,7 +153,7 @@ class Job(ClassCalls):
         class_name: wire name, default the class' `__name__`.
         queue, retry, backtrace, dead, tags, retry_for, retry_queue, log_level, result_ttl: wire options (§3.2).
         sidekiq_options: any further wire options, and attributes of your own.
-        pool, timeout_s, max_run_s, on_max_run, on_error: how it is run and what its failures mean, as for `job`.
+        pool, timeout_s, max_run_s, on_max_run, on_error, check_arguments: how it is run and what its failures mean, as for `job`.
         retry_in, retries_exhausted: static methods, as for `job`.
         cron, every: make a schedule, as for `job`; not inherited. With one of them `timezone`, `args`,
             `schedule_name`, `overlap`, `jitter_s`, `max_age_s`, `missed` and `description` count.
@@ -164,6 +170,7 @@ class Job(ClassCalls):
     max_run_s: ClassVar[float | None] = None
     on_max_run: ClassVar[OnMaxRun] = "requeue"
     on_error: ClassVar[OnError | None] = None
+    check_arguments: ClassVar[bool] = True
     jid: str
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -172,7 +179,7 @@ class Job(ClassCalls):
         if perform is None:
             return
         options = {name: getattr(cls, name) for name in _CLASS_OPTIONS if hasattr(cls, name)}
-        signature = inspect.signature(perform)
+        signature = signature_of(perform)
         parameters = list(signature.parameters.values())
         is_method = inspect.isfunction(inspect.getattr_static(cls, "perform"))
         definition = define(
@@ -182,6 +189,7 @@ class Job(ClassCalls):
             instantiate=functools.partial(_instantiate, cls),
             perform_of=lambda instance: cast("Callable[..., Any]", instance.perform),
             signature=signature.replace(parameters=parameters[1:] if is_method else parameters),
+            annotated=perform if cls.check_arguments else None,
             handling=handling_of(
                 cls.__name__,
                 perform,

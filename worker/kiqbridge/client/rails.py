@@ -102,6 +102,7 @@ def of(payload: Mapping[str, Any], registry: Registry) -> JobDefinition | None:
         definition,
         options={**definition.options, **_WRAPPERS_OPTIONS},
         perform_of=partial(_perform_of, definition),
+        arguments=None,  # Rails' serialization has types of its own
     )
 
 
@@ -202,7 +203,7 @@ def _call_of(
     args, kwargs = _with_keywords(definition.signature, args, raw[-1])
     if kwargs and not _needs_keywords(definition.signature, kwargs):
         args, kwargs = (
-            definition.positional(tuple(args), kwargs),
+            definition.bind(tuple(args), kwargs),
             {},
         )  # iterable jobs take no others
     return data, args, kwargs

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from kiqbridge.client.arguments import JobArguments
 from kiqbridge.client.place import Place, twice
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
 from kiqbridge.wire.payload import shorten
@@ -76,6 +77,7 @@ class JobDefinition:
         signature: of the function without `self`.
         origin: `module.qualname` of the function or class.
         handling: pool, limits and failures.
+        arguments: converts them by their annotations; None = they pass as they are.
         schedule: declared beside it, if one is.
         rule: which of several jobs with the same arguments run: a `Unique`, `Debounce` or `Throttle`.
         place: where it is declared; None = unknown.
@@ -88,6 +90,7 @@ class JobDefinition:
     signature: inspect.Signature
     origin: str
     handling: Handling = field(default_factory=Handling)
+    arguments: JobArguments | None = field(default=None, compare=False)
     schedule: "ScheduleDefinition | None" = None
     rule: "Rule | None" = None
     place: Place | None = field(default=None, repr=False, compare=False)
@@ -111,6 +114,15 @@ class JobDefinition:
 
     def positional(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """Bind a call to the signature and return the arguments as they go on the wire.
+
+        Raises:
+            PayloadError: as `bind`, or a value is not what its parameter is annotated with.
+        """
+        bound = self.bind(args, kwargs)
+        return bound if self.arguments is None else self.arguments.to_wire(bound)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Bind a call to the signature and return its arguments as a list.
 
         Raises:
             PayloadError: the function could not be called like this, or a keyword-only argument

@@ -151,6 +151,7 @@ class Invoker:
         Raises:
             JobTimeout: it took longer than its `timeout_s`.
             PayloadError: its `args` are no list.
+            ArgumentMismatch: an argument does not fit its annotation.
             BaseException: what it raised.
         """
         handling = definition.handling
@@ -167,7 +168,7 @@ class Invoker:
         timeout_s = handling.timeout_s
 
         def call() -> Any:
-            args = _arguments(payload)
+            args = _arguments(payload, definition)
             thread.performing = True
             try:
                 if timeout_s is not None and self._timekeeper is not None:
@@ -207,6 +208,7 @@ class Invoker:
         Raises:
             JobTimeout: it took longer than its `timeout_s`.
             PayloadError: its `args` are no list.
+            ArgumentMismatch: an argument does not fit its annotation.
             BaseException: what it raised.
         """
         # No coroutine itself: each level is passed through again whenever a job goes on.
@@ -223,7 +225,7 @@ class Invoker:
             and TICK not in execution.payload
             and FLOW not in execution.payload
         ):
-            coroutine: Awaitable[Any] = perform(*_arguments(execution.payload))
+            coroutine: Awaitable[Any] = perform(*_arguments(execution.payload, definition))
             return coroutine
         return self._awaited(perform, instance, definition, execution, executor)
 
@@ -245,7 +247,7 @@ class Invoker:
             return execution.result
 
         async def limited() -> Any:
-            args = _arguments(payload)
+            args = _arguments(payload, definition)
             if timeout_s is None:
                 return await _ending_forks(perform(*args))
             limit = asyncio.timeout(timeout_s)
@@ -299,10 +301,10 @@ async def _ending_forks(coroutine: Coroutine[Any, Any, Any]) -> Any:
     return result
 
 
-def _arguments(payload: Mapping[str, Any]) -> list[Any]:
+def _arguments(payload: Mapping[str, Any], definition: JobDefinition) -> list[Any]:
     args = payload.get("args")
     if not isinstance(args, list):
         raise PayloadError(
             f"args: {shorten(args)} is not a list; whoever pushes this job must write its arguments as one"
         )
-    return args
+    return args if definition.arguments is None else definition.arguments.from_wire(args)

@@ -55,14 +55,14 @@ class Asked:
         object.__setattr__(self, "_definition", definition)
         args, named = self.args, self.kwargs
         if args is not None and named and definition is not None:
-            args, named = definition.positional(tuple(args), named), None
+            args, named = definition.bind(tuple(args), named), None
         if args is not None:
             object.__setattr__(self, "_args", self._as_on_the_wire(list(args)))
         if named:
             object.__setattr__(
                 self,
                 "_named",
-                {name: self._as_on_the_wire([value])[0] for name, value in named.items()},
+                {name: self._as_on_the_wire([value], name)[0] for name, value in named.items()},
             )
 
     @property
@@ -122,8 +122,13 @@ class Asked:
                 return [f"due in {later:.3g} s"]
         return []
 
-    def _as_on_the_wire(self, args: list[Any]) -> list[Any]:
-        """Arguments as a job would get them; as they are where they cannot be written, as `mock.ANY`."""
+    def _as_on_the_wire(self, args: list[Any], parameter: str | None = None) -> list[Any]:
+        """Arguments as they are written; as they are where they cannot be written, as `mock.ANY`.
+
+        `parameter` is the name of the one that is given.
+        """
+        if self._definition is not None and self._definition.arguments is not None:
+            args = self._definition.arguments.written(args, parameter=parameter)
         none = Chain[ClientMiddleware]()
         try:
             prepared = prepare({"class": self._name or "Any", "args": args}, 0.0, none, lambda: "7")

@@ -130,6 +130,7 @@ _LOCAL: Final = (
     "retry_in",
     "retries_exhausted",
     "on_error",
+    "check_arguments",
     *sorted(BESIDE),
 )
 """Options of a declaration that do not go on the wire, for suggestions."""

@@ -1,0 +1,232 @@
+"""What annotations mean for arguments: each kind of them, both ways."""
+
+import enum
+import json
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Optional,
+    TypedDict,
+    TypeVar,
+    Union,
+)
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+
+from kiqbridge.client.argument_scalars import Mismatch
+from kiqbridge.client.argument_types import Compiler
+
+ID = UUID("5d0a54ab-1f7a-4bd7-85a3-a0f15d0a54ab")
+TEXT = str(ID)
+UserId = NewType("UserId", int)
+T = TypeVar("T")
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclass(frozen=True)
+class Line:
+    product: UUID
+    price: Decimal = Decimal(1)
+    made: bool = field(default=False, init=False)
+
+
+@dataclass
+class Order:
+    lines: list[Line]
+    before: "Order | None" = None
+
+
+@dataclass
+class Positive:
+    number: int
+
+    def __post_init__(self):
+        if self.number <= 0:
+            raise ValueError("number is not above 0")
+
+
+class Address(TypedDict):
+    street: str
+    since: NotRequired[date]
+
+
+class Point(NamedTuple):
+    x: Decimal
+    y: Decimal = Decimal(0)
+
+
+class Customer(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+
+    id: UUID
+    born: date | None = None
+    name: str = pydantic.Field("Ada", alias="fullName")
+
+
+class Parcel(msgspec.Struct):
+    id: UUID
+    day: date
+
+
+def converter_of(annotation):
+    return Compiler(globals(), "job Test").compiled(annotation)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "written"),
+    [
+        (list[UUID], [ID], [TEXT]),
+        (Sequence[UUID], [ID], [TEXT]),
+        (Iterable[int], [1, 2], [1, 2]),
+        (list, [1, "a"], [1, "a"]),
+        (set[UUID], {ID}, [TEXT]),
+        (frozenset[int], frozenset({3, 1, 2}), [1, 2, 3]),
+        (tuple[UUID, int], (ID, 1), [TEXT, 1]),
+        (tuple[date, ...], (date(2026, 1, 1),), ["2026-01-01"]),
+        (tuple, (1, "a"), [1, "a"]),
+        (dict[str, UUID], {"a": ID}, {"a": TEXT}),
+        (dict[UUID, int], {ID: 1}, {TEXT: 1}),
+        (dict[int, list[date]], {7: [date(2026, 1, 1)]}, {"7": ["2026-01-01"]}),
+        (Mapping[str, Any], {"a": [1]}, {"a": [1]}),
+        (dict, {"a": 1}, {"a": 1}),
+        (UUID | None, ID, TEXT),
+        (Optional[UUID], None, None),  # noqa: UP045 - both forms count
+        (Union[int, UUID, None], ID, TEXT),  # noqa: UP007 - as above
+        (int | str, "a", "a"),
+        (date | int, 5, 5),
+        (Literal["a", 1], 1, 1),
+        (Literal[Colour.RED], Colour.RED, "red"),
+        (Colour, Colour.BLUE, "blue"),
+        (Level, Level.HIGH, 2),
+        (UserId, 5, 5),
+        (Annotated[UUID, "of a customer"], ID, TEXT),
+        ("list[UUID]", [ID], [TEXT]),
+        ("Order", Order([Line(ID)]), {"lines": [{"product": TEXT, "price": "1"}], "before": None}),
+        (
+            Order,
+            Order([], before=Order([])),
+            {"lines": [], "before": {"lines": [], "before": None}},
+        ),
+        (
+            Address,
+            {"street": "x", "since": date(2026, 1, 1)},
+            {"street": "x", "since": "2026-01-01"},
+        ),
+        (Address, {"street": "x"}, {"street": "x"}),
+        (Point, Point(Decimal("1.5")), ["1.5", "0"]),
+        (
+            Customer,
+            Customer(id=ID, fullName="Grace"),
+            {"id": TEXT, "born": None, "fullName": "Grace"},
+        ),
+        (Parcel, Parcel(ID, date(2026, 1, 1)), {"id": TEXT, "day": "2026-01-01"}),
+        (list[Customer | None], [None], [None]),
+    ],
+)
+def test_a_value_has_a_form_in_json_and_comes_back(annotation, value, written):
+    converter = converter_of(annotation)
+
+    sent = converter.to_wire(value)
+
+    assert sent == written
+    received = converter.from_wire(json.loads(json.dumps(sent)))
+    assert received == value
+    assert type(received) is type(value)
+    # What is in this form already is written as it is.
+    assert converter.to_wire(written) == written
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "where"),
+    [
+        (list[UUID], [TEXT, "x"], "[1]"),
+        (list[UUID], TEXT, ""),
+        (set[int], [1, "a"], "[1]"),
+        (set[list[int]], [[1]], ""),
+        (tuple[int, int], [1], ""),
+        (tuple[int, int], [1, "a"], "[1]"),
+        (tuple[int, ...], [1, "a"], "[1]"),
+        (dict[str, int], {"a": "b"}, ".a"),
+        (dict[int, int], {"a": 1}, ".a"),
+        (dict[str, int], [1], ""),
+        (UUID | None, "x", ""),
+        (list[int] | None, [1, "a"], "[1]"),
+        (Literal["a", 1], True, ""),
+        (Colour, "green", ""),
+        (Level, 3, ""),
+        (Line, {"product": TEXT, "price": "x"}, ".price"),
+        (Line, {"price": "1"}, ""),
+        (Line, {"product": TEXT, "colour": "red"}, ""),
+        (Line, TEXT, ""),
+        (Order, {"lines": [{"product": "x"}]}, ".lines[0].product"),
+        (Positive, {"number": -1}, ""),
+        (Address, {}, ""),
+        (Address, {"street": 5}, ".street"),
+        (Point, [], ""),
+        (Point, ["a"], "[0]"),
+        (Customer, {"id": "x"}, ""),
+        (Customer, [], ""),
+        (Parcel, {"id": TEXT}, ""),
+        (UserId, "5", ""),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_place(annotation, value, where):
+    with pytest.raises(Mismatch) as refused:
+        converter_of(annotation).from_wire(value)
+
+    assert refused.value.path == where
+
+
+@pytest.mark.parametrize("annotation", [Any, object, T, type, Compiler, "Nowhere", "list[Nowhere]"])
+def test_what_says_nothing_lets_values_pass(annotation):
+    assert converter_of(annotation) is None
+
+
+def test_a_name_that_cannot_be_found_is_logged(caplog):
+    with caplog.at_level(logging.DEBUG, "kiqbridge"):
+        converter_of("Nowhere")
+
+    assert "job Test: annotation 'Nowhere' cannot be resolved here (NameError" in caplog.text
+
+
+def test_unknown_parts_of_a_known_kind_pass():
+    converter = converter_of(dict[str, Compiler | None])
+
+    assert converter.from_wire({"a": 5}) == {"a": 5}
+    assert converter_of(list[Any]).from_wire([1, None]) == [1, None]
+
+
+def test_of_a_union_the_first_that_fits_counts():
+    assert converter_of(UUID | str).from_wire(TEXT) == ID
+    assert converter_of(UUID | str).from_wire("Ada") == "Ada"
+    assert converter_of(str | UUID).from_wire(TEXT) == TEXT
+
+
+def test_plain_values_need_no_conversion():
+    assert [converter_of(kind).exact for kind in (int, str, bool, float, list, dict)] == [
+        int, str, bool, float, list, dict,
+    ]  # fmt: skip
+    assert converter_of(list[int]).exact is None
+    assert converter_of(uuid.UUID).exact is None

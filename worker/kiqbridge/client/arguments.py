@@ -1,0 +1,167 @@
+"""Arguments by the annotations of a job's parameters: values to JSON when it is enqueued, and back when it runs.
+
+1. `@job def remind(user: UUID, day: date)` is declared: nothing is looked at yet.
+2. At the first `remind.perform_async(user, date(2026, 1, 1))` the annotations become converters, once
+   (argument_types.py), and the job is written with `["5d0a54ab-…", "2026-01-01"]`, which Ruby reads as well.
+3. A worker, whoever wrote the job, calls `remind(UUID("5d0a54ab-…"), date(2026, 1, 1))`.
+
+A value that does not fit is a `PayloadError` in step 2, and an `ArgumentMismatch` in step 3, by which the job is
+dead at once. What has no annotation, or one that says nothing here, passes as it is; so does an annotation
+with a name that cannot be found, such as one imported under `TYPE_CHECKING`, which is logged at debug.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kiqbridge import redaction
+from kiqbridge.errors import ArgumentMismatch, PayloadError
+from kiqbridge.wire.payload import shorten_argument
+
+if TYPE_CHECKING:
+    from kiqbridge.client.argument_types import Converter, Mismatch
+
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+_PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class JobArguments:
+    """Converts the arguments of one job.
+
+    Args:
+        name: of the job, for messages.
+        function: whose annotations count; strings are looked up where it is defined.
+        signature: what the job takes.
+    """
+
+    __slots__ = ("_converters", "_exact", "_function", "_mismatch", "_name", "_parameters", "_rest")
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], signature: inspect.Signature
+    ) -> None:
+        self._name = name
+        self._function = function
+        parameters = signature.parameters.values()
+        self._parameters = [each for each in parameters if each.kind in _PLACED]
+        self._rest = next((each for each in parameters if each.kind is each.VAR_POSITIONAL), None)
+        self._converters: list[Converter | None] | None = None
+        self._exact: tuple[type, ...] | None = ()
+        self._mismatch: type[Mismatch]
+
+    def __repr__(self) -> str:
+        return f"<arguments of {self._name}>"
+
+    def to_wire(self, args: list[Any]) -> list[Any]:
+        """As they are written.
+
+        Raises:
+            PayloadError: a value is not what its parameter is annotated with.
+        """
+        converters = self._converters
+        if converters is None:
+            converters = self._compile()
+        # Nearly all arguments are plain: then one comparison of their types is enough.
+        if not converters or tuple(map(type, args)) == self._exact:
+            return args
+        return self._convert(args, "to_wire")
+
+    def from_wire(self, args: list[Any]) -> list[Any]:
+        """As the job is called with them.
+
+        Raises:
+            ArgumentMismatch: a value cannot be what its parameter is annotated with.
+        """
+        converters = self._converters
+        if converters is None:
+            converters = self._compile()
+        if not converters or tuple(map(type, args)) == self._exact:
+            return args
+        return self._convert(args, "from_wire")
+
+    def written(self, args: Sequence[Any], *, parameter: str | None = None) -> list[Any]:
+        """As `to_wire`, for comparing: what does not fit, such as `mock.ANY`, stays as it is.
+
+        Args:
+            args: those of a call, or one value for `parameter`.
+            parameter: its name; default: they begin at the first one.
+        """
+        if self._converters is None:
+            self._compile()
+        names = [each.name for each in self._parameters]
+        first = names.index(parameter) if parameter in names else 0
+        if parameter is not None and parameter not in names:
+            return list(args)
+        found = []
+        for place, value in enumerate(args, first):
+            try:
+                found.append(self._converted(place, value, "to_wire"))
+            except PayloadError:
+                found.append(value)
+        return found
+
+    def _compile(self) -> "list[Converter | None]":
+        # Whoever only declares jobs, or has none with annotations, starts the sooner.
+        from kiqbridge.client.argument_types import (  # noqa: PLC0415
+            Compiler,
+            Mismatch,
+            namespace_of,
+        )
+
+        self._mismatch = Mismatch
+        compiler = Compiler(namespace_of(self._function), f"job {self._name}")
+        rest = [] if self._rest is None else [self._rest]
+        found = [compiler.compiled(each.annotation) for each in (*self._parameters, *rest)]
+        exact = [each.exact for each in found if each is not None and each.exact is not None]
+        # One with `*rest` is looked at value by value: there is no tuple of types to compare with.
+        self._exact = tuple(exact) if len(exact) == len(found) and not rest else None
+        converters = found if any(found) else []
+        self._converters = converters
+        return converters
+
+    def _convert(self, args: Sequence[Any], way: str) -> list[Any]:
+        return [self._converted(place, value, way) for place, value in enumerate(args)]
+
+    def _converted(self, place: int, value: Any, way: str) -> Any:
+        converters, named = self._converters or [], len(self._parameters)
+        at = min(place, named)
+        converter = converters[at] if at < len(converters) else None
+        if converter is None or type(value) is converter.exact:
+            return value
+        try:
+            return getattr(converter, way)(value)
+        except self._mismatch as mismatch:
+            if at < named and _is_default(value, self._parameters[at].default):
+                return value
+            self._refuse(place, mismatch, way)
+
+    def _refuse(self, place: int, mismatch: "Mismatch", way: str) -> NoReturn:
+        if place < len(self._parameters):
+            name = self._parameters[place].name
+        else:
+            name = f"{self._rest.name if self._rest else ''}[{place - len(self._parameters)}]"
+        hidden = any(map(redaction.current().hides, (name, *mismatch.names)))
+        shown = redaction.HIDDEN if hidden else shorten_argument(mismatch.value)
+        text = (
+            f"{name}{mismatch.path} of {self._name}: expected {mismatch.expected}, got {shown} of type "
+            f"{type(mismatch.value).__qualname__}"
+        )
+        if way == "to_wire":
+            raise PayloadError(f"args: {text}") from None
+        raise ArgumentMismatch(
+            f"{text}; correct it where the job is enqueued, or the annotation of the parameter"
+        ) from None
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function, also where names of its annotations are not there yet."""
+    if sys.version_info >= (3, 14):
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
+
+
+def _is_default(value: object, default: object) -> bool:
+    """A default may be of another type than its parameter: `def send(copies: int = None)`."""
+    return type(value) is type(default) and value == default
