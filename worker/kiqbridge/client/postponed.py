@@ -6,13 +6,13 @@ whoever knows when.
 """
 
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.prepare import PreparedJob, prepare
+from kiqbridge.clock import client_now
 from kiqbridge.wire import json_text
 from kiqbridge.wire.bulk import parse_bulk
 
@@ -30,10 +30,10 @@ class Postponed:
     jobs: Sequence[PreparedJob]
 
     def push(self) -> None:
-        """Push them, in one round trip.
+        """Push them.
 
         Raises:
-            RedisUnavailable, RedisRefused, PushOutcomeUnknown, PushNotReplicated: as `Client.push`.
+            KiqbridgeError: as `DeferringClient.write`.
         """
         self.client.write(self.jobs)
 
@@ -53,7 +53,7 @@ class DeferringClient(Client):
 
     def push(self, item: Mapping[str, Any]) -> str | None:
         """As `Client.push`, but that only `PayloadError` can be raised: nothing is written yet."""
-        job = self._prepare(item, time.time(), bulk=False)
+        job = self._prepare(item, client_now(), bulk=False)
         if job is None:
             return None
         self._defer(Postponed(client=self, jobs=[job]))
@@ -61,7 +61,7 @@ class DeferringClient(Client):
 
     def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
         """As `Client.push_bulk`, with the difference of `push`; refused as a whole."""
-        now = time.time()
+        now = client_now()
         bulk = parse_bulk(item, now, random.random)
         prepared = [
             self._prepare(bulk.item(index), now, bulk=True)
@@ -73,11 +73,22 @@ class DeferringClient(Client):
         return [job.jid if job else None for job in prepared]
 
     def write(self, jobs: Sequence[PreparedJob]) -> None:
-        """Write jobs of this client; see `Postponed.push`."""
-        self._writer.write(jobs)
+        """Push prepared jobs: plain ones in one round trip, then each that has a rule (docs/flow.md).
+
+        Raises:
+            RedisUnavailable, RedisRefused, PushOutcomeUnknown, PushNotReplicated, NotUnique: as `Client.push`.
+        """
+        self._writer.write([job for job in jobs if job.rule is None])
+        for job in jobs:
+            if job.rule is not None:
+                from kiqbridge.client.ruled_push import push_ruled  # noqa: PLC0415 - few jobs have one
+
+                push_ruled([job], self._writer, now=client_now())
 
     def _prepare(self, item: Mapping[str, Any], now: float, *, bulk: bool) -> PreparedJob | None:
-        job = prepare(item, now, self.middleware, self._fleet_profile.current, bulk=bulk)
+        job = prepare(
+            item, now, self.middleware, self._fleet_profile.current, bulk=bulk, by_rule=True
+        )
         if job is not None:
             # A copy: what the caller changes from now on is not pushed, and what has no text, or too
             # long a one, is refused here.

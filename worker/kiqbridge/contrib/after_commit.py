@@ -18,6 +18,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client, pushing_through
 from kiqbridge.client.postponed import DeferringClient, Postponed
+from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import KiqbridgeError
 
 logger = logging.getLogger(__name__)
@@ -105,22 +106,31 @@ def on_push_failed(handler: H) -> H:
 
 
 def push_committed(postponed: Sequence[Postponed]) -> None:
-    """Push what waited for a commit, the jobs of one client in one round trip; raises nothing."""
-    clients: list[DeferringClient] = []
-    for each in postponed:
-        if all(each.client.stands_for is not known.stands_for for known in clients):
-            clients.append(each.client)
-    for client in clients:
-        jobs = [
-            job
-            for each in postponed
-            if each.client.stands_for is client.stands_for
-            for job in each.jobs
-        ]
+    """Push what waited for a commit: the plain jobs of one client in one round trip.
+
+    Errors are reported, and the others are pushed none the less; nothing is raised.
+    """
+    for client, jobs in _together(postponed):
         try:
             client.write(jobs)
         except KiqbridgeError as error:
             _report([_whole(job.payload, job.at) for job in jobs], error)
+
+
+def _together(
+    postponed: Sequence[Postponed],
+) -> list[tuple[DeferringClient, list[PreparedJob]]]:
+    """What is pushed together: plain jobs of one client; one that has a rule by itself."""
+    plain: dict[int, tuple[DeferringClient, list[PreparedJob]]] = {}
+    ruled: list[tuple[DeferringClient, list[PreparedJob]]] = []
+    for each in postponed:
+        for job in each.jobs:
+            if job.rule is None:
+                _, jobs = plain.setdefault(id(each.client.stands_for), (each.client, []))
+                jobs.append(job)
+            else:
+                ruled.append((each.client, [job]))
+    return [*plain.values(), *ruled]
 
 
 def _whole(payload: Mapping[str, Any], at: float | None) -> Mapping[str, Any]:

@@ -10,7 +10,6 @@ worker has loaded. The id of its result is the jid; results are not kept.
 import inspect
 import os
 import socket
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.declaration import define, handling_of
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.registry import default_registry
+from kiqbridge.clock import client_now
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.payload import new_jid, read_timestamp, run_time, shorten
 
@@ -90,7 +90,7 @@ class KiqbridgeBackend(BaseTaskBackend):
         if task.run_after is not None:
             after = task.run_after
             at = run_time(
-                after if timezone.is_aware(after) else timezone.make_aware(after), time.time()
+                after if timezone.is_aware(after) else timezone.make_aware(after), client_now()
             )
             item |= {} if at is None else {"at": at}
         if default_client().push(item) is None:
