@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 from support.django_shop import PROJECT
 from support.processes import ChildProcess
@@ -28,7 +29,7 @@ def test_a_worker_of_the_project_performs_its_jobs(tmp_path, redis_url, redis):
     client.close()
 
     def placed():
-        with sqlite3.connect(database) as connection:
+        with closing(sqlite3.connect(database)) as connection:
             return {name for [name] in connection.execute("select name from shop_order")}
 
     with ChildProcess([*manage, "kiqbridge", "worker"], env=environment, cwd=tmp_path) as worker:

@@ -173,6 +173,8 @@ def test_what_is_no_error_is_not_reported(start, error):
     with pytest.raises(error):
         run("interrupt" if error is JobInterrupted else "end")
 
+    [transaction] = captured.transactions
+    assert transaction["contexts"]["trace"]["status"] == "cancelled"
     assert captured.errors == []
 
 

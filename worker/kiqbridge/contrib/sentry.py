@@ -166,6 +166,7 @@ def _scope(
     integration: KiqbridgeIntegration, payload: Mapping[str, Any], queue: str
 ) -> Iterator[None]:
     headers = payload.get(HEADERS) if integration.propagate_traces else None
+    interruption: BaseException | None = None
     with sentry_sdk.isolation_scope() as scope:
         scope.clear_breadcrumbs()
         name = _describe(integration, scope, payload, queue)
@@ -188,6 +189,11 @@ def _scope(
                     _capture(error, handled=False)
                     _mark(error)
                 raise
+            except BaseException as error:  # noqa: BLE001 - raised below, past the transaction
+                transaction.set_status("cancelled")
+                interruption = error
+        if interruption is not None:
+            raise interruption
 
 
 def _describe(
