@@ -20,11 +20,13 @@ from kiqbridge.clocks.sidekiq_cron import set_cron_status
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.flow import limiter
 from kiqbridge.inflight.claims import acknowledge, repush, route, settle_all
 from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.inflight.unregistered import find_unregistered
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
+from kiqbridge.store.limits import Lock, renew_lock
 from kiqbridge.store.locks import begin_lock, find_due_locks, looked_at, scan_locked
 from kiqbridge.store.outbox import apply_end, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
@@ -681,6 +683,7 @@ class TestCluster:
         assert begin_run(pool.connection(), keys, mark, is_first=True).outcome == "run"
         assert end_run(pool.connection(), keys, mark, is_over=True)
         push_by_rules(client, pool.connection(), keys)
+        use_limits(client)
         metrics = Metrics(keys, identity="host:1:aaa")
         metrics.record("Nop", 5.0, False)
         metrics.flush(pool.connection(), 1_700_000_000.0)
@@ -704,7 +707,7 @@ class TestCluster:
 
         known = """
             acknowledge apply_end audit_note begin_lock begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
-            hold_export hold_schedule lead locks_due locks_looked locks_scan operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
+            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked locks_scan operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause
         """
         assert names == known.split(), "a new script must also run in the test above"
@@ -728,6 +731,20 @@ def push_by_rules(client, connection, keys):
     effects = [("unlock", [keys.locks, keys.locks_look, keys.replaced], [name, jid])]
     connection.call("ZADD", keys.flow_ends, 0, "end")
     assert apply_end(connection, keys, b"end", effects) == [0]
+
+
+def use_limits(client):
+    """All scripts of limiters."""
+    for made in (
+        limiter.concurrent("a", 1, client=client),
+        limiter.window("a", 1, per="day", client=client),
+        limiter.bucket("a", 1, per="day", client=client),
+        limiter.points("a", 1, refill_per_s=1e-5, client=client),
+    ):
+        with made.within_limit():
+            assert made.status().used == pytest.approx(1, abs=0.01)
+    pool, key = client.pool, client.keys.limit("concurrent", "a")
+    assert not renew_lock(Lock(pool=pool, key=key, token="t", valid_s=1))
 
 
 def move_and_give_back(pool, keys):

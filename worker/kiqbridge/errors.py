@@ -176,6 +176,38 @@ class JobOverran(KiqbridgeError):  # noqa: N818 - reads as what happened
     """A job ran longer than its `max_run_s` and was taken away from its worker."""
 
 
+class DecryptionFailed(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """An encrypted argument could not be decrypted; the message names the key, never the value."""
+
+
+class OverLimit(KiqbridgeError):  # noqa: N818 - reads as what happened
+    """A limit stayed reached for as long as the caller would wait; nothing was taken from it.
+
+    A job that ends with it is put into `schedule` for later: no failure, and no retry is used up
+    (docs/limiters.md).
+
+    Attributes:
+        limiter: name of the limiter.
+        wait_s: seconds until there is room, as far as that is known; else 0.
+        put_off_s: seconds for which a job is put off at first; twice as long each time.
+        max_put_offs: how often a job is put off, before this counts as an error like others.
+    """
+
+    limiter = ""
+    wait_s = 0.0
+    put_off_s = 15.0
+    max_put_offs = 20
+
+    def terms(self) -> dict[str, str | float]:
+        """The attributes, as they go from a child process to its worker."""
+        return {
+            "limiter": self.limiter,
+            "wait_s": self.wait_s,
+            "put_off_s": self.put_off_s,
+            "max_put_offs": self.max_put_offs,
+        }
+
+
 class ProcessDied(KiqbridgeError):  # noqa: N818 - reads as what happened
     """The child process that ran a job ended in the midst of it; the message names the signal.
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.errors import OverLimit
 from kiqbridge.logs import tracebacks
 from kiqbridge.redaction import DEFAULT_KEYS
 from kiqbridge.runtime import descriptors, job_forks
@@ -142,4 +143,5 @@ def describe(
         retry_in=answers.retry_in if answers else None,
         is_given_up=answers.is_given_up if answers else False,
         was_made=was_made,
+        over_limit=error.terms() if isinstance(error, OverLimit) else None,
     )

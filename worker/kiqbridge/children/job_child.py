@@ -45,7 +45,7 @@ from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.resources import LoopResources, ProcessResources
 from kiqbridge.client.server import Server, server
-from kiqbridge.errors import JobNotFound
+from kiqbridge.errors import JobNotFound, OverLimit
 from kiqbridge.host import ending
 from kiqbridge.host.process_state import ProcessState
 from kiqbridge.host.signals import IGNORED
@@ -60,6 +60,7 @@ from kiqbridge.runtime.threads import keep_loop_running
 from kiqbridge.settle.end_report import wants_output
 from kiqbridge.settle.error_report import Answers
 from kiqbridge.settle.failed_payload import error_message
+from kiqbridge.settle.over_limit import may_be_put_off
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.task_report import NOT_PERFORMED, encode_output
 from kiqbridge.store.redis_pool import RedisPool
@@ -285,6 +286,14 @@ class _Answering:
         # If nobody waits for the value only whether it was performed matters.
         output = encode_output(execution.result if wants_output(execution.payload) else None)
         return {"done": True, "output": asdict(output)}
+
+    def over_limit(self, execution: Execution, error: OverLimit) -> dict[str, Any] | None:
+        """The worker decides about it; rules are asked only if it counts as an error."""
+        definition = execution.definition
+        rules = definition.handling if definition is not None else None
+        if not may_be_put_off(json_text.loads(execution.text), error, rules):
+            return None
+        return {"failure": asdict(describe(error))}
 
     def failed(self, execution: Execution, error: BaseException) -> dict[str, Any]:
         """Ask the rules of the class, which the worker cannot: it gets no exception object."""

@@ -17,7 +17,7 @@ from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.bulk import AlikeTexts, Bulk, parse_bulk
 from kiqbridge.wire.expiry import EXPIRES_IN
-from kiqbridge.wire.payload import check_arguments, new_jids, timestamp
+from kiqbridge.wire.payload import ENCRYPTED, check_arguments, new_jids, timestamp
 from kiqbridge.wire.raw_job import check_size
 
 
@@ -35,7 +35,8 @@ def push_bulk(
         first = prepare(bulk.item(0), now, middleware, profile.current, bulk=True, by_rule=True)
         assert first is not None  # noqa: S101 - only middleware stops a job, and there is none
         expires_apart = EXPIRES_IN in first.payload and first.at is not None
-        if first.rule is None and not expires_apart:
+        # What is encrypted differs in each.
+        if first.rule is None and not expires_apart and ENCRYPTED not in first.payload:
             return _push_alike(first, bulk, writer)
     prepared = [
         prepare(bulk.item(index), now, middleware, profile.current, bulk=True, by_rule=True)

@@ -24,6 +24,7 @@ class Runtime:
         is_stopping: whether the process takes no new jobs any more (quiet), or ends.
         timeout_s: seconds that running jobs have after TERM.
         max_iteration_runtime_s: seconds after which an iterable job makes room for others, or None.
+        incarnation: the name under which the worker is registered now; "" where it is under none.
     """
 
     client: "Client"
@@ -31,6 +32,7 @@ class Runtime:
     is_stopping: Callable[[], bool]
     timeout_s: float
     max_iteration_runtime_s: float | None
+    incarnation: Callable[[], str] = str
 
 
 RUNTIME: ContextVar[Runtime | None] = ContextVar("kiqbridge_runtime", default=None)

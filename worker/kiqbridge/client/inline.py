@@ -22,6 +22,7 @@ from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import JobDefinition, default_registry
 from kiqbridge.client.server import server
 from kiqbridge.errors import JobTimeout
+from kiqbridge.wire.payload import ENCRYPTED
 
 if TYPE_CHECKING:
     from kiqbridge.client.resources import LoopResources, ProcessResources
@@ -77,6 +78,10 @@ def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) 
 
 
 def _arguments(definition: JobDefinition, payload: Mapping[str, Any]) -> list[Any]:
+    if ENCRYPTED in payload:
+        from kiqbridge.client.encryption import plain_arguments  # noqa: PLC0415 - for few
+
+        return plain_arguments(payload, definition)
     args: list[Any] = payload["args"]
     return args if definition.arguments is None else definition.arguments.from_wire(args)
 

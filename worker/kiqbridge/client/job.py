@@ -14,14 +14,16 @@ NightlyReport.set(queue="high").perform_in(60, "2026-01-01")
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Unpack, cast, overload
 
 from kiqbridge.client.arguments import signature_of
 from kiqbridge.client.class_calls import ClassCalls
 from kiqbridge.client.current import interrupted
 from kiqbridge.client.declaration import define, handling_of, scheduled, wire_options, wired
+from kiqbridge.client.encrypted import encrypting
 from kiqbridge.client.function_job import FunctionJob
+from kiqbridge.client.limited import LimiterRule, limited
 from kiqbridge.client.registry import (
     MARK,
     Exhausted,
@@ -64,6 +66,8 @@ def job(
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
     check_arguments: bool = True,
+    limiter: LimiterRule | None = None,
+    encrypted: bool | Sequence[str] = False,
     **options: Unpack[DeclaredOptions],
 ) -> Callable[[Callable[P, R]], FunctionJob[P, R]]: ...
 def job(
@@ -81,6 +85,8 @@ def job(
     retries_exhausted: Exhausted | None = None,
     on_error: OnError | None = None,
     check_arguments: bool = True,
+    limiter: LimiterRule | None = None,
+    encrypted: bool | Sequence[str] = False,
     **options: Unpack[DeclaredOptions],
 ) -> FunctionJob[P, R] | Callable[[Callable[P, R]], FunctionJob[P, R]]:
     """Declare a function, plain or async, as a job; it stays callable and keeps its signature.
@@ -101,6 +107,9 @@ def job(
         on_error: exception class → "discard", "kill", "retry" or seconds, before `retry_in`.
         check_arguments: arguments are converted by the annotations of their parameters; False = they pass as
             they are.
+        limiter: asked before the job begins, see `kiqbridge.flow.limiter`; or a function that gets the job's
+            arguments and returns one. While its limit is reached the job is put off.
+        encrypted: True = the last parameter is encrypted in Redis, or the names of those that are.
         options: Sidekiq's other options (§3.2), see `JobOptions`: backtrace, dead, tags, retry_for,
             retry_queue, …; `attributes={…}` for attributes of your own. With `cron` or `every` the workers
             that load it register a schedule, see `ScheduledOptions`: timezone, args, overlap, jitter_s, ….
@@ -137,6 +146,7 @@ def job(
         definition = scheduled(
             definition, {key: value for key, value in options.items() if key in BESIDE}
         )
+        definition = encrypting(limited(definition, limiter), encrypted)
         declared = FunctionJob(function, definition)
         default_registry.register(definition)
         return declared
@@ -155,6 +165,8 @@ class Job(ClassCalls):
         sidekiq_options: any further wire options, and attributes of your own.
         pool, timeout_s, max_run_s, on_max_run, on_error, check_arguments: how it is run and what its failures mean, as for `job`.
         retry_in, retries_exhausted: static methods, as for `job`.
+        encrypted: as for `job`.
+        limiter: a limiter, or a static method that gets the job's arguments and returns one, as for `job`.
         cron, every: make a schedule, as for `job`; not inherited. With one of them `timezone`, `args`,
             `schedule_name`, `overlap`, `jitter_s`, `max_age_s`, `missed` and `description` count.
         unique, debounce, throttle: which of several jobs with the same arguments run, as for `job`.
@@ -171,6 +183,7 @@ class Job(ClassCalls):
     on_max_run: ClassVar[OnMaxRun] = "requeue"
     on_error: ClassVar[OnError | None] = None
     check_arguments: ClassVar[bool] = True
+    encrypted: ClassVar[bool | Sequence[str]] = False
     jid: str
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -203,6 +216,8 @@ class Job(ClassCalls):
             ),
         )
         definition = scheduled(definition, _beside(cls))
+        definition = limited(definition, inspect.getattr_static(cls, "limiter", None))
+        definition = encrypting(definition, cls.encrypted)
         setattr(cls, MARK, definition)
         default_registry.register(definition)
 

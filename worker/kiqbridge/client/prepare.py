@@ -4,7 +4,8 @@
    `{"class": "Nop", "args": [1]}` becomes `{"retry": true, "queue": "default", "class": "Nop", "args": [1],
    "jid": "5d0a54ab1f7a4bd7c5a3a0f1", "created_at": 1768208460.5}`.
 2. Client middleware may change the payload, or stop the push.
-3. `check_payload` refuses values that JSON cannot carry exactly.
+3. Arguments that are declared so are encrypted (encryption.py).
+4. `check_payload` refuses values that JSON cannot carry exactly.
 
 Nothing is written here, and all that is wrong with an item is refused here: before Redis.
 """
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware
-from kiqbridge.client.registry import definition_of
+from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
@@ -120,12 +121,17 @@ def prepare(
         return PreparedJob(payload=payload, at=at, own_jid=own_jid, profile=profile)
     if EXPIRES_IN in payload:
         set_expiry(payload, now if at is None else at)
+    plain, performed = payload, default_registry.find(payload["class"])
+    if performed is not None and performed.encrypted:
+        from kiqbridge.client.encryption import encrypt  # noqa: PLC0415 - for few
+
+        payload = encrypt(plain, performed.encrypted)
     check_payload(payload)
     job = PreparedJob(payload=payload, at=at, own_jid=own_jid, profile=profile, rule=rule)
     if rule is not None:
         from kiqbridge.client.unique import name_of  # noqa: PLC0415 - few jobs have a rule
 
-        job.name = name_of(rule, definition, payload)
+        job.name = name_of(rule, definition, plain)
         rule.stamp(payload, job.name, is_taken=by_rule)
     return job
 

@@ -78,6 +78,7 @@ class JobDefinition:
         origin: `module.qualname` of the function or class.
         handling: pool, limits and failures.
         arguments: converts them by their annotations; None = they pass as they are.
+        encrypted: places of the arguments that are encrypted in Redis.
         schedule: declared beside it, if one is.
         rule: which of several jobs with the same arguments run: a `Unique`, `Debounce` or `Throttle`.
         place: where it is declared; None = unknown.
@@ -91,6 +92,7 @@ class JobDefinition:
     origin: str
     handling: Handling = field(default_factory=Handling)
     arguments: JobArguments | None = field(default=None, compare=False)
+    encrypted: tuple[int, ...] = ()
     schedule: "ScheduleDefinition | None" = None
     rule: "Rule | None" = None
     place: Place | None = field(default=None, repr=False, compare=False)

@@ -104,6 +104,13 @@ COMMANDS: Final = (
         kind="class",
     ),
     Entry(
+        name="limiter",
+        module="commands.limiter_command",
+        help="list limiters, and reset one",
+        description="What is taken of each limiter of kiqbridge.flow, and forgetting it. Limiters of which nothing is taken have "
+        "no state in Redis, and are not listed.",
+    ),
+    Entry(
         name="stats",
         module="commands.stats_command",
         help="how much there is of everything, and the queues",

@@ -122,6 +122,25 @@ WAIT_REPLICAS: Final = Setting(
     read_by=("client", "function"),
 )
 
+ENCRYPTION_KEYS: Final = Setting(
+    name="encryption_keys",
+    parse=text("encryption_keys"),
+    default="",
+    env=("KIQBRIDGE_ENCRYPTION_KEYS",),
+    help="keys for encrypted arguments, NUMBER:BASE64 with commas between them; the highest number encrypts, all "
+    "decrypt (docs/encryption.md). A secret; workers read the environment only, as clients do",
+    read_by=("client", "function"),
+)
+
+ENCRYPTION_KEYS_FILE: Final = Setting(
+    name="encryption_keys_file",
+    parse=text("encryption_keys_file"),
+    default="",
+    env=("KIQBRIDGE_ENCRYPTION_KEYS_FILE",),
+    help="file that holds what KIQBRIDGE_ENCRYPTION_KEYS would, also with one key a line; read when a job needs it",
+    read_by=("client", "function"),
+)
+
 CLIENT_SETTINGS: Final = (
     *REDIS_SETTINGS,
     NAMESPACE,
@@ -129,4 +148,6 @@ CLIENT_SETTINGS: Final = (
     MAX_PAYLOAD_BYTES,
     REDACT,
     WAIT_REPLICAS,
+    ENCRYPTION_KEYS,
+    ENCRYPTION_KEYS_FILE,
 )

@@ -355,6 +355,7 @@ class EngineParts:
                 is_stopping=self._is_quiet,
                 timeout_s=config.timeout_s,
                 max_iteration_runtime_s=config.max_iteration_runtime_s,
+                incarnation=lambda: self.keeper.current.incarnation,
             ),
             processes=self.processes,
             declared=self.registry,

@@ -1,7 +1,7 @@
-"""Flow control: which of several jobs run, and when. Public.
+"""Flow control: which of several jobs run, when, and how many at once. Public.
 
-Users call it where they declare and enqueue jobs (docs/flow.md). It must never decide by what a payload names alone:
-rules are declared in code.
+Users call it where they declare and enqueue jobs (docs/flow.md), and in jobs (docs/limiters.md: `from kiqbridge.flow
+import limiter`). It must never decide by what a payload names alone: rules are declared in code.
 """
 
 from kiqbridge.client.unique import Debounce, Throttle, Unique

@@ -44,7 +44,7 @@ from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import keep_loop_running
 from kiqbridge.settle.bookkeeping import Bookkeeper
 from kiqbridge.settle.notifications import Handlers
-from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.settle.settlement import Settlement
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 
@@ -380,7 +380,7 @@ class EventLoop:
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must not stay here
             self._failed(held, error)
             return
-        is_over = settlement is None or settlement.verdict is not Verdict.REPUSH
+        is_over = settlement is None or not settlement.goes_on
         if self._release(held, is_over=is_over):
             self._count(settlement)
             self._bookkeeper.ended(chunk, execution.text, settlement)

@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.registry import JobDefinition, Registry
-from kiqbridge.errors import JobInterrupted, PayloadError, Shutdown
+from kiqbridge.errors import JobInterrupted, OverLimit, PayloadError, Shutdown
 from kiqbridge.logs import log_level
 from kiqbridge.perform.gate import Diversion
 from kiqbridge.perform.job_lines import JobLines
@@ -128,6 +128,9 @@ class Outcomes(Protocol[O_co]):
 
     def failed(self, execution: Execution, error: BaseException) -> O_co:
         """The job, or its middleware, raised this."""
+
+    def over_limit(self, execution: Execution, error: OverLimit) -> O_co | None:
+        """A limit stayed reached. None: it counts as any other error; else what the job asks for."""
 
     def succeeded(self, execution: Execution) -> O_co | None:
         """It has succeeded, and its payload names a task that waits for its result, a tick, or is under flow control."""
@@ -284,6 +287,11 @@ class JobRunner(Generic[O_co]):
     def _failed(self, execution: Execution, error: BaseException) -> O_co:
         if job_forks.in_child:
             job_forks.end(error)
+        if isinstance(error, OverLimit):
+            put_off = self._outcomes.over_limit(execution, error)
+            if put_off is not None:  # it did not fail, and what it has done so far is no measure
+                self._lines.end(execution.line, "over limit", execution.elapsed_s)
+                return put_off
         self._end(execution, "fail", True)
         return self._outcomes.failed(execution, error)
 

@@ -26,7 +26,7 @@ from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, RUNTIME
 from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Handling, Registry
-from kiqbridge.errors import JobCancelled, JobSkipped
+from kiqbridge.errors import JobCancelled, JobSkipped, OverLimit
 from kiqbridge.perform.execution import Execution
 from kiqbridge.perform.gate import Diversion
 from kiqbridge.perform.job_lines import log_failure
@@ -41,6 +41,7 @@ from kiqbridge.settle.error_report import rules_after
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
 from kiqbridge.settle.job_end import end_of
 from kiqbridge.settle.notifications import Handlers
+from kiqbridge.settle.over_limit import COUNT, may_be_put_off, put_off
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.task_report import NOT_PERFORMED, encode_output
@@ -163,6 +164,27 @@ class Failures:
             return None
         outcome: EndKind = "dead" if verdict is Verdict.DEAD else "discarded"
         return end_of(payload, outcome, now, took_s=execution.elapsed_s, error=error)
+
+    def over_limit(self, execution: Execution, error: OverLimit) -> Settlement | None:
+        """A limit stayed reached: the job comes back later, without a failure and without a retry.
+
+        Returns None where it counts as any other error (settle/over_limit.py).
+        """
+        payload = _with_jid(json_text.loads(execution.text))
+        rules = execution.definition.handling if execution.definition is not None else None
+        if not may_be_put_off(payload, error, rules):
+            return None
+        now = self._wall_now()
+        kept, at = put_off(payload, error, queue=execution.queue, now=now, rng=self._rng)
+        logger.info(
+            "put off for %.0f s, for the %s. time: %s", at - now, kept[COUNT], error_message(error)
+        )
+        return Settlement(
+            verdict=Verdict.SCHEDULE,
+            score=at,
+            text=json_text.dumps_moved(kept, execution.text),
+            counted=False,
+        )
 
     def succeeded(self, execution: Execution) -> Settlement | None:
         """A job that a state machine waits for, or of a schedule, has succeeded: that is noted."""

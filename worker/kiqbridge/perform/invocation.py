@@ -26,7 +26,7 @@ from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.error_report import was_not_made
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.task_report import TaskOutput
-from kiqbridge.wire.payload import FLOW, TASK_TOKEN, TICK, shorten
+from kiqbridge.wire.payload import ENCRYPTED, FLOW, TASK_TOKEN, TICK, shorten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,4 +307,8 @@ def _arguments(payload: Mapping[str, Any], definition: JobDefinition) -> list[An
         raise PayloadError(
             f"args: {shorten(args)} is not a list; whoever pushes this job must write its arguments as one"
         )
+    if ENCRYPTED in payload:
+        from kiqbridge.client.encryption import plain_arguments  # noqa: PLC0415 - for few
+
+        return plain_arguments(payload, definition)
     return args if definition.arguments is None else definition.arguments.from_wire(args)

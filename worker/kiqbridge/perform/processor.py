@@ -349,7 +349,7 @@ class Processor:
         is_over = False
         try:
             settlement = self._context.runner.perform(execution, self)
-            is_over = settlement is None or settlement.verdict is not Verdict.REPUSH
+            is_over = settlement is None or not settlement.goes_on
         except Shutdown:
             self.processed += 1
             self.failed += 1

@@ -9,7 +9,7 @@
 
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -33,6 +33,7 @@ class Failure:
         rule: what `on_error` says of its class, or None.
         retry_in: what `retry_in` answered: "discard", "kill", seconds, or None.
         is_given_up: whether `retries_exhausted` asked to skip the dead set.
+        over_limit: what an `OverLimit` says of itself, else None.
         was_made: whether the class was found and its instance made; else its rules do not count (§7.4).
     """
 
@@ -45,6 +46,7 @@ class Failure:
     retry_in: str | float | None = None
     is_given_up: bool = False
     was_made: bool = True
+    over_limit: Mapping[str, str | float] | None = None
 
     def stand_in(self) -> BaseException:
         """An error of the same name, message and backtrace.
@@ -70,6 +72,8 @@ class Failure:
             error = type(name, (Exception,), namespace)()
         error.__cause__ = ChildTraceback(self.traceback)
         setattr(error, FAILURE, self)
+        if self.over_limit is not None:
+            vars(error).update(self.over_limit)
         return error
 
 

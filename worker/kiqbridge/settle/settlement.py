@@ -11,7 +11,7 @@ class Verdict(StrEnum):
     """Where a job goes that did not simply succeed.
 
     REPUSH is the end of its queue, for an iterable job that makes room; SCHEDULE puts it off,
-    untouched. ROUTE is the end of another queue, untouched as well. DISCARD leaves with the acknowledgement.
+    untouched but for the count of a limiter. ROUTE is the end of another queue, untouched as well. DISCARD leaves with the acknowledgement.
     LEAVE is for a job that leaves Redis and of which something stays: its report for a state machine that waits
     for it, or its end for the ledger of its schedule.
     """
@@ -50,3 +50,8 @@ class Settlement:
     failed: bool = True
     report: bytes = b""
     end: LedgerEnd | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has made room, or was put off, and its run goes on later."""
+        return self.verdict in (Verdict.REPUSH, Verdict.SCHEDULE)

@@ -24,7 +24,7 @@ from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.resources import ProcessResources
 from kiqbridge.client.server import Server
-from kiqbridge.errors import JobSkipped, KiqbridgeError
+from kiqbridge.errors import JobSkipped, KiqbridgeError, OverLimit
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.perform.execution import Execution, JobRunner
@@ -91,6 +91,12 @@ class _Outcomes:
     def failed(self, execution: Execution, error: BaseException) -> Settlement:
         self.error = error
         return self.failures.failed(execution, error)
+
+    def over_limit(self, execution: Execution, error: OverLimit) -> Settlement | None:
+        put_off = self.failures.over_limit(execution, error)
+        if put_off is not None:
+            self.error = error
+        return put_off
 
     def succeeded(self, execution: Execution) -> Settlement | None:
         return self.failures.succeeded(execution)

@@ -208,6 +208,10 @@ class Keys:
         """Zset of a dynamic schedule: score = instant, member = job text that was placed in `schedule`."""
         return f"{self.prefix}kb:placed:{schedule}"
 
+    def limit(self, kind: str, name: str) -> str:
+        """State of one limiter: `concurrent` a hash, `window` a list, others a string (store/limits.py)."""
+        return f"{self.prefix}kb:limit:{kind}:{name}"
+
     def restored(self, export: str) -> str:
         """Hash with a TTL: how far an export was put in, place → `COUNT SHA256`."""
         return f"{self.prefix}kb:restored:{export}"

@@ -1,0 +1,160 @@
+"""A limiter declared with a job: entered before it begins, left when it ends."""
+
+import asyncio
+
+import pytest
+from support.jobs import own_declarations
+
+from kiqbridge import ConfigError, Job, job
+from kiqbridge.client.registry import default_registry
+from kiqbridge.errors import OverLimit
+
+
+class Limit:
+    """A limiter that notes what it is asked."""
+
+    def __init__(self, error=None):
+        self.seen = []
+        self.error = error
+
+    def within_limit(self):
+        return self
+
+    def __enter__(self):
+        if self.error:
+            raise self.error
+        self.seen.append("in")
+
+    def __exit__(self, kind, error, trace):
+        self.seen.append("out" if kind is None else kind.__name__)
+
+    async def __aenter__(self):
+        self.__enter__()
+        self.seen.append("loop")
+
+    async def __aexit__(self, *error):
+        self.__exit__(*error)
+
+
+@pytest.fixture(autouse=True)
+def declarations():
+    with own_declarations():
+        yield
+
+
+def perform(name, *args, **kwargs):
+    definition = default_registry.require(name)
+    return definition.perform_of(definition.instantiate("j1"))(*args, **kwargs)
+
+
+def test_a_function_runs_within_the_limit():
+    limit = Limit()
+
+    @job(limiter=limit)
+    def work(number):
+        limit.seen.append(number)
+        return number
+
+    assert perform("work", 7) == 7
+    assert limit.seen == ["in", 7, "out"]
+
+
+def test_what_it_raises_passes_through():
+    limit = Limit()
+
+    @job(limiter=limit)
+    def work():
+        raise ValueError("no luck")
+
+    with pytest.raises(ValueError, match="no luck"):
+        perform("work")
+    assert limit.seen == ["in", "ValueError"]
+
+
+def test_an_async_function_runs_within_it_on_its_loop():
+    limit = Limit()
+
+    @job(limiter=limit)
+    async def work(number):
+        limit.seen.append(number)
+
+    assert default_registry.require("work").handling.pool == "async"
+    asyncio.run(perform("work", 7))
+    assert limit.seen == ["in", "loop", 7, "out"]
+
+
+def test_a_plain_function_that_returns_a_coroutine_leaves_at_its_end():
+    limit = Limit()
+
+    async def rest():
+        limit.seen.append("rest")
+
+    @job(limiter=limit)
+    def work():
+        return rest()
+
+    asyncio.run(perform("work"))
+    assert limit.seen == ["in", "rest", "out"]
+
+
+def test_a_class_runs_within_that_of_its_attribute():
+    limit = Limit()
+
+    class Work(Job):
+        limiter = limit
+
+        def perform(self, number):
+            limit.seen.append((self.jid, number))
+
+    perform("Work", 7)
+    assert limit.seen == ["in", ("j1", 7), "out"]
+
+
+def test_a_function_chooses_the_limiter_by_the_arguments():
+    limits = {1: Limit(), 2: Limit()}
+
+    @job(limiter=lambda user_id, *_: limits[user_id])
+    def work(user_id, text):
+        pass
+
+    class Work(Job):
+        @staticmethod
+        def limiter(user_id, *_):
+            return limits[user_id]
+
+        def perform(self, user_id):
+            pass
+
+    perform("work", 2, "x")
+    perform("Work", 2)
+    assert limits[1].seen == []
+    assert limits[2].seen == ["in", "out"] * 2
+
+
+def test_a_job_over_its_limit_does_not_begin():
+    begun = []
+
+    @job(limiter=Limit(OverLimit("full")))
+    def work():
+        begun.append(1)
+
+    with pytest.raises(OverLimit):
+        work.perform_inline()
+    assert begun == []
+
+
+def test_what_is_no_limiter_is_refused_where_it_is_declared():
+    with pytest.raises(ConfigError, match="job 'work': limiter 5 is neither"):
+
+        @job(limiter=5)
+        def work():
+            pass
+
+
+def test_a_function_that_returns_none_is_named_when_the_job_begins():
+    @job(limiter=lambda: None)
+    def work():
+        pass
+
+    with pytest.raises(ConfigError, match="the function returned NoneType"):
+        perform("work")

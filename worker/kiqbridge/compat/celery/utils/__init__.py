@@ -1,1 +1,0 @@
-"""Where Celery has its logger."""

@@ -1,0 +1,172 @@
+"""The locks of concurrent limiters that this process holds, and the thread that looks after them.
+
+1. `hold`: a lock was taken. One without an owner, outside a worker or in a child process, is renewed by the
+   thread as long as the process lives.
+2. `give_back`: at once. Where Redis is away the thread gives it back later: the job is done, and must not
+   fail because of it, and no lock may stay while its worker lives.
+
+A process that is killed gives nothing back: its locks become void (docs/limiters.md).
+"""
+
+import logging
+import os
+import queue
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.store.limits import Lock, give_back_lock, renew_lock
+
+logger = logging.getLogger(__name__)
+
+RENEWALS: Final = 3
+"""How often a lock is renewed while it is valid: two may fail."""
+
+RETRY_S: Final = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A lock of this process.
+
+    Attributes:
+        pid: of the process that took it; what that has forked does not give it back.
+        renew_at: on `time.monotonic`; infinite for a worker's own.
+        is_over: to be given back, or given back already.
+    """
+
+    lock: Lock
+    pid: int
+    renew_at: float
+    is_over: bool = False
+
+
+def new_token() -> str:
+    """A name for a lock that no other has."""
+    return secrets.token_hex(12)
+
+
+def hold(lock: Lock) -> Held:
+    """A lock was taken."""
+    step_s = lock.valid_s / RENEWALS
+    held = Held(lock, os.getpid(), float("inf") if lock.owner else time.monotonic() + step_s)
+    if not lock.owner:
+        _keeper().put(held)
+    return held
+
+
+def give_back(held: Held) -> None:
+    """Give a lock back; never raises what Redis does. Nothing in a process that was forked since."""
+    if held.is_over or held.pid != os.getpid():
+        return
+    held.is_over = True
+    try:
+        give_back_lock(held.lock)
+    except KiqbridgeError as error:
+        logger.warning(
+            "a lock of %s is given back later, and counts until then: %s", held.lock.key, error
+        )
+        _keeper().give_back_later(held)
+
+
+class Keeper:
+    """Renews locks, and gives back what could not be; one thread, started with the first of them."""
+
+    def __init__(self) -> None:
+        self._inbox: queue.SimpleQueue[Held] = queue.SimpleQueue()
+        self._renewed: set[Held] = set()
+        self._late: set[Held] = set()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def put(self, held: Held) -> None:
+        """Renew this one until it is over."""
+        self._inbox.put(held)
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._run, name="kiqbridge-limiter-locks", daemon=True
+                )
+                self._thread.start()
+
+    def give_back_later(self, held: Held) -> None:
+        """Give this one back as soon as Redis is there."""
+        self.put(held)
+
+    def look(self, now: float) -> None:
+        """Renew what is due, and give back what is over."""
+        for held in list(self._renewed):
+            if held.is_over:
+                self._renewed.discard(held)
+            elif now >= held.renew_at:
+                self._renew(held, now)
+        for held in list(self._late):
+            try:
+                give_back_lock(held.lock)
+            except KiqbridgeError as error:
+                logger.debug("locks wait for Redis: %s", error)
+                return
+            self._late.discard(held)
+
+    def next_s(self, now: float) -> float | None:
+        """Seconds until there is something to do; None: not before another lock comes."""
+        if self._late:
+            return RETRY_S
+        if not self._renewed:
+            return None
+        return max(min(held.renew_at for held in self._renewed) - now, 0.0)
+
+    def receive(self, held: Held) -> None:
+        """Look after this one."""
+        (self._late if held.is_over else self._renewed).add(held)
+
+    def _renew(self, held: Held, now: float) -> None:
+        step_s = held.lock.valid_s / RENEWALS
+        try:
+            is_held = renew_lock(held.lock)
+        except KiqbridgeError as error:
+            logger.debug("a lock of %s could not be renewed: %s", held.lock.key, error)
+            held.renew_at = now + min(step_s, RETRY_S)
+            return
+        held.renew_at = now + step_s
+        if not is_held and not held.is_over:
+            self._renewed.discard(held)
+            logger.warning(
+                "a lock of %s was lost, since it was not renewed in time or the limiter was reset: what it stood "
+                "for goes on, and is not counted any more",
+                held.lock.key,
+            )
+
+    def _run(self) -> None:
+        while True:
+            try:
+                held = self._inbox.get(timeout=self.next_s(time.monotonic()))
+            except queue.Empty:
+                self.look(time.monotonic())
+            else:
+                self.receive(held)
+
+
+_making = threading.Lock()
+_current: Keeper | None = None
+
+
+def _keeper() -> Keeper:
+    """That of this process."""
+    global _current  # noqa: PLW0603 - one thread for the process
+    with _making:
+        if _current is None:
+            _current = Keeper()
+        return _current
+
+
+def _begin_anew() -> None:
+    """In a process that was forked: the locks are its parent's."""
+    global _current, _making
+    _current, _making = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
