@@ -265,13 +265,15 @@ class TestTheJobs:
         wait_for_job(run)
 
         code.write_text("def (\n")
-        run.wait_for_output("1 file changed (worker/jobs/changing.py) and cannot be compiled")
+        run.wait_for_output("1 file changed (worker/jobs/changing.py) and cannot be compiled", 60)
         code.write_text("1 / 0\n")
-        run.wait_for_output("the worker does not start (exit code 1): it is started again when a")
+        run.wait_for_output(
+            "the worker does not start (exit code 1): it is started again when a", 60
+        )
         code.write_text(text.replace("VERSION", "the second"))
         redis.lpush("queue:default", '{"class":"change","args":[],"jid":"c1","retry":false}')
 
-        run.wait_for_output("the second")
+        run.wait_for_output("the second", 60)
         assert interrupt(run) == 0
 
     def test_that_cannot_be_loaded_are_told(self, project):

@@ -12,6 +12,9 @@ from kiqbridge.commands.reloader import arguments_of, check
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
 
+PATIENT_S = 60
+"""Two workers start one after the other, on a machine that may be busy."""
+
 JOB = """
 import time
 from kiqbridge import job
@@ -37,20 +40,26 @@ def test_code_that_changes_runs_and_no_job_is_lost(redis, redis_url, tmp_path):
         redis_url=redis_url, cwd=tmp_path,
     ) as worker:  # fmt: skip
         push(redis, 600, "a" * 24)
-        worker.wait_for_output("first begins")
+        worker.wait_for_output("first begins", PATIENT_S)
 
         code.write_text("def (\n")
-        worker.wait_for_output("cannot be compiled; the worker goes on with the former code")
+        worker.wait_for_output(
+            "cannot be compiled; the worker goes on with the former code", PATIENT_S
+        )
         assert redis.llen("queue:default") == 0
 
         code.write_text(
             JOB.replace("VERSION", "second").replace("(seconds)\n    print", "(0)\n    print")
         )
-        worker.wait_for_output("the worker is restarted; running jobs end or are given back")
-        worker.wait_for_output("second ends")  # the job that the first one has given back
+        worker.wait_for_output(
+            "the worker is restarted; running jobs end or are given back", PATIENT_S
+        )
+        worker.wait_for_output(
+            "second ends", PATIENT_S
+        )  # the job that the first one has given back
 
         worker.signal(signal.SIGTERM)
-        assert worker.wait() == 0
+        assert worker.wait(PATIENT_S) == 0
     assert redis.smembers("processes") == set()
 
 
