@@ -34,6 +34,13 @@ def project(tmp_path):
         yield project
 
 
+def put(path, text):
+    """Write a file in one step, as editors do."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
 def children_of(run):
     tasks = Path(f"/proc/{run.pid}/task").glob("*/children")
     return [int(pid) for task in tasks for pid in task.read_text().split()]
@@ -264,13 +271,13 @@ class TestTheJobs:
         run = project.dev(REDIS_URL=redis_url)
         wait_for_job(run)
 
-        code.write_text("def (\n")
+        put(code, "def (\n")
         run.wait_for_output("1 file changed (worker/jobs/changing.py) and cannot be compiled", 60)
-        code.write_text("1 / 0\n")
+        put(code, "1 / 0\n")
         run.wait_for_output(
             "the worker does not start (exit code 1): it is started again when a", 60
         )
-        code.write_text(text.replace("VERSION", "the second"))
+        put(code, text.replace("VERSION", "the second"))
         redis.lpush("queue:default", '{"class":"change","args":[],"jid":"c1","retry":false}')
 
         run.wait_for_output("the second", 60)

@@ -32,6 +32,13 @@ def push(redis, seconds, jid):
     redis.lpush("queue:default", json.dumps(item))
 
 
+def put(path, text):
+    """Write a file in one step, as editors do: the worker never reads a half."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
 def test_code_that_changes_runs_and_no_job_is_lost(redis, redis_url, tmp_path):
     code = tmp_path / "reload_jobs.py"
     code.write_text(JOB.replace("VERSION", "first"))
@@ -42,21 +49,19 @@ def test_code_that_changes_runs_and_no_job_is_lost(redis, redis_url, tmp_path):
         push(redis, 600, "a" * 24)
         worker.wait_for_output("first begins", PATIENT_S)
 
-        code.write_text("def (\n")
+        put(code, "def (\n")
         worker.wait_for_output(
             "cannot be compiled; the worker goes on with the former code", PATIENT_S
         )
         assert redis.llen("queue:default") == 0
 
-        code.write_text(
-            JOB.replace("VERSION", "second").replace("(seconds)\n    print", "(0)\n    print")
-        )
+        second = JOB.replace("VERSION", "second")
+        put(code, second.replace("(seconds)\n    print", "(0)\n    print"))
         worker.wait_for_output(
             "the worker is restarted; running jobs end or are given back", PATIENT_S
         )
-        worker.wait_for_output(
-            "second ends", PATIENT_S
-        )  # the job that the first one has given back
+        # The job that the first one has given back.
+        worker.wait_for_output("second ends", PATIENT_S)
 
         worker.signal(signal.SIGTERM)
         assert worker.wait(PATIENT_S) == 0
