@@ -149,9 +149,12 @@ def kept(pool):
     return found
 
 
-def test_pushes_leave_in_memory_what_they_leave_on_a_server(server_client, pool):
+@pytest.mark.parametrize("language", ["Python", "Lua"])
+def test_pushes_leave_in_memory_what_they_leave_on_a_server(language, server_client, pool):
     there = pushed(server_client), kept(pool)
-    with fake():
+    with fake() as jobs:
+        if language == "Lua":
+            jobs.memory.functions = {}
         here = pushed(server_client), kept(pool)
 
     assert here == there

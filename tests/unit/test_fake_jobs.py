@@ -164,8 +164,6 @@ class TestRecording:
         assert (jobs.jobs, jobs.performed) == ([], [])
 
     def test_what_the_fake_does_not_have_is_refused(self, jobs):
-        with pytest.raises(NotInMemory, match=r"script pause: .*kiqbridge_redis"):
-            Client().pause_queue("low")
         with pytest.raises(NotInMemory, match="command OBJECT"):
             Client().pool.call("OBJECT", "ENCODING", "queues")
 

@@ -306,7 +306,7 @@ class FakeJobs:
         ]
 
     def _next(self, asked: Asked) -> Place | None:
-        waiting = self.memory.waiting()
+        waiting = [each for each in self.memory.waiting() if not self.memory.is_paused(each)]
         if asked.is_any:
             return waiting[0] if waiting else None
         return next((each for each in waiting if asked.matches(_read_place(each))), None)

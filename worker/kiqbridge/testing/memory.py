@@ -2,8 +2,9 @@
 
 All pools of the process ask it (`store.redis_pool.use_stand_in`), so everything above is the true path: client,
 middleware, checks, JSON text. It holds what a server would hold under the same keys, `queue:NAME`, `schedule`,
-`retry`, `dead`, `it-JID`, `kb:…`, and knows the commands that the client half sends. A script is a function of
-`memory_scripts`. What is not known is refused with `NotInMemory`, never ignored.
+`retry`, `dead`, `it-JID`, `kb:…`, and knows the commands that the client half and the scripts send. A script is a
+function of `memory_scripts`, or is run as it is by `lua_scripts`. What is not known is refused with `NotInMemory`,
+never ignored.
 
 Guarded pushes (`push_once`, `push_tick`) are scripts, so their functions keep the same keys: guards in
 `kb:guards`, ledgers in `kb:ticks:SCHEDULE`. A second push under the same guard is a duplicate, as on a server.
@@ -18,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import FOLDER, Script, load
+from kiqbridge.testing.lua_scripts import LuaScripts, lua_or_none
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, text_of
 
@@ -81,6 +83,7 @@ class Memory:
         self._expires: dict[str, float] = {}
         self._numbers = itertools.count()
         self._next = 0
+        self._lua: LuaScripts | None = None
 
     def run(self, commands: Sequence[Command]) -> list[Any]:
         """The replies to commands, as of protocol 2; all are carried out before another thread's.
@@ -102,21 +105,32 @@ class Memory:
         """The answer of a script.
 
         Raises:
-            NotInMemory: it has no function here.
+            NotInMemory: it has no function here, and lupa is not installed.
         """
-        function = self.functions.get(script.sha)
-        if function is None:
-            raise NotInMemory(
-                f"script {_name_of(script)}: the fake of kiqbridge.testing cannot run it; use the fixture "
-                "kiqbridge_redis, which has a real server"
-            )
         with self.lock:
             first = self._next
-            answer = function(self, keys, [_bytes(arg) for arg in args])
+            function = self.functions.get(script.sha)
+            given = [_bytes(arg) for arg in args]
+            answer = (
+                function(self, keys, given)
+                if function is not None
+                else self._lua_scripts(script).run(script, keys, given)
+            )
             end = self._next
         if end > first:
             self._on_pushed(first, end)
         return answer
+
+    def _lua_scripts(self, script: Script) -> LuaScripts:
+        if self._lua is None:
+            runtime = lua_or_none()
+            if runtime is None:
+                raise NotInMemory(
+                    f"script {_name_of(script)}: the fake of kiqbridge.testing needs lupa to run it: pip install "
+                    "'kiqbridge[testing]'; or use the fixture kiqbridge_redis, which has a real server"
+                )
+            self._lua = LuaScripts(self, runtime)
+        return self._lua
 
     def clear(self) -> None:
         """Forget everything."""
@@ -153,6 +167,12 @@ class Memory:
                 for entry in self.get(keys.queue(queue), deque)
             ]
         return sorted(places, key=lambda place: place.entry.number)
+
+    def is_paused(self, place: Place) -> bool:
+        """Whether the queue of a job is paused."""
+        with self.lock:
+            paused: set[bytes] = self.get(place.keys.paused, set)
+            return bytes_of(place.queue) in paused
 
     def sorted_set(self, key: str) -> list[tuple[float, bytes]]:
         """The members of a sorted set with their scores, in its order."""

@@ -70,8 +70,12 @@ def _zrem(memory: Memory, key: str, parts: Sequence[bytes]) -> int:
 
 def _zrange(memory: Memory, key: str, parts: Sequence[bytes]) -> list[bytes]:
     options = {part.upper() for part in parts[2:]}
+    if b"BYSCORE" in options and b"REV" not in options:
+        return _zrangebyscore(memory, key, parts)
     if options - {b"WITHSCORES", b"REV"}:
-        raise NotInMemory("ZRANGE: the fake of kiqbridge.testing takes no BYSCORE, BYLEX and LIMIT")
+        raise NotInMemory(
+            "ZRANGE: the fake of kiqbridge.testing takes no BYLEX, no LIMIT without BYSCORE and no BYSCORE with REV"
+        )
     pairs = memory.sorted_set(key)
     if b"REV" in options:
         pairs.reverse()
@@ -92,6 +96,49 @@ def _zrangebyscore(memory: Memory, key: str, parts: Sequence[bytes]) -> list[byt
         offset, count = int(options[place + 1]), int(options[place + 2])
         pairs = pairs[offset:] if count < 0 else pairs[offset : offset + count]
     return _replied(pairs, with_scores=b"WITHSCORES" in options)
+
+
+def _zcount(memory: Memory, key: str, parts: Sequence[bytes]) -> int:
+    return len(_zrangebyscore(memory, key, parts))
+
+
+def _zremrangebyscore(memory: Memory, key: str, parts: Sequence[bytes]) -> int:
+    found = _zrangebyscore(memory, key, parts)
+    return _zrem(memory, key, found)
+
+
+def _zremrangebyrank(memory: Memory, key: str, parts: Sequence[bytes]) -> int:
+    found = _slice(memory.sorted_set(key), int(parts[0]), int(parts[1]))
+    return _zrem(memory, key, [member for _, member in found])
+
+
+def _lindex(memory: Memory, key: str, parts: Sequence[bytes]) -> bytes | None:
+    entries: List = memory.get(key, deque)
+    index = int(parts[0])
+    return entries[index].text if -len(entries) <= index < len(entries) else None
+
+
+def _ltrim(memory: Memory, key: str, parts: Sequence[bytes]) -> bytes:
+    entries: List = memory.get(key, deque)
+    kept = _slice(list(entries), int(parts[0]), int(parts[1]))
+    entries.clear()
+    entries.extend(kept)
+    return b"OK"
+
+
+def _type(memory: Memory, key: str, _parts: Sequence[bytes]) -> bytes:
+    if not _exists(memory, key):
+        return b"none"
+    value = memory.values[key]
+    if isinstance(value, dict):
+        return b"zset" if all(isinstance(each, float) for each in value.values()) else b"hash"
+    return {set: b"set", deque: b"list"}.get(type(value), b"string")
+
+
+def _persist(memory: Memory, key: str, _parts: Sequence[bytes]) -> int:
+    had_end = _exists(memory, key) and memory.ttl_s(key) is not None
+    memory.expire(key, None)
+    return int(had_end)
 
 
 def _zscore(memory: Memory, key: str, parts: Sequence[bytes]) -> bytes | None:
@@ -219,6 +266,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "EXISTS": lambda memory, key, parts: sum(
         _exists(memory, each) for each in (key, *map(text_of, parts))
     ),
+    "TYPE": _type,
+    "PERSIST": _persist,
     "EXPIRE": _expire,
     "PEXPIRE": lambda memory, key, parts: _expire(memory, key, parts, unit=1000),
     "TTL": _ttl,
@@ -238,9 +287,14 @@ COMMANDS: Final[dict[str, Command]] = {
     "RPOP": lambda memory, key, _parts: _pop(memory, key, left=False),
     "LLEN": lambda memory, key, _parts: len(memory.get(key, deque)),
     "LRANGE": _lrange,
+    "LINDEX": _lindex,
+    "LTRIM": _ltrim,
     "ZADD": _zadd,
     "ZREM": _zrem,
     "ZCARD": lambda memory, key, _parts: len(memory.get(key, dict)),
+    "ZCOUNT": _zcount,
+    "ZREMRANGEBYSCORE": _zremrangebyscore,
+    "ZREMRANGEBYRANK": _zremrangebyrank,
     "ZSCORE": _zscore,
     "ZRANGE": _zrange,
     "ZRANGEBYSCORE": _zrangebyscore,

@@ -1,8 +1,6 @@
-"""The scripts that `Memory` knows, in Python: with the KEYS, ARGV and answers that stand at the top of each file.
+"""The scripts that everybody needs, in Python: with the KEYS, ARGV and answers that stand at the top of each file.
 
-A script of a new feature gets its function here, under the name of its file (`in_place_of`), and an effect of the
-end of a job under flow control one under the name of its part (`effect`), so that code which uses the feature can
-be tested with `fake`; until then it is refused with `NotInMemory`.
+So a push of any kind is recorded without a further package. All other scripts are run as they are (lua_scripts.py).
 """
 
 from collections import deque
@@ -10,16 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kiqbridge.store import scripts
-from kiqbridge.testing.memory import Function, Hash, List, Memory, NotInMemory, Zset
+from kiqbridge.testing.memory import Function, Hash, List, Memory, Zset
 from kiqbridge.wire import json_text
 
 FUNCTIONS: Final[dict[str, Function]] = {}
 """SHA-1 of a script → what runs in its place."""
-
-
-EffectFunction = Callable[[Memory, Sequence[str], Sequence[bytes]], Any]
-EFFECTS: Final[dict[bytes, EffectFunction]] = {}
-"""Name of an effect → what runs in the place of its part of apply_end.lua: (memory, its keys, its arguments)."""
 
 
 def in_place_of(name: str) -> Callable[[Function], Function]:
@@ -141,63 +134,6 @@ def hold_schedule(memory: Memory, keys: Sequence[str], args: Sequence[bytes]) ->
         memory.run_one("HSET", cursors, name, cursor)
     memory.run_one("INCR", changes)
     return [b"done", 0]
-
-
-def effect(name: str) -> Callable[[EffectFunction], EffectFunction]:
-    """Run this function in the place of the part `effect_NAME`.lua; a decorator."""
-
-    def register(function: EffectFunction) -> EffectFunction:
-        EFFECTS[name.encode()] = function
-        return function
-
-    return register
-
-
-@in_place_of("take_reports")
-def take_reports(memory: Memory, keys: Sequence[str], args: Sequence[bytes]) -> Any:
-    """Take what is due; others leave it alone for a while."""
-    [reports], (most, for_s), now = keys, args, memory.now()
-    due = [text for score, text in memory.sorted_set(reports) if score <= now][: int(most)]
-    for text in due:
-        memory.run_one("ZADD", reports, repr(now + float(for_s)), text)
-    return [repr(now).encode(), *due]
-
-
-@in_place_of("apply_end")
-def apply_end(memory: Memory, keys: Sequence[str], args: Sequence[bytes]) -> Any:
-    """Apply the consequences of a job's end, and remove the end."""
-    ends, *targets = keys
-    text, *rest = args
-    if not memory.run_one("ZREM", ends, text):
-        return []
-    answers = []
-    while rest:
-        name, key_count, count = rest[0], int(rest[1]), int(rest[2])
-        function = EFFECTS.get(name)
-        if function is None:
-            raise NotInMemory(
-                f"effect {name.decode()}: the fake of kiqbridge.testing does not know it; use the fixture "
-                "kiqbridge_redis, which has a real server"
-            )
-        answers.append(function(memory, targets[:key_count], rest[3 : 3 + count]))
-        targets, rest = targets[key_count:], rest[3 + count :]
-    return answers
-
-
-@effect("push")
-def effect_push(memory: Memory, keys: Sequence[str], args: Sequence[bytes]) -> int:
-    """Push a job."""
-    queues, target, schedule = keys
-    queue, score, text = args
-    _push(memory, queues, schedule if score else target, (queue, score, text))
-    return 1
-
-
-@effect("report")
-def effect_report(memory: Memory, keys: Sequence[str], args: Sequence[bytes]) -> int:
-    """Pass on a report for Step Functions."""
-    memory.run_one("ZADD", keys[0], 0, args[0])
-    return 1
 
 
 def _push(memory: Memory, queues: str, target: str, job: Sequence[bytes]) -> None:

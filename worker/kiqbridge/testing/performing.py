@@ -13,8 +13,8 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.client import Client
@@ -29,8 +29,9 @@ from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.perform.execution import Execution, JobRunner
 from kiqbridge.perform.failure import Failures, left_out
-from kiqbridge.perform.gate import Gatekeeper
+from kiqbridge.perform.gate import Diversion, Gatekeeper
 from kiqbridge.perform.invocation import Invoker
+from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
@@ -41,7 +42,11 @@ from kiqbridge.testing.recorded import Outcome, PerformedJob, RecordedJob, read_
 from kiqbridge.testing.virtual_clock import VirtualClock
 from kiqbridge.wire.flow_mark import report_key
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.locks import lock_of
 from kiqbridge.wire.tick_mark import tick_mark_of
+
+if TYPE_CHECKING:
+    from kiqbridge.store.redis_connection import RedisConnection
 
 MAX_RETRIES = 25
 TIMEOUT_S = 25.0
@@ -73,16 +78,19 @@ class _Outcomes:
     """Decides as a worker does, and keeps what the job raised."""
 
     failures: Failures
-    error: BaseException | None = field(default=None)
+    error: BaseException | None = None
+    left_out: Literal["", "expired", "skipped"] = ""
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
         self.error = error
         return self.failures.malformed(text, queue, error)
 
     def diverted(
-        self, diversion: Any, payload: dict[str, Any], text: bytes, queue: str
+        self, diversion: Diversion, payload: dict[str, Any], text: bytes, queue: str
     ) -> Settlement:
         self.error = diversion.error
+        if diversion.expired:
+            self.left_out = "expired"
         return self.failures.diverted(diversion, payload, text, queue)
 
     def interrupted(self, execution: Execution) -> Settlement:
@@ -107,7 +115,7 @@ class Ran(NamedTuple):
 
     settlement: Settlement | None
     error: BaseException | None
-    is_expired: bool
+    left_out: Literal["", "expired", "skipped"] = ""
 
 
 class JobPerformer:
@@ -135,7 +143,7 @@ class JobPerformer:
         late = self._late(job)
         if late is not None:
             expired = left_out(job.payload, "expired", JobSkipped(late), self._now())
-            return Ran(expired, None, is_expired=True)
+            return Ran(expired, None, "expired")
         failures = Failures(
             registry=self._registry,
             policy=lambda: RetryPolicy(
@@ -149,7 +157,7 @@ class JobPerformer:
         )
         outcomes = _Outcomes(failures)
         settlement = self._run(client, job.queue, job.text, outcomes)
-        return Ran(settlement, outcomes.error, is_expired=False)
+        return Ran(settlement, outcomes.error, outcomes.left_out)
 
     def client(self, keys: Keys, pool: RedisPool) -> Client:
         """What a worker of this namespace pushes with, as when it moves a job that is due."""
@@ -192,11 +200,34 @@ class JobPerformer:
         token = RUNTIME.set(runtime)
         loop = LOOP.set(self._running_loop()) if middleware.is_partly_async else None
         try:
-            return runner.run(text, queue, _TestThread())
+            read = runner.read(text, queue)
+            if not isinstance(read, Execution):
+                return read
+            left = self._begin(client, read)
+            if left is not None:
+                outcomes.left_out = "skipped"
+                return left
+            return runner.perform(read, _TestThread())
         finally:
             if loop is not None:
                 LOOP.reset(loop)
             RUNTIME.reset(token)
+
+    def _begin(self, client: Client, execution: Execution) -> Settlement | None:
+        """What becomes of a unique job that is not to begin, or None."""
+        if lock_of(execution.payload) is None:
+            return None
+        pool = cast(
+            "RedisConnection", client.pool
+        )  # it has all of its methods that are called here
+        marks = RunMarks(
+            client.keys,
+            connect=lambda: pool,
+            identity="testing",
+            cancel=client.cancel,
+            wall_now=self._now,
+        )
+        return marks.begin(pool, execution, "")
 
     def _middleware(self, queue: str) -> Chain[ServerMiddleware]:
         for setup in self._server.capsules.values():
@@ -301,8 +332,8 @@ def apply_ends(client: Client) -> None:
 
 def outcome_of(ran: Ran) -> Outcome:
     """What became of a job, in a word."""
-    if ran.is_expired:
-        return "expired"
+    if ran.left_out:
+        return ran.left_out
     if ran.settlement is None:
         return "done"
     if ran.settlement.verdict is Verdict.LEAVE:

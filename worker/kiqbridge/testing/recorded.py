@@ -9,8 +9,11 @@ from kiqbridge.client import rails
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import read_timestamp
 
-Outcome = Literal["done", "retry", "dead", "discarded", "interrupted", "put off", "expired"]
-"""What became of a job that was performed. `interrupted`: an iterable job that goes on later."""
+Outcome = Literal[
+    "done", "retry", "dead", "discarded", "interrupted", "put off", "expired", "skipped"
+]
+"""What became of a job. `interrupted`: an iterable job that goes on later; `expired`, `skipped`: it was not begun,
+since it was too late, or by its rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
