@@ -14,6 +14,7 @@ from kiqbridge.testing import fake
 @pytest.fixture
 def jobs():
     with own_declarations(), fake() as jobs:
+        jobs.clock.freeze()
         yield jobs
 
 

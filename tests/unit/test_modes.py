@@ -80,6 +80,7 @@ class TestInline:
                 failing.perform_async()
             assert len(jobs.retries) == 1
         with inline(raise_errors=False) as jobs:
+            jobs.clock.freeze()
             assert failing.perform_async()
             jobs.clock.move(seconds=30)
             assert [each.retry_count for each in jobs.retries] == [1]

@@ -33,7 +33,7 @@ class Asked:
     queue: str | None = None
     at: datetime | float | None = field(default=None, kw_only=True)
     in_: timedelta | float | None = field(default=None, kw_only=True)
-    tolerance_s: float = field(default=1.0, kw_only=True)
+    tolerance_s: float = field(default=5.0, kw_only=True)
     verb: str = field(default="enqueued", kw_only=True)
     registry: Registry = field(kw_only=True)
     _name: str | None = field(init=False, default=None)

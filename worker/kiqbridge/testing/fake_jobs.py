@@ -28,8 +28,8 @@ MOST_JOBS: Final = 10_000
 MOST_NESTED: Final = 50
 """So many jobs may enqueue each other within one another, performed in place."""
 
-TOLERANCE_S: Final = 1.0
-"""Seconds by which a time that a test expects may differ."""
+TOLERANCE_S: Final = 5.0
+"""Seconds by which a time that a test expects may differ: the machine that runs it may be busy."""
 
 
 class FakeJobs:
@@ -306,10 +306,9 @@ class FakeJobs:
         ]
 
     def _next(self, asked: Asked) -> Place | None:
-        waiting = [each for each in self.memory.waiting() if not self.memory.is_paused(each)]
         if asked.is_any:
-            return waiting[0] if waiting else None
-        return next((each for each in waiting if asked.matches(_read_place(each))), None)
+            return self.memory.next_waiting(lambda _place: True)
+        return self.memory.next_waiting(lambda place: asked.matches(_read_place(place)))
 
     def _perform(self, place: Place, *, raises: bool) -> None:
         performed = self._performer.perform(place.keys, place.queue, place.entry.text)

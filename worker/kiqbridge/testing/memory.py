@@ -168,11 +168,22 @@ class Memory:
             ]
         return sorted(places, key=lambda place: place.entry.number)
 
-    def is_paused(self, place: Place) -> bool:
-        """Whether the queue of a job is paused."""
+    def next_waiting(self, is_wanted: Callable[[Place], bool]) -> Place | None:
+        """The job that was pushed first of those that are wanted, but for paused queues."""
         with self.lock:
-            paused: set[bytes] = self.get(place.keys.paused, set)
-            return bytes_of(place.queue) in paused
+            firsts = [
+                place
+                for keys in self.namespaces()
+                for queue in self.queues(keys)
+                if bytes_of(queue) not in self.get(keys.paused, set)
+                and (place := self._first(keys, queue, is_wanted)) is not None
+            ]
+        return min(firsts, key=lambda place: place.entry.number) if firsts else None
+
+    def _first(self, keys: Keys, queue: str, is_wanted: Callable[[Place], bool]) -> Place | None:
+        entries: List = self.get(keys.queue(queue), deque)
+        places = (Place(keys, queue, entry) for entry in reversed(entries))
+        return next((place for place in places if is_wanted(place)), None)
 
     def sorted_set(self, key: str) -> list[tuple[float, bytes]]:
         """The members of a sorted set with their scores, in its order."""
@@ -183,10 +194,13 @@ class Memory:
         """Remove a job from its queue; False: another thread was faster."""
         with self.lock:
             key = place.keys.queue(place.queue)
-            waiting = self.get(key, deque)
-            if place.entry not in waiting:
+            waiting: List = self.get(key, deque)
+            if waiting and waiting[-1] == place.entry:  # the usual one; the others are looked for
+                waiting.pop()
+            elif place.entry in waiting:
+                waiting.remove(place.entry)
+            else:
                 return False
-            waiting.remove(place.entry)
             self._tidy(key)
             return True
 
