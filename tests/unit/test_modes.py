@@ -1,6 +1,7 @@
 """`kiqbridge.testing.inline`: jobs are performed where they are pushed; and what `fake` and `inline` leave behind."""
 
 import asyncio
+import threading
 
 import pytest
 from support.jobs import own_declarations
@@ -102,6 +103,23 @@ class TestInline:
 
         with inline(), pytest.raises(EndlessJobs, match="drain"):
             again.perform_async()
+
+    def test_jobs_of_several_threads_are_no_nested_ones(self, monkeypatch, seen):
+        monkeypatch.setattr("kiqbridge.testing.fake_jobs.MOST_NESTED", 1)
+        both = threading.Barrier(2, timeout=60)
+
+        @job
+        def meet():
+            both.wait()
+            seen.append("met")
+
+        with inline():
+            thread = threading.Thread(target=meet.perform_async)
+            thread.start()
+            meet.perform_async()
+            thread.join()
+
+        assert seen == ["met", "met"]
 
 
 class TestIsolation:

@@ -7,6 +7,7 @@ jobs.drain()
 """
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -30,6 +31,10 @@ MOST_NESTED: Final = 50
 
 TOLERANCE_S: Final = 5.0
 """Seconds by which a time that a test expects may differ: the machine that runs it may be busy."""
+
+
+_DEPTH: Final[ContextVar[int]] = ContextVar("kiqbridge_testing_depth", default=0)
+"""How many jobs are performed in place around what runs here."""
 
 
 class FakeJobs:
@@ -60,7 +65,6 @@ class FakeJobs:
         self.performed: list[PerformedJob] = []
         self._performs_at_once = performs_at_once
         self._raises = raise_errors
-        self._nested = 0
         self._performer = MemoryPerformer(self.memory, self.clock, registry=registry, server=server)
         self._registry = registry
 
@@ -319,18 +323,19 @@ class FakeJobs:
         """Perform what was pushed just now, if this is `inline`."""
         if not self._performs_at_once:
             return
-        if self._nested >= MOST_NESTED:
+        depth = _DEPTH.get()
+        if depth >= MOST_NESTED:
             raise EndlessJobs(
                 f"{MOST_NESTED} jobs enqueue each other, each within the one before: performed in place, "
                 "that never ends; use fake and drain(limit=…)"
             )
-        self._nested += 1
+        token = _DEPTH.set(depth + 1)
         try:
             for place in self.memory.waiting():
                 if first <= place.entry.number < end and self.memory.take(place):
                     self._perform(place, raises=self._raises)
         finally:
-            self._nested -= 1
+            _DEPTH.reset(token)
 
     def _passed(self, before: float, schedules: bool) -> None:  # noqa: FBT001 - see `VirtualClock`
         pass_time(
