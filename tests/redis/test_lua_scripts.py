@@ -7,6 +7,7 @@ import pytest
 from support.jobs import own_declarations
 
 from kiqbridge import Client, job
+from kiqbridge.client.results import fetch_result
 from kiqbridge.errors import NotUnique, RedisRefused
 from kiqbridge.flow import Debounce, Throttle, Unique, find_owner
 from kiqbridge.store import scripts
@@ -177,3 +178,13 @@ class TestWithFake:
             "reindex": "done",
         }
         assert notify.perform_async() is not None
+
+    def test_the_result_of_a_job_is_kept(self, jobs):
+        @job(result_ttl=3600)
+        def add(first, second):
+            return first + second
+
+        jid = add.perform_async(1, 2)
+        jobs.drain()
+
+        assert fetch_result(jid).value == 3
