@@ -124,6 +124,8 @@ def raise_error_of(performed: PerformedJob, *, raises: bool) -> None:
         BaseException: that of the job, with a note that names the job.
     """
     error = performed.error
+    # A job that is put off, over a limit, has not failed.
+    raises = raises and performed.outcome != "put off"
     if error is None or (not raises and isinstance(error, Exception)):
         return
     note = f"raised by job {performed.job}; outcome: {performed.outcome}"
