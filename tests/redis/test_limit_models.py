@@ -295,6 +295,28 @@ def test_a_kind_grants_what_its_model_grants(kind, pool, tell):
     tell(f"{kind.__name__}: {machine.examples} examples, {machine.steps} steps")
 
 
+def test_many_locks_are_looked_at_once_a_second(pool):
+    keys, limit = Keys(""), 101
+
+    def take(number):
+        return limits.take_lock(
+            Lock(pool=pool, key=keys.limit("concurrent", "c"), token=f"t{number}", valid_s=10),
+            keys,
+            limit,
+        ).taken
+
+    set_clock(pool, START_US)
+    assert all(take(number) for number in range(limit))
+    set_clock(pool, START_US + 9_500_000)
+    assert not take(200)
+    set_clock(pool, START_US + 10_000_000)
+    assert not take(200)
+    set_clock(pool, START_US + 10_500_000)
+
+    assert take(200)
+    assert pool.call("HLEN", keys.limit("concurrent", "c")) == 1
+
+
 def set_clock(pool, now_us):
     seconds, rest = divmod(now_us, 1_000_000)
     pool.run(("DEL", CLOCK), ("RPUSH", CLOCK, seconds, rest))

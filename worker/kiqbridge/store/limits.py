@@ -76,7 +76,8 @@ def take_lock(lock: Lock, keys: Keys, limit: int) -> Answer:
         round(lock.valid_s * _US),
         LOCKS_TTL_MS,
     ]
-    taken, _held = lock.pool.script(_CONCURRENT, [lock.key, keys.inflight], args)
+    known = [lock.key, keys.inflight, keys.limit_looked(lock.key)]
+    taken, _held = lock.pool.script(_CONCURRENT, known, args)
     return Answer(bool(taken))
 
 

@@ -212,6 +212,10 @@ class Keys:
         """State of one limiter: `concurrent` a hash, `window` a list, others a string (store/limits.py)."""
         return f"{self.prefix}kb:limit:{kind}:{name}"
 
+    def limit_looked(self, key: str) -> str:
+        """String with a TTL: when the locks under this key, many of them, were looked at last."""
+        return key.replace("kb:limit:concurrent:", "kb:limit:looked:", 1)
+
     def restored(self, export: str) -> str:
         """Hash with a TTL: how far an export was put in, place → `COUNT SHA256`."""
         return f"{self.prefix}kb:restored:{export}"
