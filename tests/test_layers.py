@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "credentials": "config",
     "store": "runtime wire config credentials",
     "client": "runtime wire schedule config store",
-    "flow": "runtime client store",
+    "flow": "runtime wire store client",
     "clocks": "runtime wire schedule credentials store client",
     "inflight": "runtime wire store",
     "host": "runtime logs config client",

@@ -123,6 +123,17 @@ TESTED_ELSEWHERE = {
     "client/bulk_push": "redis/test_client.py",
     "client/current": "unit/test_execution.py",
     "client/declaration": "unit/test_job.py",
+    **dict.fromkeys(
+        (
+            "client/flow_ops",
+            "flow/batch_status",
+            "flow/calls",
+            "flow/chains",
+            "outbox/batch_effects",
+            "wire/flow_steps",
+        ),
+        "redis/test_batch.py",
+    ),
     "client/iteration": "redis/test_iterable.py",
     "client/iteration_state": "redis/test_iterable.py",
     "client/job_pusher": "redis/test_client.py",

@@ -1,5 +1,6 @@
 """The contract of claims and of every way out of the in-flight lists, on a real server."""
 
+import json
 import time
 from types import SimpleNamespace
 
@@ -20,10 +21,12 @@ from kiqbridge.clocks.sidekiq_cron import set_cron_status
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.flow import limiter
+from kiqbridge.flow import Batch, limiter
 from kiqbridge.inflight.claims import acknowledge, repush, route, settle_all
 from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.inflight.unregistered import find_unregistered
+from kiqbridge.outbox.effects import Scene
+from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
 from kiqbridge.store.limits import Lock, renew_lock
@@ -36,6 +39,7 @@ from kiqbridge.store.task_reports import take_reports
 from kiqbridge.transfer.form import Place
 from kiqbridge.transfer.taking import Taker, find_held, give_back
 from kiqbridge.transfer.writing import Restorer
+from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import LockMark
 from kiqbridge.wire.tick_mark import TickMark
@@ -679,6 +683,21 @@ class TestCluster:
         assert take_ends(pool.connection(), keys, most=1, for_s=60) == [b"end"]
         effects = [("report", [keys.task_reports], ["report"])]
         assert apply_end(pool.connection(), keys, b"end", effects) == [1]
+        with Batch(client=client) as batch:
+            client.push({**item, "queue": "flow"})
+        outbox = Outbox(Scene(keys, client), pool.connection())
+        payload = json.loads(pool.call("RPOP", keys.queue("flow")))
+        done = FlowEnd(
+            flow={**payload["flow"], "next": {"id": "c", "n": 2, "steps": [{"job": payload}]}},
+            jid=payload["jid"],
+            job_class="Nop",
+            outcome="done",
+            at=1.0,
+        )
+        pool.call("ZADD", keys.flow_ends, 0, done.to_text())
+        assert not outbox.look()
+        assert batch.status().success
+        batch.cancel()
         mark = RunMark(TickMark(schedule="s", at=60, overlap="skip"), "j1", "host:1:aaa")
         assert begin_run(pool.connection(), keys, mark, is_first=True).outcome == "run"
         assert end_run(pool.connection(), keys, mark, is_over=True)
@@ -707,7 +726,7 @@ class TestCluster:
 
         known = """
             acknowledge apply_end audit_note begin_lock begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
-            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked locks_scan operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
+            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked locks_scan operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause
         """
         assert names == known.split(), "a new script must also run in the test above"

@@ -21,6 +21,7 @@ OTHER_FLAGS = {
     "deploy_mark": "#!lua",
     "flush_metrics": "#!lua",
     "push_debounced": "#!lua",
+    "push_flow": "#!lua",
     "push_once": "#!lua",
     "push_throttled": "#!lua",
     "push_tick": "#!lua",
@@ -124,7 +125,7 @@ def test_a_script_uses_each_part_that_it_includes(name):
     assert idle == []
 
 
-# Each effect of a job's end is a part of its own, though only apply_end has effects.
+# Each effect is a part of its own, whoever has effects.
 @pytest.mark.parametrize("part", [each for each in PART_NAMES if not each.startswith("effect_")])
 def test_a_part_serves_at_least_two_scripts(part):
     users = [name for name in NAMES if part in includes(text_of(FOLDER, name))]

@@ -96,3 +96,9 @@ def test_a_task_passes_with_the_job(value):
     item = JOB | {"task_token": "AQC/+=", "task_heartbeat_s": value}
 
     assert parse_event(item, NOW).jobs[0].item == item
+
+
+@pytest.mark.parametrize("value", [{"next": {"steps": []}}, {"bid": "a"}, None])
+def test_flow_control_is_none_of_an_events_business(value):
+    with pytest.raises(PayloadError, match=r"^flow: .* leave it out"):
+        parse_event(JOB | {"flow": value}, NOW)

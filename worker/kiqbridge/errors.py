@@ -75,6 +75,10 @@ class PushNotReplicated(KiqbridgeError):  # noqa: N818 - reads as what happened,
         self.jid = self.jids[0]
 
 
+class BatchError(KiqbridgeError):
+    """A batch does not exist any more, or takes no more jobs; the message says which, and what to do."""
+
+
 class QueueTooDeep(KiqbridgeError):  # noqa: N818 - reads as what happened, beside RedisRefused
     """A queue has as many jobs waiting as its limit allows; nothing was written, push again later.
 

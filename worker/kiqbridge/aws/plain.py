@@ -13,7 +13,7 @@ from typing import Any, Final
 from kiqbridge.aws import trace
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire import active_job
-from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN, shorten
+from kiqbridge.wire.payload import FLOW, MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN, shorten
 
 _PLAIN: Final = re.compile(r"[\w.:-]+")
 _CURRENT_ATTRIBUTES: Final = re.compile(r"cattr(_\d+)?")
@@ -78,6 +78,13 @@ def _check_tags(field: str, value: object) -> None:
         raise PayloadError(f"{field}: {shorten(value)} is not a list of texts")
 
 
+def _refuse(field: str, value: object) -> None:
+    raise PayloadError(
+        f"{field}: {shorten(value)} is written by our own clients alone: it names jobs to push and locks to free; "
+        "leave it out"
+    )
+
+
 def _check_trace(field: str, value: object) -> None:
     if not isinstance(value, str) or not trace.FORMS[field].fullmatch(value):
         raise PayloadError(
@@ -97,6 +104,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
     ),
     "tags": _check_tags,
     **dict.fromkeys(trace.FORMS, _check_trace),
+    FLOW: _refuse,
     TASK_TOKEN: _check_task_token,
     TASK_HEARTBEAT_S: _check_interval,
 }

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge.client.bulk_push import push_bulk
+from kiqbridge.client.collecting import COLLECTOR, collector_of
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.client.off_loop import off_loop
-from kiqbridge.client.prepare import prepare, text_of_payload
+from kiqbridge.client.prepare import PreparedJob, prepare, text_of_payload
 from kiqbridge.client.registry import definition_of
 from kiqbridge.clock import client_now
 from kiqbridge.config.client_settings import (
@@ -148,6 +149,8 @@ class Client:
             PushOutcomeUnknown: sent, but the reply was lost.
             PushNotReplicated: enqueued, but not confirmed by `wait_replicas` replicas.
         """
+        if COLLECTOR.get() is not None and (collector := collector_of(self)) is not None:
+            return collector.push(item)
         now = client_now()
         job = prepare(item, now, self.middleware, self._fleet_profile.current, by_rule=True)
         if job is None:
@@ -172,6 +175,8 @@ class Client:
             KiqbridgeError: as `push`; batches before the failing one are enqueued, and after a lost
                 reply the jid raised is the first of its batch.
         """
+        if COLLECTOR.get() is not None and (collector := collector_of(self)) is not None:
+            return collector.push_bulk(item)
         return push_bulk(item, self.middleware, self._fleet_profile, self._writer)
 
     async def apush(self, item: Mapping[str, Any]) -> str | None:
@@ -432,6 +437,33 @@ class Client:
         from kiqbridge.store import pauses  # noqa: PLC0415
 
         return pauses.list_pauses(self._redis, self.keys)
+
+    @property
+    def writer(self) -> JobWriter:
+        """Writes prepared jobs."""
+        return self._writer
+
+    def prepare_job(
+        self, item: Mapping[str, Any], *, moved: bool = False, bulk: bool = False
+    ) -> PreparedJob | None:
+        """A job that a script pushes; None when middleware stops it.
+
+        Args:
+            item: as for `push`.
+            moved: it is a payload out of Redis: its values are not checked again.
+            bulk: it is one of many of one call.
+
+        Raises:
+            PayloadError: as `push`.
+        """
+        return prepare(
+            item,
+            client_now(),
+            self.middleware,
+            self._fleet_profile.current,
+            trusted=moved,
+            bulk=bulk,
+        )
 
     def prepare_inline(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
         """A payload as it would arrive, without Redis (§5.8); None when middleware stops it.

@@ -188,6 +188,7 @@ class EngineParts:
             foreign_jobs=config.foreign_jobs,
             unknown_class=config.unknown_class,
             rng=random.Random(),  # noqa: S311 - jitter
+            cancelled=self.outbox,
         )
         self.processes = ProcessPool(
             _child_settings(config),

@@ -6,7 +6,7 @@ apply_end.lua gives keys and arguments. Makers may raise: the end stays, and is 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kiqbridge.client.client import Client
 from kiqbridge.wire.flow_mark import FlowEnd
@@ -41,7 +41,7 @@ class Scene:
     client: Client
 
 
-EffectMaker = Callable[[FlowEnd, Scene], Effect | None]
+EffectMaker = Callable[[FlowEnd, Scene], Effect | list[Effect] | None]
 
 
 def pass_report(end: FlowEnd, scene: Scene) -> Effect | None:
@@ -77,7 +77,3 @@ def push_effect(scene: Scene, queue: str, text: bytes, at: float | None = None) 
         [keys.queues, keys.queue(queue), keys.schedule],
         [queue, "" if at is None else repr(at), text],
     )
-
-
-MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, keep_result, unlock)
-"""In the order in which their effects are applied."""

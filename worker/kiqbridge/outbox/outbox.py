@@ -10,15 +10,17 @@ Every worker looks each 5 s, so what a worker leaves behind that was killed is a
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from kiqbridge.client.current import log_context
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
-from kiqbridge.outbox.effects import MAKERS, Effect, EffectMaker, Scene
+from kiqbridge.outbox.effects import Effect, EffectMaker, Scene
+from kiqbridge.outbox.makers import MAKERS
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.threads import keep_running
-from kiqbridge.store.outbox import apply_end, drop_end, take_ends
+from kiqbridge.store.outbox import apply_end, drop_end, read_cancelled, take_ends
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import WrongTypeWarning
@@ -30,6 +32,9 @@ LOOK_S: Final = 5.0
 """Seconds between two looks for ends that others have left: one command each."""
 
 BATCH: Final = 100
+ADDING: Final = ("batch_end", "batch_seal")
+"""Effects that may add ends."""
+
 TAKE_S: Final = 5.0
 """For so long others leave alone what was taken; should it lapse, two workers try it, and one of them applies it."""
 
@@ -49,6 +54,7 @@ class Outbox:
 
     Attributes:
         applied: how many ends this process has applied.
+        bids: batches that are cancelled, as of the last look; replaced, never changed.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Outbox:
         look_s: float = LOOK_S,
     ) -> None:
         self.applied = 0
+        self.bids: frozenset[str] = frozenset()
         self._scene = scene
         self._connection = connection
         self._on_report = on_report
@@ -108,6 +115,14 @@ class Outbox:
             self._apply(text)
         return len(taken) == BATCH
 
+    def look_for_cancelled(self) -> None:
+        """Read which batches are cancelled.
+
+        Raises:
+            KiqbridgeError: Redis is away; they stay as they were.
+        """
+        self.bids = read_cancelled(self._connection, self._scene.keys, time.time())
+
     def _apply(self, text: bytes) -> None:
         keys = self._scene.keys
         try:
@@ -118,7 +133,7 @@ class Outbox:
             return
         with log_context(**{"class": end.job_class, "jid": end.jid}):
             try:
-                effects = [made for make in self._makers if (made := make(end, self._scene))]
+                effects = self._effects(end)
             except (RedisRefused, RedisUnavailable):
                 raise
             except Exception as error:  # noqa: BLE001 - client middleware may raise anything
@@ -131,6 +146,16 @@ class Outbox:
                 self.applied += 1
                 self._check(effects, answers)
 
+    def _effects(self, end: FlowEnd) -> list[Effect]:
+        effects: list[Effect] = []
+        for make in self._makers:
+            made = make(end, self._scene)
+            if isinstance(made, list):
+                effects += made
+            elif made is not None:
+                effects.append(made)
+        return effects
+
     def _check(self, effects: Sequence[Effect], answers: Sequence[int | bytes]) -> None:
         for effect, answer in zip(effects, answers, strict=True):
             if isinstance(answer, bytes) and answer.startswith(b"WRONGTYPE"):
@@ -142,6 +167,8 @@ class Outbox:
                 )
             elif effect.name == "report":
                 self._on_report()
+            elif answer and effect.name in ADDING:
+                self._some.set()
 
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="kiqbridge-outbox", daemon=True)
@@ -152,11 +179,16 @@ class Outbox:
         )
 
     def _look_on(self) -> None:
+        read_at = -self._look_s
         while True:
             is_last = self._stopping.is_set()
             self._some.clear()
             threads.beat()
             try:
+                now = time.monotonic()
+                if now >= read_at + self._look_s:
+                    self.look_for_cancelled()
+                    read_at = now
                 while self.look():
                     pass
                 self._wrong_type.clear()

@@ -264,7 +264,9 @@ class Failures:
                 verdict=Verdict.ROUTE, score=0, text=text, counted=False, queue=diversion.queue
             )
         if diversion.expired:
-            return self._expired(diversion.expired, payload, text, queue)
+            return self._not_performed(diversion.expired, "expired", payload, text, queue)
+        if diversion.cancelled:
+            return self._not_performed(diversion.cancelled, "cancelled", payload, text, queue)
         error, given = diversion.error, payload
         payload = _with_jid(given)
         if error is None:
@@ -294,13 +296,15 @@ class Failures:
             end=end_of(payload, "dead", now, error=error),
         )
 
-    def _expired(self, why: str, payload: dict[str, Any], text: bytes, queue: str) -> Settlement:
+    def _not_performed(
+        self, why: str, outcome: EndKind, payload: dict[str, Any], text: bytes, queue: str
+    ) -> Settlement:
         token = CONTEXT.set((payload, queue))
         try:
             logger.info("not performed: %s", why)
         finally:
             CONTEXT.reset(token)
-        left = left_out(payload, "expired", JobSkipped(why), self._wall_now())
+        left = left_out(payload, outcome, JobSkipped(why), self._wall_now())
         if left.report or left.end:
             return left
         # It leaves with the acknowledgement of its chunk, without a round trip of its own.

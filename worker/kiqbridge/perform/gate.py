@@ -5,6 +5,7 @@
 - It uses a feature of Sidekiq Pro or Enterprise that only Ruby can honour, `bid` or `encrypt` (§21):
   refused to the dead set, or by setting run all the same or put off until a Ruby worker takes it.
 - Its class is not declared here, and the setting routes such jobs to another queue.
+- Its batch is cancelled: it ends without being performed.
 """
 
 import logging
@@ -19,7 +20,7 @@ from kiqbridge.client import rails
 from kiqbridge.config.config import ForeignJobs, routed_queue
 from kiqbridge.errors import ConfigError, JobRefused
 from kiqbridge.wire.expiry import expiry_of
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import FLOW, shorten
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,18 @@ class PausedClasses(Protocol):
     classes: frozenset[str]
 
 
+class CancelledBatches(Protocol):
+    """Who knows the batches whose jobs are not performed any more."""
+
+    bids: frozenset[str]
+
+
+class NoBatches:
+    """For a process that performs none of their jobs."""
+
+    bids: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diversion:
     """What happens with a job instead of running; one of these is given.
@@ -51,12 +64,14 @@ class Diversion:
         queue: it goes to this queue, bytes untouched.
         error: it goes to the dead set, for this reason.
         expired: it leaves Redis, for this reason: it is older than it may be.
+        cancelled: it is not performed, and ends as cancelled, for this reason.
     """
 
     at: float | None = None
     queue: str | None = None
     error: JobRefused | None = None
     expired: str = ""
+    cancelled: str = ""
 
 
 class Gatekeeper:
@@ -71,8 +86,10 @@ class Gatekeeper:
         unknown_class: str,
         rng: random.Random,
         wall_now: Callable[[], float] = time.time,
+        cancelled: CancelledBatches | None = None,
     ) -> None:
         self._paused = paused
+        self._cancelled = cancelled or NoBatches()
         self._declared = declared
         self._foreign_jobs = foreign_jobs
         self._route = routed_queue(unknown_class)
@@ -92,6 +109,8 @@ class Gatekeeper:
             or self._route
         ):
             return self._look_closer(payload)
+        if FLOW in payload and self._cancelled.bids:
+            return self._look_for_batch(payload)
         return None
 
     def _look_closer(self, payload: Mapping[str, Any]) -> Diversion | None:
@@ -115,7 +134,14 @@ class Gatekeeper:
         for feature, reason in _FEATURES:
             if payload.get(feature):
                 return self._foreign(payload, shown, feature, reason)
-        return None
+        return self._look_for_batch(payload)
+
+    def _look_for_batch(self, payload: Mapping[str, Any]) -> Diversion | None:
+        flow = payload.get(FLOW)
+        bid = flow.get("bid") if isinstance(flow, dict) else None
+        if not isinstance(bid, str) or bid not in self._cancelled.bids:
+            return None
+        return Diversion(cancelled=f"its batch {bid} is cancelled")
 
     def _is_declared(self, job_class: str, payload: Mapping[str, Any]) -> bool:
         return job_class in self._declared or rails.performed_class(payload) in self._declared

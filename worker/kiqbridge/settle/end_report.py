@@ -11,6 +11,7 @@ from typing import Any
 from kiqbridge.settle.failed_payload import error_class, error_message
 from kiqbridge.settle.task_report import TaskOutput, failure_report, success_report
 from kiqbridge.wire.flow_mark import FlowEnd, flow_in, flow_of
+from kiqbridge.wire.flow_steps import passes_value
 from kiqbridge.wire.payload import FLOW, TASK_TOKEN
 from kiqbridge.wire.raw_job import jid_in, outline
 from kiqbridge.wire.task_token import task_in, task_of
@@ -28,7 +29,9 @@ def is_awaited(payload: Mapping[str, Any]) -> bool:
 def wants_output(payload: Mapping[str, Any]) -> bool:
     """Whether what the job returns is to be encoded."""
     flow = flow_of(payload) if FLOW in payload else None
-    return TASK_TOKEN in payload or (flow is not None and "result_ttl_s" in flow)
+    if TASK_TOKEN in payload:
+        return True
+    return flow is not None and ("result_ttl_s" in flow or passes_value(flow))
 
 
 def report_success(payload: Mapping[str, Any], output: TaskOutput, now: float) -> bytes:

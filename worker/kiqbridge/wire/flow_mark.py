@@ -9,7 +9,7 @@ Its members, each read by the effect of its name in `kiqbridge.outbox`:
     lock, until   name of the lock that the jid owns, and "start" or "done": when it is freed (locks.py)
     take          seconds for which the job takes its lock when it begins; absent: its push took it
     bid           batch that the job counts for
-    next          the next jobs of a chain: a list of items as for `Client.push`, each with its jid
+    next          the next steps of a chain (wire/flow_steps.py)
     result_ttl_s  seconds for which the return value is kept
 
 Who settles such a job adds its end to `kb:flow:ends`, in the script that settles it, and a worker applies it

@@ -36,6 +36,8 @@ TYPES = {
     "locks": "hash",
     "locks_look": "zset",
     "replaced": "zset",
+    "batches": "zset",
+    "cancelled_batches": "zset",
     "schedules": "hash",
     "schedule_states": "hash",
     "schedule_changes": "string",
@@ -90,6 +92,8 @@ class Keys:
         self.locks = f"{prefix}kb:locks"
         self.locks_look = f"{prefix}kb:locks:look"
         self.replaced = f"{prefix}kb:replaced"
+        self.batches = f"{prefix}kb:flow:batches"
+        self.cancelled_batches = f"{prefix}kb:flow:cancelled"
         self.schedules = f"{prefix}kb:schedules"
         self.schedule_states = f"{prefix}kb:schedules:state"
         self.schedule_changes = f"{prefix}kb:schedules:changes"
@@ -111,6 +115,18 @@ class Keys:
     def queue(self, name: str) -> str:
         """List of job texts, oldest at the tail."""
         return f"{self.prefix}queue:{name}"
+
+    def batch(self, bid: str) -> str:
+        """Hash of one batch."""
+        return f"{self.prefix}kb:flow:batch:{bid}"
+
+    def batch_members(self, bid: str) -> str:
+        """Hash of its members: jid, or `b:` and the id of a child → p, d or f."""
+        return f"{self.prefix}kb:flow:batch:{bid}:jobs"
+
+    def chain(self, chain: str) -> str:
+        """String, number of the last step of a chain that was begun."""
+        return f"{self.prefix}kb:flow:chain:{chain}"
 
     def process(self, identity: str) -> str:
         """Hash of one process, as Sidekiq's UI reads it (§10.2)."""

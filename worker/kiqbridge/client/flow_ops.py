@@ -1,0 +1,327 @@
+"""From the steps of a chain, and from batches, to the effects of the scripts that write them.
+
+A client writes them with push_flow.lua, a worker's outbox with apply_end.lua; both take the same effects: name of the
+part `effect_NAME.lua`, its keys, its arguments.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.job_writer import not_replicated, score
+from kiqbridge.client.prepare import PreparedJob
+from kiqbridge.errors import BatchError, RedisRefused
+from kiqbridge.store import scripts
+from kiqbridge.wire import json_text
+from kiqbridge.wire.batches import BATCH_BYTES
+from kiqbridge.wire.flow_steps import MARKS, Launch, Step, after, member_of
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import FLOW
+
+_PUSH_FLOW: Final = scripts.load("push_flow")
+
+KEEP_OPEN_S: Final = 180 * 86_400
+"""Seconds that a batch is kept after its last change, as long as the dead set keeps its jobs."""
+
+KEEP_DONE_S: Final = 30 * 86_400
+"""Seconds that a batch is kept after its success."""
+
+KEEP_CHAIN_S: Final = 30 * 86_400
+"""Seconds after a step of a chain in which it is not begun again, however often the job before it is done."""
+
+MOST_MEMBERS: Final = 1_000
+"""Members of a batch that one effect adds, so that no script keeps Redis for longer than some milliseconds."""
+
+EVENTS: Final = ("success", "complete", "death")
+
+
+class Op(NamedTuple):
+    """One effect: name of its part, its keys and arguments."""
+
+    name: str
+    keys: Sequence[str]
+    args: Sequence[str | bytes | float]
+
+
+class Placed(NamedTuple):
+    """A member of a batch; `text` is empty for one that is not pushed here."""
+
+    member: str
+    queue: str = ""
+    at: float | None = None
+    text: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord:
+    """What is kept of a batch.
+
+    Attributes:
+        bid: its id.
+        parent: the batch that it counts for, or "".
+        description: for people.
+        callbacks: event → the steps that are begun then.
+    """
+
+    bid: str
+    parent: str = ""
+    description: str = ""
+    callbacks: Mapping[str, Launch] = field(default_factory=dict)
+
+
+def batch_keys(keys: Keys, bid: str) -> list[str]:
+    """The keys of the effects that count."""
+    return [keys.batch(bid), keys.batch_members(bid), keys.batches, keys.flow_ends]
+
+
+def make_op(keys: Keys, record: BatchRecord) -> Op:
+    """The record of a batch."""
+    fields: list[str | bytes] = ["description", record.description]
+    if record.parent:
+        fields += ["parent", record.parent]
+    for event, launch in record.callbacks.items():
+        fields += [f"on_{event}", json_text.dumps(launch)]
+        fields += [f"on_{event}_member", member_of(launch["steps"][0])]
+    now = repr(time.time())
+    return Op(
+        "batch_make",
+        [keys.batch(record.bid), keys.batches],
+        [record.bid, now, KEEP_OPEN_S, *fields],
+    )
+
+
+def seal_op(keys: Keys, bid: str) -> Op:
+    """All that its maker adds to a batch is in it."""
+    return Op("batch_seal", batch_keys(keys, bid), [*_about(bid)])
+
+
+def end_op(
+    keys: Keys,
+    bid: str,
+    member: str,
+    *,
+    is_done: bool,
+    died: bool = False,
+    adds: Iterable[str] = (),
+) -> Op:
+    """The end of a member; without a name only what it adds counts, and whether something died."""
+    state = "d" if is_done else "f"
+    args = [*_about(bid), member, state, "1" if died else "", *adds]
+    return Op("batch_end", batch_keys(keys, bid), args)
+
+
+def member_ops(
+    keys: Keys, bid: str, placed: Iterable[Placed], *, only_new: bool, most: int = MOST_MEMBERS
+) -> list[Op]:
+    """Add members to a batch, and push those that have a text."""
+    by_queue: dict[str, list[Placed]] = {}
+    for each in placed:
+        by_queue.setdefault(each.queue, []).append(each)
+    return [
+        _members(keys, bid, queue, part, only_new=only_new)
+        for queue, several in by_queue.items()
+        for part in _parts(several, most)
+    ]
+
+
+def _parts(placed: Sequence[Placed], most: int) -> Iterable[Sequence[Placed]]:
+    part: list[Placed] = []
+    size = 0
+    for each in placed:
+        if part and (len(part) == most or size + len(each.text) > BATCH_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += len(each.text)
+    if part:
+        yield part
+
+
+def _members(keys: Keys, bid: str, queue: str, placed: Sequence[Placed], *, only_new: bool) -> Op:
+    args: list[str | bytes | float] = ["new" if only_new else "all", KEEP_OPEN_S, queue]
+    for each in placed:
+        args += [each.member, "" if each.at is None else score(each.at), each.text]
+    own = [keys.batch(bid), keys.batch_members(bid), keys.queues, keys.queue(queue), keys.schedule]
+    return Op("batch_jobs", own, args)
+
+
+class Stopped(Exception):  # noqa: N818 - says what happened
+    """Client middleware stopped the push of a job.
+
+    Attributes:
+        jid: of that job.
+    """
+
+    def __init__(self, jid: str) -> None:
+        super().__init__(jid)
+        self.jid = jid
+
+
+class StepWriter:
+    """Makes the effects that begin steps.
+
+    Args:
+        client: prepares the jobs.
+        is_first: a client begins what it has just prepared: jobs do not go through middleware again, and a
+            repeated call pushes nothing twice.
+    """
+
+    def __init__(self, client: Client, *, is_first: bool) -> None:
+        self._client = client
+        self._is_first = is_first
+
+    def ops(self, launch: Launch, value: str | None = None) -> list[Op]:
+        """Begin the first of these steps; `value` is the JSON text of what the job before it has returned.
+
+        Raises:
+            PayloadError: a job cannot be pushed.
+            Stopped: client middleware stopped it.
+        """
+        first, bid = launch["steps"][0], launch.get("bid", "")
+        if "group" in first:
+            return self._group(first, launch, bid)
+        placed = self.placed(launch, value)
+        if bid:
+            return member_ops(self._client.keys, bid, [placed], only_new=self._is_first)
+        keys = self._client.keys
+        at = "" if placed.at is None else score(placed.at)
+        own = [keys.queues, keys.queue(placed.queue), keys.schedule]
+        return [Op("push", own, [placed.queue, at, placed.text])]
+
+    def placed(self, launch: Launch, value: str | None = None) -> Placed:
+        """The first step, a job, as it is pushed; raises as `ops`."""
+        step = launch["steps"][0]
+        payload = dict(step["job"])
+        flow = dict(payload.pop(MARKS, {}))
+        if "bid" in launch:
+            flow["bid"] = launch["bid"]
+        following = after(launch)
+        if following is not None:
+            following.pop("bid", None)  # beside it already
+            flow["next"] = following
+        if flow:
+            payload[FLOW] = flow
+        if value is not None:
+            payload["args"] = [json_text.loads(value.encode()), *payload["args"]]
+        at = step.get("at")
+        job = self._prepared(payload, at)
+        if job is None:
+            raise Stopped(payload["jid"])
+        now = time.time()
+        if job.at is not None and job.at <= now:
+            job.at = None
+        return Placed(job.jid, job.queue, job.at, self._client.writer.text(job, now))
+
+    def _prepared(self, payload: dict[str, Any], at: float | None) -> PreparedJob | None:
+        if self._is_first:
+            profile = self._client.wire_profile()
+            return PreparedJob(payload=payload, at=at, own_jid=False, profile=profile)
+        item = payload if at is None else {**payload, "at": at}
+        return self._client.prepare_job(item, moved=True)
+
+    def _group(self, step: Step, launch: Launch, parent: str) -> list[Op]:
+        keys, following = self._client.keys, after(launch)
+        ops: list[Op] = []
+        if parent:
+            own = [Placed(member_of(step))]
+            ops += member_ops(keys, parent, own, only_new=self._is_first)
+        record = BatchRecord(
+            bid=step["bid"],
+            parent=parent,
+            description=step.get("description", ""),
+            callbacks={} if following is None else {"success": following},
+        )
+        ops.append(make_op(keys, record))
+        placed: list[Placed] = []
+        for number, steps in enumerate(step["group"]):
+            member: Launch = {
+                "id": f"{launch['id']}.{launch['n']}.{number}",
+                "n": 1,
+                "bid": step["bid"],
+                "steps": steps,
+            }
+            if "pass" in launch:
+                member["pass"] = launch["pass"]
+            if "group" in steps[0]:
+                ops += self.ops(member)
+                continue
+            with suppress(Stopped):  # it counts for nothing then
+                placed.append(self.placed(member))
+        ops += member_ops(keys, step["bid"], placed, only_new=self._is_first)
+        ops.append(seal_op(keys, step["bid"]))
+        return ops
+
+
+def guard_op(keys: Keys, launch: Launch, count: int) -> Op:
+    """Let the effects behind this one, so many, come about once for this step."""
+    args: list[str | bytes | float] = [launch["n"], KEEP_CHAIN_S, count]
+    return Op("guard", [keys.chain(launch["id"])], args)
+
+
+def guarded(keys: Keys, launch: Launch, ops: Sequence[Op]) -> list[Op]:
+    """These effects once for this step."""
+    return [guard_op(keys, launch, len(ops)), *ops]
+
+
+def write_ops(client: Client, ops: Sequence[Op], what: str) -> list[Any]:
+    """Carry out effects, in one script or in several ones that are not too large; what each answers.
+
+    Raises:
+        RedisUnavailable, RedisRefused: those of earlier scripts have come about.
+        BatchError: the batch takes no more.
+        PushNotReplicated: carried out, but not confirmed by `wait_replicas` replicas.
+    """
+    answers: list[Any] = []
+    for part in _scripts(ops):
+        keys: list[str] = []
+        args: list[str | bytes | float] = []
+        for op in part:
+            keys += op.keys
+            args += [op.name, len(op.keys), len(op.args), *op.args]
+        found, doubt = client.writer.run_script(_PUSH_FLOW, keys, args, repeatable=True)
+        for answer in found:
+            _check(answer, what)
+        answers += found
+        if doubt:
+            raise not_replicated([what], doubt) from doubt
+    return answers
+
+
+def _scripts(ops: Sequence[Op]) -> Iterable[Sequence[Op]]:
+    """Effects as they go together: up to `MOST_MEMBERS` members, with the record and the seal beside them."""
+    part: list[Op] = []
+    size = weight = 0
+    for op in ops:
+        its_size = sum(len(each) for each in op.args if isinstance(each, bytes))
+        its_weight = len(op.args) // 3 + 1
+        if part and (size + its_size > BATCH_BYTES or weight + its_weight > MOST_MEMBERS + 100):
+            yield part
+            part, size, weight = [], 0, 0
+        part.append(op)
+        size, weight = size + its_size, weight + its_weight
+    if part:
+        yield part
+
+
+_REFUSED: Final = {
+    b"GONE": "there is no such batch (any more); make a new one",
+    b"CANCELLED": "the batch is cancelled: nothing was added; make a new one",
+    b"OVER": "the batch has succeeded, and its callbacks are under way: nothing was added; make a new one",
+}
+
+
+def _check(answer: object, what: str) -> None:
+    if not isinstance(answer, bytes):
+        return
+    if answer in _REFUSED:
+        raise BatchError(f"{what}: {_REFUSED[answer]}")
+    raise RedisRefused(
+        f"{what}: {answer.decode(errors='replace')}; delete the key that something else has written"
+    )
+
+
+def _about(bid: str) -> tuple[str, str, int, int]:
+    return bid, repr(time.time()), KEEP_OPEN_S, KEEP_DONE_S

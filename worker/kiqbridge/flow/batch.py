@@ -1,0 +1,352 @@
+"""Batches: jobs that belong together, with jobs that are pushed when all of them have ended.
+
+    with Batch(description="invoices of June", on_success=call(report, "June")) as batch:
+        for customer in customers:
+            send_invoice.perform_async(customer)
+
+What is pushed within the block is collected, and written at its end: up to 1,000 jobs in one script with the
+batch, so that all of it is there or nothing. When the block raises, nothing is written. Each end of a job is counted
+by the script that removes it from the outbox (outbox/outbox.py), under the job's id: once, also when workers are
+killed and jobs run twice.
+"""
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.collecting import COLLECTOR, Collector
+from kiqbridge.client.current import CONTEXT
+from kiqbridge.client.default_client import default_client
+from kiqbridge.client.flow_ops import (
+    KEEP_OPEN_S,
+    BatchRecord,
+    Op,
+    Placed,
+    StepWriter,
+    make_op,
+    member_ops,
+    seal_op,
+    write_ops,
+)
+from kiqbridge.client.prepare import PreparedJob
+from kiqbridge.errors import BatchError, PayloadError
+from kiqbridge.flow.batch_status import BatchStatus, read_statuses, scan_members
+from kiqbridge.flow.calls import Call, call
+from kiqbridge.flow.chains import Flow, TakesSteps, as_link, steps_of
+from kiqbridge.wire.bulk import parse_bulk
+from kiqbridge.wire.flow_steps import CALLBACK_OF, Launch, check_steps
+from kiqbridge.wire.payload import FLOW, new_jid, shorten
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+_HEX: Final = frozenset("0123456789abcdef")
+_BID_LENGTH: Final = 24
+
+
+class Batch(TakesSteps):
+    """A batch: a new one, or with `bid` one that is in Redis.
+
+    Args:
+        bid: id of an existing batch; within `with` jobs are added to it.
+        description: for people.
+        on_success: what is pushed when all jobs are done: a call, a declared job, a chain or a group.
+        on_complete: the same, when each job has ended: done, dead, or removed.
+        on_death: the same, when the first of them is dead, dropped or deleted.
+        client: default: that of declared jobs.
+
+    Raises:
+        PayloadError: a callback is neither a job nor a call, or this is no id.
+
+    Attributes:
+        bid: its id, 24 hex digits.
+        event: in a callback that asked `current_batch`, which one it is: success, complete or death.
+    """
+
+    def __init__(
+        self,
+        bid: str | None = None,
+        *,
+        description: str = "",
+        on_success: Any = None,
+        on_complete: Any = None,
+        on_death: Any = None,
+        client: Client | None = None,
+    ) -> None:
+        given = {"success": on_success, "complete": on_complete, "death": on_death}
+        self._callbacks = {
+            event: as_link(value, f"on_{event}")
+            for event, value in given.items()
+            if value is not None
+        }
+        if bid is not None and (len(bid) != _BID_LENGTH or not _HEX.issuperset(bid)):
+            raise PayloadError(f"bid: {shorten(bid)} is no id of a batch: 24 hex digits")
+        if bid is not None and (self._callbacks or description):
+            raise PayloadError(
+                "Batch: callbacks and description belong to a new batch; leave out bid"
+            )
+        self.bid: str = bid or new_jid()
+        self.event: str | None = None
+        self._is_new = bid is None
+        self._description = description
+        self._chosen = client
+        self._parent: Batch | None = None
+        self._jobs: list[PreparedJob] = []
+        self._launches: list[Launch] = []
+        self._children: list[Batch] = []
+        self._token: Token[Collector | None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<batch {self.bid}>"
+
+    @property
+    def client(self) -> Client:
+        """Writes and reads it."""
+        return self._chosen or default_client()
+
+    # Collecting
+
+    def __enter__(self) -> Self:
+        if self._token is not None:
+            raise BatchError(f"batch {self.bid}: it is being filled already; end that block first")
+        around = COLLECTOR.get()
+        if self._is_new and isinstance(around, Batch) and around.takes_from(self.client):
+            self._parent = around
+        self._token = COLLECTOR.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._token is not None  # noqa: S101 - __enter__ has set it
+        COLLECTOR.reset(self._token)
+        self._token = None
+        try:
+            if kind is None:
+                self._end_block()
+        finally:
+            self._jobs, self._launches, self._children = [], [], []
+
+    def takes_from(self, client: Client) -> bool:
+        """Whether it takes what is pushed through this client."""
+        return client is self.client
+
+    def push(self, item: Mapping[str, Any]) -> str | None:
+        """Take a job, as `Client.push`."""
+        job = self.client.prepare_job(item)
+        if job is None:
+            return None
+        self._jobs.append(job)
+        return job.jid
+
+    def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
+        """Take many jobs, as `Client.push_bulk`; `batch_size` means nothing here."""
+        bulk = parse_bulk(item, time.time(), random.random)
+        client = self.client
+        jobs = [
+            client.prepare_job(bulk.item(index), bulk=True)
+            for index in range(len(bulk.argument_lists))
+        ]
+        self._jobs += [job for job in jobs if job is not None]
+        return [None if job is None else job.jid for job in jobs]
+
+    def take_steps(self, launch: Launch) -> None:
+        """Take a chain or a group that is enqueued within the block."""
+        self._launches.append(launch)
+
+    def add(self, job: Any, /, *args: Any, **kwargs: Any) -> str | None:
+        """Add a job: within its block with the others, else at once, as a running job of the batch may do.
+
+        Args:
+            job: a declared job, or one with options; or a call, a chain or a group, without arguments.
+            args, kwargs: as for `perform_async`.
+
+        Returns:
+            The jid, or None when middleware stopped it.
+
+        Raises:
+            BatchError: the batch is not there any more, has succeeded, or is cancelled; or it is a new one whose
+                block has not begun.
+            KiqbridgeError: as `Client.push`; nothing was written.
+        """
+        if self._token is not None:
+            return self._take(job, args, kwargs)
+        if self._is_new:
+            raise BatchError(f"batch {self.bid}: fill it within `with batch:`")
+        with self:
+            return self._take(job, args, kwargs)
+
+    def _take(self, job: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+        if isinstance(job, Call):
+            return self.push(job.whole_item())
+        if not isinstance(job, Flow):
+            return self.push(call(job, *args, **kwargs).whole_item())
+        token = COLLECTOR.set(self)  # a block within this one may have begun
+        try:
+            return job.perform_async(client=self.client)
+        finally:
+            COLLECTOR.reset(token)
+
+    # Writing
+
+    def _end_block(self) -> None:
+        if self._parent is not None:
+            self._parent._children.append(self._copy())  # noqa: SLF001 - of its own class
+            self._is_new = False
+            return
+        ops = list(self._ops())
+        if ops:
+            write_ops(self.client, ops, repr(self))
+        self._is_new = False
+
+    def _copy(self) -> "Batch":
+        """What it has collected, for the parent to write."""
+        made = Batch.__new__(Batch)
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def _ops(self) -> Iterator[Op]:
+        client = self.client
+        keys = client.keys
+        children = [Placed(f"b:{child.bid}") for child in self._children]
+        if self._is_new:
+            yield make_op(keys, self._record())
+        yield from member_ops(keys, self.bid, children, only_new=True)
+        yield from member_ops(keys, self.bid, map(self._placed, self._jobs), only_new=True)
+        for launch in self._launches:
+            yield from StepWriter(client, is_first=True).ops({**launch, "bid": self.bid})
+        for child in self._children:
+            yield from child._ops()  # noqa: SLF001 - of its own class
+        if self._is_new:
+            yield seal_op(keys, self.bid)
+
+    def _placed(self, job: PreparedJob) -> Placed:
+        job.payload[FLOW] = {**job.payload.get(FLOW, {}), "bid": self.bid}
+        return Placed(job.jid, job.queue, job.at, self.client.writer.text(job, time.time()))
+
+    def _record(self) -> BatchRecord:
+        parent = "" if self._parent is None else self._parent.bid
+        callbacks: dict[str, Launch] = {}
+        for event, link in self._callbacks.items():
+            launch = self._callback(event, link)
+            if launch is not None:
+                callbacks[event] = launch
+                if parent:
+                    launch["bid"] = parent
+        return BatchRecord(
+            bid=self.bid, parent=parent, description=self._description, callbacks=callbacks
+        )
+
+    def _callback(self, event: str, link: Call | Flow) -> Launch | None:
+        steps = steps_of(link, self.client)
+        if not steps:
+            return None
+        for step in steps:
+            if "job" in step:
+                step["job"][CALLBACK_OF] = {"bid": self.bid, "event": event}
+        check_steps(steps)
+        launch: Launch = {"id": new_jid(), "n": 1, "steps": steps}
+        if isinstance(link, Flow) and link.passes_value:
+            launch["pass"] = True
+        return launch
+
+    # Looking and steering
+
+    def status(self) -> BatchStatus:
+        """How far it is.
+
+        Raises:
+            BatchError: there is no such batch (any more).
+            RedisUnavailable: nothing was read.
+        """
+        [found] = read_statuses(self.client, [self.bid])
+        if found is None:
+            raise self._gone()
+        return found
+
+    def failed_jids(self) -> list[str]:
+        """Jobs that have ended without success: dead, dropped, deleted, skipped or cancelled.
+
+        Raises:
+            RedisUnavailable: nothing was read.
+        """
+        members = scan_members(self.client, self.bid)
+        return sorted(name for name, state in members if state == "f" and name[:2] != "b:")
+
+    def pending_jids(self) -> list[str]:
+        """Jobs that have not ended yet; raises as `failed_jids`."""
+        members = scan_members(self.client, self.bid)
+        return sorted(name for name, state in members if state == "p" and name[:2] != "b:")
+
+    def close(self) -> None:
+        """All that belongs to it is in it: for a large batch whose maker was killed while it wrote it.
+
+        Its callbacks are then pushed when those jobs have ended that were written. Of another one it changes nothing.
+
+        Raises:
+            BatchError: there is no such batch (any more).
+            RedisUnavailable: repeat it.
+        """
+        write_ops(self.client, [seal_op(self.client.keys, self.bid)], repr(self))
+        self._is_new = False
+
+    def cancel(self) -> None:
+        """Perform none of its jobs any more, nor of its children's; those that run go on to their end.
+
+        Workers see it within about five seconds. A job that is not performed ends as cancelled, so the batch
+        becomes complete, and never succeeds. Cancelling again changes nothing.
+
+        Raises:
+            BatchError: there is no such batch (any more).
+            RedisUnavailable: repeat it.
+        """
+        client, now = self.client, time.time()
+        keys = client.keys
+        for bid in self._with_children():
+            client.pool.run(
+                ("HSETNX", keys.batch(bid), "cancelled_at", repr(now)),
+                ("EXPIRE", keys.batch(bid), KEEP_OPEN_S),
+                ("ZADD", keys.cancelled_batches, repr(now + KEEP_OPEN_S), bid),
+                ("ZREMRANGEBYSCORE", keys.cancelled_batches, "-inf", repr(now)),
+            )
+
+    def _with_children(self) -> list[str]:
+        if not self.client.pool.call("EXISTS", self.client.keys.batch(self.bid)):
+            raise self._gone()
+        found = [self.bid]
+        for bid in found:
+            members = scan_members(self.client, bid, match="b:*")
+            children = [name[2:] for name, _ in members if name[2:] not in found]
+            found += [
+                each
+                for each in children
+                if self.client.pool.call("EXISTS", self.client.keys.batch(each))
+            ]
+        return found
+
+    def _gone(self) -> BatchError:
+        return BatchError(
+            f"batch {self.bid}: there is no such batch (any more); it is kept for 30 days after its success"
+        )
+
+
+def current_batch() -> Batch | None:
+    """The batch of the job that runs here; in a callback the one that it is about. None: it has none."""
+    running = CONTEXT.get()
+    if running is None:
+        return None
+    payload = running[0]
+    about = payload.get(CALLBACK_OF)
+    if isinstance(about, dict) and isinstance(about.get("bid"), str):
+        batch = Batch(about["bid"])
+        batch.event = str(about.get("event"))
+        return batch
+    flow = payload.get(FLOW)
+    bid = flow.get("bid") if isinstance(flow, dict) else None
+    return Batch(bid) if isinstance(bid, str) else None

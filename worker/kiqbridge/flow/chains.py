@@ -1,0 +1,223 @@
+"""Chains, whose jobs run one after the other, and groups, whose jobs run side by side.
+
+    chain(call(fetch, 7), group(call(resize, 7, "small"), call(resize, 7, "large")), call(publish, 7)).perform_async()
+
+`publish` is pushed once, when both are done. All ids are drawn when it is enqueued, and the next step is pushed by
+the script that counts the end of the step before it: it comes about once, also when workers are killed.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kiqbridge.client.client import Client
+from kiqbridge.client.collecting import COLLECTOR, Collector
+from kiqbridge.client.default_client import default_client
+from kiqbridge.client.flow_ops import Op, StepWriter, guarded, write_ops
+from kiqbridge.errors import PayloadError
+from kiqbridge.flow.calls import Call, call
+from kiqbridge.wire.flow_steps import Launch, Step, check_steps
+from kiqbridge.wire.payload import new_jid, shorten
+
+MOST_STEPS: Final = 1_000
+MOST_DEPTH: Final = 10
+
+
+class Flow:
+    """Jobs that depend on each other: a chain or a group.
+
+    The same one may be enqueued several times.
+    """
+
+    def steps(
+        self, client: Client, depth: int = 0, *, gets_value: bool = False
+    ) -> list[Step] | None:
+        """As they are kept in Redis, with ids drawn; None: client middleware stopped one of its jobs."""
+        raise NotImplementedError
+
+    @property
+    def passes_value(self) -> bool:
+        """Whether each job gets what the one before it has returned."""
+        return False
+
+    def perform_async(self, *, client: Client | None = None) -> str | None:
+        """Enqueue it: the first job, or all of the first group.
+
+        Within a batch it counts for that, and is pushed with it.
+
+        Returns:
+            The jid of the first job, or the bid of the first group; None: client middleware stopped one of the
+            jobs, and nothing was pushed.
+
+        Raises:
+            PayloadError: a job cannot be pushed, or the steps are too many bytes.
+            RedisUnavailable: nothing was written, or, of a group of more than 1,000, a part of it.
+        """
+        chosen = client or default_client()
+        steps = self.steps(chosen)
+        if not steps:
+            return None
+        launch: Launch = {"id": new_jid(), "n": 1, "steps": steps}
+        if self.passes_value:
+            launch["pass"] = True
+        collector = COLLECTOR.get()
+        if isinstance(collector, TakesSteps) and collector.takes_from(chosen):
+            collector.take_steps(launch)
+        else:
+            write_ops(chosen, first_ops(chosen, launch), f"{self!r}")
+        return steps[0]["bid"] if "group" in steps[0] else str(steps[0]["job"]["jid"])
+
+
+class TakesSteps(Collector):
+    """A batch that is being made."""
+
+    def take_steps(self, launch: Launch) -> None:
+        """These count for the batch."""
+        raise NotImplementedError
+
+
+def first_ops(client: Client, launch: Launch) -> list[Op]:
+    """The effects that begin these steps; repeating them begins nothing twice."""
+    ops = StepWriter(client, is_first=True).ops(launch)
+    is_alone = "group" not in launch["steps"][0] and "bid" not in launch
+    return guarded(client.keys, launch, ops) if is_alone else ops
+
+
+class Chain(Flow):
+    """One after the other; made by `chain`."""
+
+    def __init__(self, links: Sequence[Call | Flow], *, pass_result: bool) -> None:
+        self._links = links
+        self._pass_result = pass_result
+
+    def __repr__(self) -> str:
+        return f"<chain of {len(self._links)}>"
+
+    @property
+    def passes_value(self) -> bool:
+        """Whether each job gets what the one before it has returned."""
+        return self._pass_result
+
+    def steps(
+        self, client: Client, depth: int = 0, *, gets_value: bool = False
+    ) -> list[Step] | None:
+        """One after the other; see `Flow.steps`."""
+        steps: list[Step] = []
+        for link in self._links:
+            gets = gets_value
+            if steps:
+                gets = self._pass_result and "job" in steps[-1]
+            found = steps_of(link, client, depth, gets_value=gets)
+            if not found:
+                return None
+            steps += found
+        check_steps(steps[1:])
+        return steps
+
+
+class Group(Flow):
+    """Side by side; made by `group`."""
+
+    def __init__(self, members: Sequence[Call | Flow], description: str) -> None:
+        self._members = members
+        self._description = description
+
+    def __repr__(self) -> str:
+        return f"<group of {len(self._members)}>"
+
+    def steps(
+        self,
+        client: Client,
+        depth: int = 0,
+        *,
+        gets_value: bool = False,  # noqa: ARG002 - a group passes none on
+    ) -> list[Step] | None:
+        """One step with all of them; see `Flow.steps`."""
+        if depth >= MOST_DEPTH:
+            raise PayloadError(
+                f"group: more than {MOST_DEPTH} groups within each other; flatten them"
+            )
+        members: list[list[Any]] = []
+        for member in self._members:
+            found = steps_of(member, client, depth + 1)
+            if not found:
+                return None
+            members.append(found)
+        return [{"group": members, "bid": new_jid(), "description": self._description}]
+
+
+def chain(*links: Any, pass_result: bool = False) -> Chain:
+    """Jobs that run one after the other: each is pushed when the one before it is done.
+
+    A death ends the chain, until the dead job is retried by an operator and done. A failure that is retried does
+    not. A job that was deleted, skipped or cancelled ends it for good.
+
+    Args:
+        links: calls, declared jobs without arguments, groups, other chains.
+        pass_result: each job gets what the one before it has returned as its first argument, by way of JSON, up
+            to 256 KiB. A value that has no JSON text ends the chain, with an error in the log. What stands
+            behind a group gets nothing.
+
+    Raises:
+        PayloadError: there is no link, or one that cannot be one.
+    """
+    if not links:
+        raise PayloadError("chain: it has no jobs; give at least one call")
+    if any(isinstance(link, Chain) and link.passes_value != pass_result for link in links):
+        raise PayloadError(
+            "chain: pass_result differs from that of a chain within; give both the same"
+        )
+    return Chain(list(_links(links, "chain")), pass_result=pass_result)
+
+
+def group(*members: Any, then: Any = None, description: str = "") -> Group | Chain:
+    """Jobs that run side by side: a batch of its own, whose success begins what stands behind it.
+
+    Args:
+        members: calls, declared jobs without arguments, chains, other groups.
+        then: what is pushed once, when all of them are done.
+        description: for people.
+
+    Raises:
+        PayloadError: one of them cannot be one.
+    """
+    made = Group(list(_links(members, "group")), description)
+    return made if then is None else chain(made, then)
+
+
+def steps_of(
+    link: Call | Flow, client: Client, depth: int = 0, *, gets_value: bool = False
+) -> list[Step] | None:
+    """The steps of one link; None: client middleware stopped one of its jobs.
+
+    Raises:
+        PayloadError: as `Client.push`.
+    """
+    if isinstance(link, Flow):
+        return link.steps(client, depth, gets_value=gets_value)
+    step = link.step(client, gets_value=gets_value)
+    return None if step is None else [step]
+
+
+def as_link(value: object, field: str) -> Call | Flow:
+    """A call or a flow; a declared job stands for a call without arguments.
+
+    Raises:
+        PayloadError: it can be neither.
+    """
+    if isinstance(value, Call | Flow):
+        return value
+    if isinstance(value, str | bytes) or not callable(getattr(value, "perform_async", None)):
+        raise PayloadError(
+            f"{field}: {shorten(value)} is neither a job nor a call; write call(job, …)"
+        )
+    declared: Any = value
+    return call(declared)
+
+
+def _links(values: Sequence[Any], field: str) -> Iterator[Call | Flow]:
+    if len(values) > MOST_STEPS:
+        raise PayloadError(
+            f"{field}: {len(values):,} jobs are more than {MOST_STEPS:,}; use a Batch, or let jobs add more"
+        )
+    for value in values:
+        yield as_link(value, field)

@@ -1,0 +1,46 @@
+-- include effect_batch_fire
+-- include wrong_type
+-- Count the end of a member. Keys: as effect_batch_fire. Arguments: as effect_batch_seal, then the member or '',
+-- `d` for done and `f` for ended without success, `1` when it died, then members to add, which count before the end
+-- does. A member that was done once stays done; one that is not known yet is added. Answers the number of ends that
+-- were added.
+local function effect_batch_end(keys, args)
+  local refused = wrong_type(keys[1], 'hash') or wrong_type(keys[2], 'hash') or wrong_type(keys[3], 'zset')
+    or wrong_type(keys[4], 'zset')
+  if refused then
+    return refused.err
+  end
+  if redis.call('EXISTS', keys[1]) == 0 then
+    return 0
+  end
+  local total, pending, failed = 0, 0, 0
+  for i = 8, #args do
+    local is_new = redis.call('HSETNX', keys[2], args[i], 'p')
+    total, pending = total + is_new, pending + is_new
+  end
+  local member, state = args[5], args[6]
+  local former = member ~= '' and redis.call('HGET', keys[2], member)
+  if member ~= '' and former ~= 'd' and former ~= state then
+    redis.call('HSET', keys[2], member, state)
+    if not former then
+      total = total + 1
+    elseif former == 'p' then
+      pending = pending - 1
+    end
+    if state == 'f' then
+      failed = failed + 1
+    elseif former == 'f' then
+      failed = failed - 1
+    end
+  end
+  redis.call('HINCRBY', keys[1], 'total', total)
+  redis.call('HINCRBY', keys[1], 'pending', pending)
+  redis.call('HINCRBY', keys[1], 'failed', failed)
+  if args[7] == '1' then
+    redis.call('HSET', keys[1], 'dead', 1)
+  end
+  if redis.call('TTL', keys[2]) == -1 then
+    redis.call('EXPIRE', keys[2], args[3])
+  end
+  return effect_batch_fire(keys, args[1], args[2], args[3], args[4])
+end

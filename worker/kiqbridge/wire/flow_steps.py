@@ -1,0 +1,127 @@
+"""Steps of a chain, and the jobs of a group, as they wait in Redis until their turn: plain JSON.
+
+A chain of `fetch`, a group of two `resize` and `publish`, whose first step has been pushed, is in the attribute
+`flow` of that job under `next`:
+
+    {"id":"c0ffee…","n":2,"steps":[
+        {"group":[[{"job":{"class":"resize",…}}],[{"job":{"class":"resize",…}}]],"bid":"f3c1…"},
+        {"job":{"class":"publish",…}}]}
+
+`n` is the number of the first step that is left: it is begun once, whoever asks (parts/effect_guard.lua). A step with
+`pass` gets the value of the job before it as its first argument. In a group each member is a list of steps. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NotRequired, TypedDict
+
+from kiqbridge.errors import PayloadError
+from kiqbridge.wire import json_text
+from kiqbridge.wire.payload import FLOW, check_json
+
+MARKS: Final = "marks"
+"""Where the attribute `flow` of a step's own job stands, since the text of a job shall have one attribute `flow`."""
+
+MOST_BYTES: Final = 90_000
+"""Bytes of the steps that a job carries: an operator's action reads up to 100,000 of a long text."""
+
+CALLBACK_OF: Final = "flow_callback"
+"""Attribute of a callback: `{"bid":…,"event":"success"}`."""
+
+
+class Step(TypedDict):
+    """One step: a job or a group."""
+
+    job: NotRequired[dict[str, Any]]
+    """Its payload, complete but for the times that are set when it is pushed."""
+    at: NotRequired[float]
+    """When it runs at the earliest, epoch seconds."""
+    group: NotRequired[list[list[Any]]]
+    """Its members, each a list of steps."""
+    bid: NotRequired[str]
+    """Of a group: the id of its batch."""
+    description: NotRequired[str]
+    """Of a group, for people."""
+
+
+Launch = TypedDict(
+    "Launch",
+    {
+        "id": str,
+        "n": int,
+        "steps": list[Step],
+        "bid": NotRequired[str],
+        "pass": NotRequired[bool],
+    },
+)
+"""Steps that are to be begun: id of the chain, number of the first step, the batch that they count for, and
+whether the first step gets the value of the job before it."""
+
+
+def launch_of(value: object) -> Launch | None:
+    """Steps as they were read; None: this is none."""
+    if not isinstance(value, dict) or not isinstance(value.get("id"), str):
+        return None
+    if not isinstance(value.get("n"), int) or not isinstance(value.get("bid", ""), str):
+        return None
+    return value if are_steps(value.get("steps")) else None  # type: ignore[return-value] # checked here
+
+
+def are_steps(value: object) -> bool:
+    """Whether this is a list of at least one step."""
+    return isinstance(value, list) and bool(value) and all(map(_is_step, value))
+
+
+def _is_step(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if "group" in value:
+        members = value["group"]
+        return (
+            isinstance(value.get("bid"), str)
+            and isinstance(members, list)
+            and all(map(are_steps, members))
+        )
+    job = value.get("job")
+    return isinstance(job, dict) and isinstance(job.get("jid"), str)
+
+
+def member_of(step: Step) -> str:
+    """Under which name a step counts in a batch."""
+    return f"b:{step['bid']}" if "group" in step else step["job"]["jid"]
+
+
+def after(launch: Launch) -> Launch | None:
+    """What is left behind the first step."""
+    rest = launch["steps"][1:]
+    if not rest:
+        return None
+    left: Launch = {"id": launch["id"], "n": launch["n"] + 1, "steps": rest}
+    if "bid" in launch:
+        left["bid"] = launch["bid"]
+    if launch.get("pass") is not None:
+        left["pass"] = launch["pass"]
+    return left
+
+
+def passes_value(flow: Mapping[str, Any]) -> bool:
+    """Whether the value of a job with this attribute `flow` goes to the next one."""
+    following = flow.get("next")
+    if not isinstance(following, dict) or not following.get("pass"):
+        return False
+    steps: Any = following.get("steps")
+    return are_steps(steps) and "job" in steps[0]
+
+
+def check_steps(steps: Sequence[Step]) -> None:
+    """Refuse steps that a job cannot carry.
+
+    Raises:
+        PayloadError: they have no JSON text, or too long a one.
+    """
+    check_json(list(steps), FLOW)
+    size = len(json_text.dumps(list(steps)))
+    if size > MOST_BYTES:
+        raise PayloadError(
+            f"chain: the steps behind the first one have {size:,} bytes as JSON, more than the {MOST_BYTES:,} "
+            "that a job carries; give jobs ids in place of data, or let a job begin the rest"
+        )
