@@ -210,6 +210,32 @@ class TestPerforming:
         assert from_wire("remind", ["2026-01-01", 5]) == [DAY, 5]
 
 
+class TestPlainArguments:
+    """Those that are JSON already, which nearly all jobs have."""
+
+    @pytest.mark.parametrize("count", [1, 2, 3])
+    def test_they_pass_and_others_are_refused_whatever_their_number(self, pushes, count):
+        def one(a: int): ...
+        def two(a: int, b: str): ...
+        def three(a: int, b: str, c: bool): ...
+
+        declared = job(name="Plain")([one, two, three][count - 1])
+        args = [5, "x", True][:count]
+
+        declared.perform_async(*args)
+
+        assert pushes.last["args"] == args
+        assert from_wire("Plain", args) == args
+        assert from_wire("Plain", args[:-1]) == args[:-1]  # the call says what is missing
+        assert from_wire("Plain", [*args, None]) == [*args, None]
+        for place in range(count):
+            wrong = [*args[:place], [], *args[place + 1 :]]
+            with pytest.raises(PayloadError, match=f"args: {'abc'[place]} of Plain: expected"):
+                declared.perform_async(*wrong)
+            with pytest.raises(ArgumentMismatch, match=f"{'abc'[place]} of Plain: expected"):
+                from_wire("Plain", wrong)
+
+
 class TestWhatIsNotChecked:
     def test_a_job_that_does_not_want_it(self, pushes):
         @job(check_arguments=False)

@@ -10,6 +10,7 @@ dead at once. What has no annotation, or one that says nothing here, passes as i
 with a name that cannot be found, such as one imported under `TYPE_CHECKING`, which is logged at debug.
 """
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 if sys.version_info >= (3, 14):
     from annotationlib import Format
 
+Way = Callable[[list[Any]], list[Any]]
+
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -35,9 +38,23 @@ class JobArguments:
         name: of the job, for messages.
         function: whose annotations count; strings are looked up where it is defined.
         signature: what the job takes.
+
+    Attributes:
+        to_wire: arguments → as they are written; raises PayloadError for a value that is not what its
+            parameter is annotated with.
+        from_wire: arguments as written → as the job is called with them; raises ArgumentMismatch.
     """
 
-    __slots__ = ("_converters", "_exact", "_function", "_mismatch", "_name", "_parameters", "_rest")
+    __slots__ = (
+        "_converters",
+        "_function",
+        "_mismatch",
+        "_name",
+        "_parameters",
+        "_rest",
+        "from_wire",
+        "to_wire",
+    )
 
     def __init__(
         self, name: str, function: Callable[..., Any], signature: inspect.Signature
@@ -48,38 +65,20 @@ class JobArguments:
         self._parameters = [each for each in parameters if each.kind in _PLACED]
         self._rest = next((each for each in parameters if each.kind is each.VAR_POSITIONAL), None)
         self._converters: list[Converter | None] | None = None
-        self._exact: tuple[type, ...] | None = ()
         self._mismatch: type[Mismatch]
+        self.to_wire: Way = self._first_to_wire
+        self.from_wire: Way = self._first_from_wire
 
     def __repr__(self) -> str:
         return f"<arguments of {self._name}>"
 
-    def to_wire(self, args: list[Any]) -> list[Any]:
-        """As they are written.
+    def _first_to_wire(self, args: list[Any]) -> list[Any]:
+        self._compile()
+        return self.to_wire(args)
 
-        Raises:
-            PayloadError: a value is not what its parameter is annotated with.
-        """
-        converters = self._converters
-        if converters is None:
-            converters = self._compile()
-        # Nearly all arguments are plain: then one comparison of their types is enough.
-        if not converters or tuple(map(type, args)) == self._exact:
-            return args
-        return self._convert(args, "to_wire")
-
-    def from_wire(self, args: list[Any]) -> list[Any]:
-        """As the job is called with them.
-
-        Raises:
-            ArgumentMismatch: a value cannot be what its parameter is annotated with.
-        """
-        converters = self._converters
-        if converters is None:
-            converters = self._compile()
-        if not converters or tuple(map(type, args)) == self._exact:
-            return args
-        return self._convert(args, "from_wire")
+    def _first_from_wire(self, args: list[Any]) -> list[Any]:
+        self._compile()
+        return self.from_wire(args)
 
     def written(self, args: Sequence[Any], *, parameter: str | None = None) -> list[Any]:
         """As `to_wire`, for comparing: what does not fit, such as `mock.ANY`, stays as it is.
@@ -102,7 +101,7 @@ class JobArguments:
                 found.append(value)
         return found
 
-    def _compile(self) -> "list[Converter | None]":
+    def _compile(self) -> None:
         # Whoever only declares jobs, or has none with annotations, starts the sooner.
         from kiqbridge.client.argument_types import (  # noqa: PLC0415
             Compiler,
@@ -115,13 +114,15 @@ class JobArguments:
         rest = [] if self._rest is None else [self._rest]
         found = [compiler.compiled(each.annotation) for each in (*self._parameters, *rest)]
         exact = [each.exact for each in found if each is not None and each.exact is not None]
-        # One with `*rest` is looked at value by value: there is no tuple of types to compare with.
-        self._exact = tuple(exact) if len(exact) == len(found) and not rest else None
-        converters = found if any(found) else []
-        self._converters = converters
-        return converters
+        self._converters = converters = found if any(found) else []
+        # One with `*rest` is looked at value by value: its types are not known beforehand.
+        plain = tuple(exact) if len(exact) == len(found) and not rest else None
+        self.to_wire, self.from_wire = (
+            _passing_plain(plain, functools.partial(self._convert, way)) if converters else _same
+            for way in ("to_wire", "from_wire")
+        )
 
-    def _convert(self, args: Sequence[Any], way: str) -> list[Any]:
+    def _convert(self, way: str, args: Sequence[Any]) -> list[Any]:
         return [self._converted(place, value, way) for place, value in enumerate(args)]
 
     def _converted(self, place: int, value: Any, way: str) -> Any:
@@ -153,6 +154,40 @@ class JobArguments:
         raise ArgumentMismatch(
             f"{text}; correct it where the job is enqueued, or the annotation of the parameter"
         ) from None
+
+
+def _same(args: list[Any]) -> list[Any]:
+    return args
+
+
+def _passing_plain(plain: tuple[type, ...] | None, convert: Way) -> Way:
+    """`convert`, which is left out where all arguments are of these types.
+
+    Nearly all arguments are plain, and this is passed by each job: so it is written for each number of them.
+    """
+    if plain is None:
+        return convert
+    if len(plain) == 1:
+        [only] = plain
+
+        def one(args: list[Any]) -> list[Any]:
+            return args if len(args) == 1 and type(args[0]) is only else convert(args)
+
+        return one
+    if len(plain) == 2:  # noqa: PLR2004 - of two arguments
+        first, second = plain
+
+        def two(args: list[Any]) -> list[Any]:
+            if len(args) == 2 and type(args[0]) is first and type(args[1]) is second:  # noqa: PLR2004 - as above
+                return args
+            return convert(args)
+
+        return two
+
+    def many(args: list[Any]) -> list[Any]:
+        return args if tuple(map(type, args)) == plain else convert(args)
+
+    return many
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
