@@ -42,10 +42,12 @@ install() {
     # the path of BUILD_PYTHON, and RECORD keeps a hash of it.
     rm -rf "${folder:?}/bin"
     rm -f "$folder"/*.dist-info/direct_url.json
-    # What `kiqbridge init` writes, and this script: no function needs it.
-    rm -rf "$folder/kiqbridge/scaffold"
-    sed -i -e '/direct_url\.json/d' -e '\,^\(\.\./\)*bin/,d' -e '\,^kiqbridge/scaffold/,d' \
-        "$folder"/*.dist-info/RECORD
+    # What no function needs: what `kiqbridge init` writes, `kiqbridge dev` and `top`, and fixtures for tests.
+    for part in kiqbridge/scaffold kiqbridge/dev kiqbridge/top kiqbridge/testing kiqbridge_pytest; do
+        rm -rf "${folder:?}/$part"
+        sed -i -e "\\,^$part/,d" "$folder"/*.dist-info/RECORD
+    done
+    sed -i -e '/direct_url\.json/d' -e '\,^\(\.\./\)*bin/,d' "$folder"/*.dist-info/RECORD
 }
 
 build_layer() {

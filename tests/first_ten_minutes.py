@@ -52,7 +52,8 @@ class Terminal:
         self.environ = {**inherited, **quiet}
 
     def say(self, text: str) -> None:
-        self.parts.append(f"{text}\n")
+        """Prose; a line that stands alone, so that a blank one follows it."""
+        self.parts.append(f"{text.rstrip()}\n")
 
     def run(self, line: str, *, expect: int = 0, **variables: str) -> str:
         """Run a line as a shell does; it ends with this code."""
@@ -156,6 +157,15 @@ def play(terminal: Terminal, wheel: str) -> None:
             "python -c 'from jobs.greeting import greet; print(greet.perform_async(\"Grace\", loud=True))'"
         )
         dev.wait_for(lambda: len(re.findall(r"Z done +Greeting ", dev.output)) == 2, 60, "two done")
+        starts = dev.output.count(" is ready: ")
+        terminal.say(
+            'While it runs, `jobs/greeting.py` says "Good evening"; the worker starts anew by itself:\n'
+        )
+        terminal.change("jobs/greeting.py", "Good morning", "Good evening")
+        dev.wait_for(lambda: dev.output.count(" is ready: ") > starts, 60, "a new worker")
+        terminal.run("kiqbridge enqueue Greeting '\"Ada\"'")
+        dev.wait_for_output("Good evening Ada.", 60)
+        dev.wait_for(lambda: len(re.findall(r"Z done +Greeting ", dev.output)) == 3, 60, "three")
         terminal.run("kiqbridge stats")
         dev.signal(signal.SIGINT)
         assert dev.wait(60) == 0
