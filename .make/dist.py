@@ -206,7 +206,8 @@ def try_installed(wheel: Path, folder: Path) -> str:
     # What it depends on. A .pth of that folder is not read: so the checkout is not found by its editable install.
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     python = str(folder / "bin/python")
-    pip = ("-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index")
+    # Isolated: a checkout in PYTHONPATH would count as installed.
+    pip = ("-I", "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index")
     run(*pip, "--disable-pip-version-check", "--no-compile", str(wheel), cwd=folder)
     program = "import kiqbridge; print(kiqbridge.__file__)"
     found = Path(run("-I", "-c", program, python=python, cwd=folder).strip())

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.readme_followed import follow
+from support.documents import blocks
+from support.readme_followed import follow, with_rule
 
 TEMPLATE = "tests/infra/test_template.py::TestTheTemplateAsItStands"
 NOTICING = (
@@ -38,6 +39,17 @@ def run(folder: Path, *words: str) -> str:
     )
     assert done.returncode == 0, f"{words}:\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def test_who_has_followed_it_already_follows_it_once(followed):
+    [rule] = [
+        block
+        for block in blocks()
+        if "Type: ScheduleV2" in block.text and block.document == "README.md"
+    ]
+    text = (followed / "template.yaml").read_text(encoding="utf-8")
+
+    assert with_rule(text, rule) == text
 
 
 def test_the_copy_has_the_jobs_and_the_rule_of_the_readme(followed):

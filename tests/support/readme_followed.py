@@ -8,6 +8,7 @@ from pathlib import Path
 from support.documents import ROOT, Block, blocks
 
 LEFT_OUT = (
+    "*.egg-info",
     ".git",
     ".venv*",
     ".kiqbridge",
@@ -41,8 +42,10 @@ def follow(folder: Path) -> Path:
 
 
 def with_rule(text: str, rule: Block) -> str:
-    """A template with one more rule of the enqueue function, whose class is allowed."""
+    """A template with this rule of the enqueue function, once, and with its class allowed."""
     [name] = re.findall(r'"class": "(\w+)"', rule.text)
+    if f'"class": "{name}"' in text:
+        return text  # somebody has followed it here already
     before, events, after = text.partition(_EVENTS)
     assert "\n  EnqueueFunction:\n" in before
     text, count = _CLASSES.subn(rf"\g<1>{name}, \g<2>", before)
