@@ -25,7 +25,7 @@ NOTICING = (
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory) -> Path:
-    return follow(tmp_path_factory.mktemp("followed") / "kiqbridge")
+    return follow(tmp_path_factory.mktemp("followed") / "copy")
 
 
 def run(folder: Path, *words: str) -> str:

@@ -24,7 +24,7 @@ TESTS = sized(full=("tests/unit", "tests/infra"), sample=("tests/unit/test_templ
 
 
 def test_checks_and_tests_pass_in_a_copy_in_which_the_readme_was_followed(tmp_path, tell):
-    folder = follow(tmp_path / "kiqbridge")
+    folder = follow(tmp_path / "copy")
     for name in (".venv", ".venv-sam"):  # whose commands the tests of the build call
         if (ROOT / name).exists():
             (folder / name).symlink_to(ROOT / name)
