@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "store": "runtime wire config credentials",
     "client": "runtime wire schedule config store",
     "flow": "runtime wire store client",
+    "compat": "wire client",
     "clocks": "runtime wire schedule credentials store client",
     "inflight": "runtime wire store",
     "host": "runtime logs config client",

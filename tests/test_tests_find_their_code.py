@@ -46,6 +46,10 @@ TESTED_ELSEWHERE = {
     "api/retrying": "redis/test_actions.py",
     "store/audit_log": "redis/test_actions.py",
     "store/operating": "redis/test_actions.py",
+    **dict.fromkeys(
+        (f"compat/celery/{name}" for name in ("app", "options", "task")),
+        "unit/test_celery.py",
+    ),
     "outbox/effects": "redis/test_outbox.py",
     "wire/flow_mark": "unit/test_end_report.py",
     **dict.fromkeys(

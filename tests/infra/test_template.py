@@ -348,12 +348,24 @@ class TestFaultsTheCheckFinds:
         assert "may not send" in findings[0]
 
     @pytest.mark.parametrize(
-        ("right", "wrong", "told"),
+        ("right", "wrong", "said"),
         [
             ("RoleArn: !GetAtt ScheduleRole.Arn", "RoleArn: !GetAtt Nowhere.Arn", "Nowhere"),
             ("MaximumRetryAttempts: 20", "MaximumRetryAttempts: 200", "185"),
-            ('Mode: "OFF"', "Mode: OFF", "Mode"),
             ("Handler: app.lambda_handler", "Handlr: app.lambda_handler", "Handlr"),
+        ],
+    )
+    def test_a_fault_that_ends_the_translation_is_found(self, right, wrong, said):
+        assert right in SOURCE
+
+        findings = check_template.sam_findings(SOURCE.replace(right, wrong))
+
+        assert any(said in finding for finding in findings), findings
+
+    def test_each_of_several_faults_is_found(self):
+        """All in one template: a look at it takes seconds."""
+        faults = [
+            ('Mode: "OFF"', "Mode: OFF", "Mode"),
             ("RetentionInDays: !Ref LogRetentionDays", "RetentionInDays: 31", "31"),
             ("VisibilityTimeout: 120", "VisibilityTimeout: 119", "less than six times"),
             (
@@ -361,29 +373,31 @@ class TestFaultsTheCheckFinds:
                 "REDIS_URL: !If [HasIam, !Ref RedisUrl",
                 "reads REDIS_URL",
             ),
-            (
-                "REDIS_URL: !If [HasIam, !Ref RedisIamUrl, !Ref AWS::NoValue]",
-                "REDIS_URL: '{{resolve:secretsmanager:redis:SecretString}}'",
-                "reads REDIS_URL",
-            ),
-            (
-                "                    - sqs:ReceiveMessage\n",
-                "",
-                "may not sqs:ReceiveMessage",
-            ),
+            ("                    - sqs:ReceiveMessage\n", "", "may not sqs:ReceiveMessage"),
             (
                 "FunctionResponseTypes: [ReportBatchItemFailures]",
                 "Enabled: true",
                 "takes all of a batch as done",
             ),
-        ],
-    )
-    def test_a_fault_in_the_template_is_told(self, right, wrong, told):
+        ]
+        broken = SOURCE
+        for right, wrong, _ in faults:
+            assert right in broken
+            broken = broken.replace(right, wrong)
+
+        findings = check_template.sam_findings(broken)
+
+        for _, _, said in faults:
+            assert any(said in finding for finding in findings), (said, findings)
+
+    def test_an_address_that_is_resolved_when_the_stack_is_created_is_found(self):
+        right = "REDIS_URL: !If [HasIam, !Ref RedisIamUrl, !Ref AWS::NoValue]"
         assert right in SOURCE
+        wrong = "REDIS_URL: '{{resolve:secretsmanager:redis:SecretString}}'"
 
         findings = check_template.sam_findings(SOURCE.replace(right, wrong))
 
-        assert any(told in finding for finding in findings), findings
+        assert any("reads REDIS_URL" in finding for finding in findings), findings
 
 
 class TestSchedulesOfTheTemplate:

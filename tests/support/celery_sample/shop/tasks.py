@@ -1,0 +1,55 @@
+"""Its tasks."""
+
+from celery import shared_task
+from celery.utils.log import get_task_logger
+
+from shop.app import app
+from shop.notebook import note
+
+logger = get_task_logger(__name__)
+
+
+@app.task
+def add(x, y):
+    note("add", x + y)
+    return x + y
+
+
+@app.task(name="shop.tasks.send_mail")
+def send_mail(user_id, template="welcome"):
+    logger.info("mail %s to %s", template, user_id)
+    note("mail", f"{template} to {user_id}")
+
+
+@app.task(bind=True, max_retries=3, default_retry_delay=0.05)
+def fetch(self, url):
+    """Fails once, and asks for another try by itself."""
+    note("fetch", f"try {self.request.retries}")
+    if self.request.retries < 1:
+        try:
+            raise ConnectionError(url)
+        except ConnectionError as error:
+            raise self.retry(exc=error, countdown=0.05)
+
+
+@app.task(autoretry_for=(TimeoutError,), retry_backoff=0.01, max_retries=5)
+def poll(name):
+    """Fails once with an error that is tried again by itself."""
+    note("poll", name)
+    if not note.has_seen(f"poll-{name}"):
+        raise TimeoutError(name)
+
+
+@app.task(autoretry_for=(TimeoutError,))
+def broken():
+    """Fails with an error that is not tried again."""
+    note("broken", "once")
+    raise ValueError("final")
+
+
+@shared_task
+def order(number, lines=()):
+    """Enqueues others."""
+    note("order", f"{number} with {len(lines)}")
+    add.delay(number, len(lines))
+    send_mail.apply_async((number,), {"template": "order"})

@@ -1,0 +1,246 @@
+"""Celery's names and options: what is translated, what is refused and with which words."""
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kiqbridge.client.default_client import own_default_client
+from kiqbridge.client.registry import default_registry
+from kiqbridge.compat.celery import AsyncResult, Celery, MaxRetriesExceededError, Retry, shared_task
+from kiqbridge.compat.celery.exceptions import SoftTimeLimitExceeded
+from kiqbridge.compat.celery.options import Conf
+from kiqbridge.compat.celery.retry import RetryRule, retry_now
+from kiqbridge.compat.celery.task import seconds_left, when_of
+from kiqbridge.compat.celery.utils.log import get_task_logger
+from kiqbridge.errors import ConfigError, JobTimeout, PayloadError
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    monkeypatch.setattr(default_registry, "_definitions", {})
+    with own_default_client():
+        yield
+
+
+@pytest.fixture
+def app():
+    return Celery("shop")
+
+
+class TestDeclaring:
+    def test_the_wire_name_is_celerys_name(self, app):
+        @app.task
+        def add(x, y):
+            return x + y
+
+        assert add.name == f"{__name__}.add"
+        assert default_registry.find(add.name) is not None
+        assert app.tasks == {add.name: add}
+        assert add(1, 2) == 3
+
+    def test_options_become_options_of_the_job(self, app):
+        @app.task(name="slow", queue="low", max_retries=7, soft_time_limit=30)
+        def slow():
+            """Take long."""
+
+        definition = default_registry.require("slow")
+        assert definition.options == {"retry": 7, "queue": "low"}
+        assert definition.handling.timeout_s == 30
+        assert slow.__doc__ == "Take long."
+
+    def test_no_limit_of_retries(self, app):
+        @app.task(name="stubborn", max_retries=None)
+        def stubborn():
+            pass
+
+        assert default_registry.require("stubborn").options["retry"] == 10_000
+
+    def test_a_bound_task_gets_itself_and_its_request(self, app):
+        @app.task(bind=True, name="bound")
+        def bound(self, x):
+            return self.name, self.request.id, self.request.retries, x
+
+        assert list(default_registry.require("bound").signature.parameters) == ["x"]
+        assert bound(5) == ("bound", None, 0, 5)
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"rate_limit": "10/m"}, "limiter"),
+            ({"serializer": "pickle"}, "JSON"),
+            ({"ignore_result": False}, "results are not kept"),
+            ({"base": object}, "middleware"),
+            ({"max_retires": 3}, "no counterpart"),
+        ],
+    )
+    def test_an_option_without_a_counterpart_is_refused_with_what_to_write(
+        self, app, options, said
+    ):
+        with pytest.raises(ConfigError, match=said):
+            app.task(**options)(lambda: None)
+
+    def test_options_that_hold_anyway_may_be_said(self, app):
+        app.task(name="x", acks_late=True, ignore_result=True, serializer="json")(lambda: None)
+
+    def test_options_are_given_by_keyword(self, app):
+        with pytest.raises(ConfigError, match="by keyword"):
+            app.task("name")
+
+
+class TestSettings:
+    def test_routes_defaults_and_calls(self, app):
+        task = shared_task(name="shop.mail.send")(lambda: None)
+        conf = app.conf
+        conf.task_default_queue = "main"
+        assert conf.queue_of(task, None) == "main"
+        conf.task_routes = {"shop.mail.*": {"queue": "mail"}, "shop.*": "other"}
+        assert conf.queue_of(task, None) == "mail"
+        assert conf.queue_of(task, "now") == "now"
+        assert conf.route_of("shop.x") == "other"
+
+    @pytest.mark.parametrize(
+        ("name", "value", "said"),
+        [
+            ("result_backend", "redis://", "results are not kept"),
+            ("task_serializer", "pickle", "JSON"),
+            ("accept_content", ["pickle"], "JSON"),
+            ("beat_schedule", {"x": {}}, "kiqbridge schedule import"),
+            ("worker_pool", "gevent", "docs/settings.md"),
+        ],
+    )
+    def test_a_setting_without_a_counterpart_is_refused(self, name, value, said):
+        with pytest.raises(ConfigError, match=said):
+            Conf().update({name: value})
+
+    def test_settings_that_hold_anyway_may_be_said(self):
+        Conf().update(
+            task_serializer="json", accept_content=["json"], timezone="UTC", enable_utc=True
+        )
+
+    def test_from_an_object_with_a_namespace(self, app):
+        class Settings:
+            CELERY_TASK_DEFAULT_QUEUE = "main"
+            CELERY_TASK_ROUTES = {"a": "b"}  # noqa: RUF012
+            OTHER = 1
+
+        app.config_from_object(Settings, namespace="CELERY")
+
+        assert (app.conf.task_default_queue, app.conf.route_of("a")) == ("main", "b")
+
+    def test_what_is_no_redis_is_refused_without_its_password(self):
+        with pytest.raises(ConfigError, match="amqp") as caught:
+            Celery("shop", broker="amqp://guest:secret@host//")
+        assert "secret" not in str(caught.value)
+
+    def test_a_result_backend_is_refused(self):
+        with pytest.raises(ConfigError, match="backend"):
+            Celery("shop", backend="redis://")
+
+
+class TestCalling:
+    def test_eagerly(self, app):
+        seen = []
+        app.conf.task_always_eager = True
+        task = app.task(name="see")(lambda x, y=2: seen.append((x, y)))
+
+        result = task.apply_async((1,), {"y": 5}, countdown=60, task_id="a" * 24)
+        task.delay(y=1, x=0)
+
+        assert seen == [(1, 5), (0, 1)]
+        assert (result.id, str(result)) == ("a" * 24, "a" * 24)
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [({"link": 1}, "chain"), ({"priority": 5}, "weights"), ({"x": 1}, "leave")],
+    )
+    def test_an_option_without_a_counterpart_is_refused(self, app, options, said):
+        task = app.task(name="t")(lambda: None)
+
+        with pytest.raises(PayloadError, match=said):
+            task.apply_async(**options)
+
+    def test_one_time_only(self, app):
+        task = app.task(name="t")(lambda: None)
+
+        with pytest.raises(PayloadError, match="not both"):
+            task.apply_async(countdown=1, eta=datetime.now(UTC))
+
+    def test_an_unknown_task_takes_no_keywords(self, app):
+        with pytest.raises(PayloadError, match="places of x"):
+            app.send_task("elsewhere", kwargs={"x": 1})
+
+    def test_results_and_signatures_name_the_way_out(self, app):
+        with pytest.raises(ConfigError, match="database"):
+            AsyncResult("a").get(timeout=5)
+        with pytest.raises(ConfigError, match=r"kiqbridge\.flow"):
+            app.task(name="t")(lambda: None).s(1)
+
+    def test_times(self):
+        now = datetime.now(UTC)
+        assert when_of(None, None) is None
+        assert when_of(None, now) == now.timestamp()
+        assert when_of(5, None) > now.timestamp() + 4
+        assert seconds_left(timedelta(minutes=1)) == 60
+        assert 50 < seconds_left(now + timedelta(minutes=1)) <= 60
+        with pytest.raises(PayloadError, match="time zone"):
+            when_of(None, datetime(2030, 1, 1))  # noqa: DTZ001
+        with pytest.raises(PayloadError, match="time zone"):
+            seconds_left(datetime(2030, 1, 1))  # noqa: DTZ001
+
+
+def rule(**given):
+    return RetryRule(
+        **{
+            "autoretry_for": (OSError,), "dont_autoretry_for": (), "delay_s": 180.0, "backoff": False,
+            "backoff_max_s": 600.0, "jitter": False, "rng": random.Random(1), **given,
+        }
+    )  # fmt: skip
+
+
+class TestTryingAgain:
+    def test_errors_of_autoretry_for_and_others(self):
+        assert rule().delay(0, ConnectionError(), {}) == 180
+        assert rule().delay(0, ValueError(), {}) == "kill"
+        assert rule(dont_autoretry_for=(ConnectionError,)).delay(0, ConnectionError(), {}) == "kill"
+
+    def test_growing_pauses(self):
+        backoff = rule(backoff=True)
+        assert [backoff.delay(count, OSError(), {}) for count in (0, 1, 5, 30)] == [1, 2, 32, 600]
+        assert rule(backoff=5).delay(1, OSError(), {}) == 10
+        assert 0 < rule(backoff=True, jitter=True).delay(5, OSError(), {}) <= 32
+
+    def test_retry_names_its_own_time(self):
+        assert rule().delay(0, Retry(when=7), {}) == 7
+        assert rule().delay(0, Retry(when=timedelta(minutes=1)), {}) == 60
+        assert rule().delay(0, Retry(), {}) == 180
+        assert 0 < rule().delay(0, Retry(when=datetime.now(UTC) - timedelta(days=1)), {}) < 1
+
+    def test_self_retry_keeps_the_error(self, app):
+        task = app.task(bind=True, name="t", default_retry_delay=5)(lambda self: None)
+
+        with pytest.raises(Retry) as caught:
+            task.retry(exc=OSError("away"))
+
+        assert isinstance(caught.value.__cause__, OSError)
+        assert "OSError: away" in str(caught.value)
+        assert caught.value.delay_s(0) == 5
+        assert isinstance(task.retry(throw=False), Retry)
+
+    def test_none_left(self):
+        with pytest.raises(OSError, match="away"):
+            retry_now("t", 3, most=3, exc=OSError("away"), when=None, delay_s=1)
+        with pytest.raises(MaxRetriesExceededError, match="3 times"):
+            retry_now("t", 3, most=3, exc=None, when=None, delay_s=1)
+        assert retry_now("t", 99, most=None, exc=None, when=4, delay_s=1).delay_s(0) == 4
+
+    def test_other_arguments_are_refused(self, app):
+        task = app.task(bind=True, name="t")(lambda self: None)
+
+        with pytest.raises(PayloadError, match="keeps the arguments"):
+            task.retry(args=[1])
+
+
+def test_exceptions_and_loggers_have_celerys_places():
+    assert SoftTimeLimitExceeded is JobTimeout
+    assert get_task_logger("shop").name == "shop"

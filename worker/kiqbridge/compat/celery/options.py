@@ -1,0 +1,164 @@
+"""Which of Celery's options and settings mean something here, which need not be said, and which are refused.
+
+An option that is ignored silently costs somebody a night. So each is in one of the tables, or refused.
+"""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, Final, Protocol
+
+from kiqbridge.errors import ConfigError, PayloadError
+
+HONOURED: Final = frozenset(
+    {
+        "bind",
+        "queue",
+        "autoretry_for",
+        "dont_autoretry_for",
+        "max_retries",
+        "default_retry_delay",
+        "retry_backoff",
+        "retry_backoff_max",
+        "retry_jitter",
+        "retry_kwargs",
+        "time_limit",
+        "soft_time_limit",
+    }
+)
+"""Options of a task that this module translates."""
+
+IMPLIED: Final[Mapping[str, tuple[object, ...]]] = {
+    "acks_late": (True, False),
+    "reject_on_worker_lost": (True, False),
+    "ignore_result": (True,),
+    "store_errors_even_if_ignored": (False,),
+    "track_started": (True, False),
+    "serializer": ("json",),
+    "compression": (None,),
+}
+"""Options with the values that say what holds here anyway: no job is lost with its worker, JSON, no results."""
+
+INSTEAD: Final[Mapping[str, str]] = {
+    "rate_limit": "use a limiter of kiqbridge.flow",
+    "base": "a task's class cannot be replaced; use server.middleware and server.lifespan",
+    "typing": "arguments are always checked",
+    "priority": "use queues with weights (kiqbridge worker -q high,3 -q low,1)",
+    "link": "use chain of kiqbridge.flow",
+    "link_error": "use on_death of a Batch of kiqbridge.flow, or server.death_handler",
+    "chord": "use group of kiqbridge.flow",
+    "retry_policy": "a push is repeated by the caller; see PushOutcomeUnknown",
+    "exchange": "there are queues only; give queue",
+    "throws": "use on_error of kiqbridge.job",
+    "trail": "there is no trail",
+    "ignore_result": "results are not kept, so leave it out",
+    "serializer": "arguments are JSON, which Ruby can read, too; leave it out",
+    "result_backend": "results are not kept; leave it out, and write what callers need to your database",
+    "beat_schedule": "run: kiqbridge schedule import FILE (docs/schedules.md)",
+    "task_serializer": "arguments are JSON, which Ruby can read, too; leave it out",
+    "accept_content": "arguments are JSON; leave it out",
+    "task_annotations": "give the options at the task",
+}
+
+_IMPLIED_SETTINGS: Final[Mapping[str, tuple[object, ...]]] = {
+    "task_serializer": ("json",),
+    "result_serializer": ("json",),
+    "task_acks_late": (True, False),
+    "task_reject_on_worker_lost": (True, False),
+    "task_ignore_result": (True,),
+    "task_track_started": (True, False),
+    "enable_utc": (True,),
+    "timezone": ("UTC",),
+    "broker_connection_retry_on_startup": (True,),
+    "worker_prefetch_multiplier": tuple(range(1, 65)),
+    "worker_hijack_root_logger": (True, False),
+    "task_eager_propagates": (True,),
+    "task_store_eager_result": (False,),
+    "result_backend": (None, "", "disabled://", "rpc://"),
+}
+
+
+class Routed(Protocol):
+    """A task, for its queue."""
+
+    name: str
+    queue: str | None
+
+
+class Conf:
+    """The settings of an application.
+
+    Attributes:
+        task_default_queue: for tasks and calls that name none; `default`.
+        task_routes: pattern of names → `{"queue": NAME}`, or the name.
+        task_always_eager: run each call at once, in the caller, as tests like it.
+    """
+
+    KNOWN: ClassVar = frozenset(
+        {"task_default_queue", "task_routes", "task_always_eager", *_IMPLIED_SETTINGS}
+    )
+
+    def __init__(self) -> None:
+        self.task_default_queue = "default"
+        self.task_routes: Mapping[str, Any] = {}
+        self.task_always_eager = False
+
+    def update(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+        """Set several.
+
+        Raises:
+            ConfigError: a setting that has no counterpart; says what to write in its place.
+        """
+        for name, value in {**(settings or {}), **more}.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("task_default_queue", "task_routes", "task_always_eager"):
+            object.__setattr__(self, name, value)
+            return
+        if name == "accept_content" and set(value) == {"json"}:
+            return
+        if value in _IMPLIED_SETTINGS.get(name, ()):
+            return
+        hint = INSTEAD.get(name, "see docs/settings.md for what a worker takes")
+        raise ConfigError(f"conf.{name}: {value!r} has no counterpart here: {hint}")
+
+    def route_of(self, name: str) -> str:
+        """The queue that `task_routes` names for a task, else the default."""
+        for pattern, route in self.task_routes.items():
+            if fnmatchcase(name, pattern):
+                queue = route.get("queue") if isinstance(route, Mapping) else route
+                if queue:
+                    return str(queue)
+        return self.task_default_queue
+
+    def queue_of(self, task: Routed, given: str | None) -> str:
+        """The queue of a call: its own, the task's, that of `task_routes`, the default."""
+        return given or task.queue or self.route_of(task.name)
+
+
+def check_task(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options of a task that have no counterpart.
+
+    Raises:
+        ConfigError: names the option, and what to write in its place.
+    """
+    for option, value in options.items():
+        if option in HONOURED or value in IMPLIED.get(option, ()):
+            continue
+        hint = INSTEAD.get(option, "leave it out, or see the options of kiqbridge.job")
+        raise ConfigError(f"task {name}: {option}={value!r} has no counterpart here: {hint}")
+
+
+def check_call(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse options of a call that have no counterpart.
+
+    Raises:
+        PayloadError: names the option, and what to write in its place.
+    """
+    for option, value in options.items():
+        if option in ("routing_key", "ignore_result", "retry", "add_to_parent") or value is None:
+            continue
+        if value in IMPLIED.get(option, ()):
+            continue
+        hint = INSTEAD.get(option, "leave it out, or see the options of set() in kiqbridge.job")
+        raise PayloadError(f"{name}: {option}={value!r} has no counterpart here: {hint}")

@@ -1,0 +1,1 @@
+"""Where Celery has its logger."""
