@@ -84,7 +84,12 @@ assert main({words}) == 0
 """
 SOURCE_PAGES = "docs/sources/"
 """tests/lambdas/test_source_pages.py runs their events and mappings."""
-NAMES_OF_OTHERS = {"KIQBRIDGE_TEST_SERVER", "KIQBRIDGE_PROVE", "KIQBRIDGE_SCREENSHOTS"}
+NAMES_OF_OTHERS = {
+    "KIQBRIDGE_ENQUEUES",
+    "KIQBRIDGE_TEST_SERVER",
+    "KIQBRIDGE_PROVE",
+    "KIQBRIDGE_SCREENSHOTS",
+}
 
 
 class Project:

@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "client": "runtime wire schedule config store",
     "flow": "runtime wire store client",
     "compat": "wire client",
+    "contract": "client",
     "clocks": "runtime wire schedule credentials store client",
     "inflight": "runtime wire store",
     "host": "runtime logs config client",
@@ -51,7 +52,7 @@ MAY_IMPORT = {
     "doctor": "wire schedule config store client api",
     "web": "wire config store aws api telemetry doctor",
     "top": "wire store api",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer top logs scaffold",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer top logs scaffold contract",
     "contrib": "wire config client settle perform commands",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.

@@ -50,6 +50,13 @@ TESTED_ELSEWHERE = {
         (f"compat/celery/{name}" for name in ("app", "options", "task")),
         "unit/test_celery.py",
     ),
+    **dict.fromkeys(
+        (
+            "commands/contract_command",
+            *(f"contract/{name}" for name in ("compare", "export", "stubs")),
+        ),
+        "unit/test_contract.py",
+    ),
     "outbox/effects": "redis/test_outbox.py",
     "wire/flow_mark": "unit/test_end_report.py",
     **dict.fromkeys(

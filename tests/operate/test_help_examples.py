@@ -16,6 +16,10 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 NOT_RUN = {
     **dict.fromkeys(("worker", "dev", "web", "top"), "it runs until it is ended"),
     "health": "it needs a worker on this machine",
+    **dict.fromkeys(
+        ("contract export", "contract check", "contract stubs"),
+        "it imports an application's jobs; tests/unit/test_contract.py has one",
+    ),
     **dict.fromkeys(("spill show", "spill drain", "spill replay"), "it needs a queue of AWS"),
 }
 """Commands whose examples stand there and are not run here, and why; their own tests run them."""

@@ -35,6 +35,7 @@ from kiqbridge.errors import (
 if TYPE_CHECKING:
     from kiqbridge.client.current_attributes import locale
     from kiqbridge.client.iterable import IterableJob
+    from kiqbridge.client.remote import RemoteJob
     from kiqbridge.client.schedule import Schedule
     from kiqbridge.client.schedules import Schedules
 
@@ -59,6 +60,7 @@ __all__ = [
     "PushOutcomeUnknown",
     "RedisRefused",
     "RedisUnavailable",
+    "RemoteJob",
     "Schedule",
     "Schedules",
     "Server",
@@ -80,6 +82,10 @@ def __getattr__(name: str) -> Any:
         from kiqbridge.client.iterable import IterableJob  # noqa: PLC0415 - that is the point
 
         return IterableJob
+    if name == "RemoteJob":
+        from kiqbridge.client.remote import RemoteJob  # noqa: PLC0415 - as above
+
+        return RemoteJob
     if name == "Schedule":
         from kiqbridge.client.schedule import Schedule  # noqa: PLC0415 - as above
 

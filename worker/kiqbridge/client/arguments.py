@@ -76,6 +76,11 @@ class JobArguments:
         self._compile()
         return self.to_wire(args)
 
+    @property
+    def function(self) -> Callable[..., Any]:
+        """Whose annotations count."""
+        return self._function
+
     def _first_from_wire(self, args: list[Any]) -> list[Any]:
         self._compile()
         return self.from_wire(args)

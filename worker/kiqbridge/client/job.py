@@ -185,6 +185,7 @@ class Job(ClassCalls):
     check_arguments: ClassVar[bool] = True
     encrypted: ClassVar[bool | Sequence[str]] = False
     jid: str
+    _is_remote: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -219,7 +220,8 @@ class Job(ClassCalls):
         definition = limited(definition, inspect.getattr_static(cls, "limiter", None))
         definition = encrypting(definition, cls.encrypted)
         setattr(cls, MARK, definition)
-        default_registry.register(definition)
+        if not cls._is_remote:
+            default_registry.register(definition)
 
     @property
     def interrupted(self) -> bool:

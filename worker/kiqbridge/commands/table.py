@@ -111,6 +111,13 @@ COMMANDS: Final = (
         "no state in Redis, and are not listed.",
     ),
     Entry(
+        name="contract",
+        module="commands.contract_command",
+        help="compare what applications expect of each other's jobs, and write typed stubs",
+        description="Export which jobs this application performs and enqueues, compare it with those of others, such as a "
+        "Rails application, and write typed Python classes for theirs.",
+    ),
+    Entry(
         name="stats",
         module="commands.stats_command",
         help="how much there is of everything, and the queues",

@@ -1,0 +1,73 @@
+"""Ruby prints what its jobs take, in the form of our contracts."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kiqbridge.contract.compare import compare
+from kiqbridge.contract.document import Contract, JobContract, Parameter, read_contract
+
+pytestmark = [pytest.mark.interop, pytest.mark.rails]
+
+DIRECTION = "Ruby and Python each describe their jobs, and both are compared"
+
+SCRIPT = Path(__file__).parents[2] / "contrib" / "ruby" / "kiqbridge_contract.rb"
+JOBS = """
+require "sidekiq"
+require "active_job"
+
+class HardJob
+  include Sidekiq::Worker
+  sidekiq_options queue: "hard"
+
+  def perform(user_id, name = nil)
+  end
+end
+
+module Billing
+  class CloseDayJob < ActiveJob::Base
+    queue_as :billing
+
+    def perform(day, *rest)
+    end
+  end
+end
+
+class Helper
+  def perform(nothing)
+  end
+end
+"""
+
+
+@pytest.mark.operation("contracts")
+def test_ruby_prints_the_contract_of_its_jobs(tmp_path, monkeypatch):
+    (tmp_path / "jobs.rb").write_text(JOBS)
+    monkeypatch.setenv("KIQBRIDGE_ENQUEUES", "send_invoice/2")
+
+    run = subprocess.run(
+        ["ruby", "-r", "./jobs.rb", str(SCRIPT)],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    contract = read_contract(run.stdout, "ruby")
+
+    assert json.loads(run.stdout)["language"] == "ruby"
+    assert set(contract.jobs) == {"HardJob", "Billing::CloseDayJob"}
+    hard = contract.jobs["HardJob"]
+    assert (hard.least, hard.most, hard.queue) == (1, 2, "hard")
+    assert [each.name for each in hard.parameters] == ["user_id", "name"]
+    assert hard.place.startswith("jobs.rb:")
+    close = contract.jobs["Billing::CloseDayJob"]
+    assert (close.least, close.takes_more, close.queue) == (1, True, "billing")
+    python = Contract(
+        app="shop",
+        language="python",
+        jobs={"send_invoice": JobContract(parameters=(Parameter(name="number", type="integer"),))},
+        enqueues={"HardJob": JobContract()},
+    )
+    assert [(each.job, each.kind) for each in compare([python, contract])] == [
+        ("HardJob", "arity"),
+        ("send_invoice", "arity"),
+    ]

@@ -1,0 +1,302 @@
+"""What applications expect of each other's jobs: exported, compared, written as classes."""
+
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import json
+import subprocess
+import sys
+import uuid
+from typing import Annotated, Any, Literal, NewType, Optional, TypedDict
+
+import pytest
+
+from kiqbridge import ConfigError, Job, RemoteJob, job
+from kiqbridge.client.default_client import own_default_client
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.remote import _remote, remote_jobs
+from kiqbridge.contract.compare import compare, fits
+from kiqbridge.contract.document import Contract, JobContract, Parameter, read_contract
+from kiqbridge.contract.export import export, type_of
+from kiqbridge.contract.stubs import class_name_of, write_stubs
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    monkeypatch.setattr(default_registry, "_definitions", {})
+    for name in list(_remote):
+        monkeypatch.delitem(_remote, name)
+    with own_default_client():
+        yield
+    _remote.clear()
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Row(TypedDict):
+    number: int
+
+
+@dataclasses.dataclass
+class Line:
+    number: int
+
+
+UserId = NewType("UserId", int)
+
+
+@pytest.mark.parametrize(
+    ("hint", "name"),
+    [
+        (int, "integer"),
+        (bool, "boolean"),
+        (float, "number"),
+        (str, "string"),
+        (None, "null"),
+        (uuid.UUID, "string:uuid"),
+        (dt.datetime, "string:date-time"),
+        (dt.date, "string:date"),
+        (decimal.Decimal, "string:decimal"),
+        (Colour, "string"),
+        (Row, "object"),
+        (Line, "object"),
+        (dict[str, int], "object"),
+        (list[int], "array"),
+        (tuple[int, str], "array"),
+        (set[int], "array"),
+        (int | None, "integer|null"),
+        (Optional[uuid.UUID], "string:uuid|null"),  # noqa: UP045 - people write it
+        (Literal["a", 1], "string|integer"),
+        (Annotated[int, "x"], "integer"),
+        (UserId, "integer"),
+        (int | Any, "any"),
+        (Any, "any"),
+        (object, "any"),
+    ],
+)
+def test_the_type_of_an_annotation(hint, name):
+    assert type_of(hint) == name
+
+
+def shop():
+    @job(queue="mail")
+    def send_invoice(number: int, copy: bool = False) -> None: ...
+
+    class Report(Job):
+        class_name = "Reports::Nightly"
+
+        def perform(self, day: dt.date, *rest: str) -> None: ...
+
+    class HardJob(RemoteJob):
+        queue = "ruby"
+
+        def perform(self, user_id: int, name: str) -> None: ...
+
+    return export(default_registry, remote_jobs(), app="shop")
+
+
+def test_a_contract_names_what_is_performed_and_what_is_enqueued():
+    contract = shop()
+
+    assert set(contract.jobs) == {"send_invoice", "Reports::Nightly"}
+    invoice = contract.jobs["send_invoice"]
+    assert invoice.parameters == (
+        Parameter(name="number", type="integer"),
+        Parameter(name="copy", type="boolean", optional=True),
+    )
+    assert (invoice.queue, invoice.least, invoice.most) == ("mail", 1, 2)
+    assert invoice.place.startswith("tests/unit/test_contract.py:")
+    report = contract.jobs["Reports::Nightly"]
+    assert (report.least, report.most, report.takes_more) == (1, float("inf"), True)
+    assert report.parameters[0].type == "string:date"
+    assert set(contract.enqueues) == {"HardJob"}
+
+
+def test_a_contract_is_read_as_it_was_written():
+    contract = shop()
+
+    assert read_contract(contract.to_text(), "x") == contract
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "is no contract"),
+        ("{}", "is no contract"),
+        ('{"contract": 9}', "version 9"),
+        ('{"contract": 1}', "is no contract"),
+        ('{"contract": 1, "jobs": {"A": 7}}', "is no contract"),
+        (
+            '{"contract": 1, "jobs": {"A": {"parameters": [{"name": "x", "type": "int"}]}}}',
+            "no type 'int'",
+        ),
+    ],
+)
+def test_what_is_no_contract_is_refused_by_its_name(text, said):
+    with pytest.raises(ConfigError, match=said) as caught:
+        read_contract(text, "rails.json")
+    assert str(caught.value).startswith("rails.json: ")
+
+
+def contract(app, jobs=(), enqueues=()):
+    return Contract(app=app, language="ruby", jobs=dict(jobs), enqueues=dict(enqueues))
+
+
+def takes(*types, optional=0, more=False, queue=""):
+    places = len(types) - optional
+    return JobContract(
+        parameters=tuple(
+            Parameter(name=f"p{n}", type=each, optional=n >= places) for n, each in enumerate(types)
+        ),
+        takes_more=more,
+        queue=queue,
+    )
+
+
+class TestComparing:
+    def test_sides_that_agree(self):
+        python = contract("shop", {"A": takes("integer")}, {"B": takes("string", "any")})
+        ruby = contract("rails", {"B": takes("any", "any", optional=1)}, {"A": takes("integer")})
+
+        assert compare([python, ruby]) == []
+
+    def test_an_enqueue_that_nobody_performs(self):
+        [found] = compare([contract("shop", enqueues={"HradJob": takes("any")}), contract("rails")])
+
+        assert (found.job, found.kind) == ("HradJob", "nobody performs it")
+        assert "shop enqueues it" in found.text
+
+    @pytest.mark.parametrize(
+        ("given", "taken"),
+        [
+            (takes("any"), takes("any", "any")),
+            (takes("any", "any", "any"), takes("any", "any")),
+            (takes("any", more=True), takes("any")),
+            (takes("any", "any", optional=1), takes("any", "any")),
+        ],
+    )
+    def test_a_number_of_arguments_that_is_not_taken(self, given, taken):
+        [found] = compare(
+            [contract("shop", enqueues={"A": given}), contract("rails", {"A": taken})]
+        )
+
+        assert found.kind == "arity"
+        assert "rails takes" in found.text
+
+    def test_a_type_that_is_not_taken(self):
+        caller = contract("rails", enqueues={"A": takes("string", "string")})
+        [found] = compare([caller, contract("shop", {"A": takes("string", "integer")})])
+
+        assert found.kind == "type"
+        assert "string as argument 2 (p1)" in found.text
+
+    def test_one_name_performed_by_two_in_one_queue(self):
+        sides = [contract("a", {"A": takes("any")}), contract("b", {"A": takes("any", "any")})]
+        assert [each.kind for each in compare(sides)] == ["performed twice"]
+
+        others = [
+            contract("a", {"A": takes("any", queue="x")}),
+            contract("b", {"A": takes("any", "any", queue="y")}),
+        ]
+        assert compare(others) == []
+
+    @pytest.mark.parametrize(
+        ("given", "expected", "does"),
+        [
+            ("integer", "number", True),
+            ("number", "integer", False),
+            ("any", "integer", True),
+            ("integer", "integer|null", True),
+            ("integer|null", "integer", False),
+            ("string", "string:uuid", True),
+            ("string:uuid", "string", True),
+            ("string:uuid", "string:date", False),
+        ],
+    )
+    def test_what_fits(self, given, expected, does):
+        assert fits(given, expected) is does
+
+
+RUBY = contract(
+    "rails",
+    {
+        "HardJob": takes("integer", "string|null", optional=1, queue="ruby"),
+        "Billing::CloseDayJob": takes("string:date", "string:uuid", more=True),
+    },
+)
+
+
+def test_stubs_are_python_that_enqueues(tmp_path):
+    text = write_stubs(RUBY)
+    (tmp_path / "ruby_jobs.py").write_text(text)
+    script = (
+        "import ruby_jobs, json; from kiqbridge.client.registry import definition_of, default_registry as r;"
+        "print(json.dumps([definition_of(ruby_jobs.BillingCloseDayJob).name, ruby_jobs.HardJob.queue, len(r)]))"
+    )
+
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert json.loads(run.stdout) == ["Billing::CloseDayJob", "ruby", 0]
+    assert "def perform(self, p0: int, p1: str | None = ...) -> None: ..." in text
+    assert "def perform(self, p0: date, p1: UUID, *more: Any) -> None: ..." in text
+    assert "from datetime import date" in text
+
+
+def test_the_command_exports_compares_and_writes(tmp_path):
+    def kiqbridge(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "kiqbridge", "contract", *words],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    (tmp_path / "jobs.py").write_text(
+        "from kiqbridge import RemoteJob, job\n\n"
+        "@job\ndef greet(name: str): ...\n\n"
+        "class HardJob(RemoteJob):\n    def perform(self): ...\n"
+    )
+    (tmp_path / "rails.json").write_text(RUBY.to_text())
+
+    exported = kiqbridge("export", "-r", "jobs.py", "--app", "shop", "-o", "own.json")
+    checked = kiqbridge("check", "own.json", "rails.json")
+    as_json = kiqbridge("check", "rails.json", "-r", "jobs.py", "--json")
+    stubs = kiqbridge("stubs", "rails.json")
+    missing = kiqbridge("check", "nowhere.json")
+
+    assert exported.stdout == "written to own.json\n", exported.stderr
+    assert set(json.loads((tmp_path / "own.json").read_text())["jobs"]) == {"greet"}
+    assert checked.returncode == 1
+    assert checked.stdout.endswith("2 applications, 3 jobs, 1 enqueues: 1 disagreements\n")
+    assert [each["kind"] for each in json.loads(as_json.stdout)] == ["arity"]
+    assert "class HardJob(RemoteJob):" in stubs.stdout
+    assert missing.returncode != 0
+    assert "nowhere.json: cannot be read" in missing.stderr
+
+
+def test_names_that_python_does_not_take():
+    assert class_name_of("Billing::CloseDayJob") == "BillingCloseDayJob"
+    assert class_name_of("shop.tasks.send_mail") == "ShopTasksSend_mail"
+    assert class_name_of("3D") == "Job3D"
+    odd = contract(
+        "x", {"A": JobContract(parameters=(Parameter(name="class"), Parameter(name="self")))}
+    )
+    assert "argument_1: Any, argument_2: Any" in write_stubs(odd)
+    hostile = write_stubs(contract("x", {'"""\nimport os': takes()}))
+    compile(hostile, "stub", "exec")
+    with pytest.raises(ConfigError, match="another job"):
+        write_stubs(contract("x", {"A::B": takes(), "AB": takes()}))
+
+
+def test_a_remote_job_is_enqueued_and_not_performed_here():
+    class Elsewhere(RemoteJob):
+        queue = "ruby"
+
+        def perform(self, number: int) -> None: ...
+
+    assert default_registry.find("Elsewhere") is None
+    assert [each.name for each in remote_jobs()] == ["Elsewhere"]

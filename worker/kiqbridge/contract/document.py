@@ -1,0 +1,153 @@
+"""A contract as a document: which jobs an application performs, with their parameters, and which it enqueues.
+
+    {"contract": 1, "app": "shop", "language": "python",
+     "jobs": {"SendInvoice": {"queue": "mail", "parameters": [{"name": "id", "type": "integer"}]}},
+     "enqueues": {"HardJob": {"parameters": [...]}}}
+
+A type is a text: `integer`, `number`, `string`, `boolean`, `null`, `array`, `object`, `any`, several of them with `|`,
+and of texts how they are written: `string:uuid`, `string:date-time`, `string:date`, `string:decimal`. Ruby's methods
+have no types, so all of a Ruby application's are `any`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kiqbridge.errors import ConfigError
+
+VERSION: Final = 1
+ANY: Final = "any"
+_TYPES: Final = frozenset(
+    {"integer", "number", "string", "boolean", "null", "array", "object", ANY}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter: its type as above, and whether a caller may leave it out."""
+
+    name: str
+    type: str = ANY
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContract:
+    """What a job takes.
+
+    Attributes:
+        parameters: by position.
+        takes_more: any number of further arguments.
+        queue: that its declaration names, or "".
+        place: file and line of it, or "".
+    """
+
+    parameters: tuple[Parameter, ...] = ()
+    takes_more: bool = False
+    queue: str = ""
+    place: str = ""
+
+    @property
+    def least(self) -> int:
+        """How many arguments it needs."""
+        return sum(not each.optional for each in self.parameters)
+
+    @property
+    def most(self) -> float:
+        """How many it takes."""
+        return float("inf") if self.takes_more else len(self.parameters)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the document; what is the default is left out."""
+        shown: dict[str, Any] = {
+            "parameters": [
+                {"name": each.name, "type": each.type}
+                | ({"optional": True} if each.optional else {})
+                for each in self.parameters
+            ]
+        }
+        if self.takes_more:
+            shown["takes_more"] = True
+        return shown | {
+            name: value for name, value in (("queue", self.queue), ("place", self.place)) if value
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """One application's side.
+
+    Attributes:
+        app, language: for messages.
+        jobs: wire name → what it takes, of what the application performs.
+        enqueues: the same, of what it enqueues for others.
+    """
+
+    app: str
+    language: str
+    jobs: Mapping[str, JobContract]
+    enqueues: Mapping[str, JobContract] = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        """As JSON, sorted, so that a change of the code shows as a change of few lines."""
+        document = {
+            "contract": VERSION,
+            "app": self.app,
+            "language": self.language,
+            "jobs": {name: self.jobs[name].to_json() for name in sorted(self.jobs)},
+            "enqueues": {name: self.enqueues[name].to_json() for name in sorted(self.enqueues)},
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_contract(text: str, source: str) -> Contract:
+    """The counterpart of `to_text`; `source` is its name for messages.
+
+    Raises:
+        ConfigError: it is no contract, or of a later version.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{source}: is no JSON ({error}); export it again") from error
+    if not isinstance(document, dict) or "contract" not in document:
+        raise ConfigError(f"{source}: is no contract; write one with kiqbridge contract export")
+    if document["contract"] != VERSION:
+        raise ConfigError(
+            f"{source}: is of version {document['contract']!r}, and version {VERSION} is read here; use the "
+            "same version of kiqbridge on both sides"
+        )
+    try:
+        return Contract(
+            app=str(document.get("app", source)),
+            language=str(document.get("language", "")),
+            jobs={name: _job(each) for name, each in document["jobs"].items()},
+            enqueues={name: _job(each) for name, each in document.get("enqueues", {}).items()},
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{source}: is no contract ({error!r}); export it again") from error
+
+
+def _job(document: Mapping[str, Any]) -> JobContract:
+    parameters = tuple(
+        Parameter(
+            name=str(each["name"]),
+            type=_checked(str(each.get("type", ANY))),
+            optional=bool(each.get("optional", False)),
+        )
+        for each in document["parameters"]
+    )
+    return JobContract(
+        parameters=parameters,
+        takes_more=bool(document.get("takes_more", False)),
+        queue=str(document.get("queue", "")),
+        place=str(document.get("place", "")),
+    )
+
+
+def _checked(text: str) -> str:
+    unknown = [part for part in text.split("|") if part.partition(":")[0] not in _TYPES]
+    if unknown:
+        raise ValueError(f"there is no type {unknown[0]!r}")
+    return text
