@@ -81,7 +81,7 @@ def pool(redis_url):
 
 
 def test_commands_answer_as_those_of_a_server(pool):
-    @settings(max_examples=50)
+    @settings(max_examples=50, deadline=None, database=None)
     @given(st.lists(CALLS, min_size=1, max_size=20))
     def same(calls):
         pool.call("FLUSHALL")

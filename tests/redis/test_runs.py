@@ -106,10 +106,10 @@ class TestAge:
         assert begin(pool, late, is_first=False) == ("run", [])
 
     def test_one_that_begins_in_time_is_not(self, pool):
-        assert begin(pool, mark(at=NOW - 10, max_age_s=600.0)) == ("run", [])
+        assert begin(pool, mark(at=NOW - 10, max_age_s=86_400.0)) == ("run", [])
 
     def test_one_that_was_begun_in_time_goes_on_however_late(self, pool, redis):
-        early = mark(at=NOW - 10, max_age_s=600.0)
+        early = mark(at=NOW - 10, max_age_s=86_400.0)
         begin(pool, early)
         # As if an hour had passed.
         redis.hset("kb:runs", "s", f"v2:dead j1 {NOW - 3600}")

@@ -31,6 +31,9 @@ class Watched(dict):
         return super().get(name, default)
 
 
+KEYS_OF_JOBS = {"KIQBRIDGE_ENCRYPTION_KEYS", "KIQBRIDGE_ENCRYPTION_KEYS_FILE"}
+
+
 def variables_read_by(reader):
     return {
         name
@@ -57,7 +60,8 @@ def test_a_client_reads_what_the_table_says(monkeypatch):
         redaction.current()
 
     ours = {name for name in environ.asked if name.startswith(("KIQBRIDGE_", "REDIS_"))}
-    assert ours == variables_read_by("client")
+    # Keys are read when a job with encrypted arguments is met.
+    assert ours == variables_read_by("client") - KEYS_OF_JOBS
 
 
 def test_the_functions_read_what_the_table_says():
@@ -70,6 +74,7 @@ def test_the_functions_read_what_the_table_says():
     elsewhere = {
         "KIQBRIDGE_REDACT",
         "KIQBRIDGE_TRACING",
+        *KEYS_OF_JOBS,
         *(f"POWERTOOLS_{name}" for name in POWERTOOLS),
     }
     assert environ.asked == variables_read_by("function") - elsewhere

@@ -237,7 +237,7 @@ def _slice(found: list[Any], first: int, last: int) -> list[Any]:
     """As Redis counts: both ends included, negative ones from the end."""
     start = max(first + len(found), 0) if first < 0 else first
     end = last + len(found) if last < 0 else last
-    return found[start : end + 1]
+    return found[start : max(end + 1, 0)]
 
 
 def _replied(pairs: Sequence[tuple[float, bytes]], *, with_scores: bool) -> list[bytes]:

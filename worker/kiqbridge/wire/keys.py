@@ -230,7 +230,7 @@ class Keys:
 
     def limit_looked(self, key: str) -> str:
         """String with a TTL: when the locks under this key, many of them, were looked at last."""
-        return key.replace("kb:limit:concurrent:", "kb:limit:looked:", 1)
+        return f"{self.prefix}kb:limit:looked:{key.removeprefix(self.limit('concurrent', ''))}"
 
     def restored(self, export: str) -> str:
         """Hash with a TTL: how far an export was put in, place → `COUNT SHA256`."""
