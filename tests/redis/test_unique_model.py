@@ -238,6 +238,8 @@ class UniqueJobs(RuleBasedStateMachine):
             having = {jid: key for jid, key in model.live.items() if jid not in model.replaced}
             assert len(set(having.values())) == len(having), "two live jobs with one lock"
             assert {key: jid for jid, key in having.items()} == model.owner
+            for key, jid in model.owner.items():
+                assert self.owner_of(key) == jid
 
     def teardown(self):
         try:
