@@ -40,7 +40,7 @@ KEYS = Keys()
 NOW = 1_700_000_000.0
 LATER = 4_000_000_000
 EXAMPLES, STEPS = 40, 30
-CONFLICTS = ("drop", "replace", "raise")
+CONFLICTS = ("replace", "drop", "replace", "raise")
 
 
 class Model:
@@ -60,7 +60,7 @@ class Model:
 
 
 class UniqueJobs(RuleBasedStateMachine):
-    """One server, one worker at a time, three keys."""
+    """One server, one worker at a time, two keys."""
 
     def __init__(self, client, redis, until):
         super().__init__()
@@ -104,7 +104,11 @@ class UniqueJobs(RuleBasedStateMachine):
         value = self.redis.hget(KEYS.locks, flow_name("Once", [key]))
         return value and value.split()[1].decode()
 
-    @rule(key=st.integers(0, 2), conflict=st.sampled_from(CONFLICTS), later=st.booleans())
+    @rule(
+        key=st.integers(0, 1),
+        conflict=st.sampled_from(CONFLICTS),
+        later=st.sampled_from((False, False, True)),
+    )
     def push(self, key, conflict, later):
         model, owner = self.model, self.owner_of(key)
         item = {
@@ -134,6 +138,7 @@ class UniqueJobs(RuleBasedStateMachine):
     @precondition(lambda self: self.redis.llen("queue:default"))
     @rule()
     def begin(self):
+        """A worker takes the oldest job."""
         self.claims += 1
         claimer = self.process.claimer(f"t{self.claims}")
         chunk = claimer.claim(["default"], 1)
@@ -188,12 +193,14 @@ class UniqueJobs(RuleBasedStateMachine):
         if dies:
             self.model.ended(jid)
 
+    @precondition(lambda self: self.redis.exists("schedule", "retry"))
     @rule(source=st.sampled_from(["schedule", "retry"]))
     def become_due(self, source):
         texts = self.redis.zrange(source, 0, 0)
         if texts:
             promote(self.connection, KEYS, source, {"default": (texts, texts)}, now=LATER + 1)
 
+    @precondition(lambda self: self.redis.exists("schedule", "retry"))
     @rule(kind=st.sampled_from([ScheduledSet, RetrySet]))
     def delete(self, kind):
         [*texts] = self.redis.zrange(kind.name, 0, 0)
@@ -202,6 +209,7 @@ class UniqueJobs(RuleBasedStateMachine):
             kind(self.operator).find_job(jid).delete()
             self.model.ended(jid)
 
+    @precondition(lambda self: self.running)
     @rule()
     def crash(self):
         """The worker is killed; what it had in flight goes back."""
@@ -219,6 +227,7 @@ class UniqueJobs(RuleBasedStateMachine):
         self.model.ended(jid)
         event("vanished")
 
+    @precondition(lambda self: self.redis.exists(KEYS.flow_ends))
     @rule()
     def apply(self):
         self.apply_ends()
