@@ -39,7 +39,7 @@ from kiqbridge.wire.locks import flow_name, lock_of
 KEYS = Keys()
 NOW = 1_700_000_000.0
 LATER = 4_000_000_000
-EXAMPLES, STEPS = 40, 30
+EXAMPLES, STEPS = 30, 30
 CONFLICTS = ("replace", "drop", "replace", "raise")
 
 
