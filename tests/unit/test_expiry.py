@@ -36,6 +36,7 @@ def test_it_counts_from_the_push_or_from_the_time_for_which_it_is_scheduled():
         ({"expires_in": 10, "expires_at": NOW + 5, "created_at": NOW}, NOW + 5),
         ({"expires_in": 10, "created_at": NOW}, NOW + 10),
         ({"expires_in": 10.5, "created_at": int(NOW * 1000)}, NOW + 10.5),
+        ({"expires_in": 10, "created_at": NOW, "enqueued_at": NOW + 500}, NOW + 510),
         ({"expires_in": 10}, None),
         ({"expires_in": "10", "created_at": NOW}, None),
         ({"expires_in": None, "created_at": NOW}, None),
@@ -43,7 +44,7 @@ def test_it_counts_from_the_push_or_from_the_time_for_which_it_is_scheduled():
         ({"created_at": NOW}, None),
     ],
 )
-def test_a_job_of_another_client_counts_from_its_creation(payload, expiry):
+def test_a_job_of_another_client_counts_from_when_it_came_into_its_queue(payload, expiry):
     assert expiry_of(payload) == expiry
 
 

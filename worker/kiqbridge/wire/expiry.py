@@ -2,7 +2,7 @@
 
 `expires_in` is in seconds from the time of the job. Our client writes that instant as well, as `expires_at`, since
 the payload of a scheduled job does not say for when it was scheduled. For a job that another client has pushed it
-counts from `created_at`.
+counts from `enqueued_at`, when it last came into its queue: a scheduled one may be older than that.
 """
 
 import math
@@ -39,10 +39,12 @@ def expiry_of(payload: Mapping[str, Any]) -> float | None:
     if _is_positive(at):
         return float(at)  # type: ignore[arg-type] # `_is_positive` has checked it
     seconds = payload.get(EXPIRES_IN)
-    created = read_timestamp(payload.get("created_at"))
-    if created is None or not _is_positive(seconds):
+    since = read_timestamp(payload.get("enqueued_at"))
+    if since is None:
+        since = read_timestamp(payload.get("created_at"))
+    if since is None or not _is_positive(seconds):
         return None
-    return created + float(seconds)  # type: ignore[arg-type] # as above
+    return since + float(seconds)  # type: ignore[arg-type] # as above
 
 
 def _is_positive(value: object) -> bool:

@@ -6,7 +6,10 @@ refused, and attributes of your own go through an argument that says so: `attrib
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from kiqbridge.client.unique import Debounce, Throttle, Unique
 
 from kiqbridge.wire.result import RESULT_TTL, with_result
 
@@ -76,11 +79,11 @@ class ScheduledOptions(TypedDict, total=False):
 class FlowOptions(TypedDict, total=False):
     """Which of several jobs with the same arguments run; one of them may be given (docs/flow.md)."""
 
-    unique: Any
+    unique: "Unique | None"
     """A `kiqbridge.flow.Unique`."""
-    debounce: Any
+    debounce: "Debounce | None"
     """A `kiqbridge.flow.Debounce`."""
-    throttle: Any
+    throttle: "Throttle | None"
     """A `kiqbridge.flow.Throttle`."""
 
 
