@@ -1,6 +1,5 @@
 """Which job has the lock of a unique job."""
 
-import time
 from typing import Any
 
 from kiqbridge.client import ruled_push
@@ -8,6 +7,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.unique import Unique, name_of
+from kiqbridge.clock import client_now
 from kiqbridge.errors import ConfigError
 
 
@@ -31,4 +31,4 @@ def find_owner(job: object, *args: Any, client: Client | None = None, **kwargs: 
     payload = {"class": definition.name, "args": definition.positional(args, kwargs)}
     whose = client or default_client()
     name = name_of(definition.rule, definition, payload)
-    return ruled_push.find_owner(whose.pool, whose.keys, name, time.time())
+    return ruled_push.find_owner(whose.pool, whose.keys, name, client_now())
