@@ -7,13 +7,15 @@ import pytest
 
 from kiqbridge.client.default_client import own_default_client
 from kiqbridge.client.registry import default_registry
-from kiqbridge.compat.celery import AsyncResult, Celery, MaxRetriesExceededError, Retry, shared_task
+from kiqbridge.compat.celery import Celery, MaxRetriesExceededError, Retry, shared_task
 from kiqbridge.compat.celery.exceptions import SoftTimeLimitExceeded
 from kiqbridge.compat.celery.options import Conf
 from kiqbridge.compat.celery.retry import RetryRule, retry_now
 from kiqbridge.compat.celery.task import seconds_left, when_of
 from kiqbridge.compat.celery.utils.log import get_task_logger
 from kiqbridge.errors import ConfigError, JobTimeout, PayloadError
+from kiqbridge.results import JobFailed, ResultTimeout
+from kiqbridge.testing import fake
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +71,6 @@ class TestDeclaring:
         [
             ({"rate_limit": "10/m"}, "limiter"),
             ({"serializer": "pickle"}, "JSON"),
-            ({"ignore_result": False}, "results are not kept"),
             ({"base": object}, "middleware"),
             ({"max_retires": 3}, "no counterpart"),
         ],
@@ -102,7 +103,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("name", "value", "said"),
         [
-            ("result_backend", "redis://", "results are not kept"),
+            ("result_backend", "db+sqlite://", "in the Redis of the jobs"),
             ("task_serializer", "pickle", "JSON"),
             ("accept_content", ["pickle"], "JSON"),
             ("beat_schedule", {"x": {}}, "kiqbridge schedule import"),
@@ -133,9 +134,14 @@ class TestSettings:
             Celery("shop", broker="amqp://guest:secret@host//")
         assert "secret" not in str(caught.value)
 
-    def test_a_result_backend_is_refused(self):
-        with pytest.raises(ConfigError, match="backend"):
-            Celery("shop", backend="redis://")
+    def test_results_are_kept_where_there_is_a_backend_and_the_task_does_not_ignore_them(self):
+        kept, none = Celery("shop", backend="redis://h"), Celery("shop", backend="rpc://")
+        assert kept.conf.result_ttl(ignored=None) == 86_400
+        assert kept.conf.result_ttl(ignored=True) is None
+        assert none.conf.result_ttl(ignored=None) is None
+        kept.conf.update(result_expires=60, task_ignore_result=True)
+        assert kept.conf.result_ttl(ignored=None) is None
+        assert kept.conf.result_ttl(ignored=False) == 60
 
 
 class TestCalling:
@@ -170,9 +176,34 @@ class TestCalling:
         with pytest.raises(PayloadError, match="places of x"):
             app.send_task("elsewhere", kwargs={"x": 1})
 
-    def test_results_and_signatures_name_the_way_out(self, app):
-        with pytest.raises(ConfigError, match="database"):
-            AsyncResult("a").get(timeout=5)
+    def test_results_are_asked_for_and_read(self):
+        app = Celery("shop", backend="redis://")
+        task = app.task(name="t")(lambda x: x)
+        with fake() as jobs:
+            result = task.delay(5)
+            assert (result.state, result.ready(), result.result) == ("PENDING", False, None)
+            with pytest.raises(ResultTimeout):
+                result.get(timeout=0)
+            jobs.drain()
+            assert (result.get(timeout=0), result.result) == (5, 5)
+            assert result.ready() and result.successful() and not result.failed()
+
+    def test_the_result_of_a_failure(self):
+        app = Celery("shop", backend="redis://")
+
+        @app.task(name="fails")
+        def fails():
+            raise ValueError("no luck")
+
+        with fake() as jobs:
+            result = fails.delay()
+            jobs.drain(raise_errors=False)
+            assert (result.state, result.failed()) == ("FAILURE", True)
+            assert result.result == "ValueError: no luck"
+            with pytest.raises(JobFailed):
+                result.get(timeout=0)
+
+    def test_signatures_name_the_way_out(self, app):
         with pytest.raises(ConfigError, match=r"kiqbridge\.flow"):
             app.task(name="t")(lambda: None).s(1)
 

@@ -162,14 +162,14 @@ class TestOurFrames:
     def test_are_folded_in_causes_too(self, run):
         text = tracebacks.text_of(run(caused))
 
-        assert "/kiqbridge/" not in text
+        assert origins.OURS not in text
         assert "The above exception was the direct cause" in text
 
     def test_are_not_confused_with_libraries_that_a_user_calls(self, run):
         text = tracebacks.text_of(run(inside_the_standard_library))
 
         assert "json/decoder.py" in text
-        assert "/kiqbridge/" not in text
+        assert origins.OURS not in text
 
     def test_are_left_out_of_an_unknown_class_which_says_all(self, run):
         first, fold, last = tracebacks.text_of(run(None)).splitlines()

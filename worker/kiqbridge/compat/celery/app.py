@@ -23,7 +23,7 @@ class Celery:
     Args:
         main: name for messages.
         broker: address of Redis; default as for `kiqbridge.configure`.
-        backend: refused unless None: results are not kept.
+        backend: any address of Redis: results are kept, in the Redis of the jobs, for `result_expires`.
         include: modules to import, as `autodiscover_tasks`.
         config: passed to `conf.update`.
 
@@ -45,11 +45,8 @@ class Celery:
         self.conf = conf = Conf()
         self._conf_of: Callable[[], Conf] = lambda: conf
         self.tasks: dict[str, Task[..., Any]] = {}
-        if backend not in (None, "", "disabled://", "rpc://"):
-            raise ConfigError(
-                f"Celery({main!r}): backend: results are not kept here; leave it out, and write what callers need "
-                "to your database"
-            )
+        if backend:
+            self.conf.result_backend = backend
         if broker is not None:
             self._check_broker(broker)
             configure(broker)

@@ -4,6 +4,7 @@ An option that is ignored silently costs somebody a night. So each is in one of 
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Final, Protocol
 
@@ -23,6 +24,7 @@ HONOURED: Final = frozenset(
         "retry_kwargs",
         "time_limit",
         "soft_time_limit",
+        "ignore_result",
     }
 )
 """Options of a task that this module translates."""
@@ -30,7 +32,6 @@ HONOURED: Final = frozenset(
 IMPLIED: Final[Mapping[str, tuple[object, ...]]] = {
     "acks_late": (True, False),
     "reject_on_worker_lost": (True, False),
-    "ignore_result": (True,),
     "store_errors_even_if_ignored": (False,),
     "track_started": (True, False),
     "serializer": ("json",),
@@ -50,21 +51,21 @@ INSTEAD: Final[Mapping[str, str]] = {
     "exchange": "there are queues only; give queue",
     "throws": "use on_error of kiqbridge.job",
     "trail": "there is no trail",
-    "ignore_result": "results are not kept, so leave it out",
     "serializer": "arguments are JSON, which Ruby can read, too; leave it out",
-    "result_backend": "results are not kept; leave it out, and write what callers need to your database",
+    "result_backend": "results are kept in the Redis of the jobs; write redis://",
     "beat_schedule": "run: kiqbridge schedule import FILE (docs/schedules.md)",
     "task_serializer": "arguments are JSON, which Ruby can read, too; leave it out",
     "accept_content": "arguments are JSON; leave it out",
     "task_annotations": "give the options at the task",
 }
 
+DAY_S: Final = 86_400.0
+
 _IMPLIED_SETTINGS: Final[Mapping[str, tuple[object, ...]]] = {
     "task_serializer": ("json",),
     "result_serializer": ("json",),
     "task_acks_late": (True, False),
     "task_reject_on_worker_lost": (True, False),
-    "task_ignore_result": (True,),
     "task_track_started": (True, False),
     "enable_utc": (True,),
     "timezone": ("UTC",),
@@ -73,7 +74,6 @@ _IMPLIED_SETTINGS: Final[Mapping[str, tuple[object, ...]]] = {
     "worker_hijack_root_logger": (True, False),
     "task_eager_propagates": (True,),
     "task_store_eager_result": (False,),
-    "result_backend": (None, "", "disabled://", "rpc://"),
 }
 
 
@@ -91,16 +91,30 @@ class Conf:
         task_default_queue: for tasks and calls that name none; `default`.
         task_routes: pattern of names → `{"queue": NAME}`, or the name.
         task_always_eager: run each call at once, in the caller, as tests like it.
+        result_backend: an address of Redis: results are kept, in the Redis of the jobs; None: they are not.
+        result_expires: seconds, or a timedelta, for which they are; a day.
+        task_ignore_result: keep none unless a task says `ignore_result=False`.
     """
 
     KNOWN: ClassVar = frozenset(
-        {"task_default_queue", "task_routes", "task_always_eager", *_IMPLIED_SETTINGS}
+        {
+            "task_default_queue",
+            "task_routes",
+            "task_always_eager",
+            "result_backend",
+            "result_expires",
+            "task_ignore_result",
+            *_IMPLIED_SETTINGS,
+        }
     )
 
     def __init__(self) -> None:
         self.task_default_queue = "default"
         self.task_routes: Mapping[str, Any] = {}
         self.task_always_eager = False
+        self.result_backend: str | None = None
+        self.result_expires: float | timedelta = DAY_S
+        self.task_ignore_result = False
 
     def update(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Set several.
@@ -112,7 +126,13 @@ class Conf:
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("task_default_queue", "task_routes", "task_always_eager"):
+        if name == "result_backend":
+            if value in ("", "disabled://", "rpc://"):
+                value = None
+            is_kept = value is None or str(value).startswith(("redis://", "rediss://", "unix://"))
+        else:
+            is_kept = name in self.KNOWN - _IMPLIED_SETTINGS.keys()
+        if is_kept:
             object.__setattr__(self, name, value)
             return
         if name == "accept_content" and set(value) == {"json"}:
@@ -130,6 +150,11 @@ class Conf:
                 if queue:
                     return str(queue)
         return self.task_default_queue
+
+    def result_ttl(self, *, ignored: bool | None) -> float | timedelta | None:
+        """For how long a task's result is kept, None = not at all; `ignored`: what the task says of it."""
+        ignores = self.task_ignore_result if ignored is None else ignored
+        return None if ignores or not self.result_backend else self.result_expires
 
     def queue_of(self, task: Routed, given: str | None) -> str:
         """The queue of a call: its own, the task's, that of `task_routes`, the default."""

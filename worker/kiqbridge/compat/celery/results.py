@@ -1,9 +1,11 @@
-"""What Celery's callers see of a job: the request of a running one, and the result of a call, which is its id."""
+"""What Celery's callers see of a job: the request of a running one, and the result of a call."""
 
-from typing import Any, NoReturn
+import math
+from typing import Any
 
 from kiqbridge.client.current import CONTEXT
-from kiqbridge.errors import ConfigError
+from kiqbridge.client.results import await_result, fetch_result
+from kiqbridge.wire.result import Result
 
 
 class Request:
@@ -54,16 +56,48 @@ class AsyncResult:
     def __str__(self) -> str:
         return str(self.id)
 
-    def get(self, *_args: Any, **_options: Any) -> NoReturn:
-        """Results are not kept here.
+    def get(self, timeout: float | None = None, **_options: Any) -> Any:
+        """What the task returned; blocks until it has ended.
+
+        Args:
+            timeout: seconds, None = for ever.
 
         Raises:
-            ConfigError: always; says what to do.
+            JobFailed: it ended without success.
+            ResultTimeout: it has not ended, or no result is kept: give the application a `backend`.
+            PayloadError: client middleware stopped the push.
         """
-        raise ConfigError(
-            f"the result of {self.id} is not kept for AsyncResult.get(). Write what the caller needs to your "
-            "database, or enqueue the next job at the end of this one"
-        )
+        return await_result(self.id or "", timeout_s=math.inf if timeout is None else timeout)
 
-    def forget(self) -> None:
-        """Nothing is kept, so there is nothing to forget."""
+    def ready(self) -> bool:
+        """Whether it has ended, as far as its result is kept."""
+        return self._found() is not None
+
+    def successful(self) -> bool:
+        """Whether it has ended well."""
+        return self.state == "SUCCESS"
+
+    def failed(self) -> bool:
+        """Whether it has ended without success."""
+        return self.state == "FAILURE"
+
+    @property
+    def state(self) -> str:
+        """SUCCESS, FAILURE, or PENDING, which is also said where no result is kept."""
+        found = self._found()
+        if found is None:
+            return "PENDING"
+        return "SUCCESS" if found.outcome == "done" else "FAILURE"
+
+    status = state
+
+    @property
+    def result(self) -> Any:
+        """What the task returned; of a failure the message; None: it has not ended."""
+        found = self._found()
+        if found is None:
+            return None
+        return found.value if found.outcome == "done" else f"{found.error}: {found.message}"
+
+    def _found(self) -> Result | None:
+        return fetch_result(self.id or "")

@@ -47,6 +47,7 @@ class Task(Generic[P, R]):
         self.name = name
         self._conf = conf
         self.queue: str | None = given.get("queue")
+        self._ignores_result: bool | None = given.get("ignore_result")
         again = given.get("retry_kwargs", {})
         most = again.get("max_retries", given.get("max_retries", 3))
         self.max_retries: int | None = most
@@ -121,6 +122,9 @@ class Task(Generic[P, R]):
             chosen["queue"] = options["routing_key"]
         if task_id is not None:
             chosen["jid"] = task_id
+        ignored = options.get("ignore_result", self._ignores_result)
+        if (ttl := self._conf().result_ttl(ignored=ignored)) is not None:
+            chosen["result_ttl"] = ttl
         if expires is not None:
             chosen["expires_in"] = seconds_left(expires)
         given_args, given_kwargs = tuple(args or ()), dict(kwargs or {})
