@@ -19,7 +19,7 @@ from kiqbridge import Job, PayloadError, RedisUnavailable, configure, job
 from kiqbridge.client.default_client import default_client, own_default_client
 from kiqbridge.contrib import after_commit as core
 from kiqbridge.contrib.sqlalchemy import after_commit, on_push_failed
-from kiqbridge.flow import Unique, find_owner
+from kiqbridge.flow import Batch, Unique, find_owner
 from kiqbridge.testing import fake
 
 
@@ -201,6 +201,15 @@ def test_what_cannot_be_a_job_is_refused_at_the_call(engine, redis):
             after_commit(session, send_receipt).perform_async(object())
 
     assert redis.keys() == []
+
+
+def test_a_job_that_waits_is_refused_by_a_batch_which_is_written_before(engine, redis):
+    with Session(engine) as session, Batch():
+        with pytest.raises(PayloadError, match="make the batch after the commit"):
+            after_commit(session, send_receipt).perform_async(1)
+        session.commit()
+
+    assert pushed(redis) == []
 
 
 def test_what_the_caller_changes_later_is_not_pushed(engine, redis):

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.collecting import collector_of
 from kiqbridge.client.prepare import PreparedJob, prepare
 from kiqbridge.clock import client_now
+from kiqbridge.errors import PayloadError
 from kiqbridge.wire import json_text
 from kiqbridge.wire.bulk import parse_bulk
 
@@ -86,6 +88,12 @@ class DeferringClient(Client):
                 push_ruled([job], self._writer, now=client_now())
 
     def _prepare(self, item: Mapping[str, Any], now: float, *, bulk: bool) -> PreparedJob | None:
+        # A batch without a client of its own takes those of the default one, which this is now.
+        if collector_of(self.stands_for) or collector_of(self):
+            raise PayloadError(
+                "job: one that waits for a commit cannot belong to the batch of this block, which is written before; "
+                "make the batch after the commit, or push the job without waiting"
+            )
         job = prepare(
             item, now, self.middleware, self._fleet_profile.current, bulk=bulk, by_rule=True
         )
