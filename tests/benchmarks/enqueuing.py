@@ -1,4 +1,4 @@
-"""Measures of the client: pushes in a loop and in bulk."""
+"""Measures of the client: pushes in a loop, in bulk and of unique jobs; checks of a limiter."""
 
 import os
 import subprocess
@@ -50,6 +50,36 @@ for first in range(0, count, 1000):
     no_op.perform_bulk([[number] for number in range(first, first + 1000)])
 print(count / (time.perf_counter() - began))
 """
+UNIQUE_LOOP = """
+import sys, time
+from kiqbridge import job
+from kiqbridge.flow import Unique
+
+@job(name="UniqueNoOp", unique=Unique())
+def no_op(number):
+    pass
+
+count = int(sys.argv[1])
+no_op.perform_async(-1)
+began = time.perf_counter()
+for number in range(count):
+    no_op.perform_async(number)
+print(count / (time.perf_counter() - began))
+"""
+LIMITER_LOOP = """
+import sys, time
+from kiqbridge.flow import limiter
+
+count = int(sys.argv[1])
+limit = limiter.window("bench", 10 * count, per="hour")
+with limit.within_limit():
+    pass
+began = time.perf_counter()
+for number in range(count):
+    with limit.within_limit():
+        pass
+print(count / (time.perf_counter() - began))
+"""
 RUBY_BULK = """
 class NoOpJob
   include Sidekiq::Worker
@@ -96,6 +126,51 @@ def bulk(stage: Stage) -> list[Outcome]:
     ]
 
 
+def unique(stage: Stage) -> list[Outcome]:
+    """A push that takes a lock, beside a plain one."""
+    count = stage.sizes.pushes
+    samples = stage.rounds(
+        {
+            OURS: lambda: _emptied(stage, UNIQUE_LOOP, count),
+            PLAIN: lambda: _emptied(stage, PYTHON_LOOP, count),
+        }
+    )
+    return [
+        Outcome(
+            what="push of a unique job in a loop",
+            unit="jobs/s",
+            samples=samples,
+            target="≥ 0.77 x a plain push: ≤ 1.3 x its time",
+            met=at_least(ratio(samples, PLAIN), 1 / 1.3),
+            note=f"{count:,} pushes, each with a lock of its own; on loopback, where the script's time counts most",
+        )
+    ]
+
+
+def limit(stage: Stage) -> list[Outcome]:
+    """A check of a limiter, beside a plain push: one round trip each."""
+    count = stage.sizes.pushes
+    samples = stage.rounds(
+        {
+            OURS: lambda: _emptied(stage, LIMITER_LOOP, count),
+            PLAIN: lambda: _emptied(stage, PYTHON_LOOP, count),
+        }
+    )
+    return [
+        Outcome(
+            what="check of a limiter (window)",
+            unit="checks/s",
+            samples=samples,
+            note=f"{count:,} checks, one process, one thread",
+        )
+    ]
+
+
+def _emptied(stage: Stage, script: str, count: int) -> float:
+    stage.server.flush()
+    return _run_python(stage, script, count)
+
+
 def _clients(stage: Stage, python: str, ruby: str, count: int) -> dict[str, list[float]]:
     contenders: dict[str, Callable[[], float]] = {OURS: lambda: _run_python(stage, python, count)}
     if stage.with_ruby:
@@ -118,4 +193,6 @@ def _run_ruby(stage: Stage, script: str, count: int) -> float:
         return float(run_ruby(QUIET_RUBY + script, stage.server.url, timeout_s=120, given=count))
 
 
-MEASURES: Sequence = (push, bulk)
+PLAIN = "plain push"
+
+MEASURES: Sequence = (push, bulk, unique, limit)
