@@ -25,7 +25,8 @@ class AppFolder:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("MAKE", "KIQBRIDGE_", "PYTEST_", "REDIS_"))
+            # ARGS is what a person gave to the `make` around this test.
+            if name != "ARGS" and not name.startswith(("MAKE", "KIQBRIDGE_", "PYTEST_", "REDIS_"))
         }
         self.environ = {**inherited, "VIRTUAL_ENV": str(venv)}
 
