@@ -128,13 +128,7 @@ def bulk(stage: Stage) -> list[Outcome]:
 
 def unique(stage: Stage) -> list[Outcome]:
     """A push that takes a lock, beside a plain one."""
-    count = stage.sizes.pushes
-    samples = stage.rounds(
-        {
-            OURS: lambda: _emptied(stage, UNIQUE_LOOP, count),
-            PLAIN: lambda: _emptied(stage, PYTHON_LOOP, count),
-        }
-    )
+    samples = _beside_plain(stage, UNIQUE_LOOP)
     return [
         Outcome(
             what="push of a unique job in a loop",
@@ -142,28 +136,32 @@ def unique(stage: Stage) -> list[Outcome]:
             samples=samples,
             target="≥ 0.77 x a plain push: ≤ 1.3 x its time",
             met=at_least(ratio(samples, PLAIN), 1 / 1.3),
-            note=f"{count:,} pushes, each with a lock of its own; on loopback, where the script's time counts most",
+            note=f"{stage.sizes.pushes:,} pushes, each with a lock of its own; on loopback, where the script's time counts most",
         )
     ]
 
 
 def limit(stage: Stage) -> list[Outcome]:
     """A check of a limiter, beside a plain push: one round trip each."""
-    count = stage.sizes.pushes
-    samples = stage.rounds(
-        {
-            OURS: lambda: _emptied(stage, LIMITER_LOOP, count),
-            PLAIN: lambda: _emptied(stage, PYTHON_LOOP, count),
-        }
-    )
     return [
         Outcome(
             what="check of a limiter (window)",
             unit="checks/s",
-            samples=samples,
-            note=f"{count:,} checks, one process, one thread",
+            samples=_beside_plain(stage, LIMITER_LOOP),
+            note=f"{stage.sizes.pushes:,} checks, one process, one thread",
         )
     ]
+
+
+def _beside_plain(stage: Stage, script: str) -> dict[str, list[float]]:
+    """What a script reaches in a second, and what plain pushes do, each on an empty server."""
+    count = stage.sizes.pushes
+    return stage.rounds(
+        {
+            OURS: lambda: _emptied(stage, script, count),
+            PLAIN: lambda: _emptied(stage, PYTHON_LOOP, count),
+        }
+    )
 
 
 def _emptied(stage: Stage, script: str, count: int) -> float:

@@ -1,5 +1,6 @@
 """Ends of jobs under flow control: written where their jobs are settled, applied once."""
 
+import dataclasses
 import json
 
 import pytest
@@ -120,15 +121,35 @@ def test_an_effect_that_raises_is_tried_again_and_others_are_applied(scene, clie
     assert "tried again" in caplog.text
 
 
-def test_a_key_of_another_type_loses_one_effect_and_says_so(outbox, redis, caplog):
-    redis.set("queue:low", "foreign")
+def test_with_a_key_of_another_type_the_end_stays_and_holds_up_no_other(outbox, redis, caplog):
+    redis.set("kb:reports", "foreign")
+    reported = dataclasses.replace(END, jid="b2", report="{}")
+    leave(redis, reported)
     leave(redis, END)
 
     outbox.look()
 
-    assert redis.get("queue:low") == b"foreign"
+    assert redis.get("kb:reports") == b"foreign"
+    assert redis.zrange("kb:flow:ends", 0, -1) == [reported.to_text()]
+    assert redis.lrange("queue:low", 0, -1) == [b'{"after":"b1"}']
+    assert "WRONGTYPE" in caplog.text and "is tried again" in caplog.text
+
+    redis.delete("kb:reports")
+    leave(redis, reported)  # as if its time had come
+    outbox.look()
+
+    assert redis.zrange("kb:reports", 0, -1) == [b"{}"]
+    assert redis.llen("queue:low") == 2
     assert not redis.exists("kb:flow:ends")
-    assert "the effect push of a job's end is lost" in caplog.text
+
+
+def test_what_cannot_be_read_is_not_quoted(outbox, redis, caplog):
+    redis.zadd("kb:flow:ends", {'{"flow":{},"report":"a secret token"': 0})
+
+    outbox.look()
+
+    assert "cannot be read" in caplog.text
+    assert "secret" not in caplog.text
 
 
 def test_what_an_operator_deletes_or_kills_has_an_end(client, redis):

@@ -129,6 +129,19 @@ class TestSettings:
 
         assert (app.conf.task_default_queue, app.conf.route_of("a")) == ("main", "b")
 
+    def test_without_a_namespace_no_setting_is_passed_over(self, app):
+        class Settings:
+            task_default_queue = "main"
+            helper = print
+            worker_pool = "gevent"
+
+        with pytest.raises(ConfigError, match="worker_pool"):
+            app.config_from_object(Settings)
+        del Settings.worker_pool
+        app.config_from_object(Settings)
+
+        assert app.conf.task_default_queue == "main"
+
     def test_what_is_no_redis_is_refused_without_its_password(self):
         with pytest.raises(ConfigError, match="amqp") as caught:
             Celery("shop", broker="amqp://guest:secret@host//")

@@ -127,8 +127,8 @@ class Outbox:
         keys = self._scene.keys
         try:
             end = FlowEnd.from_text(text)
-        except ValueError as error:
-            logger.warning("an end in %s cannot be read (%s): dropped", keys.flow_ends, error)
+        except ValueError:  # its message could quote a token
+            logger.warning("an end in %s cannot be read: dropped", keys.flow_ends)
             drop_end(self._connection, keys, text)
             return
         with log_context(**{"class": end.job_class, "jid": end.jid}):
@@ -141,7 +141,16 @@ class Outbox:
                     logger, error, "the end of a job could not be applied; it is tried again"
                 )
                 return
-            answers = apply_end(self._connection, keys, text, effects)
+            try:
+                answers = apply_end(self._connection, keys, text, effects)
+            except RedisRefused as error:
+                logger.error(  # noqa: TRY400 - the server's words say it all
+                    "the end of a job could not be applied: %s; it stays in %s and is tried again. If a key has "
+                    "another type, delete what something else has written",
+                    error,
+                    keys.flow_ends,
+                )
+                return
             if answers is not None:
                 self.applied += 1
                 self._check(effects, answers)
@@ -158,14 +167,7 @@ class Outbox:
 
     def _check(self, effects: Sequence[Effect], answers: Sequence[int | bytes]) -> None:
         for effect, answer in zip(effects, answers, strict=True):
-            if isinstance(answer, bytes) and answer.startswith(b"WRONGTYPE"):
-                logger.error(
-                    "the effect %s of a job's end is lost: %s; delete the key that something else has "
-                    "written",
-                    effect.name,
-                    answer.decode(errors="replace"),
-                )
-            elif effect.name == "report":
+            if effect.name == "report":
                 self._on_report()
             elif answer and effect.name in ADDING:
                 self._some.set()

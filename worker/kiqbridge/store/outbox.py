@@ -44,6 +44,7 @@ def apply_end(
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
+        RedisRefused: a key is of another type; nothing was done, and the end stays.
     """
     targets = [keys.flow_ends]
     args: list[str | bytes | float] = [end]

@@ -129,7 +129,9 @@ class Celery:
                     raise
 
     def config_from_object(self, obj: object, namespace: str = "") -> None:
-        """Settings out of an object, or of a module by its name; with a namespace, its upper-case names.
+        """Settings out of an object, or of a module by its name; with a namespace, the names that begin with it.
+
+        Without one, a name counts that is a setting of Celery's; others, such as imports, do not.
 
         Raises:
             ConfigError: as `Conf.update`.
@@ -148,7 +150,7 @@ class Celery:
             self._check_broker(broker)
             configure(broker)
         self.conf.update(
-            found if namespace else {k: v for k, v in found.items() if k in Conf.KNOWN}
+            {name: value for name, value in found.items() if namespace or Conf.is_setting(name)}
         )
 
     @property
@@ -171,10 +173,12 @@ class _CurrentTask:
 
     @property
     def request(self) -> Request:
+        """Of the running job."""
         return Request()
 
     @property
     def name(self) -> str | None:
+        """Of the running task; None: none runs here."""
         return Request().task
 
 

@@ -77,6 +77,9 @@ _IMPLIED_SETTINGS: Final[Mapping[str, tuple[object, ...]]] = {
 }
 
 
+_BEGINNINGS: Final = ("task_", "worker_", "result_", "broker_", "beat_", "event_", "redis_")
+
+
 class Routed(Protocol):
     """A task, for its queue."""
 
@@ -115,6 +118,11 @@ class Conf:
         self.result_backend: str | None = None
         self.result_expires: float | timedelta = DAY_S
         self.task_ignore_result = False
+
+    @classmethod
+    def is_setting(cls, name: str) -> bool:
+        """Whether a name is one of Celery's settings, by its own list or by how they begin."""
+        return name in cls.KNOWN or name in INSTEAD or name.startswith(_BEGINNINGS)
 
     def update(self, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
         """Set several.
