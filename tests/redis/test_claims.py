@@ -100,31 +100,34 @@ class TestClaiming:
         assert not redis.exists(odd)
         assert redis.hget(process.keys.claims(process.incarnation), "t1") == b"2 default"
 
-    def test_a_claim_takes_from_one_queue_the_first_that_has_jobs(self, redis, claimer):
+    @pytest.mark.parametrize("most", [1, 5])  # one job is moved, several are read and added
+    def test_a_claim_takes_from_one_queue_the_first_that_has_jobs(self, redis, claimer, most):
         enqueue(redis, b"low", queue="low")
         enqueue(redis, b"mid", queue="mid")
 
-        chunk = claimer.claim(["high", "mid", "low"], 10)
+        chunk = claimer.claim(["high", "mid", "low"], most)
 
         assert (chunk.queue, run_order(chunk)) == ("mid", [b"mid"])
         assert waiting(redis, "low") == [b"low"]
 
-    def test_a_paused_queue_is_passed_over(self, redis, claimer):
+    @pytest.mark.parametrize("most", [1, 5])  # one job is moved, several are read and added
+    def test_a_paused_queue_is_passed_over(self, redis, claimer, most):
         enqueue(redis, b"high", queue="high")
         enqueue(redis, b"low", queue="low")
         redis.sadd("paused", "high")
 
-        assert claimer.claim(["high", "low"], 5).queue == "low"
-        assert claimer.claim(["high", "low"], 5) is None
+        assert claimer.claim(["high", "low"], most).queue == "low"
+        assert claimer.claim(["high", "low"], most) is None
         redis.srem("paused", "high")
 
-        assert claimer.claim(["high", "low"], 5).queue == "high"
+        assert claimer.claim(["high", "low"], most).queue == "high"
 
-    def test_a_queue_key_of_a_foreign_type_does_not_block_the_others(self, redis, claimer):
+    @pytest.mark.parametrize("most", [1, 5])  # one job is moved, several are read and added
+    def test_a_queue_key_of_a_foreign_type_does_not_block_the_others(self, redis, claimer, most):
         redis.set("queue:broken", "not a list")
         enqueue(redis, b"job")
 
-        chunk = claimer.claim(["broken", "default"], 5)
+        chunk = claimer.claim(["broken", "default"], most)
 
         assert run_order(chunk) == [b"job"]
         assert redis.get("queue:broken") == b"not a list"
@@ -198,18 +201,50 @@ class TestLostReplies:
             got.append(run_order(chunk))
         raise AssertionError("the queue never ended")
 
-    def test_the_same_number_answers_the_same_chunk(self, redis, process):
+    @pytest.mark.parametrize("most", [1, 5])  # one job is moved, several are read and added
+    def test_the_same_number_answers_the_same_chunk(self, redis, process, most):
         enqueue(redis, *JOBS)
         connection = process.connect()
         connection.lose = {1}
         claimer = process.claimer(connection=connection)
 
         with pytest.raises(RedisUnavailable):
-            claimer.claim(["default"], 5)
-        chunk = claimer.claim(["default"], 5)
+            claimer.claim(["default"], most)
+        chunk = claimer.claim(["default"], most)
 
-        assert run_order(chunk) == JOBS[:5]
-        assert waiting(redis) == JOBS[5:]
+        assert run_order(chunk) == JOBS[:most]
+        assert waiting(redis) == JOBS[most:]
+
+    def test_a_single_job_claimed_again_and_again_is_in_redis_once(self, redis, process):
+        """A reply of one job is lost at each third call, and the claim repeated."""
+        enqueue(redis, *JOBS)
+        connection = process.connect()
+        connection.lose = set(range(1, 60, 3))
+        claimer = process.claimer(connection=connection)
+        got = []
+        for _ in range(60):
+            try:
+                chunk = claimer.claim(["default"], 1)
+            except RedisUnavailable:
+                continue
+            if chunk is None:
+                break
+            got += run_order(chunk)
+            assert in_flight(redis) == got[-1:]
+
+        assert got == JOBS
+        assert waiting(redis) == in_flight(redis) == []
+
+    def test_a_claim_into_a_list_of_a_foreign_type_leaves_the_job_where_it_is(
+        self, redis, process, claimer
+    ):
+        enqueue(redis, b"job")
+        redis.set(process.lists()[1], "not a list")
+
+        with pytest.raises(RedisRefused, match="WRONGTYPE"):
+            claimer.claim(["default"], 1)
+
+        assert waiting(redis) == [b"job"]
 
     @pytest.mark.parametrize("step", range(1, 6))
     def test_a_reply_lost_at_any_step_costs_no_job_and_doubles_none(self, redis, process, step):

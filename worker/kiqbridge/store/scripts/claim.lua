@@ -82,17 +82,28 @@ local function up_to_left_out(jobs)
   end
   return jobs
 end
-local reply = {''}
+-- Each call from here costs the server more than the command in it: what is asked once is not asked for each
+-- queue, and a single job is moved rather than read, added and cut off.
+local most, reply = tonumber(ARGV[4]), {''}
+local any_special = #KEYS > 7 and redis.call('EXISTS', KEYS[5], KEYS[6], KEYS[7]) > 0
+local may_move = most == 1 and not any_special and not left_out
 for i = 8, #KEYS do
-  local jobs = tail_of(KEYS[i], tonumber(ARGV[4]))
+  -- pcall: as in tail_of, which says the rest
+  local moved = may_move and redis.pcall('LMOVE', KEYS[i], KEYS[3], 'RIGHT', 'RIGHT')
+  if type(moved) == 'string' then
+    reply = {ARGV[i - 3], moved}
+    break
+  end
+  -- An error has moved nothing: then it is read as any other queue.
+  local jobs = (not may_move or moved) and tail_of(KEYS[i], most) or {}
   if left_out and #jobs > 0 then
     jobs = up_to_left_out(jobs)
   end
-  if #jobs > 0 and redis.call('SISMEMBER', KEYS[5], ARGV[i - 3]) == 0 then
+  if #jobs > 0 and not (any_special and redis.call('SISMEMBER', KEYS[5], ARGV[i - 3]) == 1) then
     -- One job at a time after a recovery: what kills its process must not take neighbours along.
     -- For a minute, and however late for those that came back, which lie at this end of the queue.
     -- pcall again: here it is no reason to claim nothing
-    if redis.call('EXISTS', KEYS[6], KEYS[7]) > 0 then
+    if any_special then
       local alone = tonumber(redis.pcall('HGET', KEYS[7], KEYS[i]))
       if alone or redis.pcall('SISMEMBER', KEYS[6], ARGV[i - 3]) == 1 then
         jobs = {jobs[#jobs]}
