@@ -14,6 +14,8 @@ TESTED_ELSEWHERE = {
     "store/locks": "redis/test_ruled_push.py",
     "wire/locks": "unit/test_unique.py",
     "client/signatures": "unit/test_typing.py",
+    "client/everywhere": "redis/test_shards.py",
+    "client/shard_writer": "redis/test_shards.py",
     **dict.fromkeys(
         (
             "commands/top_command",

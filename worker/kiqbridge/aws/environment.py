@@ -9,8 +9,8 @@ from kiqbridge.config.client_settings import (
     PROFILE,
     WAIT_REPLICAS,
 )
-from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
+from kiqbridge.store.shards import open_pools
 
 
 def open_client(environ: Mapping[str, str]) -> Client:
@@ -20,7 +20,7 @@ def open_client(environ: Mapping[str, str]) -> Client:
         ConfigError: the address or a setting is wrong.
     """
     return Client(
-        read_access(environ),
+        pool=open_pools(environ),
         namespace=read(NAMESPACE, environ),
         profile=read(PROFILE, environ),
         wait_replicas=read(WAIT_REPLICAS, environ),

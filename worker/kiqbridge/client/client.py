@@ -10,15 +10,16 @@ Redis. Three kinds of push differ in what a lost reply means:
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge.client.bulk_push import push_bulk
 from kiqbridge.client.collecting import COLLECTOR, collector_of
-from kiqbridge.client.job_writer import JobWriter
+from kiqbridge.client.everywhere import Everywhere
+from kiqbridge.client.job_writer import JobWriter, Writes
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.prepare import PreparedJob, prepare, text_of_payload
-from kiqbridge.client.registry import definition_of
 from kiqbridge.clock import client_now
 from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
@@ -26,10 +27,12 @@ from kiqbridge.config.client_settings import (
     PROFILE,
     WAIT_REPLICAS,
 )
-from kiqbridge.config.redis_access import RedisAccess, read_access
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.config.setting import choose, read
+from kiqbridge.errors import PayloadError
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, parse_replicas
+from kiqbridge.store.shards import ShardPools, open_pools
 from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -37,13 +40,9 @@ from kiqbridge.wire.payload import Profile, ProfileSetting, timestamp
 from kiqbridge.wire.stamping import stamp
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import redis
 
     from kiqbridge.client.guarded_push import Enqueued, TickOutcome
-    from kiqbridge.store.deploy import DeployMark
-    from kiqbridge.store.pauses import Pause
     from kiqbridge.wire.guards import Identity
     from kiqbridge.wire.tick_mark import Overlap
 
@@ -54,15 +53,16 @@ Longer than any delivery may take: a day in EventBridge or in Lambda's own queue
 dead-letter queue (template.yaml), from which somebody sends it again."""
 
 
-class Client:
+class Client(Everywhere):
     """Enqueues jobs; one client may be shared by all threads.
 
     Args:
-        url: address of Redis; default from REDIS_PROVIDER or REDIS_URL, REDIS_SECRET_ARN and their like.
+        url: address of Redis; default from KIQBRIDGE_SHARDS, or REDIS_PROVIDER or REDIS_URL, REDIS_SECRET_ARN and
+            their like.
         redis: an existing redis-py client whose address and credentials are used instead.
         namespace: key prefix, `myapp` or `myapp:`; default from KIQBRIDGE_NAMESPACE.
         profile: `7`, `8` or `auto`, see `wire_profile`; default from KIQBRIDGE_WIRE_PROFILE.
-        pool: connections to share with others, instead of url and redis.
+        pool: connections to share with others, instead of url and redis; several servers with `ShardPools`.
         wait_replicas: how many replicas must confirm each push, in the same round trip (WAIT), else
             `PushNotReplicated`; default from KIQBRIDGE_WAIT_REPLICAS, or 0.
         wait_timeout_ms: milliseconds that they may take, up to 2,500.
@@ -84,29 +84,39 @@ class Client:
         redis: "redis.Redis | None" = None,
         namespace: str | None = None,
         profile: str | None = None,
-        pool: RedisPool | None = None,
+        pool: RedisPool | ShardPools | None = None,
         wait_replicas: int | None = None,
         wait_timeout_ms: int = WAIT_TIMEOUT_MS,
         max_payload_bytes: int | None = None,
     ) -> None:
         environ = os.environ
         if pool is None:
-            address = url if url or redis is not None else read_access(environ)
-            pool = RedisPool(address, client=redis)
-        self._redis = pool
+            given = url or redis is not None
+            pool = RedisPool(url, client=redis) if given else open_pools(environ)
         self.keys = Keys(read(NAMESPACE, environ) if namespace is None else namespace)
-        self.profile: ProfileSetting = choose(PROFILE, profile or None, environ)
-        self._fleet_profile = FleetProfile(self.profile, pool, self.keys)
-        self._writer = JobWriter(
-            pool,
-            self.keys,
-            replicas=parse_replicas(
-                choose(WAIT_REPLICAS, wait_replicas, environ),
-                wait_timeout_ms,
-                source="wait_replicas",
-            ),
-            max_payload_bytes=choose(MAX_PAYLOAD_BYTES, max_payload_bytes, environ),
+        replicas = parse_replicas(
+            choose(WAIT_REPLICAS, wait_replicas, environ), wait_timeout_ms, source="wait_replicas"
         )
+        most = choose(MAX_PAYLOAD_BYTES, max_payload_bytes, environ)
+
+        def writer_to(one: RedisPool) -> JobWriter:
+            return JobWriter(one, self.keys, replicas=replicas, max_payload_bytes=most)
+
+        self._writer: Writes
+        if isinstance(pool, ShardPools):
+            from kiqbridge.client.shard_writer import ShardWriter  # noqa: PLC0415 - few have several
+
+            self._shards: ShardPools | None = pool
+            self._redis = pool.pool(pool.home)
+            writers = {name: writer_to(pool.pool(name)) for name in pool.names}
+            self._writer = ShardWriter(pool, writers)
+        else:
+            self._shards = None
+            self._redis = pool
+            self._writer = writer_to(pool)
+        self._of_shards: dict[str, Client] = {}
+        self.profile: ProfileSetting = choose(PROFILE, profile or None, environ)
+        self._fleet_profile = FleetProfile(self.profile, self._redis, self.keys)
         self.middleware: Chain[ClientMiddleware] = Chain()
         self.server_middleware: Chain[ServerMiddleware] = Chain()
 
@@ -115,8 +125,55 @@ class Client:
 
     @property
     def pool(self) -> RedisPool:
-        """Its connections."""
+        """Its connections; of several shards those to the first."""
         return self._redis
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """Names of the shards among which it divides jobs by their queue; empty = there is one server."""
+        return self._shards.names if self._shards is not None else ()
+
+    def on(self, shard: str) -> "Client":
+        """The client of one shard: all that it does is done there, whatever the queue; same middleware.
+
+        Raises:
+            PayloadError: there is no shard of that name.
+        """
+        one = self._of_shards.get(shard)
+        if one is None:
+            if self._shards is None or shard not in self._shards.names:
+                known = ", ".join(self.shards) or "none: KIQBRIDGE_SHARDS is not set"
+                raise PayloadError(f"shard: {shard!r:.100} is not one of the shards ({known})")
+            one = copy(self)
+            one._be_on(shard)  # noqa: SLF001 - of this class
+            one = self._of_shards.setdefault(shard, one)
+        one.middleware, one.server_middleware = self.middleware, self.server_middleware
+        return one
+
+    def shard_of(self, queue: str) -> str:
+        """Name of the shard on which a queue lies; empty = there is one server.
+
+        Raises:
+            PayloadError: on none.
+        """
+        return "" if self._shards is None else self._shards.shard_of(queue, self.keys)
+
+    def each(self) -> "list[Client]":
+        """A client for each server: itself, if there is one."""
+        return [self.on(name) for name in self.shards] or [self]
+
+    def pools(self) -> Sequence[RedisPool]:
+        """Connections to each server."""
+        if self._shards is None:
+            return (self._redis,)
+        return [self._shards.pool(name) for name in self._shards.names]
+
+    def _be_on(self, shard: str) -> None:
+        pools, writer = self._shards, self._writer
+        assert pools is not None  # noqa: S101 - for the type checker
+        self._redis = pools.pool(shard)
+        self._shards, self._writer, self._of_shards = None, writer.on(shard), {}  # type: ignore[attr-defined]
+        self._fleet_profile = FleetProfile(self.profile, self._redis, self.keys)
 
     @property
     def max_payload_bytes(self) -> int:
@@ -125,7 +182,7 @@ class Client:
 
     def close(self) -> None:
         """Close idle connections; the client can be used again."""
-        self._redis.close()
+        (self._shards or self._redis).close()
 
     def wire_profile(self) -> Profile:
         """The profile in effect; with `auto` it follows live heartbeats and never raises."""
@@ -294,11 +351,19 @@ class Client:
         from kiqbridge.client import guarded_push, known  # noqa: PLC0415 - as push_once
 
         now, none = client_now(), Chain[ClientMiddleware]()
-        guards = []
-        for item, key in zip(items, dedupe_keys, strict=True):
+        places = []
+        for index, (item, key) in enumerate(zip(items, dedupe_keys, strict=True)):
             job = prepare(item, now, none, self._fleet_profile.without_redis)
-            guards.append(guarded_push.guard_of(job, key) if job is not None else "")
-        return known.find_jids(self._redis, self.keys, guards, now)
+            if job is not None:
+                places.append((self.shard_of(job.queue), index, guarded_push.guard_of(job, key)))
+        found: list[str | None] = [None] * len(items)
+        for client, shard in zip(self.each(), self.shards or ("",), strict=True):
+            here = [(index, guard) for place, index, guard in places if place == shard]
+            guards = [guard for _, guard in here]
+            jids = known.find_jids(client.pool, self.keys, guards, now) if here else []
+            for (index, _), jid in zip(here, jids, strict=True):
+                found[index] = jid
+        return found
 
     def find_tick(self, schedule: str, instant: int) -> list[str] | None:
         """The jids that `push_tick` enqueued for this occurrence, or None; nothing is written.
@@ -308,138 +373,12 @@ class Client:
         """
         from kiqbridge.client import known  # noqa: PLC0415 - as push_once
 
-        return known.find_tick(self._redis, self.keys, schedule, instant)
-
-    def cancel(self, jid: str) -> int:
-        """Ask an iterable job to end: HSETNX it-JID cancelled (§13.5); it may be waiting or running.
-
-        It ends as if it were complete, within about 5 seconds if it runs now. Cancelling again
-        changes nothing.
-
-        Returns:
-            The time of the first request, epoch seconds.
-
-        Raises:
-            PayloadError: that is no jid.
-            RedisUnavailable: nothing was written.
-        """
-        from kiqbridge.client import iteration_state  # noqa: PLC0415 - few clients cancel
-
-        return iteration_state.request_cancel(
-            self._redis, self.keys, jid, self.wire_profile, client_now()
-        )
-
-    def deploy_mark(self, label: str) -> "DeployMark":
-        """Draw a deployment into the charts of the Web UI, at this minute (§12.5).
-
-        A label is marked once within 60 seconds, whoever says it; of several labels in one minute the
-        first is kept.
-
-        Args:
-            label: what people shall read there, such as a version or a commit's subject.
-
-        Raises:
-            PayloadError: that is no label.
-            RedisUnavailable: nothing was written.
-        """
-        from kiqbridge.store.deploy import parse_label, write_mark  # noqa: PLC0415 - few clients mark
-
-        return write_mark(self._redis, self.keys, parse_label(label), client_now())
-
-    def pause_queue(
-        self,
-        name: str,
-        *,
-        reason: str = "",
-        by: str = "",
-        for_s: float | None = None,
-        until: "float | datetime | None" = None,
-    ) -> "Pause":
-        """Let no worker take jobs of this queue, Ruby's with Sidekiq Pro included; running ones go on.
-
-        In effect at once, also for a queue that is empty or unknown. Pausing again replaces reason and
-        end.
-
-        Args:
-            name: without prefix.
-            reason: why, kept for whoever looks.
-            by: who.
-            for_s: seconds after which it ends by itself; default: never.
-            until: epoch seconds or an aware datetime at which it ends by itself.
-
-        Raises:
-            PayloadError: a wrong value; nothing was written.
-            RedisUnavailable: pause again, which does no harm.
-        """
-        from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
-
-        return pauses.pause(
-            self._redis, self.keys, "queue", name, reason=reason, by=by, for_s=for_s, until=until
-        )
-
-    def resume_queue(self, name: str) -> bool:
-        """End the pause of a queue, whoever made it; whether it was paused. Raises as `pause_queue`."""
-        from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
-
-        return pauses.unpause(self._redis, self.keys, "queue", name)
-
-    def pause_class(
-        self,
-        job_class: object,
-        *,
-        reason: str = "",
-        by: str = "",
-        for_s: float | None = None,
-        until: "float | datetime | None" = None,
-    ) -> "Pause":
-        """Let our workers run no job of this class: those they meet are put off, a minute each time.
-
-        In effect within a second; Ruby's workers know nothing of it. After the end of the pause jobs
-        come back within 70 s.
-
-        Args:
-            job_class: a declared job, or a name as on the wire; a Rails job's own class.
-            reason: as for `pause_queue`, like all that follow.
-            by: who.
-            for_s: seconds after which it ends by itself.
-            until: when it ends by itself.
-
-        Raises:
-            KiqbridgeError: as `pause_queue`.
-        """
-        name = _wire_name(job_class)
-        from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
-
-        return pauses.pause(
-            self._redis, self.keys, "class", name, reason=reason, by=by, for_s=for_s, until=until
-        )
-
-    def resume_class(self, job_class: object) -> bool:
-        """End the pause of a class; whether it was paused. Raises as `pause_queue`."""
-        from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
-
-        return pauses.unpause(self._redis, self.keys, "class", _wire_name(job_class))
-
-    def unpause_queue(self, name: str) -> bool:
-        """Deprecated: `resume_queue`."""
-        return self.resume_queue(name)
-
-    def unpause_class(self, job_class: object) -> bool:
-        """Deprecated: `resume_class`."""
-        return self.resume_class(job_class)
-
-    def pauses(self) -> "list[Pause]":
-        """What is paused now: queues, those that Ruby paused included, then classes.
-
-        Raises:
-            RedisUnavailable: nothing was read.
-        """
-        from kiqbridge.store import pauses  # noqa: PLC0415
-
-        return pauses.list_pauses(self._redis, self.keys)
+        found = [known.find_tick(one.pool, self.keys, schedule, instant) for one in self.each()]
+        jids = [jid for each in found for jid in each or ()]
+        return jids if any(each is not None for each in found) else None
 
     @property
-    def writer(self) -> JobWriter:
+    def writer(self) -> Writes:
         """Writes prepared jobs."""
         return self._writer
 
@@ -510,8 +449,3 @@ class Client:
         if len(self.middleware):
             return [None] * len(members)
         return stamp(members, json_text.dumps(timestamp(now, self.wire_profile())))
-
-
-def _wire_name(job_class: object) -> str:
-    definition = definition_of(job_class)
-    return definition.name if definition else cast("str", job_class)  # checked by `pauses`

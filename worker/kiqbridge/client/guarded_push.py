@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from kiqbridge.client.job_writer import JobWriter, not_replicated, outcome_unknown, score
+from kiqbridge.client.job_writer import (
+    JobWriter,
+    Writes,
+    not_replicated,
+    outcome_unknown,
+    score,
+)
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import PayloadError, QueueTooDeep
 from kiqbridge.store import scripts
@@ -76,9 +82,25 @@ class TickOutcome:
 
 
 def push_once(
+    jobs: Sequence[Guarded], writer: Writes, *, now: float, limits: Mapping[str, int]
+) -> list[Enqueued]:
+    """Enqueue jobs, each at most once under its guard (`guarded`); see `Client.push_once`.
+
+    Those of each server in one script: if one fails, a repeated call pushes what it lacks, and of the others
+    only what has no guard.
+    """
+    parts = writer.split(jobs, lambda each: each.job.queue)
+    outcomes = [
+        outcome
+        for place, part in parts
+        for outcome in _push_once(part, place, now=now, limits=limits)
+    ]
+    return sorted(outcomes, key=lambda outcome: outcome.index) if len(parts) > 1 else outcomes
+
+
+def _push_once(
     jobs: Sequence[Guarded], writer: JobWriter, *, now: float, limits: Mapping[str, int]
 ) -> list[Enqueued]:
-    """Enqueue jobs, each at most once under its guard (`guarded`); see `Client.push_once`."""
     if not jobs:
         return []
     own = writer.keys
@@ -123,12 +145,38 @@ class Occurrence:
 def push_tick(
     occurrence: Occurrence,
     indexed: Sequence[tuple[int, PreparedJob]],
+    writer: Writes,
+    *,
+    now: float,
+    limits: Mapping[str, int],
+) -> TickOutcome:
+    """Enqueue the jobs of one occurrence of a schedule, once; see `Client.push_tick`.
+
+    Those of each server in one script, under an entry in its own ledger: a repeated call completes what a
+    failure has cut in two.
+    """
+    parts = writer.split(indexed, lambda each: each[1].queue)
+    outcomes = [
+        _push_tick(occurrence, part, place, now=now, limits=limits) for place, part in parts
+    ]
+    return outcomes[0] if len(outcomes) == 1 else _joined(outcomes)
+
+
+def _joined(outcomes: Sequence[TickOutcome]) -> TickOutcome:
+    """One outcome of those of several servers: enqueued, if any of them was."""
+    decisive = next((each for each in outcomes if each.kind == "enqueued"), outcomes[0])
+    jobs = sorted((job for each in outcomes for job in each.jobs), key=lambda job: job.index)
+    return TickOutcome(kind=decisive.kind, jobs=jobs, first=decisive.first)
+
+
+def _push_tick(
+    occurrence: Occurrence,
+    indexed: Sequence[tuple[int, PreparedJob]],
     writer: JobWriter,
     *,
     now: float,
     limits: Mapping[str, int],
 ) -> TickOutcome:
-    """Enqueue the jobs of one occurrence of a schedule, once; see `Client.push_tick`."""
     jobs = [job for _, job in indexed]
     mark, attribute = occurrence.mark, occurrence.mark.to_attribute()
     for job in jobs:

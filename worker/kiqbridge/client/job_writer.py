@@ -4,8 +4,8 @@ A job for now: SADD queues, LPUSH queue:NAME. A job for later: ZADD schedule. A 
 is never repeated here: `PushOutcomeUnknown`.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from kiqbridge.client.prepare import PreparedJob, text_of_payload
 from kiqbridge.clock import client_now
@@ -20,6 +20,42 @@ from kiqbridge.store.scripts import Script
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import timestamp
+
+T = TypeVar("T")
+
+
+class Writes(Protocol):
+    """Writes jobs to one server (`JobWriter`), or each to that of its queue (`ShardWriter`)."""
+
+    @property
+    def keys(self) -> Keys:
+        """The namespace."""
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """A longer text is refused; 0 = no limit."""
+
+    @property
+    def home(self) -> "JobWriter":
+        """What writes to the first server, for what belongs to no queue."""
+
+    def of(self, queue: str) -> "JobWriter":
+        """What writes to the server of a queue; raises PayloadError: there is none."""
+
+    def split(
+        self, jobs: Iterable[T], queue_of: Callable[[T], str]
+    ) -> "list[tuple[JobWriter, list[T]]]":
+        """Jobs, or what stands for them, by the server of their queue, in the order of the first of each.
+
+        Raises:
+            PayloadError: a queue has none.
+        """
+
+    def write(self, jobs: Sequence[PreparedJob]) -> None:
+        """See `JobWriter.write`."""
+
+    def text(self, job: PreparedJob, now: float) -> bytes:
+        """See `JobWriter.text`."""
 
 
 class JobWriter:
@@ -39,6 +75,23 @@ class JobWriter:
         self.max_payload_bytes = max_payload_bytes
         self._redis = redis
         self._replicas = replicas
+
+    @property
+    def home(self) -> "JobWriter":
+        """See `Writes.home`."""
+        return self
+
+    def of(self, queue: str) -> "JobWriter":  # noqa: ARG002 - see `Writes`
+        """See `Writes.of`."""
+        return self
+
+    def split(
+        self,
+        jobs: Iterable[T],
+        queue_of: Callable[[T], str],  # noqa: ARG002 - see `Writes`
+    ) -> "list[tuple[JobWriter, list[T]]]":
+        """See `Writes.split`."""
+        return [(self, list(jobs))]
 
     def write(self, jobs: Sequence[PreparedJob]) -> None:
         """Write jobs in one round trip, or several if they are more than `BATCH_BYTES`.

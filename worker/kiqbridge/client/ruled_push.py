@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from kiqbridge.client.job_writer import JobWriter, not_replicated, outcome_unknown, score
+from kiqbridge.client.job_writer import JobWriter, Writes, not_replicated, outcome_unknown, score
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.client.unique import Debounce, Throttle, Unique
 from kiqbridge.errors import NotUnique, PayloadError
@@ -26,8 +26,10 @@ _PUSH_DEBOUNCED: Final = scripts.load("push_debounced")
 _PUSH_THROTTLED: Final = scripts.load("push_throttled")
 
 
-def push_ruled(jobs: Sequence[PreparedJob], writer: JobWriter, *, now: float) -> list[str | None]:
-    """Push jobs that have a rule and were prepared for this (`by_rule`), in their order; one script for those of the same kind that follow each other.
+def push_ruled(jobs: Sequence[PreparedJob], writer: Writes, *, now: float) -> list[str | None]:
+    """Push jobs that have a rule and were prepared for this (`by_rule`), in their order.
+
+    One script for those of the same kind, and of one server, that follow each other.
 
     Returns:
         The jids, None in the place of a job that was left out.
@@ -38,13 +40,14 @@ def push_ruled(jobs: Sequence[PreparedJob], writer: JobWriter, *, now: float) ->
         KiqbridgeError: as `Client.push`.
     """
     jids: list[str | None] = []
-    for kind, group in groupby(jobs, key=lambda job: type(job.rule)):
+    placed = [(type(job.rule), writer.of(job.queue), job) for job in jobs]
+    for (kind, place), group in groupby(placed, key=lambda each: each[:2]):
         push = _push_unique
         if kind is Debounce:
             push = _push_debounced
         elif kind is Throttle:
             push = _push_throttled
-        jids += push(list(group), writer, now)
+        jids += push([job for _, _, job in group], place, now)
     return jids
 
 

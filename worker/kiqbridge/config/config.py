@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.shards import ShardSettings
 from kiqbridge.wire.payload import ProfileSetting
 
 ForeignJobs = Literal["refuse", "run", "requeue"]
@@ -51,6 +52,7 @@ class Config:
     redis_ssm_parameter: str = ""
     redis_iam_user: str = ""
     redis_iam_cache: str = ""
+    shards: tuple[ShardSettings, ...] = ()
     namespace: str
     profile: ProfileSetting
     fetch: str

@@ -11,6 +11,7 @@ from kiqbridge.config.client_settings import (
     REDIS_URL,
 )
 from kiqbridge.config.setting import pick, read
+from kiqbridge.config.shards import ShardSettings
 from kiqbridge.errors import ConfigError
 
 
@@ -79,6 +80,28 @@ def read_access(environ: Mapping[str, str]) -> RedisAccess:
         ssm_parameter=read(REDIS_SSM_PARAMETER, environ),
         iam_user=read(REDIS_IAM_USER, environ),
         iam_cache=read(REDIS_IAM_CACHE, environ),
+        aws=aws_variables(environ),
+    )
+
+
+def access_of(shard: ShardSettings, environ: Mapping[str, str]) -> RedisAccess:
+    """Where a shard is, and what a connection to it logs in with.
+
+    Raises:
+        ConfigError: settings exclude each other, or the provider is not set.
+    """
+    url = environ.get(shard.provider, "") if shard.provider else shard.url
+    if shard.provider and not url:
+        raise ConfigError(
+            f"shards: {shard.name}: provider names {shard.provider}, which is not set; set it to the address"
+        )
+    return RedisAccess(
+        url=url or REDIS_URL.default,
+        url_is_default=not url,
+        secret_arn=shard.secret_arn,
+        ssm_parameter=shard.ssm_parameter,
+        iam_user=shard.iam_user,
+        iam_cache=shard.iam_cache,
         aws=aws_variables(environ),
     )
 

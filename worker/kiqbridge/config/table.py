@@ -13,6 +13,7 @@ from kiqbridge.config.client_settings import (
     PROFILE,
     REDACT,
     REDIS_SETTINGS,
+    SHARDS,
 )
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.parsers import (
@@ -203,6 +204,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     REDACT,
     *REDIS_SETTINGS,
+    SHARDS,
     NAMESPACE,
     PROFILE,
     Setting(

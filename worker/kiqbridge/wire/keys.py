@@ -19,6 +19,7 @@ TYPES = {
     "paused": "set",
     "cron_jobs": "set",
     "pauses": "hash",
+    "routes": "hash",
     "inflight": "set",
     "reaping": "set",
     "alive": "hash",
@@ -75,6 +76,7 @@ class Keys:
         self.paused = f"{prefix}paused"
         self.cron_jobs = f"{prefix}cron_jobs"
         self.pauses = f"{prefix}kb:paused"
+        self.routes = f"{prefix}kb:routes"
         self.inflight = f"{prefix}kb:inflight"
         self.reaping = f"{prefix}kb:reaping"
         self.alive = f"{prefix}kb:alive"
