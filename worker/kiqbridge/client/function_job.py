@@ -24,6 +24,7 @@ class FunctionJob(Generic[P, R]):
         self._function = function
         setattr(self, MARK, definition)
         self._definition = definition
+        self._pusher = JobPusher(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, here and now."""
@@ -34,7 +35,7 @@ class FunctionJob(Generic[P, R]):
 
     def perform_async(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Enqueue now; returns the jid, or None when middleware stopped it. Raises as `Client.push`."""
-        return JobPusher(self).perform_async(*args, **kwargs)
+        return self._pusher.perform_async(*args, **kwargs)
 
     def perform_in(
         self, seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
@@ -43,13 +44,13 @@ class FunctionJob(Generic[P, R]):
 
         Else as `perform_async`.
         """
-        return JobPusher(self).perform_at(seconds, *args, **kwargs)
+        return self._pusher.perform_at(seconds, *args, **kwargs)
 
     def perform_at(
         self, when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
     ) -> str | None:
         """Enqueue for a time: epoch seconds or aware datetime. Else as `perform_async`."""
-        return JobPusher(self).perform_at(when, *args, **kwargs)
+        return self._pusher.perform_at(when, *args, **kwargs)
 
     def with_args(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[P]:
         """The arguments of one job, checked, as an element for `perform_bulk`.
@@ -57,7 +58,7 @@ class FunctionJob(Generic[P, R]):
         Raises:
             PayloadError: the job cannot be called like this.
         """
-        return JobCall(*JobPusher(self).named_arguments(*args, **kwargs))
+        return JobCall(*self._pusher.named_arguments(*args, **kwargs))
 
     @overload
     def perform_bulk(
@@ -89,14 +90,14 @@ class FunctionJob(Generic[P, R]):
                 for each parameter: to leave one at its default use `with_args`.
             options: `batch_size`, `at` and `spread_interval`, see `BulkOptions`.
         """
-        return JobPusher(self).perform_bulk(args, **options)
+        return self._pusher.perform_bulk(args, **options)
 
     def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> bool | None:
         """Run here and now as a worker would, without Redis and retries; see `inline.perform`.
 
         Returns True, or None when middleware stopped it; an error of the job is raised.
         """
-        return JobPusher(self).perform_inline(*args, **kwargs)
+        return self._pusher.perform_inline(*args, **kwargs)
 
     def set(self, **options: Unpack[PushOptions]) -> Setter[P]:
         """The same job with other options for the next push, such as `queue` or `wait` (seconds).
@@ -148,4 +149,4 @@ class FunctionJob(Generic[P, R]):
         **options: Unpack[BulkOptions],
     ) -> list[str | None]:
         """As `perform_bulk`, without blocking the event loop."""
-        return await off_loop(JobPusher(self).perform_bulk, as_list(args), **options)
+        return await off_loop(self._pusher.perform_bulk, as_list(args), **options)

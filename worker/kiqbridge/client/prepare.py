@@ -25,8 +25,11 @@ from kiqbridge.wire.payload import (
     Profile,
     check_payload,
     check_queue,
+    is_surely_fine,
+    new_jid,
     normalize,
     shorten,
+    timestamp,
     validate,
 )
 from kiqbridge.wire.raw_job import check_size
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from kiqbridge.client.unique import Rule
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class PreparedJob:
     """A checked payload, without the times that are set when it is written.
 
@@ -91,6 +94,25 @@ def prepare(
     Raises:
         PayloadError: names the field and shows the value.
     """
+    if type(item) is dict and len(item) == 2 and not trusted and not len(middleware):  # noqa: PLR2004 - class, args
+        job = _prepare_plain(item, now, wire_profile)
+        if job is not None:
+            return job
+    return _prepare_any(
+        item, now, middleware, wire_profile, trusted=trusted, bulk=bulk, by_rule=by_rule
+    )
+
+
+def _prepare_any(
+    item: Mapping[str, Any],
+    now: float,
+    middleware: Chain[ClientMiddleware],
+    wire_profile: Callable[[], Profile],
+    *,
+    trusted: bool,
+    bulk: bool,
+    by_rule: bool,
+) -> PreparedJob | None:
     own_jid = not isinstance(item, (dict, Mapping)) or "jid" not in item
     profile: Profile | None = None
     if active_job.is_active_job(item) and not trusted:
@@ -134,6 +156,36 @@ def prepare(
         job.name = name_of(rule, definition, plain)
         rule.stamp(payload, job.name, is_taken=by_rule)
     return job
+
+
+def _prepare_plain(
+    item: dict[str, Any], now: float, wire_profile: Callable[[], Profile]
+) -> PreparedJob | None:
+    """What `prepare` makes of a class and plain arguments, in a third of its time; None: it must look closer."""
+    declared, args = item.get("class"), item.get("args")
+    if type(args) is not list:
+        return None
+    definition = definition_of(declared)
+    if definition is not None:
+        name, options = definition.name, definition.plain_options
+        if options is None:
+            return None
+    elif type(declared) is str and declared and declared.isascii():
+        name, options = declared, DEFAULT_OPTIONS
+    else:
+        return None
+    performed = default_registry.find(name)
+    if performed is not None and performed.encrypted:
+        return None
+    for value in args:
+        if not is_surely_fine(value):
+            return None
+    profile = wire_profile()
+    payload = {**options, **item}
+    payload["class"] = name
+    payload["jid"] = new_jid()
+    payload["created_at"] = timestamp(now, profile)
+    return PreparedJob(payload, None, True, profile)  # by name it takes longer
 
 
 def _chosen_rule(

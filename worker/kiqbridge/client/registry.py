@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kiqbridge.client.arguments import JobArguments
 from kiqbridge.client.place import Place, twice
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import is_surely_fine, shorten
 
 if TYPE_CHECKING:
     from kiqbridge.client.unique import Rule
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
+_PLAIN_OPTIONS = frozenset({"retry", "queue", "backtrace", "dead", "retry_queue", "log_level"})
+"""Options that are only written: others, such as `expires_in` or `tags`, are looked at by each push."""
 _NAMED = 10
 """Declared jobs that a message lists."""
 
@@ -82,6 +84,8 @@ class JobDefinition:
         schedule: declared beside it, if one is.
         rule: which of several jobs with the same arguments run: a `Unique`, `Debounce` or `Throttle`.
         place: where it is declared; None = unknown.
+        plain_options: `options`, if nothing of the declaration asks for more at a push than to write them; else
+            None.
     """
 
     name: str
@@ -96,6 +100,7 @@ class JobDefinition:
     schedule: "ScheduleDefinition | None" = None
     rule: "Rule | None" = None
     place: Place | None = field(default=None, repr=False, compare=False)
+    plain_options: Mapping[str, Any] | None = field(init=False, repr=False, compare=False)
     _min: int = field(init=False, repr=False, compare=False)
     _max: float = field(init=False, repr=False, compare=False)
 
@@ -105,6 +110,14 @@ class JobDefinition:
         placed = [each for each in parameters if each.kind in _PLACED]
         needed = sum(each.default is each.empty for each in placed)
         takes_any = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+        is_plain = (
+            self.rule is None
+            and not self.encrypted
+            and _PLAIN_OPTIONS.issuperset(self.options)
+            and self.name.isascii()
+            and all(map(is_surely_fine, self.options.values()))
+        )
+        object.__setattr__(self, "plain_options", self.options if is_plain else None)
         object.__setattr__(self, "_min", needed)
         object.__setattr__(self, "_max", math.inf if takes_any else len(placed))
 

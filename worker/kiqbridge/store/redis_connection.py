@@ -21,6 +21,7 @@ from redis.connection import AbstractConnection
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks
+from kiqbridge.store import deadline
 from kiqbridge.store.redis_source import RedisSource
 from kiqbridge.store.replicas import NotReplicated, Replicas, check_confirmed
 from kiqbridge.store.replies import (
@@ -30,7 +31,7 @@ from kiqbridge.store.replies import (
     translate,
     unavailable,
 )
-from kiqbridge.store.round_trip import PIECE_BYTES, Command, pack, round_trip
+from kiqbridge.store.round_trip import PIECE_BYTES, Command, Way, pack, way_of
 from kiqbridge.store.scripts import Script
 from kiqbridge.store.times import Times
 from kiqbridge.wire.batches import BATCH_BYTES
@@ -61,6 +62,7 @@ class RedisConnection:
         self._source = source
         self._make = make
         self._connection: AbstractConnection | None = None
+        self._way: Way | None = None
         self._version = source.version
         self._times = Times()
         self._renew_at = float("inf")
@@ -145,6 +147,7 @@ class RedisConnection:
             self._descriptor.check()  # else another connection could be shut down
         if self._connection is None:
             return
+        self._way = None
         with contextlib.suppress(Exception):  # it is being thrown away, whatever it raises
             self._connection.disconnect()  # type: ignore[no-untyped-call]
 
@@ -170,11 +173,31 @@ class RedisConnection:
         if replicas is not None:
             commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
         self._check_if_usable(repeatable=repeatable)
+        first = self._exchange(commands, repeatable=repeatable, last=False)
+        if first is not None:
+            for reply in first:
+                if isinstance(reply, Exception):
+                    break
+            else:
+                return first
+        return self._repeated(commands, first, count, repeatable=repeatable)
+
+    def _repeated(
+        self,
+        commands: Sequence[Command],
+        first: list[Any] | None,
+        count: int,
+        *,
+        repeatable: bool,
+    ) -> list[Any]:
+        """The replies after a first try that was lost or refused in part; WAIT may follow `count` commands."""
         replies: list[Any] = [None] * len(commands)
         sent: Sequence[int] = range(len(commands))
         for last in (False, True):
-            asked = [commands[index] for index in sent]
-            fresh = self._exchange(asked, repeatable=repeatable, last=last)
+            fresh = first
+            if last:
+                asked = [commands[index] for index in sent]
+                fresh = self._exchange(asked, repeatable=repeatable, last=True)
             if fresh is None:
                 continue
             for index, reply in zip(sent, fresh, strict=True):
@@ -203,15 +226,17 @@ class RedisConnection:
     ) -> list[Any] | None:
         """The replies; None when they were lost and may be asked for again."""
         packed = pack(commands)
-        connection = self._connect(last=last)
+        way = self._way
+        if way is None or self._times.is_bound or deadline.left() is not None or not way.is_open:
+            way = self._connect(last=last)
         try:
-            replies = round_trip(connection, packed, len(commands))
+            replies = way.ask(packed, len(commands))
         except (redis.exceptions.RedisError, OSError) as error:  # also an answer that is none
             self.close()
             is_timeout = isinstance(error, redis.exceptions.TimeoutError | TimeoutError)
-            is_stuck = is_timeout and len(packed[0]) > PIECE_BYTES
+            is_stuck = is_timeout and len(packed) > PIECE_BYTES
             if is_stuck:
-                self._send_less(len(packed[0]))
+                self._send_less(len(packed))
             if not repeatable:
                 raise ReplyLost(f"no reply from {self._source.address}: {error}") from error
             # What is long and got stuck is not sent again as it is: the caller may divide it.
@@ -222,7 +247,7 @@ class RedisConnection:
             self.close()  # a half-read reply must never be taken for the next one
             raise
         self._note_use()
-        if self.batch_bytes < BATCH_BYTES and len(packed[0]) > self.batch_bytes // 2:
+        if self.batch_bytes < BATCH_BYTES and len(packed) > self.batch_bytes // 2:
             self.batch_bytes = min(self.batch_bytes + self.batch_bytes // 8, BATCH_BYTES)
         return replies
 
@@ -237,8 +262,8 @@ class RedisConnection:
             f"{self.batch_bytes:,}",
         )
 
-    def _connect(self, *, last: bool) -> AbstractConnection:
-        """The open connection; a new one if its address has changed, or changes after a refusal."""
+    def _connect(self, *, last: bool) -> Way:
+        """To the open connection; to a new one if its address has changed, or changes after a refusal."""
         attempts = 1 if last else 2
         is_renewed = False
         while True:
@@ -255,11 +280,11 @@ class RedisConnection:
                 self.close()  # what is open and not logged in must not be used
                 raise
 
-    def _opened(self) -> AbstractConnection:
+    def _opened(self) -> Way:
         connection = self._connection
         if connection is not None and connection.is_connected:
             self._times.bound(connection)
-            return connection
+            return self._way_to(connection)
         if connection is None or self._version != self._source.version:
             connection = self._make()
             self._connection, self._version = connection, self._source.version
@@ -273,7 +298,13 @@ class RedisConnection:
             self._renew_at = time.monotonic() + age
         if descriptors.is_watching:
             self._note_descriptor(connection)
-        return connection
+        return self._way_to(connection)
+
+    def _way_to(self, connection: AbstractConnection) -> Way:
+        way = self._way
+        if way is None or not way.is_open:
+            self._way = way = way_of(connection)
+        return way
 
     def _note_descriptor(self, connection: AbstractConnection) -> None:
         opened = getattr(connection, "_sock", None)
@@ -293,8 +324,10 @@ class RedisConnection:
             self._renew_at = float("inf")
             self.close()
         # The clock of a frozen environment may stand still, the time of day does not.
-        idle_s = max(now - self._used_at, time.time() - self._used_at_time)
-        if idle_s >= PROBE_AFTER_IDLE_S:
+        if (
+            now - self._used_at >= PROBE_AFTER_IDLE_S
+            or time.time() - self._used_at_time >= PROBE_AFTER_IDLE_S
+        ):
             self._probe()
         elif not repeatable:
             self._drop_if_ended()
@@ -305,20 +338,15 @@ class RedisConnection:
             return
         try:
             self._times.bound(connection, PROBE_WITHIN_S)
-            round_trip(connection, pack([("PING",)]), 1)
+            self._way_to(connection).ask(pack([("PING",)]), 1)
             self._note_use()
         except (redis.exceptions.RedisError, OSError):
             self.close()
 
     def _drop_if_ended(self) -> None:
         """Let go of a connection that the server has ended meanwhile, without a round trip."""
-        if self._connection is None or not self._connection.is_connected:
-            return
-        try:
-            ended = self._connection.can_read(0)  # nothing was asked, so nothing may come
-        except (redis.exceptions.RedisError, OSError):
-            ended = True
-        if ended:
+        way = self._way
+        if way is not None and way.has_ended():  # nothing was asked, so nothing may come
             self.close()
 
     def _unavailable(self, error: Exception) -> RedisUnavailable:

@@ -187,8 +187,22 @@ class RedisPool:
         """
         if _stand_in is not None:
             return _stand_in.run(commands)
-        with self._lent() as connection:
-            return connection.run(*commands, repeatable=repeatable, replicas=replicas)
+        # As `_lent`, whose generator takes three times as long: most pushes pass here.
+        if self._pid != os.getpid():
+            self._reset()
+        slots = self._slots
+        slot = self._slot(slots)
+        try:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self.connection()
+            try:
+                return connection.run(*commands, repeatable=repeatable, replicas=replicas)
+            finally:
+                self._idle.append(connection)
+        finally:
+            slots.put(slot)
 
     def call(self, *command: str | bytes | float) -> Any:
         """As `RedisConnection.call`, on a connection of the pool."""
@@ -231,15 +245,7 @@ class RedisPool:
         if self._pid != os.getpid():
             self._reset()
         slots = self._slots
-        try:
-            slot = slots.get(timeout=self._wait_s)
-        except queue.Empty:
-            raise RedisUnavailable(
-                f"all {self.size} connections to Redis at {self.address} have been in use for "
-                f"{self._wait_s:g} s, so that the call was not sent; Redis is slow, or more threads use "
-                "this client than its pool has connections: give Client(pool=RedisPool(size=…)) as many "
-                "as there are threads"
-            ) from None
+        slot = self._slot(slots)
         try:
             try:
                 connection = self._idle.pop()
@@ -251,6 +257,17 @@ class RedisPool:
                 self._idle.append(connection)
         finally:
             slots.put(slot)
+
+    def _slot(self, slots: "queue.SimpleQueue[_Slot]") -> "_Slot":
+        try:
+            return slots.get(timeout=self._wait_s)
+        except queue.Empty:
+            raise RedisUnavailable(
+                f"all {self.size} connections to Redis at {self.address} have been in use for "
+                f"{self._wait_s:g} s, so that the call was not sent; Redis is slow, or more threads use "
+                "this client than its pool has connections: give Client(pool=RedisPool(size=…)) as many "
+                "as there are threads"
+            ) from None
 
     def _reset(self) -> None:
         self._pid = os.getpid()

@@ -2,13 +2,17 @@
 
 A silent server counts as lost after the read timeout; a slow link does not, as long as bytes get
 through, however few.
+
+redis-py opens a connection and logs in. From then on we send and read on its socket ourselves: redis-py's
+own methods take as long as all the rest of a push. They are used where a connection has others than usual.
 """
 
 import array
 import fcntl
+import select
 import termios
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import hiredis
 import redis
@@ -29,46 +33,186 @@ _OUTSTANDING: int | None = getattr(termios, "TIOCOUTQ", None)
 """For ioctl: how much of what was written to a socket has not been acknowledged by the other end."""
 
 
-def pack(commands: Sequence[Command]) -> list[bytes]:
-    """The bytes of commands in one piece, as redis-py packs them, in a fifth of its time."""
+_NOTHING = object()
+"""What the reader gives while the rest of a reply has not come."""
+
+
+def pack(commands: Sequence[Command]) -> bytes:
+    """The bytes of commands, as redis-py packs them, in a fifth of its time."""
     pack_one: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
     try:
         if len(commands) == 1:
-            return [pack_one(tuple(commands[0]))]
-        return [b"".join([pack_one(tuple(command)) for command in commands])]
+            return pack_one(tuple(commands[0]))
+        return b"".join([pack_one(tuple(command)) for command in commands])
     except UnicodeEncodeError:  # a name that another process gave, see names.py
-        return [b"".join([pack_one(tuple(map(_exact, command))) for command in commands])]
+        return b"".join([pack_one(tuple(map(_exact, command))) for command in commands])
 
 
 def _exact(part: str | bytes | float) -> str | bytes | float:
     return bytes_of(part) if isinstance(part, str) else part
 
 
-def round_trip(connection: AbstractConnection, packed: list[bytes], count: int) -> list[Any]:
-    """Send what `pack` made of `count` commands; their replies, errors of the server included.
+class Way(Protocol):
+    """How one open connection is sent to and read, by one thread at a time."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection still has the socket that this was made for."""
+
+    def has_ended(self) -> bool:
+        """Whether the other end has closed the connection, or sent what nobody asked for; without a round trip."""
+
+    def ask(self, packed: bytes, count: int) -> list[Any]:
+        """Send what `pack` made of `count` commands; their replies, errors of the server included.
+
+        Raises:
+            RedisError, OSError: the connection is out of step and must be closed. A timeout: for that
+                long nothing of the call left this host, and no reply came.
+        """
+
+
+def way_of(connection: AbstractConnection) -> Way:
+    """The fastest way to use an open connection, on which nothing was asked that is not answered."""
+    kind = type(connection)
+    is_usual = (
+        getattr(kind, "read_response", None) is AbstractConnection.read_response
+        and getattr(kind, "send_packed_command", None) is AbstractConnection.send_packed_command
+    )
+    if is_usual and connection.protocol in (2, "2") and hasattr(select, "poll"):
+        return _Straight(connection)
+    return _ByRedisPy(connection)
+
+
+class _Straight:
+    """On the connection's socket, with a reader of its own."""
+
+    __slots__ = ("_buffer", "_connection", "_poll", "_reader", "_receive", "_send", "_sock")
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        self._connection: Any = connection
+        self._sock: Any = getattr(connection, "_sock", None)
+        if self._sock is None:
+            raise redis.exceptions.ConnectionError("Connection closed by another thread.")
+        parser: Any = getattr(connection, "_parser")  # noqa: B009 - redis-py's types do not know it
+        # Bound once, as the rest here: a push takes little more time than this saves.
+        self._send: Callable[[bytes], object] = self._sock.sendall
+        self._receive: Callable[[bytearray], int] = self._sock.recv_into
+        # redis-py's own buffer is not used any more; each costs memory.
+        spare = getattr(parser, "_buffer", None)
+        self._buffer = spare if isinstance(spare, bytearray) else bytearray(PIECE_BYTES)
+        self._reader: Any = hiredis.Reader(
+            protocolError=redis.exceptions.InvalidResponse,
+            replyError=parser.parse_error,
+            notEnoughData=_NOTHING,
+        )
+        self._poll = select.poll()
+        self._poll.register(self._sock, select.POLLIN)
+
+    @property
+    def is_open(self) -> bool:
+        """As of `Way`."""
+        return self._connection._sock is self._sock  # noqa: SLF001 - redis-py does not show it
+
+    def has_ended(self) -> bool:
+        """As of `Way`."""
+        if not self.is_open or self._poll.poll(0) or self._reader.has_data():
+            return True
+        deciphered = getattr(self._sock, "pending", None)  # with TLS
+        return deciphered is not None and bool(deciphered())
+
+    def ask(self, packed: bytes, count: int) -> list[Any]:
+        """As of `Way`."""
+        unsent = 0
+        if len(packed) > PIECE_BYTES:
+            unsent = _send_in_pieces(self._connection, packed)
+        else:
+            try:
+                self._send(packed)
+            except TimeoutError as error:
+                raise redis.exceptions.TimeoutError("Timeout writing to socket") from error
+        reader, receive, buffer = self._reader, self._receive, self._buffer
+        replies: list[Any] = []
+        while True:
+            try:
+                received = receive(buffer)
+            except TimeoutError as error:
+                before, unsent = unsent, unsent_bytes(self._connection)
+                if not _goes_on(before, unsent):
+                    raise redis.exceptions.TimeoutError("Timeout reading from socket") from error
+                continue
+            if not received:
+                raise redis.exceptions.ConnectionError("Connection closed by server.")
+            reader.feed(buffer, 0, received)
+            while (reply := reader.gets()) is not _NOTHING:
+                kind = type(reply)
+                replies.append(reply if kind is int or kind is bytes else _answer(reply))
+                if len(replies) == count:
+                    return replies
+
+
+class _ByRedisPy:
+    """By redis-py's own methods: RESP 3, and connections that read or send in another way than usual."""
+
+    __slots__ = ("_connection", "_sock")
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        self._connection: Any = connection
+        self._sock = getattr(connection, "_sock", None)
+
+    @property
+    def is_open(self) -> bool:
+        """As of `Way`."""
+        is_connected: bool = self._connection.is_connected
+        return is_connected and getattr(self._connection, "_sock", None) is self._sock
+
+    def has_ended(self) -> bool:
+        """As of `Way`."""
+        try:
+            return not self.is_open or bool(self._connection.can_read(0))
+        except (redis.exceptions.RedisError, OSError):
+            return True
+
+    def ask(self, packed: bytes, count: int) -> list[Any]:
+        """As of `Way`."""
+        unsent = 0
+        if len(packed) > PIECE_BYTES:
+            unsent = _send_in_pieces(self._connection, packed)
+        else:
+            self._connection.send_packed_command([packed], check_health=False)
+        replies: list[Any] = []
+        while len(replies) < count:
+            try:
+                replies.append(self._connection.read_response(disconnect_on_error=False))
+            except redis.exceptions.TimeoutError:
+                before, unsent = unsent, unsent_bytes(self._connection)
+                if not _goes_on(before, unsent):
+                    raise
+            except ANSWERS as error:
+                replies.append(error)
+        return replies
+
+
+def _goes_on(before: int, unsent: int) -> bool:
+    """After a wait as long as the timeout: whether the call still makes progress, however slowly."""
+    # Nothing of the call left this host all the while, or there is no more time for it.
+    if unsent >= before or deadline.is_over():
+        return False
+    threads.beat()
+    return True
+
+
+def _answer(reply: Any) -> Any:
+    """A reply, or the error of the server that it begins with.
 
     Raises:
-        RedisError, OSError: the connection is out of step and must be closed. A timeout: for that
-            long nothing of the call left this host, and no reply came.
+        ConnectionError: the server ends the connection, such as when it has too many.
     """
-    unsent = 0
-    if len(packed[0]) > PIECE_BYTES:
-        unsent = _send_in_pieces(connection, packed[0])
-    else:
-        connection.send_packed_command(packed, check_health=False)  # type: ignore[no-untyped-call]
-    replies: list[Any] = []
-    while len(replies) < count:
-        try:
-            replies.append(connection.read_response(disconnect_on_error=False))
-        except redis.exceptions.TimeoutError:
-            before, unsent = unsent, unsent_bytes(connection)
-            # Nothing of the call left this host all the while, or there is no more time for it.
-            if unsent >= before or deadline.is_over():
-                raise
-            threads.beat()
-        except ANSWERS as error:
-            replies.append(error)
-    return replies
+    first = reply[0] if type(reply) is list and reply else reply
+    if isinstance(first, redis.exceptions.ConnectionError):
+        if not isinstance(first, ANSWERS):
+            raise first
+        return first
+    return reply
 
 
 def _send_in_pieces(connection: AbstractConnection, packed: bytes) -> int:

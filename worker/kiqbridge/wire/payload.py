@@ -298,7 +298,7 @@ def _is_plain(container: Any, depth: int) -> bool:
             kind = type(child)
             if kind is list or kind is dict:
                 pending.append((depth + 1, child))
-            elif kind not in _SCALARS and not _is_surely_fine(child) and not _is_text(child):
+            elif kind not in _SCALARS and not is_surely_fine(child) and not _is_text(child):
                 return False
     return True
 
@@ -317,7 +317,7 @@ def _check_container(value: object, field: str, depth: int) -> None:
         )
     if isinstance(value, list):
         for index, item in enumerate(value):
-            if not _is_surely_fine(item):
+            if not is_surely_fine(item):
                 check_json(item, f"{field}[{index}]", depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
@@ -326,14 +326,14 @@ def _check_container(value: object, field: str, depth: int) -> None:
                     f"{field}: key {shorten_argument(key)} is not a text; JSON has only text keys"
                 )
             _check_encodable(key, field)
-            if not _is_surely_fine(item):
+            if not is_surely_fine(item):
                 check_json(item, f"{field}.{key}", depth + 1)
 
 
 def check_arguments(args: list[Any]) -> None:
     """`check_json` for the arguments of one job."""
     for value in args:
-        if not _is_surely_fine(value):
+        if not is_surely_fine(value):
             check_json(args, "args")
             return
 
@@ -341,11 +341,11 @@ def check_arguments(args: list[Any]) -> None:
 def check_payload(payload: Mapping[str, Any]) -> None:
     """`check_json` for every attribute of a payload."""
     for name, value in payload.items():
-        if not _is_surely_fine(value):
+        if not is_surely_fine(value):
             check_json(value, name)
 
 
-def _is_surely_fine(value: object) -> bool:
+def is_surely_fine(value: object) -> bool:
     """A cheap look that passes what nearly all values are; the others need `check_json`."""
     kind = type(value)
     if kind is str:
