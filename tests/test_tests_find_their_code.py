@@ -151,7 +151,6 @@ TESTED_ELSEWHERE = {
     "client/iteration_state": "redis/test_iterable.py",
     "client/job_pusher": "redis/test_client.py",
     "client/job_writer": "redis/test_client.py",
-    "client/prepare": "redis/test_client.py",
     "client/resources": "unit/test_lifecycle.py",
     "client/server": "unit/test_lifecycle.py",
     "clocks/due_ticks": "redis/test_missed.py",
