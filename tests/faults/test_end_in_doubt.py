@@ -47,7 +47,7 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
             settler=settler,
             look_ahead=3,
         )
-        leases = engine.connections[:3]
+        leases = engine.connections[:2]
         order = queue_order([("default", 0)], random.Random(1))
         processor = Processor("t1", Fetcher(engine.claimer(), order, gate, outage), context)
         processor._size = 3

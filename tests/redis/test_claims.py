@@ -671,6 +671,9 @@ class TestCluster:
         with EngineProcess(cluster_url, namespace="{app}") as process:
             process.keeper.current.valid_until = 0.0
             assert process.keeper.confirm(process.keeper.current)
+            process.keeper.report(lambda news: None, ["low"])
+            process.keeper._beat()
+            assert process.keeper.watches
             dead = EngineProcess(cluster_url, namespace="{app}", identity="host:2:bbb")
             dead.keeper._register(dead.connect())
             pool.call("SET", keys.recovered("b" * 24), 2)
@@ -760,7 +763,7 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge apply_end audit_note begin_lock begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
+            acknowledge apply_end audit_note beat begin_lock begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
             hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked locks_scan operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause
         """

@@ -518,3 +518,21 @@ def test_one_whose_class_is_paused_is_put_off(redis, isolate, folder):
     assert redis.zrange("schedule", 0, -1) == [text]
     assert not (folder / "done").exists()
     assert (isolation.processed, isolation.failed) == (0, 0)
+
+
+def test_while_the_beat_finds_no_suspects_nothing_is_asked_for(redis, isolate, folder):
+    isolation = isolate()
+    isolation._look_s = 0.05
+    asked = []
+    look, isolation.look = isolation.look, lambda: asked.append("look") or look()
+    isolation.note(suspects=False)
+    suspect(redis, "Good", queue="mail")
+    isolation.start()
+    has_looked = threading.Event()
+    assert not has_looked.wait(0.3)  # six times as long as until a look
+    assert asked == []
+
+    isolation.note(suspects=True)
+
+    wait_until((folder / "done").exists, 20, "the suspect")
+    isolation.stop(time.monotonic())

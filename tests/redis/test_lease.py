@@ -34,6 +34,21 @@ def test_the_bound_of_thirty_seconds_gives_the_durations_of_the_design():
     times = LeaseTimes(30)
 
     assert (times.silent_after, times.beat_every, times.watch_for) == (10, 3, 8)
+    assert times.slot_ms == 6000
+
+
+@pytest.mark.parametrize("bound_s", [1, 2, 10, 30, 60, 300])
+def test_a_third_process_recovers_within_the_bound_also_if_both_watchers_die_at_once(bound_s):
+    times = LeaseTimes(bound_s)
+
+    vacant = times.slot_ms / 1000
+    first_look = vacant + times.beat_every
+    silent_for_long_enough = first_look + times.silent_after + times.watch_for
+    assert silent_for_long_enough + times.look_again_after <= bound_s
+
+
+def test_however_late_jobs_are_recovered_a_beat_comes_every_three_seconds():
+    assert LeaseTimes(300).beat_every == 3
 
 
 def test_starting_registers_a_name_with_the_layouts_version(redis, process):

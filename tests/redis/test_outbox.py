@@ -2,11 +2,14 @@
 
 import dataclasses
 import json
+import threading
 
 import pytest
+from support.waiting import wait_until
 
 from kiqbridge import Client
 from kiqbridge.api import RetrySet, open_operator
+from kiqbridge.flow import Batch
 from kiqbridge.outbox.effects import Effect, Scene, pass_report, push_effect
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.store.outbox import apply_end, take_ends
@@ -164,3 +167,61 @@ def test_what_an_operator_deletes_or_kills_has_an_end(client, redis):
     assert sorted((end.jid, end.outcome) for end in ends) == [("b1", "discarded"), ("b2", "dead")]
     assert redis.zcard("dead") == 1
     assert not redis.exists("kb:reports")
+
+
+@pytest.fixture
+def counting(scene, client):
+    """An outbox that looks often, and how often it has looked."""
+    outbox, looks = Outbox(scene, client.pool.connection(), makers=(), look_s=0.02), []
+    look, outbox.look = outbox.look, lambda: looks.append("look") or look()
+    yield outbox, looks
+    outbox.stop()
+
+
+def test_while_the_beat_finds_no_ends_nothing_is_asked_for(counting, redis):
+    outbox, looks = counting
+    outbox.note(ends=False, cancelled=b"")
+    redis.config_resetstat()
+    outbox.start()
+    assert not threading.Event().wait(0.2)  # ten times as long as until a look
+    assert looks == []
+    assert "cmdstat_zrange" not in redis.info("commandstats")
+
+    leave(redis, END)
+    outbox.note(ends=True, cancelled=b"")
+
+    wait_until(lambda: outbox.applied == 1, what="the end")
+
+
+def test_an_end_of_its_own_is_applied_whatever_the_beat_found(counting, redis):
+    outbox, _ = counting
+    outbox.note(ends=False, cancelled=b"")
+    outbox.start()
+    leave(redis, END)
+
+    outbox.wake()
+
+    wait_until(lambda: outbox.applied == 1, what="the end")
+
+
+def test_a_batch_that_is_cancelled_is_read_when_the_beat_finds_it(counting, client):
+    outbox, _ = counting
+    outbox.note(ends=False, cancelled=b"")
+    outbox.start()
+    with Batch(client=client) as batch:
+        client.push({"class": "Bill", "args": []})
+    batch.cancel()
+
+    outbox.note(ends=False, cancelled=b"1 " + batch.bid.encode())
+    wait_until(lambda: outbox.bids == {batch.bid}, what="the cancelled batch")
+    outbox.note(ends=False, cancelled=b"")
+
+    wait_until(lambda: not outbox.bids, what="the end of its time")
+
+
+def test_without_a_beat_it_looks_by_itself(counting, redis):
+    outbox, looks = counting
+
+    outbox.start()
+
+    wait_until(lambda: len(looks) >= 3, what="three looks")

@@ -333,6 +333,23 @@ class TestTheWatch:
         tell(f"pauses: {looks / elapsed / 10:.2f} commands a second of an idle process")
         assert looks / elapsed / 10 <= 0.3
 
+    def test_while_the_beat_finds_as_many_pauses_it_asks_for_nothing(self, client, pool, redis):
+        watch = make_watch(pool, safety_look_s=0.02)
+        looks = []
+        look, watch.look = watch.look, lambda: looks.append("look") or look()
+        watch.note(pauses=0)
+        watch.start()
+        wait_until(lambda: len(looks) == 2, what="the look of the thread")
+        assert not threading.Event().wait(0.2)  # ten times as long as until a look
+        assert len(looks) == 2
+
+        watch.note(pauses=1)
+        wait_until(lambda: len(looks) >= 4, what="looks of its own: the news may have been lost")
+        watch.note(pauses=0)
+        client.pause_class("Mail")
+        wait_until(lambda: watch.classes == {"Mail"}, what="the pause, whatever the beat finds")
+        watch.stop()
+
     def test_while_redis_is_away_a_paused_class_stays_so(self, client, watch, server, redis):
         client.pause_class("Mail")
         wait_until(lambda: watch.classes == {"Mail"}, 1)

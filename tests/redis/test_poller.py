@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 import time
 from contextlib import ExitStack
 
@@ -11,6 +12,7 @@ from support.engine import UnreliableConnection
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
+from kiqbridge.engine import poller as poller_module
 from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.due_jobs import BATCH
@@ -549,3 +551,48 @@ class TestForgetting:
 
         wait_until(lambda: redis.llen("queue:default") == 1, what="the job is moved")
         assert "that are over stay in Redis" in caplog.text
+
+
+class TestHearingFromTheBeat:
+    """What a process asks for that does not lead."""
+
+    def test_while_another_process_leads_it_asks_for_nothing(self, redis, poller, start):
+        poller.note(nobody_leads=False, server_time=NOW)
+        redis.config_resetstat()
+        start(poller)
+
+        assert not threading.Event().wait(0.2)
+        assert "cmdstat_get" not in redis.info("commandstats")
+        assert not redis.exists("kb:poller")
+
+    def test_it_takes_the_lead_when_nobody_has_it(self, redis, poller, start, monkeypatch):
+        monkeypatch.setattr(poller_module, "RENEW_S", 1000.0)
+        poller.note(nobody_leads=False, server_time=NOW)
+        start(poller)
+
+        poller.note(nobody_leads=True, server_time=NOW)
+
+        wait_until(lambda: poller.leads, what="the lead")
+
+    def test_it_knows_the_time_of_redis_when_it_takes_the_lead(self, redis, poller, start):
+        ahead = time.time() + 30
+        poller.note(nobody_leads=True, server_time=ahead)
+
+        start(poller)
+
+        wait_until(lambda: poller.leads, what="the lead")
+        assert poller._clock._before is not None
+
+    def test_without_a_beat_it_asks_by_itself(self, redis, poller, start):
+        start(poller)
+
+        wait_until(lambda: poller.leads, what="the lead")
+
+    def test_it_stops_at_once_while_another_process_leads(self, redis, poller, start, monkeypatch):
+        monkeypatch.setattr(poller_module, "RENEW_S", 1000.0)
+        poller.note(nobody_leads=False, server_time=NOW)
+        start(poller)
+
+        poller.quiet()
+
+        wait_until(lambda: not poller.alive, what="the end")

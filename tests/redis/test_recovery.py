@@ -72,6 +72,28 @@ def test_one_that_says_it_may_be_silent_for_longer_is_watched_for_longer(redis, 
     assert is_back(redis)
 
 
+def test_one_that_promised_an_earlier_recovery_is_watched_for_less(redis, dead, watch):
+    assert renew(dead.connect(), dead.keys, dead.incarnation, 1000)
+
+    watch.look_after(0)
+    assert watch.reaper.strictest_s == 1
+    assert watch.look_after(0.7) == 0
+    assert watch.look_after(0.7) == 1
+    assert watch.look_after(0.3) == 1
+    assert not is_back(redis)
+    watch.look_after(0.1)
+    assert is_back(redis)
+
+
+def test_its_watch_begins_anew_when_looks_are_further_apart_than_it_lasts(redis, dead, watch):
+    assert renew(dead.connect(), dead.keys, dead.incarnation, 1000)
+
+    watch.look_after(0)
+    assert watch.look_after(0.9) == 0  # 0.8 s at most
+    assert watch.look_after(0.7) == 0
+    assert not is_back(redis)
+
+
 def test_a_sign_that_cannot_be_read_is_one_all_the_same(redis, dead, watch):
     redis.hset("kb:alive", dead.incarnation, "nonsense")
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from kiqbridge.errors import RedisUnavailable
 from kiqbridge.settle.task_report import TaskOutput, success_report
 from kiqbridge.step_functions.reporter import BATCH, LONGEST_PAUSE_S, OLDEST_S, TaskReporter
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, OutputRefused
+from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.task_token import Task
 
 REPORTS = "kb:reports"
@@ -301,3 +303,19 @@ def test_an_outage_of_redis_ends_nothing(redis, process, service):
 
 def lost():
     raise RedisUnavailable("the reply was lost, by the test's will")
+
+
+def test_while_the_beat_finds_no_reports_nothing_is_asked_for(redis, connection, service):
+    reporter = TaskReporter(keys=Keys(), connection=connection, service=service, look_s=0.02)
+    looks = []
+    look, reporter.look = reporter.look, lambda: looks.append("look") or look()
+    reporter.note(reports=False)
+    reporter.start()
+    assert not threading.Event().wait(0.2)  # ten times as long as until a look
+    assert looks == []
+
+    add(redis, "a")
+    reporter.note(reports=True)
+
+    wait_until(lambda: reporter.sent == 1, what="the report")
+    reporter.stop(5)

@@ -33,6 +33,7 @@ from kiqbridge.inflight.outage import Outage, retry_until_written
 from kiqbridge.perform.job_logger import TID
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
@@ -45,7 +46,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOK_S = 5.0
-"""Seconds between two looks for suspects: one command each."""
+"""Seconds between two looks for suspects, while there are any."""
+
+HEAR_S = 1.0
+"""Seconds between two times that this thread asks whether there are any, as the beat of the lease has it."""
 
 LOCK_S = 10.0
 RENEW_S = 3.0
@@ -102,6 +106,8 @@ class Isolation:
         self._runner = runner
         self._outage = outage
         self._look_s = look_s
+        self._look_at = 0.0
+        self._hint = Hint()
         self._child: Child | None = None
         self._chunk: Chunk | None = None
         self._renew_at = 0.0
@@ -127,6 +133,10 @@ class Isolation:
         child = self._child
         if child is not None:
             child.send_stopping()
+
+    def note(self, *, suspects: bool) -> None:
+        """Whether there are suspects, as the beat of the lease has found out. From any thread, at once."""
+        self._hint.give(is_some=suspects)
 
     def stop(self, deadline: float) -> None:
         """Wait for the running suspect until the deadline (`time.monotonic`), then give it back.
@@ -214,10 +224,15 @@ class Isolation:
 
     def _look_on(self) -> None:
         TID.set(self.tid)
-        pause = self._look_s
-        while not self._quiet.wait(pause):
+        self._look_at = time.monotonic() + self._look_s
+        while not self._quiet.wait(min(self._look_s, HEAR_S)):
             threads.beat()
-            pause = self._look_s
+            if self._hint.says_nothing:
+                self.suspects = {}
+                continue
+            if time.monotonic() < self._look_at:
+                continue
+            self._look_at = time.monotonic() + self._look_s
             try:
                 while not self._quiet.is_set() and self.look():
                     pass

@@ -47,6 +47,7 @@ from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.poller import Poller
 from kiqbridge.engine.schedule_leader import ScheduleLeader
 from kiqbridge.host.surroundings import hostname, process_count
+from kiqbridge.inflight.beat import News
 from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.inflight.outage import Outage
 from kiqbridge.outbox.effects import Scene
@@ -236,6 +237,7 @@ class EngineParts:
             )
             for capsule in capsules
         ]
+        self.keeper.report(self._note, self.served_queues())
 
     def build_around_capsules(
         self, *, on_signal: Callable[[str], None], on_lost: Callable[[Holder], None]
@@ -325,6 +327,15 @@ class EngineParts:
             wall=wall_now(),
             lease=lease_now(),
         )
+
+    def _note(self, news: News) -> None:
+        """Pass on what the beat has found out to those that would else ask for it themselves."""
+        self.poller.note(nobody_leads=news.nobody_leads, server_time=news.server_time)
+        self.outbox.note(ends=news.ends, cancelled=news.cancelled)
+        self.task_tokens.reporter.note(reports=news.reports)
+        self.pauses.note(pauses=news.pauses)
+        if self.isolation is not None:
+            self.isolation.note(suspects=news.suspects)
 
     def _make_client(self) -> Client:
         config = self._config

@@ -1,12 +1,13 @@
 """Which classes are paused, known in memory within a millisecond, and the end of pauses in time.
 
 Every worker process watches: the server notifies a connection with client-side caching when a pause
-changes, so that the pauses are read again only then, and every few seconds for safety. Queues need no watching to be
+changes, so that the pauses are read again only then, and now and then for safety. Queues need no watching to be
 paused, claims see to that; their pauses are ended here when their time is over.
 """
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection
 
 import redis
@@ -15,6 +16,7 @@ from redis.connection import AbstractConnection
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.store.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.store.redis_connection import RedisConnection
@@ -27,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 LOOK_WITHOUT_TRACKING_S = 0.5
 """A pause is honoured within a second, also where the server does not notify of changes."""
+
+SELDOM_LOOK_S = 30.0
+"""A look after so long at the latest, while the beat of the lease finds as many pauses as were read."""
 
 LEAST_WAIT_S = 0.01
 JOIN_S = 1.0
@@ -58,6 +63,7 @@ class PauseWatch:
         self._read: dict[bytes, bytes] = {}
         self._entries: list[Entry] = []
         self._server_ahead_s: float | None = None
+        self._hint = Hint()
         self._wrong_types = WrongTypeWarning(logger, "the watch of the pauses (kb:paused, paused)")
         self._stopping = threading.Event()
         self._thread = self._new_thread()
@@ -74,6 +80,10 @@ class PauseWatch:
         except _FAILURES as error:
             logger.warning("pauses of classes are not known yet: %s", error)
         self._thread.start()
+
+    def note(self, *, pauses: int) -> None:
+        """How many pauses there are, as the beat of the lease has found out. From any thread, at once."""
+        self._hint.give(is_some=pauses != len(self._read))
 
     def stop(self) -> None:
         """End the watch."""
@@ -177,6 +187,15 @@ class PauseWatch:
             wait=self._stopping.wait,
         )
 
+    def _wait(self, seconds: float) -> None:
+        """Until something has changed, or it may have: a message may have been lost."""
+        look_at = time.monotonic() + SELDOM_LOOK_S
+        while not self._tracking.wait(seconds):
+            threads.beat()
+            is_seldom = seconds >= self._safety_look_s and self._hint.says_nothing
+            if not is_seldom or time.monotonic() >= look_at or self._stopping.is_set():
+                return
+
     def _watch(self) -> None:
         while not self._stopping.is_set():
             threads.beat()
@@ -184,7 +203,7 @@ class PauseWatch:
                 seconds = self.look()
                 self._wrong_types.clear()
                 if self._tracking.tracks:
-                    self._tracking.wait(seconds)
+                    self._wait(seconds)
                 else:
                     self._stopping.wait(min(seconds, LOOK_WITHOUT_TRACKING_S))
             except _FAILURES as error:

@@ -7,6 +7,7 @@
 5. What cannot be a job goes to `dead`.
 
 One process of the fleet leads at a time, so the cost does not grow with the number of processes.
+The others hear from the beat of their lease (inflight/beat.py) when nobody leads, and ask for nothing themselves.
 The leader knows when the next job is due and is notified when an earlier one is scheduled.
 Losing the lead costs at worst that middleware runs twice for a job, never the job: each move is one
 script that checks the score again. Ruby's pollers may move the same sets.
@@ -26,6 +27,7 @@ from kiqbridge.engine.skew_tolerant_clock import SkewTolerantClock
 from kiqbridge.errors import JobSkipped, KiqbridgeError, PayloadError, RedisRefused
 from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
+from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.end_report import report_failure_in
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
@@ -104,6 +106,9 @@ class Poller:
         self._ask_time_at = 0.0
         self._waits = True  # for all that is known
         self._stuck = False
+        self._vacant = Hint()
+        self._heard: tuple[float, float] | None = None
+        self._awake = threading.Event()
         self._wrong_types = WrongTypeWarning(
             logger, "the poller (retry, schedule, dead, queues, kb:poller)"
         )
@@ -125,13 +130,26 @@ class Poller:
         """Begin to poll."""
         self._thread.start()
 
+    def note(self, *, nobody_leads: bool, server_time: float) -> None:
+        """What the beat of the lease has found out, so that a process that does not lead asks for nothing.
+
+        Args:
+            nobody_leads: whether there was no leader.
+            server_time: of Redis, epoch seconds.
+        """
+        self._heard = server_time, time.monotonic()
+        self._vacant.give(is_some=nobody_leads)
+        if nobody_leads:
+            self._awake.set()
+
     def quiet(self) -> None:
         """Move nothing any more; another process takes the lead."""
         self._stopping.set()
+        self._awake.set()
 
     def stop(self) -> None:
         """End, and hand over the lead at once."""
-        self._stopping.set()
+        self.quiet()
         self._tracking.close()  # ends its wait
         if self._thread.is_alive():
             self._thread.join(RENEW_S + RETRY_S)
@@ -178,11 +196,16 @@ class Poller:
         while not self._stopping.is_set():
             threads.beat()
             try:
-                if self.lead():
+                self._observe_heard()
+                if (self._leads or not self._vacant.says_nothing) and self.lead():
                     self._serve()
                 else:
                     self.earliest_due = None
-                    self._stopping.wait(RENEW_S)
+                    self._connection.close()  # of those that do not lead there are many
+                    self._tracking.close()
+                    self._awake.wait(RENEW_S)
+                    if not self._stopping.is_set():
+                        self._awake.clear()
                 self._wrong_types.clear()
             except _FAILURES as error:
                 logger.debug("polling waits for Redis: %s", error)
@@ -195,7 +218,8 @@ class Poller:
                     logger.exception("moving due jobs failed; it is tried again")
                     self._tracking.close()  # it may be out of step
                 self._stopping.wait(RETRY_S)
-        self.hand_over()
+        if self._leads:
+            self.hand_over()
 
     def lead(self) -> bool:
         """Take the lead or prolong it; whether this process leads.
@@ -283,6 +307,13 @@ class Poller:
         """Each time while something waits for its moment, else now and then."""
         is_near = self._leads and self._waits
         return [("TIME",)] if is_near or time.monotonic() >= self._ask_time_at else []
+
+    def _observe_heard(self) -> None:
+        heard, self._heard = self._heard, None
+        if heard is not None:
+            server_time, at = heard
+            self._clock.observe(server_time + time.monotonic() - at)
+            self._ask_time_at = time.monotonic() + ASK_TIME_S
 
     def _observe_time(self, replies: Sequence[Sequence[bytes]]) -> None:
         for seconds, micros in replies:  # one, if it was asked for

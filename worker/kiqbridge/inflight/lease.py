@@ -1,20 +1,24 @@
 """A process' right to its in-flight jobs, and the watch over that of others.
 
 A process registers under a name of its own, the incarnation, and says every few seconds that it is
-alive. Each claim checks the registration. Who falls silent is reaped by the others: its jobs go
+alive. Each claim checks the registration. Who falls silent is reaped by another one: its jobs go
 back to the queues and its registration ends, so that a machine which was only frozen finds itself
 fenced off when it wakes: it drops what it has not begun and registers as a new incarnation.
+
+Two processes of the fleet watch the others, those that hold a watch slot; see beat.py.
 """
 
 import itertools
 import logging
+import random
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
+from kiqbridge.inflight.beat import News, send_beat
 from kiqbridge.inflight.orphans import ORPHAN_LIMIT
 from kiqbridge.inflight.recovery import Reaped, Reaper
 from kiqbridge.runtime import job_forks, threads
@@ -27,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 SIGN_OFF_S = 2.0
 """For so long a sign-off begins anew when a reply was lost; an outage must not hold up the end."""
+
+LONGEST_BEAT_S = 3.0
+"""However late jobs may be recovered, a beat also brings what would else be asked for every few seconds."""
 
 _REGISTER = scripts.load("register")
 _RENEW = scripts.load("renew")
@@ -75,10 +82,13 @@ class LeaseTimes:
         # Also how long a lease is sure after a confirmed beat: nobody acts before that beat has stood
         # unchanged for so long, which is written with it, and for the reaper's own watch on top.
         self.silent_after = recover_after_s / 3
-        self.beat_every = recover_after_s / 10
+        self.beat_every = min(recover_after_s / 10, LONGEST_BEAT_S)
         self.watch_for = recover_after_s * 8 / 30
         self.look_again_after = recover_after_s / 30
         self.silent_after_ms = int(self.silent_after * 1000)
+        # If both watchers die at once, a third takes a slot after these two beats and one more, and sees
+        # for the first time what it has to see for silent_after and watch_for.
+        self.slot_ms = int(2 * self.beat_every * 1000)
 
 
 def renew(connection: RedisConnection, keys: Keys, incarnation: str, silent_after_ms: int) -> bool:
@@ -104,6 +114,7 @@ class LeaseKeeper:
 
     Attributes:
         tried_at: when the last beat began, on `time.monotonic`.
+        watches: whether it holds a watch slot, as of the last beat, and looks after the others.
     """
 
     def __init__(
@@ -126,8 +137,11 @@ class LeaseKeeper:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._refused = ""
+        self._on_news: Callable[[News], object] = lambda _news: None
+        self._queues: Collection[str] = ()
+        self.watches = False
         self._reaper = Reaper(
-            connect(),
+            self._connection,  # both are used by the thread of the lease alone
             keys,
             watch_for_s=times.watch_for,
             silent_after_s=times.silent_after,
@@ -152,6 +166,16 @@ class LeaseKeeper:
         self._register(self._connection)
         self.tried_at = time.monotonic()
         self._thread.start()
+
+    def report(self, on_news: Callable[[News], object], queues: Collection[str] = ()) -> None:
+        """Call `on_news` with what each beat brings, on the thread of the lease; it must not wait.
+
+        Args:
+            on_news: gets it.
+            queues: names of those whose suspects are of interest.
+        """
+        self._queues = queues
+        self._on_news = on_news
 
     @property
     def has_registered(self) -> bool:
@@ -205,7 +229,8 @@ class LeaseKeeper:
         self._stopping.set()
         if not self._thread.is_alive():
             return 0
-        self._thread.join()  # the reaper's connection is the thread's until then
+        self._thread.join()  # the connections are the thread's until then
+        self._give_up_slot()
         lease, self.current.lost = self.current, True
         give_up_at = time.monotonic() + SIGN_OFF_S
         while True:
@@ -215,6 +240,15 @@ class LeaseKeeper:
                 if time.monotonic() > give_up_at:
                     raise
                 time.sleep(self._times.look_again_after / 10)  # some replies are lost
+
+    def _give_up_slot(self) -> None:
+        if not self.watches or self.current.lost:
+            return
+        try:
+            self._send_beat(self.current, slot_ms=0)
+        except KiqbridgeError as error:
+            logger.debug("the watch slot ends by itself: %s", error)
+        self.watches = False
 
     def _register(self, connection: RedisConnection) -> None:
         lease = Lease(f"{LAYOUT}:{self._identity}:{next(self._numbers)}")
@@ -231,6 +265,9 @@ class LeaseKeeper:
     def _renew(self, connection: RedisConnection, lease: Lease) -> None:
         asked_at = lease_now()
         held = renew(connection, self._keys, lease.incarnation, self._times.silent_after_ms)
+        self._note(lease, asked_at, held=held)
+
+    def _note(self, lease: Lease, asked_at: float, *, held: bool) -> None:
         if held:
             lease.valid_until = max(lease.valid_until, asked_at + self._times.silent_after)
         else:
@@ -253,7 +290,8 @@ class LeaseKeeper:
         )
 
     def _beat_on(self) -> None:
-        pause = self._times.beat_every
+        # Processes that are started together must not beat together for the rest of their lives.
+        pause = self._times.beat_every * random.uniform(0.2, 1.0)  # noqa: S311 - spreads load
         while not self._stopping.wait(pause):
             threads.beat()
             self.tried_at = time.monotonic()
@@ -280,9 +318,34 @@ class LeaseKeeper:
 
     def _beat(self) -> float:
         lease = self.current
+        news = None
         if not lease.lost:
-            self._renew(self._connection, lease)
+            news = self._send_beat(lease, slot_ms=self._times.slot_ms)
         if lease.lost and not self._stopping.is_set():
             self.renounce(lease, "taken away while this process was silent")
+        self.watches = news is not None and news.watches
+        if news is not None:
+            self._on_news(news)
+        times = self._times
+        if not self.watches:
+            return times.beat_every
         suspects = self._reaper.look(own=self.current.incarnation)
-        return self._times.look_again_after if suspects else self._times.beat_every
+        # As often as that one of them asks for whose jobs are to be back the soonest.
+        strictest = LeaseTimes(self._reaper.strictest_s * 3)
+        if suspects:
+            return min(strictest.look_again_after, times.look_again_after)
+        return min(strictest.beat_every, times.beat_every)
+
+    def _send_beat(self, lease: Lease, *, slot_ms: int) -> News | None:
+        asked_at = lease_now()
+        news = send_beat(
+            self._connection,
+            self._keys,
+            lease.incarnation,
+            self._identity,
+            silent_after_ms=self._times.silent_after_ms,
+            slot_ms=slot_ms,
+            queues=self._queues,
+        )
+        self._note(lease, asked_at, held=news is not None)
+        return news

@@ -37,6 +37,11 @@ WATCH_FOR_S = 8.0
 """How much longer it must be seen silent; also how far apart two looks may be at most."""
 
 
+WATCH_SHARE = WATCH_FOR_S / SILENT_AFTER_S
+"""An owner is watched for at most this part of the time that it may be silent, beyond that time, and as long
+as that the looks may be apart: it may have promised an earlier recovery than who watches it."""
+
+
 class _Sight(NamedTuple):
     """A sign of life, and since when every look has found just that one."""
 
@@ -58,8 +63,8 @@ class Reaper:
     Args:
         connection: its own.
         keys: the namespace.
-        watch_for_s: seconds that an owner must be seen silent beyond what it may be; looks that are
-            further apart than this do not count as one watch.
+        watch_for_s: seconds that an owner must be seen silent beyond what it may be, or less as its own
+            sign asks for (`WATCH_SHARE`); looks that are further apart do not count as one watch.
         silent_after_s: how long an owner may be silent whose sign does not give it.
         orphan_limit: how often a job may be found orphaned until it is a suspect.
         clock: seconds that cannot be set.
@@ -102,6 +107,14 @@ class Reaper:
         """See the class."""
         return {name: sight.beat for name, sight in self._sights.items()}
 
+    @property
+    def strictest_s(self) -> float:
+        """How long that owner of all may be silent that may be so for the shortest time."""
+        return min(
+            (self._may_be_silent(sight.beat) for sight in self._sights.values()),
+            default=self._silent_after_s,
+        )
+
     def look(self, own: str = "") -> int:
         """Look once; reap whom every look has found silent for long enough.
 
@@ -122,7 +135,8 @@ class Reaper:
             suspects = self._note(registered - {own}, asked_at)
             for name in suspects:
                 sight = self._sights[name]
-                if asked_at - sight.since >= self._may_be_silent(sight.beat) + self._watch_for_s:
+                may_be_silent = self._may_be_silent(sight.beat)
+                if asked_at - sight.since >= may_be_silent + self._watch_for(may_be_silent):
                     self._rescue(name, sight.beat)
             self._go_on(reaping - {own})
             self._looked_at = self._clock()
@@ -166,21 +180,26 @@ class Reaper:
         ordered = sorted(names)
         beats = self._connection.call("HMGET", self._keys.alive, *ordered) if ordered else []
         now = self._clock()
-        if self._looked_at is not None and now - self._looked_at > self._watch_for_s:
-            self.forget_suspects()  # it is not known whether others could give a sign meanwhile
-        before = self._sights
-        self._sights = {
-            name: before[name]
-            if name in before and before[name].beat == beat
-            else _Sight(beat, now)
-            for name, beat in zip(ordered, beats, strict=True)
-        }
-        silent = {
-            name
-            for name, sight in self._sights.items()
-            if asked_at - sight.since >= self._may_be_silent(sight.beat)
-        }
+        # Who may have given a sign in vain since the last look is watched anew.
+        apart = 0.0 if self._looked_at is None else now - self._looked_at
+        before, self._sights = self._sights, {}
+        silent: set[str] = set()
+        for name, beat in zip(ordered, beats, strict=True):
+            sight = before.get(name)
+            if sight is None or sight.beat != beat:
+                self._sights[name] = _Sight(beat, now)
+                continue
+            may_be_silent = self._may_be_silent(beat)
+            if apart > self._watch_for(may_be_silent):
+                self._sights[name] = _Sight(beat, now)
+                continue
+            self._sights[name] = sight
+            if asked_at - sight.since >= may_be_silent:
+                silent.add(name)
         return silent - self._warn_of_unknown(silent)
+
+    def _watch_for(self, may_be_silent: float) -> float:
+        return min(self._watch_for_s, may_be_silent * WATCH_SHARE)
 
     def _may_be_silent(self, beat: bytes | None) -> float:
         sign = SignOfLife.parse(beat)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kiqbridge.inflight.incarnations import Incarnation
 from kiqbridge.inflight.reaping import Outcome
-from kiqbridge.inflight.recovery import SILENT_AFTER_S, WATCH_FOR_S, Reaper
+from kiqbridge.inflight.recovery import SILENT_AFTER_S, WATCH_FOR_S, WATCH_SHARE, Reaper
 from kiqbridge.inflight.rescue import may_be_silent_s, watch
 from kiqbridge.monitor.fleet import Fleet
 from kiqbridge.store.redis_connection import RedisConnection
@@ -18,9 +18,6 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import shown
 
 logger = logging.getLogger(__name__)
-
-WATCH_SHARE = WATCH_FOR_S / SILENT_AFTER_S
-"""A worker is watched for this part of the time that it may be silent, beyond that time (LeaseTimes)."""
 
 RESERVE_S = 4.0
 """Kept of the invocation's time for giving back what was watched, and for what follows."""

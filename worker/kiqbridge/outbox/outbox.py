@@ -5,7 +5,8 @@
 3. For each: its effects (effects.py), then one script that applies them and removes the end. So each comes about
    once, also when this process is killed in the midst, or a reply is lost.
 
-Every worker looks each 5 s, so what a worker leaves behind that was killed is applied by another one.
+What a worker leaves behind that was killed is applied by another one: each hears from the beat of its lease
+(inflight/beat.py) whether there is anything, and looks each 5 s while there is.
 """
 
 import logging
@@ -19,6 +20,7 @@ from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.outbox.effects import Effect, EffectMaker, Scene
 from kiqbridge.outbox.makers import MAKERS
 from kiqbridge.runtime import threads, user_code
+from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.store.outbox import apply_end, drop_end, read_cancelled, take_ends
 from kiqbridge.store.redis_connection import RedisConnection
@@ -29,7 +31,10 @@ from kiqbridge.wire.flow_mark import FlowEnd
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 5.0
-"""Seconds between two looks for ends that others have left: one command each."""
+"""Seconds between two looks for ends that others have left, while there are any."""
+
+REREAD_S: Final = 60.0
+"""Seconds after which the cancelled batches are read again, though they seem to be the same."""
 
 BATCH: Final = 100
 ADDING: Final = ("batch_end", "batch_seal")
@@ -73,9 +78,13 @@ class Outbox:
         self._on_report = on_report
         self._makers = makers
         self._look_s = look_s
+        self._looked_at = 0.0
+        self._hint = Hint()
+        self._cancelled = b""
         self._wrong_type = WrongTypeWarning(logger, "the outbox of ended jobs")
         self._some = threading.Event()
         self._stopping = threading.Event()
+        self._read_at = -REREAD_S
         self._thread = self._new_thread()
 
     @property
@@ -90,6 +99,20 @@ class Outbox:
     def wake(self) -> None:
         """An end has been written: look now. From any thread, at once."""
         self._some.set()
+
+    def note(self, *, ends: bool, cancelled: bytes) -> None:
+        """What the beat of the lease has found out. From any thread, at once.
+
+        Args:
+            ends: whether there are ends.
+            cancelled: changes when a batch is cancelled; empty if none is.
+        """
+        self._hint.give(is_some=ends)
+        is_new, self._cancelled = cancelled != self._cancelled, cancelled
+        if is_new:
+            self._read_at = -REREAD_S
+        if is_new or (ends and time.monotonic() >= self._looked_at + self._look_s):
+            self._some.set()
 
     def stop(self, timeout_s: float = LAST_S) -> None:
         """Apply what is due, for so many seconds at most; what is left stays in Redis for other workers."""
@@ -181,18 +204,22 @@ class Outbox:
         )
 
     def _look_on(self) -> None:
-        read_at = -self._look_s
         while True:
-            is_last = self._stopping.is_set()
+            is_last, is_woken = self._stopping.is_set(), self._some.is_set()
             self._some.clear()
             threads.beat()
             try:
                 now = time.monotonic()
-                if now >= read_at + self._look_s:
+                is_known = self._hint.is_fresh
+                if is_known and not self._cancelled:
+                    self.bids = frozenset()
+                elif now >= self._read_at + (REREAD_S if is_known else self._look_s):
                     self.look_for_cancelled()
-                    read_at = now
-                while self.look():
-                    pass
+                    self._read_at = now
+                if is_last or is_woken or not self._hint.says_nothing:
+                    self._looked_at = now
+                    while self.look():
+                        pass
                 self._wrong_type.clear()
             except KiqbridgeError as error:
                 logger.debug("ends of jobs wait for Redis: %s", error)

@@ -7,8 +7,8 @@
 5. The call failed: it is put off, for as long as half of its age, between 1 s and a minute. If the service is
    away or throttles, no other report is tried either, for 0.2 s, then 0.4 s and so on, up to 5 s.
 
-Every worker looks each 5 s, so what a worker leaves behind that was killed is sent by another one. At least
-once: a report whose removal was lost is sent again, and Step Functions answers that nobody waits.
+What a worker leaves behind that was killed is sent by another one: each hears from the beat of its lease
+(inflight/beat.py) whether there is anything, and looks each 5 s while there is. At least once: a report whose removal was lost is sent again, and Step Functions answers that nobody waits.
 """
 
 import logging
@@ -22,6 +22,7 @@ from kiqbridge.client.current import log_context
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
+from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.task_report import TaskReport, omitted_output
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, OutputRefused, StepFunctions
@@ -40,7 +41,7 @@ from kiqbridge.wire.task_token import Task
 logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 5.0
-"""Seconds between two looks for reports that others have left: one command each."""
+"""Seconds between two looks for reports that others have left, while there are any."""
 
 BATCH: Final = 20
 TAKE_S: Final = 60.0
@@ -92,6 +93,8 @@ class TaskReporter:
         self._rng = rng or random.Random()  # noqa: S311 - jitter
         self._warn_at = 0.0
         self._pause_s = 0.0
+        self._looked_at = 0.0
+        self._hint = Hint()
         self._wrong_type = WrongTypeWarning(logger, "the reporter to Step Functions")
         self._some = threading.Event()
         self._stopping = threading.Event()
@@ -109,6 +112,12 @@ class TaskReporter:
     def wake(self) -> None:
         """A report has been written: look now. From any thread, at once."""
         self._some.set()
+
+    def note(self, *, reports: bool) -> None:
+        """Whether there are reports, as the beat of the lease has found out. From any thread, at once."""
+        self._hint.give(is_some=reports)
+        if reports and time.monotonic() >= self._looked_at + self._look_s:
+            self._some.set()
 
     def stop(self, timeout_s: float) -> None:
         """Send what is due, for so many seconds at most; what is left stays in Redis for other workers."""
@@ -233,13 +242,15 @@ class TaskReporter:
 
     def _look_on(self) -> None:
         while True:
-            is_last = self._stopping.is_set()
+            is_last, is_woken = self._stopping.is_set(), self._some.is_set()
             self._some.clear()
             threads.beat()
             try:
                 self._on_look()
-                while self.look():
-                    pass
+                if is_last or is_woken or not self._hint.says_nothing:
+                    self._looked_at = time.monotonic()
+                    while self.look():
+                        pass
                 self._wrong_type.clear()
             except KiqbridgeError as error:
                 logger.debug("reports for Step Functions wait for Redis: %s", error)

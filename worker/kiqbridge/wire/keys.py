@@ -24,6 +24,8 @@ TYPES = {
     "reaping": "set",
     "alive": "hash",
     "poller": "string",
+    "watch_1": "string",
+    "watch_2": "string",
     "careful": "set",
     "alone": "hash",
     "isolation": "string",
@@ -81,6 +83,8 @@ class Keys:
         self.reaping = f"{prefix}kb:reaping"
         self.alive = f"{prefix}kb:alive"
         self.poller = f"{prefix}kb:poller"
+        self.watch_1 = f"{prefix}kb:watch:1"
+        self.watch_2 = f"{prefix}kb:watch:2"
         self.careful = f"{prefix}kb:careful"
         self.alone = f"{prefix}kb:alone"
         self.isolation = f"{prefix}kb:isolation"

@@ -1,0 +1,104 @@
+"""The beat of a process: its sign of life, its watch slot, and what would else be asked for again and again.
+
+Two processes of the fleet look after all others, those that hold one of two watch slots. Both look at
+everybody: if one of them dies, the other one has watched all the time. The script of the beat renews a slot
+or takes one that is vacant, so that nobody asks for it apart, and the cost of the watch does not grow with
+the square of the fleet. It also answers whether anybody leads the pollers, and whether there is anything that
+dead processes may have left: an idle process asks for nothing else.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from kiqbridge.store import scripts
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.wire.keys import Keys
+
+_BEAT = scripts.load("beat")
+
+
+class News(NamedTuple):
+    """What a beat brings.
+
+    Attributes:
+        server_time: of Redis, epoch seconds.
+        watches: whether this process holds a watch slot.
+        nobody_leads: whether no process leads the pollers.
+        ends: whether there are ends of jobs under flow control.
+        reports: whether there are reports for Step Functions.
+        cancelled: changes when a batch is cancelled; empty if none is.
+        pauses: how many pauses there are.
+        suspects: whether there are suspects in the queues that were named.
+    """
+
+    server_time: float
+    watches: bool = False
+    nobody_leads: bool = False
+    ends: bool = False
+    reports: bool = False
+    cancelled: bytes = b""
+    pauses: int = 0
+    suspects: bool = False
+
+
+def send_beat(
+    connection: RedisConnection,
+    keys: Keys,
+    incarnation: str,
+    identity: str,
+    *,
+    silent_after_ms: int,
+    slot_ms: int,
+    queues: Collection[str] = (),
+) -> News | None:
+    """Give a sign of life for a lease, and keep or take a watch slot.
+
+    Args:
+        connection: where to write.
+        keys: the namespace.
+        incarnation: the lease.
+        identity: of its process; who holds a slot.
+        silent_after_ms: milliseconds for which the owner may be silent then.
+        slot_ms: milliseconds for which a slot is held; 0: it is given up.
+        queues: names of those whose suspects are of interest.
+
+    Returns:
+        None when the lease is gone: one that was taken away is never given back here.
+
+    Raises:
+        RedisUnavailable: not known.
+    """
+    answer = connection.script(
+        _BEAT,
+        [
+            keys.inflight,
+            keys.alive,
+            keys.watch_1,
+            keys.watch_2,
+            keys.poller,
+            keys.flow_ends,
+            keys.task_reports,
+            keys.cancelled_batches,
+            keys.pauses,
+            *map(keys.suspects, queues),
+        ],
+        [incarnation, silent_after_ms, identity, slot_ms],
+    )
+    if not answer:
+        return None
+    seconds, micros, slot, nobody_leads, *rest = answer
+    news = News(
+        server_time=seconds + micros / 1_000_000,
+        watches=bool(slot),
+        nobody_leads=bool(nobody_leads),
+    )
+    if not rest:
+        return news
+    ends, reports, cancelled, pauses, suspects = rest
+    return news._replace(
+        ends=bool(ends),
+        reports=bool(reports),
+        cancelled=cancelled,
+        pauses=pauses,
+        suspects=bool(suspects),
+    )

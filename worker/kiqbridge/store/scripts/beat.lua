@@ -1,0 +1,83 @@
+#!lua flags=allow-oom
+-- Give a sign of life for the own lease, keep or take one of the two watch slots, and answer what would
+-- else have to be asked for again and again.
+-- KEYS 1 registered incarnations (set), 2 signs of life (hash), 3 4 watch slots (string), 5 who leads the
+-- pollers (string), 6 ends of jobs (zset), 7 reports (zset), 8 cancelled batches (zset), 9 pauses (hash),
+-- 10... suspects (list)
+-- ARGV 1 incarnation, 2 milliseconds after which it may be called silent, 3 identity, 4 milliseconds for
+-- which a watch slot is held; 0 = give it up
+-- A slot is `MILLISECONDS NUMBER IDENTITY`; the number grows with each renewal. Who holds none takes one
+-- that is vacant. When the holder of the other slot has watched for long, it also takes one that is held
+-- for longer than its own would be, or whose holder is on the host of the other holder, if it is not itself.
+-- Returns 0 when the lease is gone (fenced), else seconds and microseconds of the server's time, the number
+-- of the own slot (0 = none), 1 if nobody leads the pollers; and, if any of the keys from 6 on exists,
+-- 1 if there are ends, 1 if there are reports, number and last of the cancelled batches, number of pauses,
+-- number of lists of suspects.
+-- Repeated: gives another sign.
+-- See reliability §3.2, reliability §3.3.
+-- include sign_of_life
+local LONG = 10
+if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+local last, number = redis.pcall('HGET', KEYS[2], ARGV[1]), 1
+if type(last) == 'string' then
+  number = (tonumber(string.match(last, '^%d+')) or 0) + 1
+end
+local err, time = give_sign(number)
+if err then
+  return err
+end
+
+local function host_of(identity)
+  return string.match(identity, '^(.*):[^:]*:[^:]*$') or identity
+end
+
+-- MGET: a key of a foreign type is a slot that is vacant
+local texts, held_ms, own = redis.call('MGET', KEYS[3], KEYS[4], KEYS[5]), tonumber(ARGV[4]), 0
+local slots = {}
+for index = 1, 2 do
+  local ms, renewals, who = string.match(texts[index] or '', '^(%d+) (%d+) (.*)$')
+  slots[index] = { ms = tonumber(ms), renewals = tonumber(renewals), who = who }
+  if who == ARGV[3] then
+    own = index
+  end
+end
+if held_ms == 0 then
+  if own > 0 then
+    redis.call('DEL', KEYS[2 + own])
+  end
+  own = 0
+elseif own == 0 then
+  for index = 2, 1, -1 do
+    if not slots[index].who then
+      own = index
+    end
+  end
+  for index = 1, 2 do
+    local it, other = slots[index], slots[3 - index]
+    if own == 0 and other.renewals >= LONG and other.renewals >= it.renewals then
+      local together = host_of(it.who) == host_of(other.who) and host_of(it.who) ~= host_of(ARGV[3])
+      if it.ms > held_ms or (it.ms == held_ms and together) then
+        own = index
+      end
+    end
+  end
+end
+if own > 0 then
+  local renewals = slots[own].who == ARGV[3] and slots[own].renewals + 1 or 1
+  redis.call('SET', KEYS[2 + own], string.format('%s %d %s', ARGV[4], renewals, ARGV[3]), 'PX', ARGV[4])
+end
+
+local answer = { tonumber(time[1]), tonumber(time[2]), own, texts[3] and 0 or 1 }
+if redis.call('EXISTS', unpack(KEYS, 6)) == 0 then
+  return answer
+end
+local cancelled, newest = redis.pcall('ZCARD', KEYS[8]), redis.pcall('ZRANGE', KEYS[8], -1, -1)
+local pauses = redis.pcall('HLEN', KEYS[9])
+answer[5] = redis.call('EXISTS', KEYS[6])
+answer[6] = redis.call('EXISTS', KEYS[7])
+answer[7] = type(cancelled) == 'number' and cancelled .. ' ' .. (newest[1] or '') or ''
+answer[8] = type(pauses) == 'number' and pauses or 0
+answer[9] = #KEYS > 9 and redis.call('EXISTS', unpack(KEYS, 10)) or 0
+return answer
