@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kiqbridge import Schedule, Schedules
-from kiqbridge.clocks.declared import FORGET_S, LIVE_S, DeclaredSchedules
+from kiqbridge.clocks.declared import FORGET_S, LIVE_S, READERS, DeclaredSchedules
 from kiqbridge.clocks.placing import place_due
 from kiqbridge.schedule.definition import ScheduleDefinition
 
@@ -175,3 +175,64 @@ def test_what_cannot_be_read_harms_nobody(redis, schedules, worker):
     worker("a", s=HOURLY)()
 
     assert expressions(schedules) == {"s": HOURLY}
+
+
+class TestManyWorkers:
+    """In a large fleet not each worker reads what all others declare."""
+
+    @pytest.fixture
+    def many(self, worker):
+        for number in range(READERS * 4):
+            worker(f"w{number}", s=HOURLY)()
+
+    @staticmethod
+    def reads(redis):
+        return redis.info("commandstats").get("cmdstat_hgetall", {"calls": 0})["calls"]
+
+    def test_most_of_the_time_a_worker_publishes_what_it_declares_and_reads_nothing(
+        self, redis, worker, many
+    ):
+        keep = worker("z", s=HOURLY)
+        keep()
+        redis.config_resetstat()
+        make_old(redis, "z", 60)
+        published = redis.hget("kb:declared", "worker z")
+
+        keep()
+
+        assert self.reads(redis) == 0
+        assert redis.hget("kb:declared", "worker z") != published
+
+    def test_it_reads_all_when_somebody_has_changed_what_it_declares(
+        self, redis, schedules, worker, many
+    ):
+        keep = worker("z", s=HOURLY)
+        keep()
+        redis.hdel("kb:schedules", "s")
+        redis.config_resetstat()
+
+        keep()
+
+        assert self.reads(redis) >= 1
+        assert expressions(schedules) == {"s": HOURLY}
+
+    def test_it_reads_all_again_after_a_while(self, redis, worker, many):
+        keep = worker("z", s=HOURLY)
+        keep()
+        redis.config_resetstat()
+
+        for _ in range(8):
+            keep()
+
+        assert 1 <= self.reads(redis) <= 4
+
+    def test_of_a_few_workers_each_reads_every_time(self, redis, worker):
+        for identity in "ab":
+            worker(identity, s=HOURLY)()
+        keep = worker("c", s=HOURLY)
+        redis.config_resetstat()
+
+        for _ in range(3):
+            keep()
+
+        assert self.reads(redis) == 3

@@ -78,3 +78,15 @@ def test_one_process_of_the_fleet_cleans_up_in_a_minute(connection, redis):
 
     assert redis.smembers("processes") == {b"gone"}
     assert 0 < redis.ttl("process_cleanup") <= 60
+
+
+def test_of_a_large_fleet_some_are_read_that_are_drawn_at_random(redis, connection):
+    for number in range(20):
+        redis.sadd("processes", f"p{number}")
+        redis.hset(f"p{number}", "info", "{}")
+
+    drawn = [frozenset(read_infos(connection.run, KEYS, most=5)) for _ in range(20)]
+
+    assert {len(names) for names in drawn} == {5}
+    assert len(set(drawn)) > 1
+    assert len(read_infos(connection.run, KEYS, most=100)) == 20

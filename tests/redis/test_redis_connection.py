@@ -278,3 +278,10 @@ class TestScripts:
 
         assert pool.script(script, *arguments) == []
         pool.close()
+
+
+def test_without_commands_nobody_is_asked(redis_url):
+    pool = RedisPool(redis_url)
+
+    assert pool.connection().run() == []
+    pool.close_all()

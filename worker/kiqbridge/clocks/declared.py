@@ -9,11 +9,16 @@ While a fleet is deployed, workers of two versions of the code run. So that they
 4. A schedule that no live worker declares is removed by a worker of the same app (tag). State and cursor stay: if it
    is declared again within a day, it counts on.
 
+Reading what all workers declare is for a few of them at a time in a large fleet: each worker refreshes what it
+declares every 30 s, and compares it with what is in `kb:schedules`; it reads all when these differ, and else the less
+often the more workers live (`READERS` of them in 30 s).
+
 A worker is live for 90 s after its last refresh. Workers of one app that load different modules each declare a part:
 a schedule stays as long as one of them lives.
 """
 
 import logging
+import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -36,6 +41,9 @@ LIVE_S: Final = 90.0
 FORGET_S: Final = 86_400.0
 """A worker that has not refreshed for so long is forgotten."""
 
+READERS: Final = 10
+"""Live workers of which each reads, at every refresh, what all declare; of more, as many in all."""
+
 MOST_VERSIONS: Final = 20
 """Versions of one declaration that are remembered as older ones."""
 
@@ -49,11 +57,13 @@ class _Published:
 
     Attributes:
         live: name of a schedule → digests that live workers declare.
+        workers: how many other workers are live.
         seen: name → its app, and the digests that were ever written, newest last.
         old: fields of workers that are gone for long.
     """
 
     live: dict[str, set[str]] = field(default_factory=dict)
+    workers: int = 0
     seen: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
     old: list[str] = field(default_factory=list)
 
@@ -85,6 +95,7 @@ class DeclaredSchedules:
         self._app = app
         self._field = f"{_WORKER}{identity}"
         self._warned: set[str] = set()
+        self._skips = 0
 
     def keep(self, connection: RedisConnection | RedisPool) -> None:
         """Publish what this process declares, and write what is due to be written; see the module.
@@ -92,6 +103,9 @@ class DeclaredSchedules:
         Raises:
             RedisUnavailable: call again.
         """
+        if self._skips > 0 and self._refresh(connection):
+            self._skips -= 1
+            return
         fields, time = connection.run(("HGETALL", self._keys.declared), ("TIME",))
         if not fields and not self._texts:
             return
@@ -99,6 +113,7 @@ class DeclaredSchedules:
         if self._texts:
             connection.call("HSET", self._keys.declared, self._field, self._presence(now))
         published = _read(dict(zip(fields[::2], fields[1::2], strict=True)), self._field, now)
+        self._skips = self._draw_skips(published.workers)
         for name, (definition, digest) in self._texts.items():
             self._keep_one(connection, definition, digest, published, name)
         for name, (app, _) in published.seen.items():
@@ -106,6 +121,20 @@ class DeclaredSchedules:
                 self._remove(connection, name)
         if published.old:
             connection.call("HDEL", self._keys.declared, *published.old)
+
+    def _refresh(self, connection: RedisConnection | RedisPool) -> bool:
+        """Publish what this process declares; whether `kb:schedules` has just that."""
+        if not self._texts:
+            return True
+        names = list(self._texts)
+        texts, time = connection.run(("HMGET", self._keys.schedules, *names), ("TIME",))
+        presence = self._presence(server_time(time))
+        connection.call("HSET", self._keys.declared, self._field, presence)
+        return [digest_of(text) for text in texts] == [each for _, each in self._texts.values()]
+
+    def _draw_skips(self, workers: int) -> int:
+        """For how many refreshes the others are not read; drawn, so that workers started together spread."""
+        return round(random.uniform(0.5, 1.5) * (workers // READERS))  # noqa: S311 - spreads load
 
     def _presence(self, now: float) -> bytes:
         declared = {name: digest for name, (_, digest) in self._texts.items()}
@@ -168,6 +197,7 @@ def _read(fields: Mapping[bytes, bytes], own: str, now: float) -> _Published:
             age = now - at if isinstance(at, int | float) else FORGET_S
             if age >= FORGET_S:
                 found.old.append(name)
+            found.workers += age < LIVE_S
             if age < LIVE_S and isinstance(schedules := value.get("schedules"), Mapping):
                 for schedule, digest in schedules.items():
                     found.live.setdefault(str(schedule), set()).add(str(digest))

@@ -31,7 +31,6 @@ from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 
@@ -40,7 +39,7 @@ class EngineContext:
     """What all capsules of a process share."""
 
     keys: Keys
-    pool: RedisPool
+    connect: Callable[[], RedisConnection]
     keeper: LeaseKeeper
     revoker: PrefetchRevoker
     outage: Outage
@@ -146,7 +145,7 @@ class CapsuleRuntime:
 
     def _fetcher(self, spare: SpareClaimers) -> Fetches:
         context = self._context
-        connection = context.pool.connection()
+        connection = context.connect()
         order = self.capsule.order(random.Random())  # noqa: S311 - spreads load over queues
         if context.fetch == "basic":
             return BasicFetcher(connection, context.keys, order, context.outage, self._rooms)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.process_set import read_infos
@@ -14,6 +14,10 @@ logger = logging.getLogger(__name__)
 
 _NAMED = 5
 """Processes named in the warning; more are only counted."""
+
+MOST_READ: Final = 100
+"""Processes that are read at a start, drawn at random from a larger fleet: if hundreds start at once, each of them
+would read all others."""
 
 
 def warn_of_shared_queues(
@@ -28,7 +32,7 @@ def warn_of_shared_queues(
         unknown_class: the setting; with a route, Ruby jobs that come here are passed on.
     """
     try:
-        shared = find_shared(read_infos(run, keys), queues)
+        shared = find_shared(read_infos(run, keys, most=MOST_READ), queues)
     except KiqbridgeError as error:
         logger.debug("could not find out which processes serve our queues: %s", error)
         return
@@ -75,7 +79,7 @@ def find_shared(
 
 
 def queues_of_processes(run: Callable[..., list[Any]], keys: Keys) -> set[str]:
-    """Names of all queues that living processes serve, of either language.
+    """Names of the queues that living processes serve, of either language; of a large fleet, of 100 of them.
 
     Args:
         run: sends commands and returns their replies.
@@ -84,7 +88,7 @@ def queues_of_processes(run: Callable[..., list[Any]], keys: Keys) -> set[str]:
     Raises:
         KiqbridgeError: Redis does not answer that.
     """
-    infos = read_infos(run, keys).values()
+    infos = read_infos(run, keys, most=MOST_READ).values()
     return {name for info in infos if info is not None for name in _queues_of(info)}
 
 

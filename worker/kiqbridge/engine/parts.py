@@ -71,6 +71,7 @@ from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
 from kiqbridge.step_functions.task_tokens import TaskTokens
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.shared_connections import IDLE_S, SharedConnections
 from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
@@ -121,6 +122,8 @@ class EngineParts:
             size=connections_of(capsules_of(config, server.capsules, server.middleware)),
             settle_replicas=config.settle_replicas,
         )
+        self._shared = SharedConnections(self.pool)
+        self._connect = self._shared.connection
         self.client = self._make_client()
         self.keeper = LeaseKeeper(
             identity=self.identity,
@@ -133,25 +136,25 @@ class EngineParts:
         self._handlers = Handlers(server)
         self.task_tokens = TaskTokens(
             keys=self.keys,
-            connection=self.pool.connection(),
+            connection=self._connect(),
             running=self.running_jobs,
             heartbeat_s=config.task_heartbeat_s,
         )
         self.outbox = Outbox(
             Scene(self.keys, self.client),
-            self.pool.connection(),
+            self._connect(),
             on_report=self.task_tokens.reporter.wake,
         )
         self._settler = Settler(self.keys, self._dead_bounds, on_report=self._wake_outboxes)
         self._notifications = Notifications()
         self.revoker = PrefetchRevoker(
-            self.pool.connection(), self.keys, self._settler, self._notifications
+            self._connect(), self.keys, self._settler, self._notifications
         )
         self.poller = Poller(
             identity=self.identity,
             keys=self.keys,
             client=self.client,
-            connection=self.pool.connection(),
+            connection=self._connect(),
             track=self._track,
             dead_bounds=self._dead_bounds,
             max_payload_bytes=config.max_payload_bytes,
@@ -177,12 +180,10 @@ class EngineParts:
         )
         self.schedules = ScheduleLeader(
             (*dynamic, self.missed_watch.step, LockWatch(self.keys).step),
-            connection=self.pool.connection(),
+            connection=self._connect(),
             leads=lambda: self.poller.leads,
         )
-        self.pauses = PauseWatch(
-            keys=self.keys, connection=self.pool.connection(), track=self._track
-        )
+        self.pauses = PauseWatch(keys=self.keys, connection=self._connect(), track=self._track)
         self._gatekeeper = Gatekeeper(
             paused=self.pauses,
             declared=registry,
@@ -198,11 +199,11 @@ class EngineParts:
         )
         outage = Outage()
         self.bookkeeper = Bookkeeper(
-            self.pool.connection(), self.keys, self._settler, outage, self._notifications
+            self._connect(), self.keys, self._settler, outage, self._notifications
         )
         self.run_marks = RunMarks(
             self.keys,
-            connect=self.pool.connection,
+            connect=self._connect,
             identity=self.identity,
             cancel=self.client.cancel,
         )
@@ -254,7 +255,7 @@ class EngineParts:
         self.manager = Manager(
             processors,
             [capsule.gate for capsule in self.capsules],
-            self.pool.connection(),
+            self._connect(),
             self.keys,
             self._notifications,
             loops=loops,
@@ -265,7 +266,7 @@ class EngineParts:
         self.heartbeat = Heartbeat(
             info=self._process_info(),
             keys=self.keys,
-            connection=self.pool.connection(),
+            connection=self._connect(),
             view=ProcessView(
                 work=self.running_jobs,
                 is_quiet=self._is_quiet,
@@ -329,13 +330,15 @@ class EngineParts:
         )
 
     def _note(self, news: News) -> None:
-        """Pass on what the beat has found out to those that would else ask for it themselves."""
+        """Pass on what the beat has found out to those that would else ask for it; close what idles."""
         self.poller.note(nobody_leads=news.nobody_leads, server_time=news.server_time)
         self.outbox.note(ends=news.ends, cancelled=news.cancelled)
         self.task_tokens.reporter.note(reports=news.reports)
         self.pauses.note(pauses=news.pauses)
         if self.isolation is not None:
             self.isolation.note(suspects=news.suspects)
+        self._shared.trim()
+        self.pool.trim(IDLE_S)
 
     def _make_client(self) -> Client:
         config = self._config
@@ -353,7 +356,7 @@ class EngineParts:
         config = self._config
         return EngineContext(
             keys=self.keys,
-            pool=self.pool,
+            connect=self._connect,
             keeper=self.keeper,
             revoker=self.revoker,
             outage=outage,
@@ -408,7 +411,7 @@ class EngineParts:
             tid=secrets.token_hex(3),
             queues=list(capsules),
             keys=self.keys,
-            connect=self.pool.connection,
+            connect=self._connect,
             keeper=self.keeper,
             pool=self.processes,
             settler=self._settler,
@@ -427,7 +430,7 @@ class EngineParts:
         return Reservations(
             registry=self.registry,
             keys=self.keys,
-            connection=self.pool.connection(),
+            connection=self._connect(),
             holders=self._holders,
             rules=Rules(
                 orphan_limit=self._config.orphan_limit,

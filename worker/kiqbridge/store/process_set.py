@@ -18,17 +18,22 @@ CLEANUP_S: Final = 60.0
 """So often at most one process of the fleet cleans up (§9.3)."""
 
 
-def read_infos(run: Callable[..., list[Any]], keys: Keys) -> Mapping[str, bytes | None]:
+def read_infos(
+    run: Callable[..., list[Any]], keys: Keys, *, most: int | None = None
+) -> Mapping[str, bytes | None]:
     """Identity of each process → the field `info` of its hash (§10.2), None where the hash is gone.
 
     Args:
         run: sends commands and returns their replies.
         keys: the namespace.
+        most: read those of at most so many processes, drawn at random; None: of all.
 
     Raises:
         KiqbridgeError: as `run` does.
     """
-    identities = [text_of(name) for name in run(("SMEMBERS", keys.processes))[0]]
+    which = ("SMEMBERS", keys.processes)
+    drawn = ("SRANDMEMBER", keys.processes, most)
+    identities = [text_of(name) for name in run(which if most is None else drawn)[0]]
     if not identities:
         return {}
     infos = run(*(("HGET", keys.process(identity), "info") for identity in identities))

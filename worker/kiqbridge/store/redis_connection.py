@@ -151,6 +151,11 @@ class RedisConnection:
         with contextlib.suppress(Exception):  # it is being thrown away, whatever it raises
             self._connection.disconnect()  # type: ignore[no-untyped-call]
 
+    @property
+    def idle_s(self) -> float:
+        """Seconds since a reply came."""
+        return time.monotonic() - self._used_at
+
     def _checked(self, replies: list[Any], replicas: Replicas | None) -> list[Any]:
         """The replies of the commands themselves; raises what one of them, or WAIT, reports."""
         answers = replies[:-1] if replicas else replies
@@ -170,6 +175,8 @@ class RedisConnection:
         if self._descriptor is not None:
             self._descriptor.check()
         count = len(commands)
+        if not count and replicas is None:
+            return []  # nobody would answer
         if replicas is not None:
             commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
         self._check_if_usable(repeatable=repeatable)

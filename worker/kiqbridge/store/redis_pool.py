@@ -231,6 +231,18 @@ class RedisPool:
         while self._idle:
             self._idle.pop().close()
 
+    def trim(self, idle_s: float) -> None:
+        """Close the connections of the pool that nobody has used for so many seconds."""
+        while True:
+            try:
+                connection = self._idle.popleft()
+            except IndexError:
+                return
+            if connection.idle_s < idle_s:
+                self._idle.appendleft(connection)
+                return
+            connection.close()
+
     def close_all(self) -> None:
         """Close every connection that was made here, also those that belong to others by now.
 
