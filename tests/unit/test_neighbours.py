@@ -20,7 +20,7 @@ class Redis:
         self.infos = infos
 
     def run(self, *commands):
-        if commands[0][0] == "SMEMBERS":
+        if commands[0][0] == "SRANDMEMBER":
             return [[name.encode() for name in self.infos]]
         return [self.infos[command[1]] for command in commands]
 
