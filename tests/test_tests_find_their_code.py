@@ -45,6 +45,7 @@ TESTED_ELSEWHERE = {
         ),
         "redis/test_api_reading.py",
     ),
+    "api/merged_page": "redis/test_api_of_shards.py",
     "api/retrying": "redis/test_actions.py",
     "store/audit_log": "redis/test_actions.py",
     "store/operating": "redis/test_actions.py",

@@ -8,6 +8,7 @@ from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.store.audit_log import Note, Noted, read_notes, write_note
 from kiqbridge.wire import json_text
 
+_MICROSECONDS = 1_000_000
 _MOST_TEXT = 500
 """Characters of a target or a detail that are kept."""
 
@@ -26,6 +27,7 @@ class AuditEntry:
         target: of what: `retry`, `schedule`, `dead`, `queue:NAME`, or a process' identity.
         detail: which jobs: one with its class, a filter, or how they were selected.
         count: of how many jobs.
+        shard: whose log has it; empty with one server.
     """
 
     id: str
@@ -36,12 +38,13 @@ class AuditEntry:
     target: str
     detail: str
     count: int
+    shard: str = ""
 
 
 def read_audit(
     operator: Operator | None = None, *, most: int = 100, before: str | None = None
 ) -> list[AuditEntry]:
-    """The last actions, the latest first.
+    """The last actions, the latest first; those of all shards merged by their time.
 
     Args:
         operator: whose; default `default_operator()`.
@@ -52,7 +55,23 @@ def read_audit(
         RedisUnavailable: nothing was read.
     """
     whose = operator or default_operator()
-    return [_entry(noted) for noted in read_notes(whose.pool, whose.keys, most, before)]
+    if not whose.shards:
+        return [_entry(noted) for noted in read_notes(whose.pool, whose.keys, most, before)]
+    until = _begun_at(before) / _MICROSECONDS if before is not None else None
+    listed = whose.gather(
+        lambda each: [
+            _entry(noted, each.shard)
+            for noted in read_notes(each.pool, each.keys, most, before, until=until)
+        ]
+    )
+    found = [entry for several in listed for entry in several]
+    return sorted(found, key=lambda entry: -_begun_at(entry.id))[:most]
+
+
+def _begun_at(entry_id: str) -> int:
+    """Microseconds since the epoch."""
+    number = entry_id.partition("-")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def record_audit(
@@ -84,7 +103,7 @@ def new_note(operator: Operator, action: str, target: str, detail: str) -> Note:
         "target": _kept(target),
         "detail": _kept(detail),
     }
-    return Note(f"{int(now * 1_000_000)}-{os.urandom(4).hex()}", now, json_text.dumps(entry))
+    return Note(f"{int(now * _MICROSECONDS)}-{os.urandom(4).hex()}", now, json_text.dumps(entry))
 
 
 def _kept(text: str) -> str:
@@ -93,7 +112,7 @@ def _kept(text: str) -> str:
     return cut.encode("utf-8", "replace").decode()
 
 
-def _entry(noted: Noted) -> AuditEntry:
+def _entry(noted: Noted, shard: str = "") -> AuditEntry:
     try:
         read = json_text.loads(noted.text)
     except json_text.MalformedJSON:
@@ -104,5 +123,6 @@ def _entry(noted: Noted) -> AuditEntry:
         id=noted.id,
         at=float(at) if isinstance(at, int | float) else 0.0,
         count=noted.done,
+        shard=shard,
         **{name: str(found.get(name, "")) for name in ("by", "via", "action", "target", "detail")},
     )

@@ -1,7 +1,7 @@
 """What a verdict is made by and of: the limits, and a fact that something is wrong."""
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,6 +58,7 @@ class Fact:
         what: a sentence with the numbers.
         do: what to do next.
         link: path of the page that shows more, such as `/queues/default`.
+        shards: those on which it was found; empty with one server.
     """
 
     kind: str
@@ -65,3 +66,4 @@ class Fact:
     what: str
     do: str
     link: str
+    shards: Sequence[str] = ()

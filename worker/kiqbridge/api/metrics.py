@@ -6,9 +6,10 @@ metric_reading.py says how executions that are written in several forms count on
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from kiqbridge.api.metric_reading import ClassCounts, MetricReading
+from kiqbridge.api.metric_reading import ClassCounts, MetricReading, sum_of
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.percentiles import Histogram
 from kiqbridge.wire.measures import (
@@ -72,7 +73,7 @@ def top_jobs(
     operator: Operator | None = None,
     now: float | None = None,
 ) -> TopJobs:
-    """What every class did lately; an hour is one round trip.
+    """What every class did lately, on all shards together; an hour is one round trip for each.
 
     Args:
         minutes: length of the span in buckets of a minute, from 1 to 480; more are cut to 480.
@@ -89,6 +90,21 @@ def top_jobs(
     length = _TEN_MINUTES_S if hours else _MINUTE_S
     count = _within(hours, MOST_HOURS) * 6 if hours else _within(minutes, MOST_MINUTES)
     starts = _starts(moment, length, count)
+    readings = whose.gather(partial(_read_top, starts, hours, moment))
+    names = sorted({name for each in readings for name in each.names})
+    classes = [sum_of([each.class_counts(name, starts) for each in readings]) for name in names]
+    classes.sort(key=lambda each: (-each.total.ms, -each.total.executions, each.job_class))
+    return TopJobs(
+        bucket_s=length,
+        buckets=starts,
+        classes={each.job_class: each for each in classes},
+        marks=_marks(readings, starts[0], moment),
+    )
+
+
+def _read_top(
+    starts: Sequence[float], hours: int | None, moment: float, whose: Operator
+) -> MetricReading:
     reading = MetricReading(whose)
     for start in starts:
         if hours:
@@ -102,14 +118,7 @@ def top_jobs(
                 reading.ask_counts(bucket, 7, minute_7(time.gmtime(minute)))
     reading.ask_marks(starts)
     reading.read()
-    classes = [reading.class_counts(name, starts) for name in reading.names]
-    classes.sort(key=lambda each: (-each.total.ms, -each.total.executions, each.job_class))
-    return TopJobs(
-        bucket_s=length,
-        buckets=starts,
-        classes={each.job_class: each for each in classes},
-        marks=reading.marks_within(starts[0], moment),
-    )
+    return reading
 
 
 def job_metrics(
@@ -119,7 +128,7 @@ def job_metrics(
     operator: Operator | None = None,
     now: float | None = None,
 ) -> JobMetrics:
-    """What one class did in the last minutes, with its durations; an hour is one round trip.
+    """What one class did in the last minutes, with its durations; an hour is one round trip for each shard.
 
     Args:
         job_class: as `top_jobs` names it.
@@ -134,6 +143,21 @@ def job_metrics(
     moment = time.time() if now is None else now
     starts = _starts(moment, _MINUTE_S, _within(minutes, MOST_MINUTES))
     name = field_name(job_class)
+    readings = whose.gather(partial(_read_class, starts, name))
+    histograms = {
+        start: sum((each.histogram(start) for each in readings), Histogram()) for start in starts
+    }
+    kept = {start: each for start, each in histograms.items() if each.count}
+    return JobMetrics(
+        counts=sum_of([each.class_counts(name, starts) for each in readings]),
+        buckets=starts,
+        histogram=sum(kept.values(), Histogram()),
+        histograms=kept,
+        marks=_marks(readings, starts[0], moment),
+    )
+
+
+def _read_class(starts: Sequence[float], name: str, whose: Operator) -> MetricReading:
     reading = MetricReading(whose)
     for start in starts:
         at = time.gmtime(start)
@@ -142,15 +166,15 @@ def job_metrics(
         reading.ask_histogram(start, 8, whose.keys.histogram_8(name, histogram_minute_8(at)))
     reading.ask_marks(starts)
     reading.read()
-    histograms = {start: reading.histogram(start) for start in starts}
-    kept = {start: each for start, each in histograms.items() if each.count}
-    return JobMetrics(
-        counts=reading.class_counts(name, starts),
-        buckets=starts,
-        histogram=sum(kept.values(), Histogram()),
-        histograms=kept,
-        marks=reading.marks_within(starts[0], moment),
-    )
+    return reading
+
+
+def _marks(readings: Sequence[MetricReading], since: float, until: float) -> Mapping[float, str]:
+    """Oldest first; a deployment is marked on all shards."""
+    found = {
+        at: label for each in readings for at, label in each.marks_within(since, until).items()
+    }
+    return dict(sorted(found.items()))
 
 
 def _within(count: int, most: int) -> int:

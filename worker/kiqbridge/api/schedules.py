@@ -113,7 +113,7 @@ class ScheduleSet:
             )
             for name, each in stored.known.items()
         ]
-        ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
+        ruby = _read_ruby(self.operator)
         rows += [_ruby_view(each, stored.now, upcoming) for each in ruby]
         return sorted(rows, key=lambda row: (row.next_at is None, row.next_at or 0.0, row.name))
 
@@ -121,7 +121,7 @@ class ScheduleSet:
         """The schedule of this name, None if there is none; arguments and errors as `fetch`."""
         stored = _read_stored(self.operator, only=name)
         if name not in stored.known:
-            ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
+            ruby = _read_ruby(self.operator)
             found = next((each for each in ruby if each.name == name), None)
             return None if found is None else _ruby_view(found, stored.now, upcoming)
         ledgers = read_ledgers(self.operator, [name], stored.now, last)
@@ -210,7 +210,29 @@ class _Stored:
     now: float
 
 
+def _read_ruby(operator: Operator) -> list[SidekiqCronJob]:
+    """Those of the gem, which has its own on each shard."""
+    listed = operator.gather(lambda each: read_sidekiq_cron(each.pool, each.keys))
+    return [job for several in listed for job in several]
+
+
 def _read_stored(operator: Operator, only: str = "") -> _Stored:
+    """What all shards hold together; of a schedule that several define, what the first says."""
+    parts = operator.gather(lambda each: _read_one(each, only))
+    if len(parts) == 1:
+        return parts[0]
+    known: dict[str, _Known] = {}
+    missed: dict[str, list[int]] = {}
+    for part in parts:
+        for name, each in part.known.items():
+            if name not in known or known[name].definition is None:
+                known[name] = each
+        for name, instants in part.missed.items():
+            missed[name] = sorted({*missed.get(name, ()), *instants}, reverse=True)
+    return _Stored(known=known, missed=missed, now=max(part.now for part in parts))
+
+
+def _read_one(operator: Operator, only: str) -> _Stored:
     keys = operator.keys
     read = [
         ("HMGET", key, only) if only else ("HGETALL", key)

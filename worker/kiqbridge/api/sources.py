@@ -63,12 +63,26 @@ class Sources:
 
 
 def fetch_sources(operator: Operator | None = None) -> Sources:
-    """What came in from AWS, in two round trips.
+    """What came in from AWS, in two round trips for each shard.
 
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
     """
     whose = operator or default_operator()
+    found = whose.gather(_read)
+    stacks = {name: each for one in found for name, each in one[0].items()}
+    guards = [guard for one in found for guard in one[2]]
+    guards.sort(key=lambda guard: guard.enqueued_at or 0.0, reverse=True)
+    return Sources(
+        stacks=sorted(stacks.values(), key=lambda each: each.stack),
+        guards=sum(one[1] for one in found),
+        looked_at=len(guards),
+        by_source=dict(Counter(guard.source for guard in guards).most_common()),
+        latest=guards[:SHOWN],
+    )
+
+
+def _read(whose: Operator) -> tuple[Mapping[str, StandingManifest], int, list[Guard]]:
     keys, pool = whose.keys, whose.pool
     manifests, total, names = pool.run(
         ("HGETALL", keys.manifests),
@@ -81,14 +95,7 @@ def fetch_sources(operator: Operator | None = None) -> Sources:
         for name, value in zip(names, values, strict=True)
         if value is not None
     ]
-    guards.sort(key=lambda guard: guard.enqueued_at or 0.0, reverse=True)
-    return Sources(
-        stacks=sorted(manifests_of(manifests).values(), key=lambda each: each.stack),
-        guards=total,
-        looked_at=len(guards),
-        by_source=dict(Counter(guard.source for guard in guards).most_common()),
-        latest=guards[:SHOWN],
-    )
+    return manifests_of(manifests), total, guards
 
 
 def parse_guard(field: str, value: str) -> Guard:

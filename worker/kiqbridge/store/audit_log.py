@@ -64,8 +64,17 @@ def clear(pool: RedisPool, keys: Keys, key: str, *, queue: str, note: Note) -> i
     )
 
 
-def read_notes(pool: RedisPool, keys: Keys, most: int, before: str | None) -> list[Noted]:
+def read_notes(
+    pool: RedisPool, keys: Keys, most: int, before: str | None, *, until: float | None = None
+) -> list[Noted]:
     """Entries, the last first; of `before`, an id, those that are older. Empty if it was forgotten.
+
+    Args:
+        pool: of the server.
+        keys: the namespace.
+        most: how many at most.
+        before: id of an entry.
+        until: if `before` is none of this server: epoch seconds up to which entries are meant, exclusive.
 
     Raises:
         RedisUnavailable: nothing was read.
@@ -73,9 +82,12 @@ def read_notes(pool: RedisPool, keys: Keys, most: int, before: str | None) -> li
     first = 0
     if before is not None:
         rank = pool.call("ZREVRANK", keys.audit, before)
-        if rank is None:
+        if rank is not None:
+            first = int(rank) + 1
+        elif until is not None:
+            first = int(pool.call("ZCOUNT", keys.audit, repr(until), "+inf"))
+        else:
             return []
-        first = int(rank) + 1
     ids = pool.call("ZREVRANGE", keys.audit, first, first + most - 1)
     if not ids:
         return []

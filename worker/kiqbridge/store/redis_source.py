@@ -44,22 +44,29 @@ class RedisSource:
         max_age_s: seconds after which a connection is replaced; None = it may stay open for ever.
 
     Attributes:
+        shard: the name of its server among several; empty = there is one.
         version: grows when the address changes; a connection that was made before is outdated.
         is_fixed: it never does.
     """
 
     is_fixed = True
     version = 0
+    shard = ""
 
     def __init__(
         self, factory: redis.ConnectionPool, address: str, *, max_age_s: float | None = None
     ) -> None:
         self._factory: redis.ConnectionPool | None = factory
-        self.address = address
+        self._shown = address
         self.max_age_s = max_age_s
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address})"
+
+    @property
+    def address(self) -> str:
+        """As it may be shown, with the name of the shard."""
+        return f"{self._shown} (shard {self.shard})" if self.shard else self._shown
 
     @property
     def known(self) -> redis.ConnectionPool | None:
@@ -126,7 +133,7 @@ class StoredSource(RedisSource):
         self._read_again_at: float | None = None
         self._failed: tuple[float, type[RedisUnavailable], str] | None = None
         self._factory = None
-        self.address = f"the address in {stored.name}"
+        self._shown = f"the address in {stored.name}"
         self.max_age_s = None
 
     def factory(self) -> redis.ConnectionPool:
@@ -188,7 +195,7 @@ class StoredSource(RedisSource):
         self._url = url
         self._failed = None
         self.version += 1
-        self.address = without_password(url)
+        self._shown = without_password(url)
 
 
 def open_source(

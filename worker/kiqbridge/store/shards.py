@@ -129,7 +129,10 @@ def open_shards(
     Raises:
         ConfigError: an address is wrong.
     """
-    pools = {each.name: RedisPool(access_of(each, environ), size=size) for each in settings}
+    pools = {
+        each.name: RedisPool(access_of(each, environ), size=size, shard=each.name)
+        for each in settings
+    }
     return ShardPools(pools, Routes({each.name: each.queues for each in settings}))
 
 
