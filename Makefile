@@ -26,8 +26,10 @@ FOREGROUND := $(PY) .make/foreground.py
 SHELL_SCRIPTS := .ci/run .make/python.sh .make/test_pythons.sh .make/venv.sh .make/lambda.sh .make/deploy.sh $(wildcard infra/*.sh)
 SAM := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-west-1 .venv-sam/bin/sam
 # Test processes side by side, also on two cores, since tests mostly wait; each has a server of its own.
-PYTEST := $(PY) -m pytest -q -n 4 --dist worksteal
+PYTEST := $(PY) -m pytest -q -n 6 --dist worksteal
 ARGS ?=
+# What is installed for the tests: `unit` is enough for tests/unit, and a third of `dev`.
+TOOLS ?= dev
 
 # SAM does not pass the architecture to the build: `make build` passes it to both.
 LAMBDA_ARCHITECTURE ?= arm64
@@ -51,11 +53,11 @@ help: ## List the targets
 up: $(VENV)/.up ## Run everything on this machine: server, cron rules, worker (ARGS='--fire NAME')
 	@$(FOREGROUND) $(VENV)/bin/kiqbridge dev $(ARGS)
 
-test: $(VENV)/.dev $(if $(strip $(ARGS)),,.venv-sam/.sam) ## Run every test tier (ARGS='tests/unit -k cron' runs a part)
+test: $(VENV)/.$(TOOLS) $(if $(strip $(ARGS)),,.venv-sam/.sam) ## Run every test tier (ARGS='tests/unit -k cron' runs a part)
 ifeq ($(strip $(ARGS)),)
 	@if command -v redis-server >/dev/null; then \
 		echo "== tests/redis, on redis-server"; \
-		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) tests/redis || exit 1; \
+		KIQBRIDGE_TEST_SERVER=redis $(PYTEST) -m 'not any_server' tests/redis || exit 1; \
 		echo "== all tiers, on the embedded server"; \
 	fi
 endif
@@ -148,6 +150,13 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
 	@$(PY) $(COMPILE_IMPORTED)
 	@touch $(VENV)/.up $@
+
+$(VENV)/.unit: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) for the unit tests (first time, or versions changed) …"
+	@sh .make/venv.sh $(VENV)
+	@$(PY) $(PIP_INSTALL) -c constraints.txt -e '.[unit]'
+	@$(PY) $(COMPILE_IMPORTED)
+	@touch $@
 
 .venv-sam/.sam: constraints-sam.txt
 	@echo "Setting up .venv-sam (first time, or versions changed) …"

@@ -14,6 +14,8 @@ from kiqbridge.client.server import Server
 from kiqbridge.config.merge import merge
 from kiqbridge.engine.launcher import Launcher
 
+pytestmark = pytest.mark.any_server
+
 
 class Jobs:
     """A job that waits until the test lets it go."""

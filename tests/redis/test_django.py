@@ -15,6 +15,8 @@ from kiqbridge.client.server import server
 from kiqbridge.contrib.django import after_commit
 from kiqbridge.contrib.django.settings import read_settings
 
+pytestmark = pytest.mark.any_server
+
 
 @pytest.fixture(scope="module", autouse=True)
 def project():

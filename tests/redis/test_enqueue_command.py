@@ -11,6 +11,8 @@ from support.servers import find_free_port
 
 from kiqbridge.commands.cli import main
 
+pytestmark = pytest.mark.any_server
+
 NOWHERE = f"redis://127.0.0.1:{find_free_port()}/0"
 MAPPINGS = """
     mappings:

@@ -16,6 +16,8 @@ from kiqbridge.engine.launcher import Launcher
 from kiqbridge.errors import JobInterrupted, Shutdown
 from kiqbridge.runtime import threads
 
+pytestmark = pytest.mark.any_server
+
 
 class Panic(BaseException):
     """As that of a Rust extension, or gevent's Timeout."""

@@ -18,6 +18,8 @@ from kiqbridge.config.merge import merge
 from kiqbridge.engine.launcher import Launcher
 from kiqbridge.errors import ConfigError
 
+pytestmark = pytest.mark.any_server
+
 
 class Jobs:
     """Declared jobs whose course the test decides."""

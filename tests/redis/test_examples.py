@@ -11,6 +11,8 @@ from support.documents import ROOT, blocks
 
 from kiqbridge.client.default_client import own_default_client
 
+pytestmark = pytest.mark.any_server
+
 EXAMPLES = ROOT / "examples"
 PAGES = ("docs/frameworks/fastapi.md", "docs/frameworks/flask.md")
 

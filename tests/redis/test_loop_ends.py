@@ -19,6 +19,8 @@ from kiqbridge.client.server import Server
 from kiqbridge.config.merge import merge
 from kiqbridge.engine.launcher import Launcher
 
+pytestmark = pytest.mark.any_server
+
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def kind(request, monkeypatch):

@@ -19,6 +19,8 @@ from kiqbridge.client.resources import ProcessResources
 from kiqbridge.client.server import server
 from kiqbridge.contrib.opentelemetry import instrument
 
+pytestmark = pytest.mark.any_server
+
 FROM_RUBY = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 seen = {}
 

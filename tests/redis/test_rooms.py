@@ -18,6 +18,8 @@ from kiqbridge.config.merge import merge
 from kiqbridge.engine.launcher import Launcher
 from kiqbridge.wire.queues import parse_queue
 
+pytestmark = pytest.mark.any_server
+
 
 class Jobs:
     """Declared jobs that end when the test says so."""

@@ -17,6 +17,8 @@ from kiqbridge.commands import cli
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
+pytestmark = pytest.mark.any_server
+
 ROOT = Path(__file__).parents[2]
 KEYS = Keys()
 

@@ -24,6 +24,8 @@ from kiqbridge.contrib.sentry import KiqbridgeIntegration
 from kiqbridge.errors import Shutdown
 from kiqbridge.settle.error_report import Failure
 
+pytestmark = pytest.mark.any_server
+
 
 @job(name="SentrySend", queue="mailers", retry=1)
 def send(name: object) -> None:

@@ -12,6 +12,8 @@ from kiqbridge.api import DeadSet, RetrySet
 from kiqbridge.client.default_client import default_client
 from kiqbridge.testing import EndlessJobs, drain, fake, real_jobs
 
+pytestmark = pytest.mark.any_server
+
 
 @pytest.fixture(autouse=True)
 def own_jobs():

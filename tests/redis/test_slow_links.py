@@ -15,6 +15,8 @@ from kiqbridge.store.replies import ReplyLost
 from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.keys import Keys
 
+pytestmark = pytest.mark.any_server
+
 SILENCE_S = 0.5
 
 

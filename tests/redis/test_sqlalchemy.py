@@ -22,6 +22,8 @@ from kiqbridge.contrib.sqlalchemy import after_commit, on_push_failed
 from kiqbridge.flow import Batch, Unique, find_owner
 from kiqbridge.testing import fake
 
+pytestmark = pytest.mark.any_server
+
 
 class Base(DeclarativeBase):
     pass

@@ -377,6 +377,7 @@ class TestEnqueuing:
             declare().perform_at(dt.datetime(2030, 1, 1), 1)  # noqa: DTZ001 - that is the point
 
 
+@pytest.mark.any_python
 def test_a_type_checker_knows_the_arguments_and_what_is_returned(tmp_path):
     snippet = tmp_path / "snippet.py"
     snippet.write_text(

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.any_python
+
 ROOT = Path(__file__).parents[2]
 FILES = [ROOT / "tests" / "typing" / name for name in ("good.py", "mistakes.py")]
 MARK = "  # E"
