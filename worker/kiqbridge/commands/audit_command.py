@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
-from kiqbridge.api import AuditEntry, Operator, open_operator, read_audit
+from kiqbridge.api import AuditEntry, Operator, read_audit
 from kiqbridge.commands.argument_types import count
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.job_rows import since_cell
 from kiqbridge.commands.output import (
-    columns_of,
     number_column,
     wide_column,
     write_json,
     write_line,
     write_table,
 )
+from kiqbridge.commands.shards import operator_of, shard_cell, with_shard
 
 _LIMIT: Final = 25
 _AT_ONCE: Final = 500
@@ -43,24 +43,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show them, the latest first."""
-    entries = _matching(open_operator(via="cli"), options)
+    operator = operator_of(options)
+    entries = _matching(operator, options)
     limit = options.limit or (None if options.jsonl else _LIMIT)
     if options.jsonl:
         for entry in islice(entries, limit):
-            write_json(asdict(entry))
+            write_json(_fields(entry))
         return 0
     found, now = list(islice(entries, limit)), time.time()
     if options.json:
-        write_json({"entries": [asdict(entry) for entry in found]})
+        write_json({"entries": [_fields(entry) for entry in found]})
     elif not found:
         write_line("The audit log has no such entry.")
     else:
         write_table(
-            columns_of(
-                "when", "by", "via", "action", "target", wide_column("which"), number_column("jobs")
+            with_shard(
+                operator,
+                "when",
+                "by",
+                "via",
+                "action",
+                "target",
+                wide_column("which"),
+                number_column("jobs"),
             ),
             [
                 (
+                    *shard_cell(operator, entry.shard),
                     since_cell(entry.at, now),
                     entry.by,
                     entry.via,
@@ -73,6 +82,11 @@ def run(options: argparse.Namespace) -> int:
             ],
         )
     return 0
+
+
+def _fields(entry: AuditEntry) -> dict[str, Any]:
+    fields = asdict(entry)
+    return fields if entry.shard else {name: fields[name] for name in fields if name != "shard"}
 
 
 def _matching(operator: Operator, options: argparse.Namespace) -> Iterator[AuditEntry]:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from kiqbridge.api import Operator, open_operator
+from kiqbridge.api import Operator
 from kiqbridge.commands.confirm import add_yes, confirm
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.commands.progress import progress
+from kiqbridge.commands.shards import one_shard
 from kiqbridge.errors import PayloadError
 from kiqbridge.transfer.file import ExportFile, Written
 from kiqbridge.transfer.form import Chunk, End, Header, Line, Place
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export, count, or give back."""
-    operator = open_operator(via="cli")
+    operator = one_shard(options)
     if options.give_back:
         return _give_back(operator, options)
     places = _places(operator, options)

@@ -3,26 +3,22 @@
 import argparse
 import difflib
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+from kiqbridge.api import Operator, Queue
 from kiqbridge.api.audit import record_audit
-from kiqbridge.api.operator import open_operator, user_at_host
-from kiqbridge.client.client import Client
+from kiqbridge.api.operator import user_at_host
 from kiqbridge.commands.argument_types import duration
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.queue_command import add_verbs
-from kiqbridge.config.client_settings import NAMESPACE
-from kiqbridge.config.redis_access import read_access
-from kiqbridge.config.setting import read
+from kiqbridge.commands.shards import operator_of
 from kiqbridge.store.pauses import Kind, Pause
-from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import printable, text_of
+from kiqbridge.wire.names import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
@@ -63,19 +59,16 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
 
 
 def _pause(options: argparse.Namespace) -> int:
-    client = Client()
-    _warn_of_unknown(options)
     by = user_at_host() if options.by is None else options.by
+    operator = replace(operator_of(options), by=by)
+    _warn_of_unknown(options, operator)
     made = []
-    act: Callable[..., Pause] = (
-        client.pause_queue if options.kind == "queue" else client.pause_class
-    )
     for name in options.names:
         if options.dry_run:
             made.append(Pause(kind=options.kind, name=name, reason=options.reason, by=by))
         else:
-            made.append(act(name, reason=options.reason, by=by, for_s=options.for_s))
-            _note(client, "pause", options, name, by)
+            made.append(operator.gather(partial(_pause_one, options, name))[0])
+            record_audit(operator, "pause", f"{options.kind}:{name}", options.reason)
     if options.json:
         return _answer({"dry_run": options.dry_run, "paused": [asdict(each) for each in made]})
     verb = "would pause" if options.dry_run else "paused"
@@ -85,17 +78,36 @@ def _pause(options: argparse.Namespace) -> int:
     return 0
 
 
+def _pause_one(options: argparse.Namespace, name: str, operator: Operator) -> Pause:
+    client = operator.client
+    act: Callable[..., Pause] = (
+        client.pause_queue if options.kind == "queue" else client.pause_class
+    )
+    return act(name, reason=options.reason, by=operator.by, for_s=options.for_s)
+
+
 def _resume(options: argparse.Namespace) -> int:
-    client = Client()
-    paused = {each.name for each in client.pauses() if each.kind == options.kind}
-    act = client.resume_queue if options.kind == "queue" else client.resume_class
+    operator = operator_of(options)
+    paused = {each.name for each in operator.pauses() if each.kind == options.kind}
+
+    def resume(name: str) -> bool:
+        return any(
+            operator.gather(
+                lambda each: (
+                    each.client.resume_queue(name)
+                    if options.kind == "queue"
+                    else each.client.resume_class(name)
+                )
+            )
+        )
+
     results = [
-        {"name": name, "was_paused": name in paused if options.dry_run else act(name)}
+        {"name": name, "was_paused": name in paused if options.dry_run else resume(name)}
         for name in options.names
     ]
     for each in results:
         if each["was_paused"] and not options.dry_run:
-            _note(client, "resume", options, str(each["name"]), user_at_host())
+            record_audit(operator, "resume", f"{options.kind}:{each['name']}")
     if options.json:
         return _answer({"dry_run": options.dry_run, "resumed": results})
     verb = "would resume" if options.dry_run else "resumed"
@@ -105,18 +117,14 @@ def _resume(options: argparse.Namespace) -> int:
     return 0
 
 
-def _note(client: Client, action: str, options: argparse.Namespace, name: str, by: str) -> None:
-    operator = open_operator(client=client, by=by, via="cli")
-    record_audit(operator, action, f"{options.kind}:{name}", getattr(options, "reason", ""))
-
-
 def _list(options: argparse.Namespace) -> int:
-    paused = {each.name: each for each in Client().pauses() if each.kind == options.kind}
+    operator = operator_of(options)
+    paused = {each.name: each for each in operator.pauses() if each.kind == options.kind}
     if options.kind == "class":
         shown = [name for name in paused if not options.names or name in options.names]
         rows: list[dict[str, Any]] = [{"name": name, **_fields(paused[name])} for name in shown]
     else:
-        sizes = _queue_sizes(options.names, paused)
+        sizes = _queue_sizes(operator, options.names, paused)
         rows = [
             {"name": name, "size": size, **_fields(paused.get(name))}
             for name, size in sizes.items()
@@ -134,18 +142,21 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _queue_sizes(names: Sequence[str], paused: Mapping[str, Pause]) -> Mapping[str, int]:
-    pool, keys = _redis()
-    wanted = sorted(names or _known_queues(pool, keys) | set(paused))
-    sizes = pool.run(*(("LLEN", keys.queue(name)) for name in wanted)) if wanted else []
-    return dict(zip(wanted, sizes, strict=True))
+def _queue_sizes(
+    operator: Operator, names: Sequence[str], paused: Mapping[str, Pause]
+) -> Mapping[str, int]:
+    """On all shards together."""
+    wanted = sorted(names or _known_queues(operator) | set(paused))
+    commands = [("LLEN", operator.keys.queue(name)) for name in wanted]
+    counts = operator.gather(lambda each: each.pool.run(*commands) if commands else [])
+    return {name: sum(each[place] for each in counts) for place, name in enumerate(wanted)}
 
 
-def _warn_of_unknown(options: argparse.Namespace) -> None:
+def _warn_of_unknown(options: argparse.Namespace, operator: Operator) -> None:
     """A misspelt queue would be paused without an effect; one that is only new is paused for later."""
     if options.kind != "queue":
         return
-    known = _known_queues(*_redis())
+    known = _known_queues(operator)
     for name in options.names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -153,13 +164,8 @@ def _warn_of_unknown(options: argparse.Namespace) -> None:
             sys.stderr.write(f"kiqbridge: no job was ever pushed to queue {name}{hint}\n")
 
 
-def _known_queues(pool: RedisPool, keys: Keys) -> set[str]:
-    return {text_of(name) for name in pool.call("SMEMBERS", keys.queues)}
-
-
-def _redis() -> tuple[RedisPool, Keys]:
-    environ = os.environ
-    return RedisPool(read_access(environ)), Keys(read(NAMESPACE, environ))
+def _known_queues(operator: Operator) -> set[str]:
+    return {queue.name for queue in Queue.all(operator)}
 
 
 def _fields(pause: Pause | None) -> dict[str, Any]:

@@ -4,10 +4,11 @@ import argparse
 import time
 from typing import Final, cast
 
-from kiqbridge.api import Filter, Queue, QueueVerb, open_operator
+from kiqbridge.api import Filter, Queue, QueueVerb
 from kiqbridge.commands.acting import Plan, carry_out
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.set_actions import add_safety, add_selection, check_selection
+from kiqbridge.commands.shards import operator_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.names import printable
 
@@ -37,7 +38,7 @@ def add_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 def _act(options: argparse.Namespace) -> int:
     now = time.time()
-    queue = Queue(options.name, open_operator(via="cli"))
+    queue = Queue(options.name, operator_of(options))
     if options.verb == "clear":
         plan = _plan(options, Filter(), queue.size)
         return carry_out(options, plan, lambda _advance: queue.clear())

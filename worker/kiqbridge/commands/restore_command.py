@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, cast
 
-from kiqbridge.api import Operator, open_operator
+from kiqbridge.api import Operator
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.commands.progress import progress
+from kiqbridge.commands.shards import one_shard
 from kiqbridge.errors import PayloadError
 from kiqbridge.transfer.file import read_lines
 from kiqbridge.transfer.form import Chunk, End, Header
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         PayloadError: the file is damaged or not complete; what stands before that place was put in.
     """
-    operator = open_operator(via="cli")
+    operator = one_shard(options)
     with _opened(options.file) as stream:
         lines = read_lines(stream)
         header = next(lines, None)

@@ -5,10 +5,11 @@ import fnmatch
 import sys
 from collections.abc import Sequence
 
-from kiqbridge.api import Operator, Process, ProcessSet, open_operator
+from kiqbridge.api import Operator, Process, ProcessSet
 from kiqbridge.commands.confirm import add_yes, confirm
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.output import write_json, write_line
+from kiqbridge.commands.shards import operator_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.names import printable
 
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Quiet or stop them."""
-    operator = open_operator(via="cli")
+    operator = operator_of(options)
     chosen = _chosen(options, operator)
     verb: str = options.verb
     if options.dry_run:

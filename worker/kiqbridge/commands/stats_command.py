@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kiqbridge.api import Operator, Stats, open_operator
+from kiqbridge.api import Operator, Stats
 from kiqbridge.commands.argument_types import duration
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import span_text
@@ -19,7 +19,7 @@ from kiqbridge.commands.output import (
     write_line,
     write_table,
 )
-from kiqbridge.store.pauses import list_pauses
+from kiqbridge.commands.shards import operator_of, shard_cell, with_shard
 
 _WATCH_S: Final = 2.0
 _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
@@ -41,15 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the counts once, or until Ctrl-C."""
-    operator = open_operator(via="cli")
     if options.watch is None:
-        _show(operator, as_json=options.json)
+        _show(operator_of(options), as_json=options.json)
         return 0
     try:
         while True:
             if is_terminal() and not options.json:
                 write(_CLEAR)
-            _show(operator, as_json=options.json)
+            _show(operator_of(options), as_json=options.json)
             sys.stdout.flush()
             time.sleep(options.watch)
     except KeyboardInterrupt:
@@ -62,14 +61,21 @@ def _show(operator: Operator, *, as_json: bool) -> None:
         write_json(fields)
         return
     write_line("   ".join(f"{name} {fields[name]:,}" for name in _COUNTS))
+    if fields.get("shards"):
+        write_line()
+        write_table(
+            columns_of("shard", *(number_column(name) for name in _COUNTS)),
+            ((each["name"], *(f"{each[name]:,}" for name in _COUNTS)) for each in fields["shards"]),
+        )
     if not fields["queues"]:
         write_line("No job was ever pushed to a queue here.")
         return
     write_line()
     write_table(
-        columns_of("queue", number_column("jobs"), number_column("latency"), "paused"),
+        with_shard(operator, "queue", number_column("jobs"), number_column("latency"), "paused"),
         (
             (
+                *shard_cell(operator, ", ".join(queue.get("shards", ())) or "-"),
                 queue["name"],
                 f"{queue['size']:,}",
                 span_text(queue["latency"]) if queue["size"] else "-",
@@ -95,10 +101,27 @@ _COUNTS: Final = (
 def stats_fields(operator: Operator) -> Mapping[str, Any]:
     """What `--json` prints; `latency` in seconds, `at` in epoch seconds."""
     stats = Stats(operator)
-    pauses = list_pauses(operator.pool, operator.keys)
-    paused = {each.name for each in pauses if each.kind == "queue"}
+    paused = {each.name for each in operator.pauses() if each.kind == "queue"}
+    shards = [{"name": name, **_counts(each)} for name, each in stats.shards.items()]
     return {
         "at": stats.fetched_at,
+        **_counts(stats),
+        **({"shards": shards} if shards else {}),
+        "queues": [
+            {
+                "name": name,
+                "size": queue.size,
+                "latency": round(queue.latency, 3),
+                "paused": name in paused,
+                **({"shards": list(queue.shards)} if shards else {}),
+            }
+            for name, queue in stats.queues.items()
+        ],
+    }
+
+
+def _counts(stats: Stats) -> dict[str, int]:
+    return {
         "processed": stats.processed,
         "failed": stats.failed,
         "busy": stats.workers_size,
@@ -107,13 +130,4 @@ def stats_fields(operator: Operator) -> Mapping[str, Any]:
         "retries": stats.retry_size,
         "dead": stats.dead_size,
         "processes": stats.processes_size,
-        "queues": [
-            {
-                "name": name,
-                "size": queue.size,
-                "latency": round(queue.latency, 3),
-                "paused": name in paused,
-            }
-            for name, queue in stats.queues.items()
-        ],
     }

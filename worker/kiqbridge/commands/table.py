@@ -22,6 +22,7 @@ class Entry:
         description: for its own help.
         kind: what `add_arguments` gets besides, where a module has several commands.
         example: a command line for the end of its help, of commands that do not add their own.
+        by_shard: whether it takes `--shard`.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Entry:
     description: str
     kind: str = ""
     example: str = ""
+    by_shard: bool = False
 
     def load(self, parser: argparse.ArgumentParser) -> None:
         """Import its module, and give the parser its arguments."""
@@ -90,6 +92,7 @@ COMMANDS: Final = (
     Entry(
         name="queue",
         module="commands.pause_command",
+        by_shard=True,
         help="list and pause queues, show, move and delete their jobs",
         description="List and pause queues; show, move, kill and delete their jobs. A paused queue is served by none of our "
         "workers, nor by Ruby's with Sidekiq Pro; jobs can be pushed to it.",
@@ -98,6 +101,7 @@ COMMANDS: Final = (
     Entry(
         name="class",
         module="commands.pause_command",
+        by_shard=True,
         help="pause and resume classes of jobs",
         description="Pause classes of jobs, resume them, list the paused ones. Our workers put "
         "their jobs off, a minute each time; Ruby's workers run them.",
@@ -120,18 +124,21 @@ COMMANDS: Final = (
     Entry(
         name="stats",
         module="commands.stats_command",
+        by_shard=True,
         help="how much there is of everything, and the queues",
         description="Counts of jobs and processes, and each queue with the time that its oldest job has waited.",
     ),
     Entry(
         name="ps",
         module="commands.processes_command",
+        by_shard=True,
         help="list the processes of Python and Ruby",
         description="The living processes, Ruby's as well, as their last heartbeats showed them; with --jobs what runs in them.",
     ),
     Entry(
         name="quiet",
         module="commands.signals_command",
+        by_shard=True,
         help="let processes take no new jobs",
         description="Let processes of Python or Ruby take no new jobs, through Redis: each reads it at its next heartbeat. "
         "It cannot be undone.",
@@ -140,6 +147,7 @@ COMMANDS: Final = (
     Entry(
         name="stop",
         module="commands.signals_command",
+        by_shard=True,
         help="end processes",
         description="End processes of Python or Ruby, through Redis: each reads it at its next heartbeat, finishes its jobs as "
         "after TERM, and gives back what does not end in time.",
@@ -148,6 +156,7 @@ COMMANDS: Final = (
     Entry(
         name="retries",
         module="commands.sets_command",
+        by_shard=True,
         help="list, push, delete jobs that failed and are due again",
         description="Jobs that failed and are due again.",
         kind="retries",
@@ -155,6 +164,7 @@ COMMANDS: Final = (
     Entry(
         name="dead",
         module="commands.sets_command",
+        by_shard=True,
         help="list, push, delete jobs that have used up their retries",
         description="Jobs that have used up their retries.",
         kind="dead",
@@ -162,6 +172,7 @@ COMMANDS: Final = (
     Entry(
         name="scheduled",
         module="commands.sets_command",
+        by_shard=True,
         help="list, push, delete jobs that are due later",
         description="Jobs that are due later.",
         kind="scheduled",
@@ -169,18 +180,21 @@ COMMANDS: Final = (
     Entry(
         name="job",
         module="commands.job_command",
+        by_shard=True,
         help="show one job, and act on it",
         description="Find a job by its jid in all queues, sets and processes; show it, push it, move it, kill it or delete it.",
     ),
     Entry(
         name="audit",
         module="commands.audit_command",
+        by_shard=True,
         help="list who did what",
         description="The last 10,000 actions on jobs, queues and processes: who, when, through what, to which, to how many.",
     ),
     Entry(
         name="metrics",
         module="commands.metrics_command",
+        by_shard=True,
         help="how often classes ran, failed, and how long they took",
         description="What workers of Python and Ruby measured of each class; of one class also percentiles, by minute.",
     ),
@@ -204,6 +218,7 @@ COMMANDS: Final = (
     Entry(
         name="doctor",
         module="commands.doctor_command",
+        by_shard=True,
         help="find what is wrong with Redis, jobs and workers",
         description="Examine the Redis server, the jobs in it and the workers at it; each finding says what is "
         "so, why it matters and what to do (docs/doctor.md). Exit 0 if all is well, 1 if something is wrong, 3 "
@@ -234,6 +249,7 @@ COMMANDS: Final = (
     Entry(
         name="top",
         module="commands.top_command",
+        by_shard=True,
         help="queues, retries, dead and running jobs in this terminal",
         description="Watch and operate in a terminal: what runs, queues, retries, dead and scheduled jobs, "
         "schedules. It only looks, unless --role allows more; `?` shows the keys. Example: kiqbridge top "
@@ -252,6 +268,7 @@ COMMANDS: Final = (
     Entry(
         name="export",
         module="commands.export_command",
+        by_shard=True,
         help="write queues and sets into a file",
         description="Write the jobs of queues and sets into a file, or through a pipe into kiqbridge restore. With "
         "--take they are removed once they are safely written, so that they move. After a kill the same command "
@@ -260,6 +277,7 @@ COMMANDS: Final = (
     Entry(
         name="restore",
         module="commands.restore_command",
+        by_shard=True,
         help="put an export into queues and sets",
         description="Put what kiqbridge export wrote into the queues and sets of this Redis, behind what is "
         "there. How far it is, is kept there for 30 days: repeated, it puts in what is missing, nothing twice.",

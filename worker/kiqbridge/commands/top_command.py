@@ -5,7 +5,7 @@ import math
 import sys
 from typing import get_args
 
-from kiqbridge.api import open_operator
+from kiqbridge.commands.shards import operator_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.top.model import SCREENS, Role
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         )
     from kiqbridge.top.app import Top  # noqa: PLC0415 - loads Textual
 
-    operator = open_operator(via="top")
+    operator = operator_of(options, via="top")
     app = Top(operator, role=options.role, interval_s=options.interval, screen=options.screen)
     app.run()
     return app.return_code or 0

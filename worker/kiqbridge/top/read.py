@@ -20,7 +20,6 @@ from kiqbridge.api import (
     fetch_iterations,
     fetch_verdict,
 )
-from kiqbridge.store.pauses import list_pauses
 from kiqbridge.top import rows
 from kiqbridge.top.model import MAX_NAME, Column, Frame, Kind, Listing, Row, View
 from kiqbridge.top.visible import visible
@@ -42,6 +41,7 @@ def read_frame(operator: Operator, view: View) -> Frame:
         RedisUnavailable: nothing was read.
         RedisRefused: the server answered, and refused.
     """
+    operator = operator.reachable()
     stats = Stats(operator)
     now = stats.fetched_at
     listings = _READERS[view.screen](operator, view, stats)
@@ -67,7 +67,7 @@ def _now(operator: Operator, view: View, stats: Stats) -> Sequence[Listing]:
 def _queues(operator: Operator, view: View, stats: Stats) -> Sequence[Listing]:
     if view.queue:
         return [_waiting(operator, view, stats)]
-    paused = rows.pauses_by_queue(list_pauses(operator.pool, operator.keys))
+    paused = rows.pauses_by_queue(operator.pauses())
     found = [
         rows.queue_row(
             rows.QueueItem(queue=Queue(name, operator), stats=each, pause=paused.get(name))
