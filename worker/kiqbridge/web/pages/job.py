@@ -188,12 +188,16 @@ def _at(view: View, place: str, token: str) -> Found | None:
     kind, _, name = place.partition(":")
     if kind == "queue" and name:
         waiting = find_queued(Queue(name, view.operator), [token])
-        return Found(place="queue", name=name, job=waiting[0]) if waiting else None
+        if not waiting:
+            return None
+        return Found(place="queue", name=name, job=waiting[0], shard=waiting[0].shard)
     screen = SCREENS.get(kind)
     if screen is None:
         return None
     members = find_entries(screen.kind(view.operator), [token])
-    return Found(place=cast("Place", kind), name=kind, job=members[0]) if members else None
+    if not members:
+        return None
+    return Found(place=cast("Place", kind), name=kind, job=members[0], shard=members[0].shard)
 
 
 def _token(job: JobRecord) -> str:

@@ -1,8 +1,10 @@
 """Now: whether all is well, else the worst facts with what to do; then counts, throughput, what comes, who died."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +12,7 @@ from starlette.routing import Route
 
 from kiqbridge.api import (
     DeadSet,
+    Fact,
     Facts,
     History,
     ScheduleSet,
@@ -50,6 +53,11 @@ class Now:
     upcoming: Sequence[ScheduleView]
 
     @property
+    def shards(self) -> Mapping[str, "Now"]:
+        """Of several, name → its own counts."""
+        return {name: replace(self, facts=facts) for name, facts in self.facts.shards.items()}
+
+    @property
     def waiting(self) -> int:
         """Jobs in all queues."""
         return sum(queue.size for queue in self.facts.queues)
@@ -78,12 +86,21 @@ def show(request: Request) -> Response:
     return render(
         request,
         "now.html",
+        link=partial(_link, view),
         now=now,
         worst=now.verdict.worst(WORST),
         more=len(now.verdict.facts) - WORST,
         rate=rate_per_minute(top),
         plot=view.read(("plot of now",), lambda: _plot(top), FRESH_S),
     )
+
+
+def _link(view: View, fact: Fact) -> str:
+    """Where more is shown; of one shard alone if it was found there."""
+    shard = view.shard or (fact.shards[0] if len(fact.shards) == 1 else "")
+    if fact.kind == "shard_away":
+        shard = ""
+    return f"{view.base}{fact.link}" + (f"?{urlencode({'shard': shard})}" if shard else "")
 
 
 def _plot(top: TopJobs) -> str:

@@ -1,6 +1,7 @@
 """Queues: how many jobs wait in each, and for how long; pause and resume."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import Operator, ProcessSet, Stats
-from kiqbridge.store.pauses import Pause, list_pauses
+from kiqbridge.api import Operator, ProcessSet, Queue, QueueStats, Stats
+from kiqbridge.store.pauses import Pause
 from kiqbridge.web.context import render, view_of
 
 
@@ -21,6 +22,8 @@ class QueueRow:
         latency: seconds for which its oldest job has waited.
         pause: why no worker takes its jobs; None if they do.
         served_by: how many processes take jobs from it, quiet ones left out.
+        shard: its own, to which clients push; empty with one server.
+        elsewhere: other shards on which it has jobs.
     """
 
     name: str
@@ -28,6 +31,8 @@ class QueueRow:
     latency: float
     pause: Pause | None
     served_by: int
+    shard: str = ""
+    elsewhere: Sequence[str] = ()
 
 
 def show(request: Request) -> Response:
@@ -44,11 +49,7 @@ def show(request: Request) -> Response:
 
 
 def _fetch_rows(operator: Operator) -> list[QueueRow]:
-    pauses = {
-        each.name: each
-        for each in list_pauses(operator.pool, operator.keys)
-        if each.kind == "queue"
-    }
+    pauses = {each.name: each for each in operator.pauses() if each.kind == "queue"}
     served = Counter(
         name
         for process in ProcessSet(operator)
@@ -57,12 +58,18 @@ def _fetch_rows(operator: Operator) -> list[QueueRow]:
     )
     found = Stats(operator).queues
     # A queue can be paused before the first job was pushed to it.
-    sizes = {name: (each.size, each.latency) for name, each in found.items()}
+    nothing = QueueStats(size=0, latency=0.0)
     rows = [
         QueueRow(
-            name=name, size=size, latency=latency, pause=pauses.get(name), served_by=served[name]
+            name=name,
+            size=stats.size,
+            latency=stats.latency,
+            pause=pauses.get(name),
+            served_by=served[name],
+            shard=(own := Queue(name, operator).shard if operator.shards else ""),
+            elsewhere=[shard for shard in stats.shards if shard != own],
         )
-        for name, (size, latency) in (dict.fromkeys(pauses, (0, 0.0)) | sizes).items()
+        for name, stats in (dict.fromkeys(pauses, nothing) | dict(found)).items()
     ]
     return sorted(rows, key=lambda row: (-row.size, row.name))
 
