@@ -16,6 +16,8 @@ TESTED_ELSEWHERE = {
     "client/signatures": "unit/test_typing.py",
     "client/everywhere": "redis/test_shards.py",
     "client/shard_writer": "redis/test_shards.py",
+    "client/former_locks": "redis/test_rerouting.py",
+    "transfer/leaving": "redis/test_moving.py",
     **dict.fromkeys(
         (
             "commands/top_command",

@@ -19,6 +19,7 @@ ALLOW_OOM = "#!lua flags=allow-oom"
 OTHER_FLAGS = {
     # With memory full these are refused as a whole before anything is written.
     "deploy_mark": "#!lua",
+    "move_put": "#!lua",
     "flush_metrics": "#!lua",
     "push_debounced": "#!lua",
     "push_flow": "#!lua",

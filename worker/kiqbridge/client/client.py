@@ -158,6 +158,9 @@ class Client(Everywhere):
         """
         return "" if self._shards is None else self._shards.shard_of(queue, self.keys)
 
+    def _holders(self, queue: str, now: float) -> Sequence[str]:
+        return ("",) if self._shards is None else self._shards.holders(queue, self.keys, now)
+
     def each(self) -> "list[Client]":
         """A client for each server: itself, if there is one."""
         return [self.on(name) for name in self.shards] or [self]
@@ -355,14 +358,15 @@ class Client(Everywhere):
         for index, (item, key) in enumerate(zip(items, dedupe_keys, strict=True)):
             job = prepare(item, now, none, self._fleet_profile.without_redis)
             if job is not None:
-                places.append((self.shard_of(job.queue), index, guarded_push.guard_of(job, key)))
+                guard = guarded_push.guard_of(job, key)
+                places += [(shard, index, guard) for shard in self._holders(job.queue, now)]
         found: list[str | None] = [None] * len(items)
         for client, shard in zip(self.each(), self.shards or ("",), strict=True):
             here = [(index, guard) for place, index, guard in places if place == shard]
             guards = [guard for _, guard in here]
             jids = known.find_jids(client.pool, self.keys, guards, now) if here else []
             for (index, _), jid in zip(here, jids, strict=True):
-                found[index] = jid
+                found[index] = found[index] or jid
         return found
 
     def find_tick(self, schedule: str, instant: int) -> list[str] | None:

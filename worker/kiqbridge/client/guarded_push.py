@@ -11,11 +11,14 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from kiqbridge.client.job_writer import (
     JobWriter,
+    Placed,
     Writes,
     not_replicated,
     outcome_unknown,
+    push_placed,
     score,
 )
+from kiqbridge.client.known import find_jids, tick_entry
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import PayloadError, QueueTooDeep
 from kiqbridge.store import scripts
@@ -23,12 +26,16 @@ from kiqbridge.store.replies import ReplyLost
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import Identity, guard_field, keep_s
+from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import TICK, check_json
 from kiqbridge.wire.tick_mark import TickMark
 
 _PUSH_ONCE = scripts.load("push_once")
 _PUSH_TICK = scripts.load("push_tick")
+
+_MOVED: Final = 0
+"""What these scripts answer when a queue has moved."""
 
 TickKind = Literal["enqueued", "duplicate", "stale", "future", "paused", "skipped"]
 
@@ -89,46 +96,77 @@ def push_once(
     Those of each server in one script: if one fails, a repeated call pushes what it lacks, and of the others
     only what has no guard.
     """
-    parts = writer.split(jobs, lambda each: each.job.queue)
-    outcomes = [
-        outcome
-        for place, part in parts
-        for outcome in _push_once(part, place, now=now, limits=limits)
-    ]
+    parts = push_placed(
+        writer,
+        jobs,
+        lambda each: each.job.queue,
+        lambda place, part, placed: _push_once(part, place, placed, now=now, limits=limits),
+    )
+    outcomes = [outcome for part in parts for outcome in part]
     return sorted(outcomes, key=lambda outcome: outcome.index) if len(parts) > 1 else outcomes
 
 
 def _push_once(
-    jobs: Sequence[Guarded], writer: JobWriter, *, now: float, limits: Mapping[str, int]
-) -> list[Enqueued]:
+    jobs: Sequence[Guarded],
+    writer: JobWriter,
+    placed: Placed,
+    *,
+    now: float,
+    limits: Mapping[str, int],
+) -> list[Enqueued] | None:
+    """What became of each; None: a queue has moved, and nothing is pushed."""
+    before = _known_before(jobs, writer.keys, placed, now) if placed.former else []
+    if before:
+        passed = {each.index for each in before}
+        jobs = [each for each in jobs if each.place not in passed]
     if not jobs:
-        return []
+        return before
     own = writer.keys
     keys: list[str] = [own.queues, own.guards, own.guards_until]
     # More than are added, so that they grow fewer; an unpack takes no more than a script's jobs.
-    args: list[str | bytes] = [str(min(2 * len(jobs) + 10, BATCH_SIZE))]
+    args: list[str | bytes] = [str(min(2 * len(jobs) + 10, BATCH_SIZE)), str(len(jobs))]
     for _, job, guard, seconds in jobs:
         keys.append(_target(job, writer))
         kept = str(seconds) if guard else ""
         args += [guard, kept, job.jid, *_script_args(job, writer, now), _limit(job, limits)]
     repeatable = all(each.guard for each in jobs)
+    keys += placed.keys
+    args += placed.args
     try:
         answers, doubt = writer.run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
     except ReplyLost as error:
         first = jobs[0].job
         raise outcome_unknown(first.jid, first.payload["class"], error) from error
+    if answers == _MOVED:
+        return None
     _check_depth(answers, [(index, job) for index, job, _, _ in jobs])
     outcomes = [
-        _outcome(
-            index,
-            job,
-            None if not known or (job.own_jid and known == job.jid.encode()) else text_of(known),
-        )
+        _guarded_outcome(index, job, text_of(known))
         for (index, job, _, _), known in zip(jobs, answers, strict=True)
     ]
     if doubt:
         raise not_replicated([job.jid for job in outcomes], doubt) from doubt
-    return outcomes
+    return sorted([*before, *outcomes], key=lambda each: each.index) if before else outcomes
+
+
+def _guarded_outcome(index: int, job: PreparedJob, known: str) -> Enqueued:
+    """`known`: the jid under its guard, empty for none."""
+    is_own = not known or (job.own_jid and known == job.jid)
+    return _outcome(index, job, None if is_own else known)
+
+
+def _known_before(
+    jobs: Sequence[Guarded], keys: Keys, placed: Placed, now: float
+) -> list[Enqueued]:
+    """The jobs whose guard is on a server that held their queue before."""
+    found: dict[int, Enqueued] = {}
+    for pool, queues in placed.former:
+        asked = [each for each in jobs if each.guard and each.job.queue in queues]
+        jids = find_jids(pool, keys, [each.guard for each in asked], now)
+        for each, jid in zip(asked, jids, strict=True):
+            if jid is not None:
+                found.setdefault(each.place, _guarded_outcome(each.place, each.job, jid))
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,10 +193,14 @@ def push_tick(
     Those of each server in one script, under an entry in its own ledger: a repeated call completes what a
     failure has cut in two.
     """
-    parts = writer.split(indexed, lambda each: each[1].queue)
-    outcomes = [
-        _push_tick(occurrence, part, place, now=now, limits=limits) for place, part in parts
-    ]
+    outcomes = push_placed(
+        writer,
+        indexed,
+        lambda each: each[1].queue,
+        lambda place, part, placed: _push_tick(
+            occurrence, part, place, placed, now=now, limits=limits
+        ),
+    )
     return outcomes[0] if len(outcomes) == 1 else _joined(outcomes)
 
 
@@ -173,34 +215,89 @@ def _push_tick(
     occurrence: Occurrence,
     indexed: Sequence[tuple[int, PreparedJob]],
     writer: JobWriter,
+    placed: Placed,
     *,
     now: float,
     limits: Mapping[str, int],
-) -> TickOutcome:
+) -> TickOutcome | None:
+    """What became of these jobs; None: a queue has moved, and nothing is pushed."""
     jobs = [job for _, job in indexed]
     mark, attribute = occurrence.mark, occurrence.mark.to_attribute()
     for job in jobs:
         job.payload[TICK] = attribute  # whatever the caller or middleware has put there
     about = {"by": occurrence.by, "enqueued_at": now}
-    entry = json_text.dumps({"at": mark.at, "jids": [job.jid for job in jobs], **about})
+    about_jobs: dict[str, Any] = {"jids": [job.jid for job in jobs]}
+    if placed.keys:  # a move may put jobs of two shards on one, of which only one has got its part
+        about_jobs["queues"] = [job.queue for job in jobs]
+    entry = json_text.dumps({"at": mark.at, **about_jobs, **about})
     own = writer.keys
     keys = [own.queues, own.ticks(mark.schedule), own.ledgers, own.attempts(mark.schedule)]
     keys += [own.ends(mark.schedule), own.schedule_states]
     keys += [_target(job, writer) for job in jobs]
     without_jobs = b"" if occurrence.ignore_pause else _left_out(mark, about, jobs)
+    before = [tick_entry(pool, own, mark.schedule, mark.at) for pool, _ in placed.former]
     args: list[str | bytes | float] = [
         *(str(mark.at), str(occurrence.horizon_s), entry, mark.schedule),
         "" if occurrence.ahead_s is None else str(occurrence.ahead_s),
         without_jobs,
+        str(len(jobs)),
     ]
     for job in jobs:
         args += [*_script_args(job, writer, now), _limit(job, limits)]
-    answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
+    keys += placed.keys
+    args += placed.args
+    answer: Any
+    doubt = None
+    if any(before):
+        entries = [
+            each for each in (tick_entry(writer.pool, own, mark.schedule, mark.at), *before) if each
+        ]
+        answer = [b"duplicate", *entries]
+    else:
+        answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
+    if answer == _MOVED:
+        return None
     _check_depth(answer, indexed)
+    known = [json_text.loads(each) for each in answer[1:] if placed.keys and each != entry]
+    if known and all("queues" in each for each in known):
+        return _complete_tick(indexed, known, writer, placed, mark, now=now, limits=limits)
     outcome = _tick_outcome(indexed, answer, entry, without_jobs)
     if doubt and outcome.jobs:
         raise not_replicated([job.jid for job in outcome.jobs], doubt) from doubt
     return outcome
+
+
+def _complete_tick(
+    indexed: Sequence[tuple[int, PreparedJob]],
+    known: Sequence[Mapping[str, Any]],
+    writer: JobWriter,
+    placed: Placed,
+    mark: TickMark,
+    *,
+    now: float,
+    limits: Mapping[str, int],
+) -> TickOutcome | None:
+    """What became of an occurrence that some ledgers know; jobs whose queue none of them has are pushed.
+
+    They were to be on another server at the first delivery, did not get there, and are on this one since a move.
+    """
+    jids: dict[str, list[str]] = {}
+    for each in known:
+        for queue, jid in zip(each["queues"], each["jids"], strict=False):
+            jids.setdefault(queue, []).append(str(jid))
+    outcomes, missing = [], []
+    for index, job in indexed:
+        if job.queue not in jids:
+            key = f"kiqbridge tick {mark.schedule} {mark.at} {index}"
+            missing.append(guarded(index, job, key, None))
+        elif jids[job.queue]:
+            outcomes.append(_outcome(index, job, jids[job.queue].pop(0)))
+    more = _push_once(missing, writer, placed, now=now, limits=limits) if missing else []
+    if more is None:
+        return None
+    is_new = any(not each.duplicate for each in more)
+    jobs = sorted([*outcomes, *more], key=lambda each: each.index)
+    return TickOutcome(kind="enqueued" if is_new else "duplicate", jobs=jobs)
 
 
 def _left_out(mark: TickMark, about: Mapping[str, Any], jobs: Sequence[PreparedJob]) -> bytes:

@@ -4,12 +4,13 @@ A job for now: SADD queues, LPUSH queue:NAME. A job for later: ZADD schedule. A 
 is never repeated here: `PushOutcomeUnknown`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
 
 from kiqbridge.client.prepare import PreparedJob, text_of_payload
 from kiqbridge.clock import client_now
-from kiqbridge.errors import PushNotReplicated, PushOutcomeUnknown
+from kiqbridge.errors import PushNotReplicated, PushOutcomeUnknown, RedisUnavailable
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.redis_pool import RedisPool
@@ -22,6 +23,28 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import timestamp
 
 T = TypeVar("T")
+R = TypeVar("R")
+
+_TURNS: Final = 5
+"""How often a push looks anew where its queue lies; a second look finds it, unless it is moved once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """What is known of queues that lie on one of several servers, for a push that must not be doubled.
+
+    Attributes:
+        keys, args: for the end of its script, which compares them (scripts/parts/has_moved.lua).
+        former: the servers that held some of the queues before, with those queues: they are asked first.
+    """
+
+    keys: Sequence[str] = ()
+    args: Sequence[str | bytes] = ()
+    former: Sequence[tuple[RedisPool, Collection[str]]] = ()
+
+
+ALWAYS_HERE: Final = Placed()
+"""There is one server."""
 
 
 class Writes(Protocol):
@@ -51,6 +74,12 @@ class Writes(Protocol):
             PayloadError: a queue has none.
         """
 
+    def placed(self, writer: "JobWriter", queues: Collection[str]) -> Placed | None:
+        """What a push that must not be doubled needs to know of its queues; None: one lies elsewhere by now."""
+
+    def look_again(self) -> None:
+        """Read anew where queues lie."""
+
     def write(self, jobs: Sequence[PreparedJob]) -> None:
         """See `JobWriter.write`."""
 
@@ -77,6 +106,11 @@ class JobWriter:
         self._replicas = replicas
 
     @property
+    def pool(self) -> RedisPool:
+        """Its connections."""
+        return self._redis
+
+    @property
     def home(self) -> "JobWriter":
         """See `Writes.home`."""
         return self
@@ -92,6 +126,13 @@ class JobWriter:
     ) -> "list[tuple[JobWriter, list[T]]]":
         """See `Writes.split`."""
         return [(self, list(jobs))]
+
+    def placed(self, writer: "JobWriter", queues: Collection[str]) -> Placed:  # noqa: ARG002 - as above
+        """See `Writes.placed`."""
+        return ALWAYS_HERE
+
+    def look_again(self) -> None:
+        """See `Writes.look_again`."""
 
     def write(self, jobs: Sequence[PreparedJob]) -> None:
         """Write jobs in one round trip, or several if they are more than `BATCH_BYTES`.
@@ -185,6 +226,42 @@ class JobWriter:
             if PENDING:  # as in `send`
                 checkpoint()
         return answer, None
+
+
+def push_placed(
+    writer: Writes,
+    jobs: Iterable[T],
+    queue_of: Callable[[T], str],
+    push: Callable[[JobWriter, list[T], Placed], R | None],
+) -> list[R]:
+    """Push jobs, or what stands for them, by a script for each server; what `push` answers for each.
+
+    Args:
+        writer: where to.
+        jobs: as for `Writes.split`, like `queue_of`.
+        push: answers None if it did nothing, since a queue has moved.
+
+    Raises:
+        RedisUnavailable: a queue is moved again and again; nothing of its script was written.
+    """
+    answers: list[R] = []
+    waiting = list(jobs)
+    for _ in range(_TURNS):
+        moved: list[T] = []
+        for place, part in writer.split(waiting, queue_of):
+            placed = writer.placed(place, {queue_of(job) for job in part})
+            answer = None if placed is None else push(place, part, placed)
+            if answer is None:
+                moved += part
+            else:
+                answers.append(answer)
+        if not moved:
+            return answers
+        waiting = moved
+        writer.look_again()
+    raise RedisUnavailable(
+        f"queue {queue_of(waiting[0])!r:.100} is being moved to another shard; repeat the push"
+    )
 
 
 def score(at: float) -> str:

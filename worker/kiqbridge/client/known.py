@@ -20,8 +20,14 @@ def find_jids(redis: RedisPool, keys: Keys, guards: Sequence[str], now: float) -
 
 def find_tick(redis: RedisPool, keys: Keys, schedule: str, instant: int) -> list[str] | None:
     """The jids that were enqueued for one occurrence of a schedule, None = it is not in the ledger."""
+    entry = tick_entry(redis, keys, schedule, instant)
+    return None if entry is None else [str(jid) for jid in json_text.loads(entry)["jids"]]
+
+
+def tick_entry(redis: RedisPool, keys: Keys, schedule: str, instant: int) -> bytes | None:
+    """What the ledger of a schedule has of one occurrence, None = nothing."""
     entries = redis.call("ZRANGEBYSCORE", keys.ticks(schedule), instant, instant, "LIMIT", 0, 1)
-    return [str(jid) for jid in json_text.loads(entries[0])["jids"]] if entries else None
+    return entries[0] if entries else None
 
 
 def _jid(value: bytes | None, now: float) -> str | None:

@@ -1,12 +1,14 @@
 """Writing jobs when there are several servers: each goes to that of its queue (docs/shards.md)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from kiqbridge.client.job_writer import JobWriter
+from kiqbridge.client.job_writer import JobWriter, Placed
 from kiqbridge.client.prepare import PreparedJob
+from kiqbridge.clock import client_now
 from kiqbridge.store.shards import ShardPools
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.routes import former_of
 
 T = TypeVar("T")
 
@@ -55,6 +57,31 @@ class ShardWriter:
         for job in jobs:
             parts.setdefault(self.of(queue_of(job)), []).append(job)
         return list(parts.items()) or [(self._home, [])]
+
+    def placed(self, writer: JobWriter, queues: Collection[str]) -> Placed | None:
+        """See `Writes.placed`."""
+        keys, now = self._home.keys, client_now()
+        name = next(each for each, other in self._writers.items() if other is writer)
+        args: list[str | bytes] = []
+        former: dict[str, set[str]] = {}
+        for queue in queues:
+            known = self._pools.lies_on(name, queue, keys)
+            if known is None:
+                return None
+            came_from = known.former.get(queue, b"")
+            args += [queue, known.routes.get(queue, b""), came_from]
+            for shard, until in former_of(came_from).items():
+                if until > now and shard in self._writers:
+                    former.setdefault(shard, set()).add(queue)
+        return Placed(
+            keys=[keys.routes, keys.routes_from],
+            args=args,
+            former=[(self._pools.pool(shard), held) for shard, held in former.items()],
+        )
+
+    def look_again(self) -> None:
+        """See `Writes.look_again`."""
+        self._pools.read_moves(self._home.keys)
 
     def write(self, jobs: Sequence[PreparedJob]) -> None:
         """Write jobs, those of each shard in one round trip; raises as `JobWriter.write`.

@@ -29,7 +29,8 @@ def in_place_of(name: str) -> Callable[[Function], Function]:
 def push_once(memory: Memory, keys: Sequence[str], args: Sequence[bytes]) -> Any:
     """Push jobs, each under a guard of its own."""
     queues, guards, guards_until, *targets = keys
-    jobs = [(target, args[1 + 7 * i : 8 + 7 * i]) for i, target in enumerate(targets)]
+    count = int(args[1])
+    jobs = [(target, args[2 + 7 * i : 9 + 7 * i]) for i, target in enumerate(targets[:count])]
     known: list[bytes | None] = [_jid_under(memory, guards, job[0]) for _, job in jobs]
     depths = [
         [i + 1, length]
@@ -73,7 +74,8 @@ def push_tick(memory: Memory, keys: Sequence[str], args: Sequence[bytes]) -> Any
             memory.run_one("HINCRBY", attempts, instant, 1)
         return [b"duplicate", known[0]]
     reason = _left_out(memory, states, schedule, int(instant)) if without_jobs else None
-    jobs = [(target, args[6 + 4 * i : 10 + 4 * i]) for i, target in enumerate(targets)]
+    count = int(args[6])
+    jobs = [(target, args[7 + 4 * i : 11 + 4 * i]) for i, target in enumerate(targets[:count])]
     if reason is None:
         depths = [
             [i + 1, length]

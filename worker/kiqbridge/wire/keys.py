@@ -20,6 +20,10 @@ TYPES = {
     "cron_jobs": "set",
     "pauses": "hash",
     "routes": "hash",
+    "routes_from": "hash",
+    "moving": "hash",
+    "moved": "hash",
+    "shard_id": "string",
     "inflight": "set",
     "reaping": "set",
     "alive": "hash",
@@ -79,6 +83,10 @@ class Keys:
         self.cron_jobs = f"{prefix}cron_jobs"
         self.pauses = f"{prefix}kb:paused"
         self.routes = f"{prefix}kb:routes"
+        self.routes_from = f"{prefix}kb:routes:from"
+        self.moving = f"{prefix}kb:moving"
+        self.moved = f"{prefix}kb:moved"
+        self.shard_id = f"{prefix}kb:id"
         self.inflight = f"{prefix}kb:inflight"
         self.reaping = f"{prefix}kb:reaping"
         self.alive = f"{prefix}kb:alive"
@@ -121,6 +129,10 @@ class Keys:
     def queue(self, name: str) -> str:
         """List of job texts, oldest at the tail."""
         return f"{self.prefix}queue:{name}"
+
+    def moving_batch(self, queue: str) -> str:
+        """List of the jobs of a queue that are on their way to another shard, behind their mark."""
+        return f"{self.prefix}kb:moving:{queue}"
 
     def batch(self, bid: str) -> str:
         """Hash of one batch."""

@@ -9,24 +9,30 @@
 -- KEYS 1 names of queues (set), 2 ledger of the schedule (sorted set), 3 schedules that have a ledger
 --      (sorted set: when its last entry is over), 4 how often its occurrences were delivered (hash),
 --      5 how their jobs ended (sorted set), 6 states of schedules (hash), then for each job its queue list
---      or sorted set
+--      or sorted set; with several shards then routes, and where queues came from (hashes)
 -- ARGV 1 instant (epoch seconds), 2 seconds that the ledger remembers, 3 entry for the ledger,
 --      4 name of the schedule, 5 seconds that the instant may lie ahead of the server's clock, '' = any,
---      6 entry without jobs ('' = enqueue also if the schedule is paused), then for each job: queue name,
---      score ('' = at once), text, length at which its queue takes no more ('' = any)
+--      6 entry without jobs ('' = enqueue also if the schedule is paused), 7 number of jobs, then for each job: queue
+--      name, score ('' = at once), text, length at which its queue takes no more ('' = any); with several shards then
+--      what the caller knows of each queue (parts/has_moved.lua)
 -- Returns {'enqueued'}, {'paused'}, {'skipped'}, {'duplicate', entry of the first time}, {'stale'}, or
 -- {'future'}: an instant that is not due yet would make its true delivery a duplicate. Or
--- {number of the job, length} for each job whose queue is at its limit, and nothing is pushed.
+-- {number of the job, length} for each job whose queue is at its limit, and nothing is pushed. Or 0: a queue has moved,
+-- and nothing is pushed.
 -- Repeated: {'duplicate', the same entry}, and nothing is pushed. A duplicate is counted each time, but that
 -- of the same entry not at all.
 -- See reliability §11, protocol §5.5.
 -- include wrong_type
 -- include push
 -- include too_deep
+-- include has_moved
 -- An hour: a failover to a server whose clock lags must not forget what it still asks for.
 local MARGIN = 3600
 local MOST_FORGOTTEN = 1000 -- more than a tick adds
-local instant, horizon = tonumber(ARGV[1]), tonumber(ARGV[2])
+local instant, horizon, jobs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[7])
+if KEYS[jobs + 7] and has_moved(jobs + 7, 4 * jobs + 8) then
+  return 0
+end
 local time = redis.call('TIME')
 local now = tonumber(time[1])
 if instant < now - horizon then
@@ -87,8 +93,8 @@ if known[1] then
   return {'duplicate', known[1]}
 end
 local refused = wrong_type(KEYS[1], 'set') or wrong_type(KEYS[3], 'zset') or wrong_type(KEYS[6], 'hash')
-for i = 1, #KEYS - 6 do
-  refused = refused or wrong_type(KEYS[i + 6], type_for(ARGV[4 * i + 4]))
+for i = 1, jobs do
+  refused = refused or wrong_type(KEYS[i + 6], type_for(ARGV[4 * i + 5]))
 end
 if refused then
   return refused
@@ -99,8 +105,8 @@ if reason then
   outcome, entry = reason, string.sub(ARGV[6], 1, -2) .. ',"' .. reason .. '":true}'
 else
   local deep = {}
-  for i = 1, #KEYS - 6 do
-    too_deep(deep, i, KEYS[i + 6], ARGV[4 * i + 6])
+  for i = 1, jobs do
+    too_deep(deep, i, KEYS[i + 6], ARGV[4 * i + 7])
   end
   if deep[1] then
     return deep
@@ -108,8 +114,8 @@ else
 end
 redis.call('ZADD', KEYS[3], 'GT', instant + horizon + MARGIN, ARGV[4])
 if not reason then
-  for i = 1, #KEYS - 6 do
-    push(KEYS[1], ARGV[4 * i + 3], KEYS[i + 6], ARGV[4 * i + 4], ARGV[4 * i + 5])
+  for i = 1, jobs do
+    push(KEYS[1], ARGV[4 * i + 4], KEYS[i + 6], ARGV[4 * i + 5], ARGV[4 * i + 6])
   end
 end
 redis.call('ZADD', KEYS[2], ARGV[1], entry)
