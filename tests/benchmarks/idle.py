@@ -37,7 +37,7 @@ def idle(stage: Stage) -> list[Outcome]:
     with contextlib.ExitStack() as stack:
         idlers = {}
         for name, start in sides(stage).items():
-            place = stack.enter_context(_another_server(stage))
+            place = stack.enter_context(another_server(stage))
             idlers[name] = (place, stack.enter_context(running(start, place, work)))
         stage.progress.step("settling")
         time.sleep(min(seconds, 2))  # what the start sends is not what is measured
@@ -145,7 +145,7 @@ def memory(stage: Stage) -> list[Outcome]:
 
 
 @contextlib.contextmanager
-def _another_server(stage: Stage) -> Iterator[Stage]:
+def another_server(stage: Stage) -> Iterator[Stage]:
     """The same stage with a server of its own, for what must not share its counters."""
     with pinned_server() as server, redis.Redis.from_url(server.url) as client:
         yield replace(stage, server=server, client=client)

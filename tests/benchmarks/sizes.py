@@ -22,6 +22,10 @@ class Sizes:
     idle_s: float
     fleet: int
     fleet_s: float
+    idle_fleets: tuple[int, ...]
+    idle_fleet_s: float
+    deploy: int
+    deploy_normal_s: float
     memory: int
     peer: int
     few_queued: int
@@ -46,6 +50,10 @@ FULL = Sizes(
     idle_s=60,
     fleet=20,
     fleet_s=10,
+    idle_fleets=(1, 100, 1000),
+    idle_fleet_s=30,
+    deploy=200,
+    deploy_normal_s=10,
     memory=1_000_000,
     peer=5_000,
     few_queued=100_000,
@@ -69,6 +77,10 @@ QUICK = Sizes(
     idle_s=15,
     fleet=5,
     fleet_s=2,
+    idle_fleets=(1, 50),
+    idle_fleet_s=6,
+    deploy=30,
+    deploy_normal_s=4,
     memory=50_000,
     peer=2_000,
     few_queued=30_000,
@@ -92,6 +104,10 @@ TINY = Sizes(
     idle_s=0.5,
     fleet=2,
     fleet_s=0.2,
+    idle_fleets=(1, 3),
+    idle_fleet_s=0.3,
+    deploy=3,
+    deploy_normal_s=1.5,
     memory=500,
     peer=50,
     few_queued=200,

@@ -112,10 +112,10 @@ class TestWhoWatchesBest:
         a, b, c = (start(name) for name in "abc")
         for process in (a, b):
             beat(process)
-        assert not beat(c, slot_ms=400).watches
+        assert not beat(c, slot_ms=400, times=5).watches
 
         beat(a, times=10)
-        assert beat(c, slot_ms=400).watches
+        assert beat(c, slot_ms=400, times=5).watches
 
         assert watchers(redis) == ["a", "c"]
 
@@ -124,10 +124,10 @@ class TestWhoWatchesBest:
         for process in (a, b):
             beat(process, times=11)
 
-        assert beat(c, slot_ms=60_000 // 11).watches
-        assert not beat(d, slot_ms=60_000 // 11).watches
-        beat(c, slot_ms=60_000 // 11, times=10)
-        assert beat(d, slot_ms=60_000 // 11).watches
+        assert beat(c, slot_ms=5000, times=5).watches
+        assert not beat(d, slot_ms=5000, times=5).watches
+        beat(c, slot_ms=5000, times=10)
+        assert beat(d, slot_ms=5000, times=5).watches
 
         assert sorted(watchers(redis)) == ["c", "d"]
 
@@ -136,12 +136,12 @@ class TestWhoWatchesBest:
         c, d = start("c", host="two"), start("d", host="two")
         beat(a)
         beat(b, times=11)
-        assert beat(c).watches
+        assert beat(c, times=5).watches
 
         assert watchers(redis) == ["c", "b"]
         beat(c, times=11)
-        assert not beat(a).watches
-        assert not beat(d).watches
+        assert not beat(a, times=5).watches
+        assert not beat(d, times=5).watches
         assert watchers(redis) == ["c", "b"]
 
     def test_on_one_host_slots_stay_where_they_are(self, redis, start):
@@ -149,7 +149,7 @@ class TestWhoWatchesBest:
         for process in (a, b):
             beat(process, times=11)
 
-        assert not beat(c).watches
+        assert not beat(c, times=5).watches
 
 
 class TestNews:

@@ -4,7 +4,7 @@ Start, beside the thread that waits for signals:
 
 1. Watch the threads and write the status file (health.py).
 2. Open resources, make the capsules, start their event loops, call the listeners to `startup`.
-3. Register, as often as it takes until Redis answers (registration.py).
+3. Register, as often as it takes until Redis answers; in a large fleet wait for up to some seconds (registration.py).
 4. Start the heartbeat, the threads that move and watch, the processors, the isolation, the reservations.
 5. Wait until each processor has made its first claim; then the process is ready.
 
@@ -38,7 +38,7 @@ from kiqbridge.engine.health import Health, Phase
 from kiqbridge.engine.manager import LAST_WORD_S
 from kiqbridge.engine.neighbours import warn_of_shared_queues
 from kiqbridge.engine.parts import EngineParts
-from kiqbridge.engine.registration import register_patiently
+from kiqbridge.engine.registration import register_patiently, spread_start
 from kiqbridge.engine.served_queues import warn_of_odd_queues
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.host.process_state import ProcessState, StateKeeper
@@ -181,6 +181,7 @@ class Launcher:
             self._prepare()
         if not register_patiently(parts.pool, parts.keys, self._register, self._stopping):
             return
+        spread_start(parts.pool, parts.keys, self._stopping)
         with self._composing:
             if not self._stopping.is_set():
                 parts.build_around_capsules(on_signal=on_signal, on_lost=on_lost)

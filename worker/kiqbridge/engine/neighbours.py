@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 _NAMED = 5
 """Processes named in the warning; more are only counted."""
 
-MOST_READ: Final = 100
+MOST_READ: Final = 20
 """Processes that are read at a start, drawn at random from a larger fleet: if hundreds start at once, each of them
 would read all others."""
 
@@ -78,17 +78,20 @@ def find_shared(
     return shared
 
 
-def queues_of_processes(run: Callable[..., list[Any]], keys: Keys) -> set[str]:
-    """Names of the queues that living processes serve, of either language; of a large fleet, of 100 of them.
+def queues_of_processes(
+    run: Callable[..., list[Any]], keys: Keys, *, most: int | None = None
+) -> set[str]:
+    """Names of all queues that living processes serve, of either language.
 
     Args:
         run: sends commands and returns their replies.
         keys: the namespace.
+        most: read at most so many processes, drawn at random; None: all.
 
     Raises:
         KiqbridgeError: Redis does not answer that.
     """
-    infos = read_infos(run, keys, most=MOST_READ).values()
+    infos = read_infos(run, keys, most=most).values()
     return {name for info in infos if info is not None for name in _queues_of(info)}
 
 

@@ -5,10 +5,11 @@ usable (a wrong address or password, a version that is too old) ends the start w
 """
 
 import logging
+import random
 import threading
 from collections.abc import Callable
 
-from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
+from kiqbridge.errors import ConfigError, KiqbridgeError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import check_server
 from kiqbridge.wire.keys import Keys
@@ -17,6 +18,14 @@ logger = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.5
 LONGEST_RETRY_S = 5.0
+
+SMALL_FLEET = 50
+"""Processes; as many or fewer start at once."""
+
+STARTS_A_SECOND = 100.0
+"""Of a larger fleet so many start in each second, if all of them are replaced at once."""
+
+LONGEST_SPREAD_S = 10.0
 
 
 def register_patiently(
@@ -46,6 +55,41 @@ def register_patiently(
         else:
             return True
     return False
+
+
+def spread_start(
+    pool: RedisPool, keys: Keys, stopping: threading.Event, *, drawn: float | None = None
+) -> float:
+    """After registering: wait for a time that is drawn at random, in a large fleet alone.
+
+    A deploy starts all processes of a fleet within a second. Each sends some fifty commands until it is ready, which
+    together would hold up those that still work.
+
+    Args:
+        pool: how Redis is reached.
+        keys: the namespace.
+        stopping: ends the wait.
+        drawn: between 0 and 1; None: drawn here.
+
+    Returns:
+        For how many seconds it has waited, at most.
+    """
+    try:
+        processes = int(pool.call("SCARD", keys.inflight))
+    except KiqbridgeError as error:
+        logger.debug("the start is not spread, the size of the fleet is not known: %s", error)
+        return 0.0
+    if processes <= SMALL_FLEET:
+        return 0.0
+    share = random.random() if drawn is None else drawn  # noqa: S311 - spreads load
+    pause_s = share * min(processes / STARTS_A_SECOND, LONGEST_SPREAD_S)
+    logger.info(
+        "%d processes are registered: this one goes on in %.1f s, so that not all start at once",
+        processes,
+        pause_s,
+    )
+    stopping.wait(pause_s)
+    return pause_s
 
 
 def _raise_if_permanent(pool: RedisPool, error: RedisUnavailable) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.client.server import CapsuleSetup
 from kiqbridge.config.config import Config, routed_queue
-from kiqbridge.engine.neighbours import queues_of_processes
+from kiqbridge.engine.neighbours import MOST_READ, queues_of_processes
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.wire.keys import Keys
 
@@ -106,7 +106,7 @@ def warn_of_odd_queues(
     """
     used = declared_queues(declared)
     try:
-        elsewhere = queues_of_processes(run, keys) if not set(used) <= set(served) else set()
+        elsewhere = _served_elsewhere(run, keys, set(used) - set(served))
     except KiqbridgeError as error:
         logger.debug("could not find out which processes serve queues: %s", error)
         return
@@ -126,6 +126,14 @@ def warn_of_odd_queues(
             shown,
             more,
         )
+
+
+def _served_elsewhere(run: Callable[..., list[Any]], keys: Keys, wanted: set[str]) -> set[str]:
+    """Queues of other processes; all of these are only read if some of them do not serve what is wanted."""
+    if not wanted:
+        return set()
+    some = queues_of_processes(run, keys, most=MOST_READ)
+    return some if wanted <= some else queues_of_processes(run, keys)
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:

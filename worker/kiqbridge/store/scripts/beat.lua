@@ -7,7 +7,7 @@
 -- ARGV 1 incarnation, 2 milliseconds after which it may be called silent, 3 identity, 4 milliseconds for
 -- which a watch slot is held; 0 = give it up
 -- A slot is `MILLISECONDS NUMBER IDENTITY`; the number grows with each renewal. Who holds none takes one
--- that is vacant. When the holder of the other slot has watched for long, it also takes one that is held
+-- that is vacant. When the holder of the other slot has renewed it ten times, it also takes one that is held
 -- for longer than its own would be, or whose holder is on the host of the other holder, if it is not itself.
 -- Returns 0 when the lease is gone (fenced), else seconds and microseconds of the server's time, the number
 -- of the own slot (0 = none), 1 if nobody leads the pollers; and, if any of the keys from 6 on exists,
@@ -16,7 +16,6 @@
 -- Repeated: gives another sign.
 -- See reliability §3.2, reliability §3.3.
 -- include sign_of_life
-local LONG = 10
 if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
@@ -29,44 +28,46 @@ if err then
   return err
 end
 
-local function host_of(identity)
-  return string.match(identity, '^(.*):[^:]*:[^:]*$') or identity
-end
-
 -- MGET: a key of a foreign type is a slot that is vacant
-local texts, held_ms, own = redis.call('MGET', KEYS[3], KEYS[4], KEYS[5]), tonumber(ARGV[4]), 0
-local slots = {}
-for index = 1, 2 do
-  local ms, renewals, who = string.match(texts[index] or '', '^(%d+) (%d+) (.*)$')
-  slots[index] = { ms = tonumber(ms), renewals = tonumber(renewals), who = who }
-  if who == ARGV[3] then
-    own = index
-  end
+local texts = redis.call('MGET', KEYS[3], KEYS[4], KEYS[5])
+local first, second, who = texts[1] or '', texts[2] or '', ARGV[3]
+local own = 0
+if string.sub(first, -#who - 1) == ' ' .. who then
+  own = 1
+elseif string.sub(second, -#who - 1) == ' ' .. who then
+  own = 2
 end
-if held_ms == 0 then
-  if own > 0 then
-    redis.call('DEL', KEYS[2 + own])
+-- What most processes do, most of the time, ends here: both slots are held by others. Whether another holder would
+-- be better is asked at each fifth beat.
+if own > 0 or first == '' or second == '' or number % 5 == 0 then
+  local slots = {}
+  for index, text in ipairs({ first, second }) do
+    local ms, renewals, holder = string.match(text, '^(%d+) (%d+) (.*)$')
+    slots[index] = { ms = tonumber(ms), renewals = tonumber(renewals), who = holder }
   end
-  own = 0
-elseif own == 0 then
-  for index = 2, 1, -1 do
-    if not slots[index].who then
-      own = index
+  if ARGV[4] == '0' then
+    if own > 0 then
+      redis.call('DEL', KEYS[2 + own])
     end
-  end
-  for index = 1, 2 do
-    local it, other = slots[index], slots[3 - index]
-    if own == 0 and other.renewals >= LONG and other.renewals >= it.renewals then
-      local together = host_of(it.who) == host_of(other.who) and host_of(it.who) ~= host_of(ARGV[3])
-      if it.ms > held_ms or (it.ms == held_ms and together) then
-        own = index
+    own = 0
+  elseif own == 0 then
+    local held_ms, host = tonumber(ARGV[4]), '^(.*):[^:]*:[^:]*$'
+    own = not slots[1].who and 1 or not slots[2].who and 2 or 0
+    for index = 1, 2 do
+      local it, other = slots[index], slots[3 - index]
+      if own == 0 and other.renewals >= 10 and other.renewals >= it.renewals then
+        local its_host = string.match(it.who, host)
+        local together = its_host == string.match(other.who, host) and its_host ~= string.match(who, host)
+        if it.ms > held_ms or (it.ms == held_ms and together) then
+          own = index
+        end
       end
     end
   end
-end
-if own > 0 then
-  local renewals = slots[own].who == ARGV[3] and slots[own].renewals + 1 or 1
-  redis.call('SET', KEYS[2 + own], string.format('%s %d %s', ARGV[4], renewals, ARGV[3]), 'PX', ARGV[4])
+  if own > 0 then
+    local renewals = slots[own].who == who and slots[own].renewals + 1 or 1
+    redis.call('SET', KEYS[2 + own], string.format('%s %d %s', ARGV[4], renewals, who), 'PX', ARGV[4])
+  end
 end
 
 local answer = { tonumber(time[1]), tonumber(time[2]), own, texts[3] and 0 or 1 }
