@@ -85,6 +85,7 @@ assert main({words}) == 0
 SOURCE_PAGES = "docs/sources/"
 """tests/lambdas/test_source_pages.py runs their events and mappings."""
 NAMES_OF_OTHERS = {
+    "KIQBRIDGE_BENCH_SERVER",
     "KIQBRIDGE_ENQUEUES",
     "KIQBRIDGE_TEST_SERVER",
     "KIQBRIDGE_PROVE",
@@ -479,6 +480,7 @@ COMMANDS = {
             "kiqbridge completion",
             "kiqbridge audit",
             "kiqbridge metrics",
+            "kiqbridge scale",
             "kiqbridge shell",
         ),
         run_reading,

@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "wire": "",
     "logs": "runtime wire",
     "schedule": "runtime wire",
+    "sizing": "schedule",
     "config": "wire",
     "credentials": "config",
     "store": "runtime wire config credentials",
@@ -52,7 +53,7 @@ MAY_IMPORT = {
     "doctor": "wire schedule config store client api",
     "web": "wire config store aws api telemetry doctor",
     "top": "wire store api",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer top logs scaffold contract",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer top logs scaffold contract sizing",
     "contrib": "wire config client settle perform commands",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.

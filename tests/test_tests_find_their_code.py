@@ -12,6 +12,7 @@ MIN_LINES = 60
 
 TESTED_ELSEWHERE = {
     "store/locks": "redis/test_ruled_push.py",
+    "sizing/workload": "unit/test_fleet_plan.py",
     "wire/locks": "unit/test_unique.py",
     "client/signatures": "unit/test_typing.py",
     "client/everywhere": "redis/test_shards.py",

@@ -15,7 +15,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import enqueuing, fleets, front_door, idle, latency, peers, schedules, throughput
+from benchmarks import (
+    carrying,
+    enqueuing,
+    fleets,
+    front_door,
+    idle,
+    latency,
+    modelled,
+    peers,
+    schedules,
+    throughput,
+)
 from benchmarks.outcome import Outcome, as_text, cells
 from benchmarks.progress import Progress
 from benchmarks.report import settings, write
@@ -26,7 +37,18 @@ from support.ruby import has_ruby_sidekiq
 Measure = Callable[[Stage], list[Outcome]]
 MEASURES: dict[str, Measure] = {
     measure.__name__: measure
-    for module in (throughput, latency, enqueuing, front_door, schedules, idle, fleets, peers)
+    for module in (
+        throughput,
+        latency,
+        enqueuing,
+        front_door,
+        schedules,
+        idle,
+        fleets,
+        carrying,
+        modelled,
+        peers,
+    )
     for measure in module.MEASURES
 }
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}

@@ -166,17 +166,18 @@ def _beside_plain(stage: Stage, script: str) -> dict[str, list[float]]:
 
 def _emptied(stage: Stage, script: str, count: int) -> float:
     stage.server.flush()
-    return _run_python(stage, script, count)
+    return run_python(stage, script, count)
 
 
 def _clients(stage: Stage, python: str, ruby: str, count: int) -> dict[str, list[float]]:
-    contenders: dict[str, Callable[[], float]] = {OURS: lambda: _run_python(stage, python, count)}
+    contenders: dict[str, Callable[[], float]] = {OURS: lambda: run_python(stage, python, count)}
     if stage.with_ruby:
-        contenders[RUBY] = lambda: _run_ruby(stage, ruby, count)
+        contenders[RUBY] = lambda: run_ruby_script(stage, ruby, count)
     return stage.rounds(contenders)
 
 
-def _run_python(stage: Stage, script: str, count: int) -> float:
+def run_python(stage: Stage, script: str, count: int) -> float:
+    """What a script of ours prints, run on the worker's core."""
     with on_core(WORKER_CORE):
         done = subprocess.run(
             [sys.executable, "-c", script, str(count)],
@@ -186,7 +187,8 @@ def _run_python(stage: Stage, script: str, count: int) -> float:
     return float(done.stdout)
 
 
-def _run_ruby(stage: Stage, script: str, count: int) -> float:
+def run_ruby_script(stage: Stage, script: str, count: int) -> float:
+    """What a script of Ruby's answers, run on the worker's core."""
     with on_core(WORKER_CORE):
         return float(run_ruby(QUIET_RUBY + script, stage.server.url, timeout_s=120, given=count))
 

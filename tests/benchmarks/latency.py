@@ -96,7 +96,7 @@ def pickup(stage: Stage) -> list[Outcome]:
 def promote(stage: Stage) -> list[Outcome]:
     """Scheduled jobs that are all due at once, until the last is in its queue."""
     count = stage.sizes.due
-    key = _prepare_due(stage, count)
+    key = prepare_due(stage, count)
     work = replace(NOOP, ruby=RUBY_POLLS_OFTEN + NOOP.ruby, queues=("other",))
 
     def move(start: Start) -> float:
@@ -209,7 +209,7 @@ def _push_late(client: Client, evidence: Path) -> None:
     client.push({"class": "LateJob", "args": [time.time(), str(evidence)]})
 
 
-def _prepare_due(stage: Stage, count: int) -> str:
+def prepare_due(stage: Stage, count: int) -> str:
     """A `schedule` with so many jobs, each with its own bytes, due a minute ago."""
     key = f"prepared:due:{count}"
     if not stage.store.exists(key):

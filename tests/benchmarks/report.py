@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import platform
+import shutil
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,7 +10,15 @@ from pathlib import Path
 
 from benchmarks.outcome import Outcome, as_markdown
 from benchmarks.peers import describe
-from benchmarks.stage import ALL_CORES, SERVER_CORE, WORKER_CORE, Stage, core
+from benchmarks.stage import (
+    ALL_CORES,
+    SERVER_CORE,
+    WORKER_CORE,
+    Stage,
+    bench_binaries,
+    core,
+    server_title,
+)
 
 import kiqbridge
 
@@ -58,10 +67,9 @@ def _memory_gb() -> float:
 
 
 def _server(stage: Stage) -> str:
-    told = stage.client.info("server")
-    if "valkey_version" in told:
-        return f"Valkey {told['valkey_version']} (embedded)"
-    return f"Redis {told['redis_version']} (Debian)"
+    given = bench_binaries()
+    origin = "given" if given else "Debian" if shutil.which("redis-server") else "embedded"
+    return f"{server_title(stage.client)} ({origin})"
 
 
 def _libraries() -> str:

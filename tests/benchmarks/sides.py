@@ -1,8 +1,8 @@
 """The two that run side by side on the same queue: our worker and Ruby's Sidekiq."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from benchmarks.outcome import OURS, RUBY
 from benchmarks.stage import WORKER_CORE, Stage, on_core
@@ -19,6 +19,7 @@ class Work:
         python: source of the job's module, at all events a job named NoOpJob or the like.
         ruby: source that does the same; empty when Ruby has no such thing.
         flags: more flags of `kiqbridge worker`.
+        env: more settings of ours.
         url: another way to the server than the straight one.
     """
 
@@ -28,6 +29,7 @@ class Work:
     queues: tuple[str, ...] = ("default",)
     level: str = "warn"
     flags: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
 
 
@@ -61,7 +63,7 @@ def ours(stage: Stage, work: Work) -> WorkerProcess:
     return WorkerProcess(
         "-r", str(path), "-c", str(work.threads), *queues, *work.flags,
         redis_url=work.url or stage.server.url,
-        env={"KIQBRIDGE_LOG_LEVEL": work.level, "KIQBRIDGE_RUN_DIR": str(stage.folder)},
+        env={"KIQBRIDGE_LOG_LEVEL": work.level, "KIQBRIDGE_RUN_DIR": str(stage.folder), **work.env},
     )  # fmt: skip
 
 

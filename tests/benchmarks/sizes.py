@@ -19,6 +19,7 @@ class Sizes:
     scheduled: int
     pushes: int
     bulk: int
+    carried: int
     idle_s: float
     fleet: int
     fleet_s: float
@@ -47,6 +48,7 @@ FULL = Sizes(
     scheduled=300,
     pushes=10_000,
     bulk=100_000,
+    carried=20_000,
     idle_s=60,
     fleet=20,
     fleet_s=10,
@@ -74,6 +76,7 @@ QUICK = Sizes(
     scheduled=50,
     pushes=2_000,
     bulk=20_000,
+    carried=5_000,
     idle_s=15,
     fleet=5,
     fleet_s=2,
@@ -101,6 +104,7 @@ TINY = Sizes(
     scheduled=3,
     pushes=50,
     bulk=2_000,
+    carried=500,
     idle_s=0.5,
     fleet=2,
     fleet_s=0.2,

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,10 +118,18 @@ class Stage:
 
         The time, of `perf_counter`, is taken after the copying, which takes the longer the more there is.
         """
-        self.store.copy(key, "bench:appearing", destination_db=0, replace=True)
+        self.place(key)
         began = time.perf_counter()
-        self.client.rename("bench:appearing", target)
+        self.appear(target)
         return began
+
+    def place(self, key: str) -> None:
+        """Copy a prepared key into database 0, where nobody looks for it yet."""
+        self.store.copy(key, "bench:appearing", destination_db=0, replace=True)
+
+    def appear(self, target: str = "queue:default") -> None:
+        """Let what was placed appear."""
+        self.client.rename("bench:appearing", target)
 
     def left(self, queue: str = "default") -> tuple[int, int]:
         """Jobs in a queue, and in all in-flight lists of ours."""
@@ -174,12 +183,30 @@ def stage(
 
 @contextlib.contextmanager
 def pinned_server() -> Iterator[Server]:
-    """Debian's redis-server if it is there, else the embedded Valkey, on the server's core."""
-    start = debian_server if shutil.which("redis-server") else embedded_server
+    """The first server of `KIQBRIDGE_BENCH_SERVER`, else Debian's redis-server, else the embedded Valkey, on the server's core."""
+    found = [*bench_binaries(), "redis-server"][0]
     with contextlib.ExitStack() as stack:
         with on_core(SERVER_CORE):
-            server = stack.enter_context(start())
+            server = stack.enter_context(start_server(found if shutil.which(found) else ""))
         yield server
+
+
+def bench_binaries() -> list[str]:
+    """Paths of `KIQBRIDGE_BENCH_SERVER`, with colons between them: servers to measure on."""
+    return [path for path in os.environ.get("KIQBRIDGE_BENCH_SERVER", "").split(":") if path]
+
+
+def start_server(binary: str, **settings: str) -> AbstractContextManager[Server]:
+    """The server of a binary, or, for an empty path, the embedded Valkey."""
+    return debian_server(binary=binary, **settings) if binary else embedded_server(**settings)
+
+
+def server_title(client: redis.Redis) -> str:
+    """Name and version, such as `Redis 7.0.15`."""
+    found = client.info("server")
+    if "valkey_version" in found:
+        return f"Valkey {found['valkey_version']}"
+    return f"Redis {found['redis_version']}"
 
 
 ALL_CORES = sorted(os.sched_getaffinity(0))

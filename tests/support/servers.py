@@ -76,14 +76,14 @@ def embedded_server(*, port: int | None = None, **settings: str) -> Iterator[Ser
 
 
 @contextmanager
-def debian_server(**settings: str) -> Iterator[Server]:
-    """Debian's `redis-server` as a child process."""
+def debian_server(*, binary: str = "redis-server", **settings: str) -> Iterator[Server]:
+    """Debian's `redis-server`, or another binary that takes its options, as a child process."""
     with tempfile.TemporaryDirectory(prefix="redis-") as folder:
         log_path = Path(folder, "redis.log")
         config = {"save": "", "appendonly": "no", "dir": folder, **_spelled(settings)}
         for attempt in range(1, PORT_ATTEMPTS + 1):
             port = find_free_port()
-            process = _start_debian_server(port, config, log_path)
+            process = _start_debian_server(binary, port, config, log_path)
             try:
                 wait_until(
                     lambda p=process, n=port: p.poll() is not None or _answers(n), what="PONG"
@@ -107,9 +107,11 @@ def _spelled(settings: dict[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in settings.items()}
 
 
-def _start_debian_server(port: int, config: dict[str, str], log_path: Path) -> subprocess.Popen:
+def _start_debian_server(
+    binary: str, port: int, config: dict[str, str], log_path: Path
+) -> subprocess.Popen:
     options = [part for name, value in config.items() for part in (f"--{name}", value)]
-    command = ["redis-server", "--bind", HOST, "--port", str(port), *options]
+    command = [binary, "--bind", HOST, "--port", str(port), *options]
     with log_path.open("ab") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

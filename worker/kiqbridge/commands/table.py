@@ -283,6 +283,13 @@ COMMANDS: Final = (
         "there. How far it is, is kept there for 30 days: repeated, it puts in what is missing, nothing twice.",
     ),
     Entry(
+        name="scale",
+        module="commands.scale_command",
+        help="how many threads, processes, tasks and servers jobs need",
+        description="From jobs a second, duration and bytes to threads, processes, tasks, the size of Redis and the "
+        "cost of a month: arithmetic over what was measured; nothing is asked of Redis (docs/scaling.md).",
+    ),
+    Entry(
         name="completion",
         module="commands.completion_command",
         help="complete our commands in a shell",

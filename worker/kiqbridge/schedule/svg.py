@@ -3,6 +3,7 @@
 A picture has a white ground of its own, so that it reads the same on light and on dark pages.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
@@ -88,6 +89,22 @@ class Canvas:
             f' y2="{_number(end[1])}" stroke="{colour}" stroke-width="{_number(width)}"{dashes}/>'
         )
 
+    def trace(
+        self, points: Sequence[tuple[float, float]], *, colour: str, width: float = 1.6
+    ) -> None:
+        """A line through points."""
+        self._shapes.append(
+            f'<polyline points="{_points(points)}" fill="none" stroke="{colour}"'
+            f' stroke-width="{_number(width)}" stroke-linejoin="round"/>'
+        )
+
+    def area(self, points: Sequence[tuple[float, float]], *, fill: str, label: str = "") -> None:
+        """A filled shape with corners; a label is shown when the mouse rests on it."""
+        shape = f'<polygon points="{_points(points)}" fill="{fill}"'
+        self._shapes.append(
+            f"{shape}><title>{escape(label)}</title></polygon>" if label else f"{shape}/>"
+        )
+
     def dot(
         self,
         place: tuple[float, float],
@@ -120,6 +137,10 @@ class Canvas:
         described = f"<desc>{escape(self.description)}</desc>" if self.description else ""
         title = f"<title>{escape(self.title)}</title>"
         return "\n".join([head, title + described, ground, *self._shapes, "</svg>"]) + "\n"
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
 
 
 def _number(value: float) -> str:
