@@ -105,13 +105,10 @@ def test_a_dry_run_counts(client, shards, run):
 
 
 def test_a_queue_that_lies_there_is_left_alone(client, shards, run):
-    began = time.monotonic()
-
     assert run(QUEUE, "--to", "rest", "--force")[:2] == (
         0,
         "queue default lies on shard rest already; nothing of it waits elsewhere\n",
     )
-    assert time.monotonic() - began < 60
     assert not any(raw.exists("kb:routes", "kb:routes:from") for raw in shards.raw.values())
 
 

@@ -89,7 +89,8 @@ def test_a_job_that_is_found_again_in_between_begins_anew(client, watch, redis):
 
 
 @pytest.mark.parametrize(
-    "place", ["queue", "schedule", "retry", "suspects", "in flight", "working", "exporting"]
+    "place",
+    ["queue", "schedule", "retry", "suspects", "in flight", "working", "exporting", "moving"],
 )
 def test_a_job_is_found_wherever_it_may_be(place, client, watch, redis):
     keys = Keys()
@@ -110,6 +111,8 @@ def test_a_job_is_found_wherever_it_may_be(place, client, watch, redis):
             redis.sadd("processes", "ruby:1:abc")
             work = {"queue": "default", "payload": text.decode(), "run_at": 5}
             redis.hset("ruby:1:abc:work", "t1", json.dumps(work))
+        case "moving":
+            redis.rpush(keys.moving_batch("default"), "1 x queue mail", text)
         case "exporting":
             redis.lpush(keys.exporting, text)
 

@@ -152,6 +152,7 @@ class LockWatch:
         for name in queues:
             yield from _parts(connection, keys.queue(name))
             yield from _parts(connection, keys.suspects(name))
+            yield from _parts(connection, keys.moving_batch(name))
         yield from _parts(connection, keys.exporting)
         for incarnation in map(text_of, connection.call("SMEMBERS", keys.inflight)):
             claims = pairs_of(connection.call("HGETALL", keys.claims(incarnation)))
