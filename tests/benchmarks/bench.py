@@ -26,6 +26,7 @@ from benchmarks import (
     peers,
     schedules,
     throughput,
+    wake_ups,
 )
 from benchmarks.outcome import Outcome, as_text, cells
 from benchmarks.progress import Progress
@@ -47,6 +48,7 @@ MEASURES: dict[str, Measure] = {
         fleets,
         carrying,
         modelled,
+        wake_ups,
         peers,
     )
     for measure in module.MEASURES

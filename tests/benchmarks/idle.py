@@ -7,21 +7,15 @@ from dataclasses import replace
 
 import redis
 from benchmarks.drain import time_drain
-from benchmarks.latency import LATE
-from benchmarks.outcome import OURS, Outcome, at_most, median, percentile
-from benchmarks.sides import NOOP, Start, ours, running, sides
+from benchmarks.outcome import OURS, Outcome, at_most, median
+from benchmarks.sides import NOOP, Start, running, sides
 from benchmarks.stage import (
     Stage,
     cpu_seconds,
-    on_core,
     pinned_server,
-    read_numbers,
     resident_mb,
 )
 
-from kiqbridge import Client
-
-PUSHES_A_SECOND = 100
 THREE_QUEUES = ("critical", "default", "low")
 
 
@@ -72,45 +66,6 @@ def idle(stage: Stage) -> list[Outcome]:
     ]
 
 
-def fleet(stage: Stage) -> list[Outcome]:
-    """Many idle processes, and a steady trickle of pushes."""
-    sizes = stage.sizes
-    work = replace(LATE, queues=THREE_QUEUES)
-    evidence = stage.folder / "late"
-    evidence.unlink(missing_ok=True)
-    stage.client.flushdb()
-    client = Client(stage.server.url)
-    with contextlib.ExitStack() as stack:
-        for number in range(sizes.fleet):
-            stage.progress.step(f"starting process {number + 1}")
-            with on_core(None):
-                worker = stack.enter_context(ours(stage, work))
-        stage.wait_listed(worker, sizes.fleet, timeout_s=120)
-        time.sleep(1)  # as above
-        pushes = max(int(PUSHES_A_SECOND * sizes.fleet_s), 1)
-        before, began = stage.commands(), time.perf_counter()
-        stage.progress.step(f"{PUSHES_A_SECOND} pushes a second")
-        for number in range(pushes):
-            # By the clock: the rate of pushes is given.
-            time.sleep(max(began + number / PUSHES_A_SECOND - time.perf_counter(), 0))
-            client.push({"class": "LateJob", "args": [time.time(), str(evidence)]})
-        late = [late * 1000 for late in read_numbers(evidence, pushes)]
-        commands, elapsed = stage.commands() - before, time.perf_counter() - began
-    client.close()
-    return [
-        Outcome(
-            what=f"{sizes.fleet} idle processes, {PUSHES_A_SECOND} pushes/s: commands at Redis",
-            unit="commands/s",
-            samples={OURS: [commands / elapsed]},
-            target="reported",
-            note=(
-                f"over {elapsed:.0f} s: {commands / pushes:.1f} a push in the whole fleet, the push itself "
-                f"counted; picked up after p50 {median(late):.2f} ms, p99 {percentile(late, 99):.2f} ms"
-            ),
-        )
-    ]
-
-
 def memory(stage: Stage) -> list[Outcome]:
     """Resident memory of a worker with ten threads that has done many jobs."""
     count = stage.sizes.memory
@@ -151,4 +106,4 @@ def another_server(stage: Stage) -> Iterator[Stage]:
         yield replace(stage, server=server, client=client)
 
 
-MEASURES: Sequence = (idle, fleet, memory)
+MEASURES: Sequence = (idle, memory)

@@ -21,7 +21,7 @@ class Sizes:
     bulk: int
     carried: int
     idle_s: float
-    fleet: int
+    fleets: tuple[int, ...]
     fleet_s: float
     idle_fleets: tuple[int, ...]
     idle_fleet_s: float
@@ -50,7 +50,7 @@ FULL = Sizes(
     bulk=100_000,
     carried=20_000,
     idle_s=60,
-    fleet=20,
+    fleets=(1, 20, 200, 1_000),
     fleet_s=10,
     idle_fleets=(1, 100, 1000),
     idle_fleet_s=30,
@@ -78,7 +78,7 @@ QUICK = Sizes(
     bulk=20_000,
     carried=5_000,
     idle_s=15,
-    fleet=5,
+    fleets=(1, 20, 200),
     fleet_s=2,
     idle_fleets=(1, 50),
     idle_fleet_s=6,
@@ -106,7 +106,7 @@ TINY = Sizes(
     bulk=2_000,
     carried=500,
     idle_s=0.5,
-    fleet=2,
+    fleets=(2,),
     fleet_s=0.2,
     idle_fleets=(1, 3),
     idle_fleet_s=0.3,

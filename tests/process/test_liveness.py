@@ -157,7 +157,6 @@ def test_a_supervisor_starts_another_process(redis, start, notes, tmp_path):
         ("LeaseKeeper", "lease"),
         ("Poller", "poller"),
         ("PauseWatch", "pauses"),
-        ("Waker", "waker default"),
         ("PrefetchRevoker", "revoker"),
         ("Bookkeeper", "bookkeeper"),
         ("Isolation", "isolation"),

@@ -1,6 +1,7 @@
 """The contract of claims and of every way out of the in-flight lists, on a real server."""
 
 import json
+import threading
 import time
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.inflight.unregistered import find_unregistered
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
+from kiqbridge.perform.listening import Listening, Offer, State
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
 from kiqbridge.store.limits import Lock, renew_lock
@@ -758,20 +760,37 @@ class TestCluster:
         manifest = {"version": 1, "hash": "x", "schedules": {"A": rule}}
         assert publish_manifest(pool, keys, manifest, stack="shop", by="test").standing is None
         assert check_missed(pool, keys, client, by="test", now=time.time() + 900).new
+        listen(cluster_url, pool, keys)
         pool.close()
 
     def test_the_files_are_all_that_there_are(self):
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge apply_end audit_note beat begin_lock begin_run bury claim cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
+            acknowledge apply_end audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
             hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked locks_scan operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
-            reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause
+            reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause wake_check wake_renew
         """
         of_moves = ["move_drop", "move_hold", "move_put", "move_replace", "move_route"]
         assert names == sorted([*known.split(), *of_moves]), (
             "a new script must also run in the test above"
         )
+
+
+def listen(url, pool, keys):
+    """All scripts of processes that wait for jobs."""
+    with EngineProcess(url, namespace="{app}") as process:
+        listening = Listening(["woken"], keys, lambda: pool.raw_connection(protocol=3))
+        offer = Offer(process.claimer(), ["woken"], 1)
+        taken = []
+        waiting = threading.Thread(target=lambda: taken.append(listening.wait(offer)))
+        waiting.start()
+        wait_until(lambda: listening.state is State.LISTENING and not listening.is_alone)
+        wait_until(lambda: pool.call("LLEN", keys.wake("woken")[0]), what="it has renewed its sign")
+        pool.call("LPUSH", keys.queue("woken"), b"job")
+        waiting.join(10)
+        assert list(taken[0].waiting) == [b"job"]
+        listening.close()
 
 
 def push_by_rules(client, connection, keys):

@@ -16,7 +16,8 @@ from support.proxy import UnsteadyProxy
 from support.waiting import wait_until
 
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.perform.wakeup import IdleGate, Waker
+from kiqbridge.perform.listening import Listening
+from kiqbridge.perform.wakeup import IdleGate
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
@@ -122,10 +123,9 @@ def test_a_job_is_not_taken_for_settled_because_of_an_answer_of_another_shape(pr
         assert not claimer.settle(chunk, b"a", "retry", 1.0, b"a again")
 
 
-def test_the_waker_survives_answers_that_make_no_sense(proxy, redis):
-    gate = IdleGate()
+def test_the_reader_survives_answers_that_make_no_sense(proxy, redis):
     pool = RedisPool(proxy.url)
-    waker = Waker(gate, ["default"], Keys(), lambda: pool.raw_connection(protocol=3))
+    gate = IdleGate(Listening(["default"], Keys(), lambda: pool.raw_connection(protocol=3)))
     woken, over = [], threading.Event()
 
     def idle():
@@ -136,7 +136,6 @@ def test_the_waker_survives_answers_that_make_no_sense(proxy, redis):
 
     thread = threading.Thread(target=idle, daemon=True)
     thread.start()
-    waker.start()
     redis.lpush(QUEUE, "before")
     wait_until(lambda: b"before" in woken, 10, "a wake by the sound connection")
 
@@ -149,8 +148,7 @@ def test_the_waker_survives_answers_that_make_no_sense(proxy, redis):
     redis.lpush(QUEUE, "after")
 
     wait_until(lambda: b"after" in woken, 15, "a wake after all that")
-    assert waker.alive
-    waker.stop()
+    assert gate.alive
     over.set()
     gate.open()
     thread.join(10)

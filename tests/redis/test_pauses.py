@@ -12,7 +12,7 @@ from support.waiting import wait_until
 
 from kiqbridge import Client, PayloadError, RedisRefused, job
 from kiqbridge.engine.pause_watch import PauseWatch
-from kiqbridge.perform.wakeup import IdleGate, Waker
+from kiqbridge.perform.listening import Listening
 from kiqbridge.store.pauses import TOO_EARLY, Entry, Pause, end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
@@ -384,28 +384,28 @@ class TestTheWatch:
         wait_until(lambda: "kiqbridge-pauses" not in [each.name for each in threading.enumerate()])
 
 
-class TestTheWaker:
+class TestTheReader:
     """Who waits for jobs sees that a queue was resumed, whenever that happens."""
 
     @pytest.fixture
-    def waker(self, pool):
-        waker = Waker(IdleGate(), ["mail", "low"], KEYS, lambda: pool.raw_connection(protocol=3))
-        yield waker
-        waker._tracking.close()
+    def listening(self, pool):
+        listening = Listening(["mail", "low"], KEYS, lambda: pool.raw_connection(protocol=3))
+        yield listening
+        listening.close()
 
-    def test_also_in_the_midst_of_a_look(self, waker, redis, client):
+    def test_also_in_the_midst_of_a_look(self, listening, redis, client):
         redis.lpush("queue:mail", "job")
         client.pause_queue("mail")
-        read = waker._tracking.read
+        read = listening._connection.ask_tracked
 
         def resume_after_the_first(*commands):
             replies = read(*commands)
             client.resume_queue("mail")
             return replies
 
-        waker._tracking.read = resume_after_the_first
+        listening._connection.ask_tracked = resume_after_the_first
 
-        assert waker._look()
+        assert listening._look()
 
     @pytest.mark.parametrize(
         ("queues", "found"),
@@ -420,14 +420,14 @@ class TestTheWaker:
             ((["mail"], ["foreign"]), True),
         ],
     )
-    def test_only_queues_that_are_not_paused_count(self, waker, redis, client, queues, found):
+    def test_only_queues_that_are_not_paused_count(self, listening, redis, client, queues, found):
         filled, paused = queues
         for name in filled:
             redis.lpush(f"queue:{name}", "job")
         for name in paused:
             client.pause_queue(name)
 
-        assert waker._look() is found
+        assert listening._look() is found
 
 
 def connection_of(client):

@@ -1,4 +1,4 @@
-"""Waking idle threads: the gate, and the thread that watches the queues."""
+"""Idle threads: the gate at which they wait, and the one of them that waits for the news of a push."""
 
 import logging
 import threading
@@ -9,7 +9,8 @@ from support.servers import without_command
 from support.waiting import wait_until
 
 from kiqbridge.perform import wakeup
-from kiqbridge.perform.wakeup import IdleGate, Waker
+from kiqbridge.perform.listening import Listening
+from kiqbridge.perform.wakeup import IdleGate
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -35,7 +36,8 @@ class IdleThreads:
         self.wakes = 0
         self.taken = []
         self.hands_tied = False
-        self._gate = gate
+        self.gate = self._gate = gate
+        self.takers = []
         self._redis = redis
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(count)]
@@ -53,6 +55,7 @@ class IdleThreads:
                 job = None if self.hands_tied else self._redis.rpop("queue:default")
                 if job:
                     self.taken.append(job)
+                    self.takers.append(threading.current_thread())
             self._gate.looked(found=job is not None)
 
     def join(self):
@@ -63,47 +66,27 @@ class IdleThreads:
 
 
 @pytest.fixture
-def idle(gate, redis):
+def idle(redis, redis_url):
+    """Starts so many idle threads, of which one waits for the news of queues."""
     with ExitStack() as stack:
 
-        def make(count):
+        def idle(count, *queues, url=redis_url):
+            gate = IdleGate(Listening(queues or ("default",), KEYS, connector(url)))
             threads = IdleThreads(gate, redis, count)
             stack.callback(threads.join)
             return threads
 
-        yield make
-
-
-@pytest.fixture
-def watch(gate, redis, redis_url):
-    """Starts a waker on queues."""
-    with ExitStack() as stack:
-
-        def watch(*queues, url=redis_url):
-            waker = Waker(gate, queues, KEYS, connector(url))
-            waker.start()
-
-            def end():
-                waker.stop()
-                gate.open()
-                redis.lpush(f"queue:{queues[0]}", "the end of its wait")
-                waker._thread.join(10)
-                assert not waker._thread.is_alive()
-
-            stack.callback(end)
-            return waker
-
-        yield watch
+        yield idle
 
 
 def looks(redis):
-    """How often a waker has looked at its queues."""
+    """How often the reader has looked at its queues."""
     return redis.info("commandstats").get("cmdstat_exists", {"calls": 0})["calls"]
 
 
 def settled(redis, at_least=1):
-    """Wait until the waker has looked and waits; returns the number of its looks."""
-    wait_until(lambda: looks(redis) >= at_least, what="the waker's look")
+    """Wait until the reader has looked and waits; returns the number of its looks."""
+    wait_until(lambda: looks(redis) >= at_least, what="the reader's look")
     return looks(redis)
 
 
@@ -133,50 +116,21 @@ class TestGate:
         thread.start()
         wait_until(lambda: gate.idle == 1, what="it waits")
 
-        assert gate._waking == 0
+        assert gate.idle == 1
         gate.open()
         thread.join(10)
-
-    def test_the_waker_waits_while_a_woken_thread_still_looks(self, gate):
-        idle = [threading.Thread(target=gate.wait_for_work, daemon=True) for _ in range(2)]
-        for thread in idle:
-            thread.start()
-        wait_until(lambda: gate.idle == 2)
-        gate.wake_one()
-        wait_until(lambda: gate.idle == 1)
-        answers = []
-        waker = threading.Thread(target=lambda: answers.append(gate.wait_for_idle()))
-        waker.start()
-        assert not answers
-
-        gate.looked(found=True)
-        waker.join(10)
-        gate.open()
-        for thread in idle:
-            thread.join(10)
-
-        assert answers == [True]
 
     def test_an_open_gate_holds_nobody(self, gate):
         gate.open()
 
-        gate.wait_for_work()
-        assert not gate.wait_for_idle()
-
-    def test_it_counts_the_wakes_that_brought_nothing(self, gate):
-        for _ in range(3):
-            gate.looked(found=False)
-        assert gate.futile_wakes == 3
-
-        gate.looked(found=True)
-        assert gate.futile_wakes == 0
+        assert gate.wait_for_work() is None
 
 
-class TestWaker:
-    def test_a_push_from_a_foreign_client_wakes_one_thread(self, redis, idle, watch):
+class TestReader:
+    def test_a_push_from_a_foreign_client_wakes_one_thread(self, redis, idle, caplog):
+        caplog.set_level(logging.DEBUG, "kiqbridge.perform.listening")
         redis.config_resetstat()
         threads = idle(3)
-        watch("default")
         before = settled(redis)
 
         redis.lpush("queue:default", "one")
@@ -188,26 +142,23 @@ class TestWaker:
         wait_until(lambda: threads.taken == [b"one", b"two"])
         assert threads.wakes == 2
 
-    def test_jobs_that_wait_already_are_found(self, redis, idle, watch):
+    def test_jobs_that_wait_already_are_found(self, redis, idle):
         redis.lpush("queue:default", "one", "two", "three")
-        threads = idle(2)
 
-        watch("low", "default")
+        threads = idle(2, "low", "default")
 
         wait_until(lambda: sorted(threads.taken) == [b"one", b"three", b"two"])
 
-    def test_a_flood_wakes_everybody_one_after_the_other(self, redis, idle, watch):
+    def test_a_flood_wakes_everybody_one_after_the_other(self, redis, idle):
         threads = idle(4)
-        watch("default")
 
         redis.lpush("queue:default", *(f"job {number}" for number in range(100)))
 
         wait_until(lambda: len(threads.taken) == 100)
 
-    def test_nothing_happens_while_nothing_is_pushed(self, redis, idle, watch):
+    def test_nothing_happens_while_nothing_is_pushed(self, redis, idle):
         redis.config_resetstat()
         threads = idle(2)
-        watch("default")
         before = settled(redis)
 
         redis.lpush("queue:foreign", "job")
@@ -218,11 +169,10 @@ class TestWaker:
         assert looks(redis) - before <= 2
         assert threads.wakes == 1
 
-    def test_a_paused_queue_wakes_nobody_until_it_is_resumed(self, redis, idle, watch):
+    def test_a_paused_queue_wakes_nobody_until_it_is_resumed(self, redis, idle):
         redis.sadd("paused", "default")
         redis.config_resetstat()
         threads = idle(2)
-        watch("default")
         before = settled(redis)
 
         for number in range(50):
@@ -234,12 +184,11 @@ class TestWaker:
         wait_until(lambda: len(threads.taken) == 51)
         assert before < looks(redis)
 
-    def test_a_paused_queue_with_jobs_is_not_looked_at_over_and_over(self, redis, idle, watch):
+    def test_a_paused_queue_with_jobs_is_not_looked_at_over_and_over(self, redis, idle):
         redis.sadd("paused", "default")
         redis.lpush("queue:default", *(f"job {number}" for number in range(50)))
         redis.config_resetstat()
-        threads = idle(2)
-        watch("default", "mail")
+        threads = idle(2, "default", "mail")
         settled(redis)
 
         waited = threading.Event()
@@ -248,12 +197,11 @@ class TestWaker:
         assert looks(redis) <= 4
         assert threads.wakes == 0
 
-    def test_a_key_that_can_never_be_claimed_does_not_make_it_race(self, redis, idle, watch):
+    def test_a_key_that_can_never_be_claimed_does_not_make_it_race(self, redis, idle):
         redis.lpush("queue:default", "job")
         redis.config_resetstat()
         threads = idle(2)
         threads.hands_tied = True
-        watch("default")
         wait_until(lambda: threads.wakes >= 8)
 
         waited = threading.Event()
@@ -263,37 +211,58 @@ class TestWaker:
         threads.hands_tied = False
         wait_until(lambda: threads.taken == [b"job"])
 
-    def test_a_cut_connection_is_opened_anew(self, redis, idle, watch):
+    def test_a_cut_connection_is_opened_anew(self, redis, idle):
         redis.config_resetstat()
         threads = idle(1)
-        watch("default")
         settled(redis)
         redis.client_kill_filter(_type="normal", skipme=True)
         redis.lpush("queue:default", "job")
 
         wait_until(lambda: threads.taken == [b"job"])
 
-    def test_stopped_and_with_the_gate_open_it_ends(self, gate, redis, idle, watch):
-        redis.config_resetstat()
-        idle(1)
-        waker = watch("default")
-        settled(redis)
+    def test_it_claims_for_itself_and_another_thread_reads_on(self, redis, idle):
+        threads = idle(2)
+        redis.lpush("queue:default", "one")
+        wait_until(lambda: threads.taken == [b"one"])
+        first = threads.takers[-1]
+        redis.lpush("queue:default", "two")
+        wait_until(lambda: threads.taken == [b"one", b"two"])
 
-        waker.stop()
-        gate.open()
-        redis.lpush("queue:default", "the end of its wait")
+        assert threads.takers[-1] is not first
 
-        waker._thread.join(10)
-        assert not waker._thread.is_alive()
+    def test_the_only_idle_thread_is_woken_in_the_midst_of_its_wait(self, redis, idle):
+        threads = idle(1)
+        threads.gate.wake_one()
+
+        wait_until(lambda: threads.wakes >= 1)
+        wait_until(lambda: threads.gate.idle == 1)
+        redis.lpush("queue:default", "one")
+        wait_until(lambda: threads.taken == [b"one"])
+
+    def test_where_the_reader_has_ended_another_thread_takes_its_place(self, redis, idle):
+        threads = idle(2)
+        ended = threading.Thread(target=int)
+        ended.start()
+        ended.join()
+        with (
+            threads.gate._lock
+        ):  # as after an error between its wait and its claim that ended the thread
+            threads.gate._reader = ended
+        threads.gate._listening.interrupt()
+        wait_until(lambda: threads.gate.idle == 2)
+        assert not threads.gate.alive
+
+        threads.gate.restart()
+
+        assert threads.gate.alive
+        redis.lpush("queue:default", "one")
+        wait_until(lambda: threads.taken == [b"one"])
 
 
-def test_jobs_are_still_found_and_a_warning_says_why_it_costs_more(
-    redis, server, idle, watch, caplog
-):
-    caplog.set_level(logging.WARNING, "kiqbridge.store.tracking")
-    threads = idle(2)
+def test_jobs_are_still_found_and_a_warning_says_why_it_costs_more(redis, server, idle, caplog):
+    caplog.set_level(logging.WARNING, "kiqbridge.store.wake_connection")
     with without_command(redis, server, "client|tracking") as url:
-        watch("default", url=url)
+        threads = idle(2, url=url)
         wait_until(lambda: caplog.messages)
         redis.lpush("queue:default", "one")
         wait_until(lambda: threads.taken == [b"one"])
@@ -303,24 +272,6 @@ def test_jobs_are_still_found_and_a_warning_says_why_it_costs_more(
         (message,) = caplog.messages
         assert message.startswith("this Redis refuses CLIENT TRACKING")
         assert "queues are looked at several times a second instead" in message
-
-
-def test_a_thread_that_was_interrupted_before_it_looked_keeps_nobody_asleep():
-    gate = IdleGate(safety_look_s=0.05)
-    first = threading.Thread(target=gate.wait_for_work, daemon=True)
-    first.start()
-    wait_until(lambda: gate.idle == 1, what="the first thread to be idle")
-    gate.wake_one()
-    first.join(10)  # it never calls `looked`
-
-    second = threading.Thread(target=gate.wait_for_work, daemon=True)
-    second.start()
-    waker = threading.Thread(target=gate.wait_for_idle, daemon=True)
-    waker.start()
-
-    waker.join(10)
-    assert not waker.is_alive()
-    gate.open()
 
 
 def test_a_thread_that_is_interrupted_while_idle_is_not_woken_in_place_of_another(monkeypatch):

@@ -1,4 +1,4 @@
-"""What serves one capsule: its processor threads, its event loop and the waker of idle threads."""
+"""What serves one capsule: its processor threads, its event loop, and where idle threads wait."""
 
 import random
 import secrets
@@ -19,12 +19,13 @@ from kiqbridge.perform.capsule import Capsule
 from kiqbridge.perform.event_loop import EventLoop
 from kiqbridge.perform.execution import JobRunner
 from kiqbridge.perform.fetch import Fetcher, Fetches
+from kiqbridge.perform.listening import Listening
 from kiqbridge.perform.look_ahead import PrefetchRevoker
 from kiqbridge.perform.processor import Processor, ProcessorContext
 from kiqbridge.perform.rooms import Rooms
 from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.perform.running_job import RunningJob
-from kiqbridge.perform.wakeup import IdleGate, Waker
+from kiqbridge.perform.wakeup import IdleGate
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.bookkeeping import Bookkeeper
 from kiqbridge.settle.notifications import Handlers
@@ -73,7 +74,6 @@ class CapsuleRuntime:
         resources: LoopResources | None,
     ) -> None:
         self.capsule = capsule
-        self.gate = IdleGate()
         self.loop: EventLoop | None = None
         self._context = context
         if resources is not None:
@@ -87,19 +87,20 @@ class CapsuleRuntime:
                 runtime=context.runtime,
                 resources=resources,
             )
+        listening = Listening(
+            list(capsule.weights),
+            context.keys,
+            track,
+            is_tight=lambda: self._rooms.is_tight,
+        )
+        # Who pops jobs by BRPOP waits there.
+        self.gate = IdleGate(listening if context.fetch != "basic" else None)
         rooms = {"process": context.processes.room}
         if self.loop is not None:
             rooms["async"] = self.loop.room
         for room in rooms.values():
             room.on_room(self.gate.wake_one)
         self._rooms = Rooms(context.declared, rooms)
-        self.waker = Waker(
-            self.gate,
-            list(capsule.weights),
-            context.keys,
-            track,
-            is_tight=lambda: self._rooms.is_tight,
-        )
         self._processor_context = ProcessorContext(
             keeper=context.keeper,
             runner=runner,

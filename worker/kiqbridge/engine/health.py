@@ -179,7 +179,7 @@ class Health:
         parts = self._parts
         if parts.manager is not None:
             yield from ((f"processor {each.tid}", each) for each in parts.manager.processors)
-        yield from ((f"waker {each.capsule.name}", each.waker) for each in parts.capsules)
+        yield from ((f"reader {each.capsule.name}", each.gate) for each in parts.capsules)
         yield "poller", parts.poller
         yield "schedules", parts.schedules
         if parts.reservations is not None:

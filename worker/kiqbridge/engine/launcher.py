@@ -208,8 +208,6 @@ class Launcher:
             self._quieting = self._events.fire_aside("quiet")
         parts.poller.quiet()
         parts.schedules.quiet()
-        for capsule in parts.capsules:
-            capsule.waker.stop()
         parts.processes.quiet()
         if parts.isolation is not None:
             parts.isolation.quiet()
@@ -289,8 +287,6 @@ class Launcher:
         self._state.start()
         heartbeat.start()
         parts.revoker.start(manager.processors)
-        for capsule in parts.capsules:
-            capsule.waker.start()
         parts.poller.start()
         parts.schedules.start()
         parts.pauses.start()

@@ -7,7 +7,7 @@ s acknowledges chunk s-1. All effects on the in-flight lists go through here, on
 import logging
 from collections import deque
 from collections.abc import Callable, Container, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.chunk import Chunk
@@ -15,13 +15,14 @@ from kiqbridge.inflight.lease import Lease, LeaseKeeper
 from kiqbridge.store import scripts
 from kiqbridge.store.enqueueing import push_commands
 from kiqbridge.store.redis_connection import RedisConnection
-from kiqbridge.store.round_trip import Command
+from kiqbridge.store.round_trip import Command, pack
 from kiqbridge.wire.batches import count_by_bytes
 from kiqbridge.wire.flow_mark import report_key
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import LedgerEnd
 
 _CLAIM = scripts.load("claim")
+_CLAIM_AND_HAND_ON = scripts.load("claim_hand_on")
 _SETTLE = scripts.load("settle")
 _GIVE_BACK = scripts.load("give_back")
 _ACKNOWLEDGE = scripts.load("acknowledge")
@@ -34,6 +35,27 @@ _ENDLESS = 2
 _TAKEN = (1, 0, _ENDLESS)
 
 logger = logging.getLogger(__name__)
+
+
+class HandOn(NamedTuple):
+    """What `claim_hand_on.lua` needs beside a claim."""
+
+    keys: Sequence[str]
+    args: Sequence[str | int]
+
+
+class PreparedClaim(NamedTuple):
+    """A claim as it will be sent, on whichever connection.
+
+    Attributes:
+        lease, sequence: under which it is made.
+        packed: EVALSHA; `packed_whole` the same as EVAL, for a server that does not know the script.
+    """
+
+    lease: Lease
+    sequence: int
+    packed: bytes
+    packed_whole: Callable[[], bytes]
 
 
 class Claimer:
@@ -84,6 +106,48 @@ class Claimer:
             self.connection.close()
             self._keeper.renounce(lease, "fenced" if reply == _FENCED else "its claims are unknown")
             return None
+        return self._taken(lease, sequence, reply)
+
+    def prepare(self, queues: Sequence[str], most: int, hand_on: HandOn | None) -> PreparedClaim:
+        """The next claim, to be sent when it is due; what it answers is for `accept`.
+
+        Args:
+            queues, most: as for `claim`.
+            hand_on: what the script hands on if there are jobs (claim_hand_on.lua).
+        """
+        lease = self._keeper.current
+        sequence = self._sequence + 1 if lease is self._lease else 1
+        script, keys = _CLAIM, self._keys_of(lease, sequence, queues)
+        args: list[str | int] = [lease.incarnation, self.tid, sequence, most, *queues]
+        if hand_on is not None:
+            script = _CLAIM_AND_HAND_ON
+            keys += hand_on.keys
+            args += hand_on.args
+        rest = (len(keys), *keys, *args)
+        return PreparedClaim(
+            lease,
+            sequence,
+            pack([("EVALSHA", script.sha, *rest)]),
+            lambda: pack([("EVAL", script.text, *rest)]),
+        )
+
+    def may_send(self, prepared: PreparedClaim) -> bool:
+        """Whether what was prepared is still the next claim, under a lease that is not lost."""
+        lease = self._keeper.current
+        return prepared.lease is lease and not lease.lost
+
+    def accept(self, prepared: PreparedClaim, reply: object) -> tuple[bool, Chunk | None]:
+        """What a prepared claim has brought, as (whether that is known, the chunk).
+
+        What is not known is answered to the next `claim`, which bears the same number.
+        """
+        if not (isinstance(reply, list) and reply and isinstance(reply[0], bytes)):
+            return False, None
+        if prepared.lease is not self._lease:
+            self._lease = prepared.lease
+        return True, self._taken(prepared.lease, prepared.sequence, reply)
+
+    def _taken(self, lease: Lease, sequence: int, reply: Sequence[bytes]) -> Chunk | None:
         if len(reply) == 1:
             self._sequence = sequence
             return None
@@ -121,24 +185,27 @@ class Claimer:
         most: int,
         *without: str,
     ) -> Any:
-        keys = self._keys
         reply = connection.script(
             _CLAIM,
-            [
-                keys.inflight,
-                keys.claims(lease.incarnation),
-                keys.inflight_list(lease.incarnation, self.tid, sequence),
-                keys.inflight_list(lease.incarnation, self.tid, sequence + 1),
-                keys.paused,
-                keys.careful,
-                keys.alone,
-                *(self._source(name) for name in queues),
-            ],
+            self._keys_of(lease, sequence, queues),
             [lease.incarnation, self.tid, sequence, most, *queues, *without],
         )
         if isinstance(reply, list) and reply and isinstance(reply[0], bytes):
             return reply
         return _number(connection, reply, (_FENCED, _STALE))
+
+    def _keys_of(self, lease: Lease, sequence: int, queues: Sequence[str]) -> list[str]:
+        keys = self._keys
+        return [
+            keys.inflight,
+            keys.claims(lease.incarnation),
+            keys.inflight_list(lease.incarnation, self.tid, sequence),
+            keys.inflight_list(lease.incarnation, self.tid, sequence + 1),
+            keys.paused,
+            keys.careful,
+            keys.alone,
+            *(self._source(name) for name in queues),
+        ]
 
     def settle(
         self, chunk: Chunk, job: bytes, target: str, score: float, text: bytes, *trim: float

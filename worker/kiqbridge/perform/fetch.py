@@ -5,7 +5,8 @@
    them from `queue:default` to the thread's in-flight list and acknowledges the chunk before:
    `Chunk(queue="default", jobs=[b'{"class":"Mail","args":[7],"jid":"b4a5…","retry":true,…}'])`.
 3. While there is no place for the jobs of some classes, the claim leaves them out (rooms.py).
-4. Nothing to claim: wait at the gate until a job is pushed (wakeup.py). Redis is away: wait a second.
+4. Nothing to claim: wait at the gate until a job is pushed (wakeup.py), which claims it for this thread as
+   in 2. Redis is away: wait a second.
 """
 
 import threading
@@ -16,6 +17,7 @@ from kiqbridge.errors import KiqbridgeError
 from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import Claimer, SpareClaimers
 from kiqbridge.inflight.outage import RETRY_S, Outage, retry_until_written
+from kiqbridge.perform.listening import Offer
 from kiqbridge.perform.rooms import Rooms, spellings
 from kiqbridge.perform.wakeup import IdleGate
 from kiqbridge.store.redis_connection import RedisConnection
@@ -115,7 +117,9 @@ class Fetcher:
         self._looked(found=chunk is not None)
         if chunk is None:
             self._woken = True  # before: an error raised in this thread may come in between
-            self._gate.wait_for_work()
+            chunk = self._gate.wait_for_work(Offer(self.claimer, self._order(), most))
+            if chunk is not None:
+                self._looked(found=True)
         return chunk
 
     def acknowledge(self, give_up: threading.Event) -> None:

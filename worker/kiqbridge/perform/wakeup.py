@@ -1,219 +1,159 @@
-"""Waking idle threads within a millisecond of a push, at next to no cost while nothing happens.
+"""Where idle threads wait, and how one of them gets to know of a push at next to no cost while nothing happens.
 
-One connection per process has Redis report when a queue changes (`store/tracking.py`): `EXISTS queue:a …`
-both looks and arms; the invalidation that a push causes wakes one idle thread. Nothing that could be
-lost travels here: a job is moved only by a claim. A look every few seconds makes up for anything
-that was missed, and where a server refuses tracking, looks come often.
+One idle thread of a capsule is the *reader*: it waits on a connection of its capsule for the news of a push
+(listening.py) and claims at once, without a change of threads on the way. When it has got a job, another idle
+thread becomes the reader. All others wait at locks of their own: waking all to let one through would take
+longer than its job. Nothing that could be lost travels here: a job is moved only by a claim.
 """
 
 import contextlib
-import logging
 import threading
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from redis.connection import AbstractConnection
+from kiqbridge.runtime import frames
 
-from kiqbridge.runtime import frames, threads
-from kiqbridge.runtime.threads import keep_running
-from kiqbridge.store.tracking import FAILURES, RETRY_S, SAFETY_LOOK_S, TrackingConnection
-from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import text_of
-
-logger = logging.getLogger(__name__)
-
-TIGHT_LOOK_S = 0.02
-"""Pause before a wake while there is no room for some kind of job (rooms.py)."""
-FUTILE_WAKES = 3
-"""After so many wakes in a row that brought nothing, pause before the next."""
+if TYPE_CHECKING:
+    from kiqbridge.inflight.chunk import Chunk
+    from kiqbridge.perform.listening import Listening, Offer
 
 
 class IdleGate:
-    """Where threads without work wait, and where they are woken one at a time.
-
-    Each waits at a lock of its own: waking all to let one through would take longer than its job.
+    """Where the threads of a capsule wait while they have no work.
 
     Args:
-        safety_look_s: seconds after which a woken thread that has not called `looked` counts as gone.
-
-    Attributes:
-        futile_wakes: how many wakes in a row found no job.
+        listening: what the reader waits at; None: threads are woken by `wake_one` alone.
     """
 
-    def __init__(self, *, safety_look_s: float = SAFETY_LOOK_S) -> None:
-        self._safety_look_s = safety_look_s
+    def __init__(self, listening: "Listening | None" = None) -> None:
+        self._listening = listening
         self._lock = threading.Lock()
-        self._for_waker = threading.Condition(self._lock)
         self._idle: list[threading.Lock] = []
-        self._waking = 0
+        self._reader: threading.Thread | None = None
+        self._promised: threading.Lock | None = None
+        self._is_read = False
         self._open = False
-        self.futile_wakes = 0
+
+    def __repr__(self) -> str:
+        return f"<IdleGate {'open' if self._open else f'{self.idle} idle'}>"
 
     @property
     def idle(self) -> int:
         """How many threads wait."""
-        return len(self._idle)
+        return len(self._idle) + self._is_read
 
-    def wait_for_work(self) -> None:
-        """Called by an idle thread: block until woken or opened for good.
+    @property
+    def alive(self) -> bool:
+        """Whether a thread is the reader, if there are idle ones."""
+        reader = self._reader
+        if self._listening is None or self._promised is not None or not self._idle:
+            return True
+        return reader is not None and reader.is_alive()
 
-        After a wake the thread must call `looked` when its claim is done.
+    def restart(self) -> None:
+        """Make an idle thread the reader, if the one that was has ended."""
+        with self._lock:
+            if self._promised is None and (self._reader is None or not self._reader.is_alive()):
+                self._promote()
+
+    def wait_for_work(self, offer: "Offer | None" = None) -> "Chunk | None":
+        """Called by an idle thread: block until there may be work, or the gate is opened for good.
+
+        Jobs that were claimed for it already, by its `offer`; None: it is to claim by itself. Afterwards the
+        thread must call `looked` when it knows whether there were jobs.
         """
+        me = threading.current_thread()
         turn = threading.Lock()
         turn.acquire()
         with self._lock:
             if self._open:
-                return
-            self._idle.append(turn)
-            self._for_waker.notify()
-        try:
-            _wait_for(turn)
-        except BaseException:  # raised by another thread: a thread that is gone must not be woken
-            with self._lock, contextlib.suppress(ValueError):
-                self._idle.remove(turn)
-            raise
+                return None
+            if self._listening is not None and self._reader in (None, me) and not self._promised:
+                self._reader = me
+            else:
+                self._idle.append(turn)
+        if self._reader is not me:
+            try:
+                _wait_for(turn)
+            except BaseException:  # raised by another thread: one that is gone must not be woken
+                self._forget(turn)
+                raise
+            with self._lock:
+                if self._promised is not turn:
+                    return None
+                self._promised, self._reader = None, me
+        return self._read(offer)
 
     def looked(self, *, found: bool) -> None:
-        """Called by a woken thread after its claim: whether it found jobs."""
-        with self._lock:
-            self.futile_wakes = 0 if found else self.futile_wakes + 1
-            if self._waking:
-                self._waking -= 1
-                self._for_waker.notify()
+        """Called by a woken thread when it knows whether there were jobs; who found none stays the reader."""
+        if self._listening is None or self._reader is not threading.current_thread():
+            return
+        self._listening.looked(found=found)
+        if found:
+            self._pass_on()
 
     def wake_one(self) -> None:
-        """Let one idle thread look: the last one that came, whose memory is warm."""
+        """Let one idle thread look: the last one that came, whose memory is warm; the reader if it is the only one."""
         with self._lock:
             if self._idle:
-                self._waking += 1
                 self._idle.pop().release()
-
-    def wait_for_idle(self) -> bool:
-        """Called by the waker: block until a thread is idle and none is looking; False = opened."""
-        with self._lock:
-            threads.rest()
-            while not self._for_waker.wait_for(
-                lambda: self._open or (self._idle and not self._waking), self._safety_look_s
-            ):
-                # The woken thread has not looked in all that time, and may have been interrupted
-                # before it called `looked`.
-                self._waking = 0
-            return not self._open
+            elif self._is_read and self._listening is not None:
+                self._listening.interrupt()
 
     def open(self) -> None:
         """Let every thread through from now on: the process stops."""
         with self._lock:
             self._open = True
+            self._promised = None
             for turn in self._idle:
                 turn.release()
             self._idle.clear()
-            self._for_waker.notify()
+            if self._listening is not None:
+                self._listening.interrupt()
+
+    def _read(self, offer: "Offer | None") -> "Chunk | None":
+        assert self._listening is not None  # noqa: S101 - for the type checker
+        try:
+            self._is_read = True
+            if self._open:
+                self._listening.interrupt()
+            chunk = self._listening.wait(offer)
+            self._is_read = False
+            if self._open:
+                self._listening.leave()
+                self._listening.close()
+                self._reader = None
+        except BaseException:  # raised by another thread: it may not come back
+            self._is_read = False
+            self._pass_on()
+            raise
+        return chunk
+
+    def _pass_on(self) -> None:
+        """The reader has something else to do: another idle thread takes its place, if there is one."""
+        with self._lock:
+            if self._idle or self._open or self._listening is None:
+                self._promote()
+                return
+        # Before others can come to wait on the same connection.
+        self._listening.leave()
+        with self._lock:
+            self._promote()
+
+    def _promote(self) -> None:
+        self._reader = None
+        if self._idle and not self._open:
+            self._promised = self._idle.pop()
+            self._promised.release()
+
+    def _forget(self, turn: threading.Lock) -> None:
+        with self._lock, contextlib.suppress(ValueError):
+            if self._promised is turn:
+                self._promised = None
+                self._promote()
+            else:
+                self._idle.remove(turn)
 
 
 @frames.may_take_long
 def _wait_for(turn: threading.Lock) -> None:
     turn.acquire()
-
-
-class Waker:
-    """The thread that watches the queues while a thread is idle."""
-
-    def __init__(
-        self,
-        gate: IdleGate,
-        queues: Sequence[str],
-        keys: Keys,
-        connect: Callable[[], AbstractConnection],
-        is_tight: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._gate = gate
-        self._is_tight = is_tight
-        self._queues = queues
-        self._keys = keys
-        self._tracking = TrackingConnection(connect)
-        self._paused: set[str] = set()
-        self._is_quiet = False
-        self._thread = self._new_thread()
-        self._stopping = threading.Event()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
-
-    def start(self) -> None:
-        """Begin to watch."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End; the gate must be opened by the caller."""
-        self._stopping.set()
-
-    def restart(self) -> None:
-        """Start its thread anew, after that has ended though it should run."""
-        self._thread = self._new_thread()
-        self._thread.start()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-waker", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "waker",
-            self._watch,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
-
-    def _watch(self) -> None:
-        while self._gate.wait_for_idle() and not self._stopping.is_set():
-            threads.beat()
-            try:
-                if self._look():
-                    futile = self._gate.futile_wakes - FUTILE_WAKES
-                    if self._is_tight():
-                        # What was found may be what there is no room for; a free place wakes by itself.
-                        self._stopping.wait(TIGHT_LOOK_S)
-                    elif futile > 0:
-                        self._stopping.wait(0.001 * 2 ** min(futile, 8))
-                    self._gate.wake_one()
-                else:
-                    news = self._tracking.wait(SAFETY_LOOK_S)
-                    self._is_quiet = self._tracking.tracks and not news
-                    # Who got the last job takes the news for a job at once, without a look before;
-                    # in a fleet the others look, so that one push does not make all of them claim.
-                    if news and not self._gate.futile_wakes and not self._paused:
-                        self._gate.wake_one()
-            except FAILURES as error:
-                logger.debug("watching the queues failed: %s", error)
-                self._gate.wake_one()  # its claim reports the outage and waits it out
-                self._stopping.wait(RETRY_S)
-            except Exception:
-                # An answer that makes no sense: the connection is out of step. Without this thread
-                # no idle thread would ever begin a job again.
-                if self._stopping.is_set():  # closed by the thread that stops it
-                    return
-                logger.exception("watching the queues failed; it is tried again")
-                self._tracking.close()
-                self._gate.wake_one()
-                self._stopping.wait(RETRY_S)
-
-    def _look(self) -> bool:
-        """Whether any queue that is not paused has jobs; arms all of them."""
-        is_quiet, self._is_quiet = self._is_quiet, False
-        if is_quiet and not self._paused:
-            # Then nothing is paused still. Should the news of it have been passed over, what is found
-            # here has the next look ask, and claims know it anyway.
-            every = [self._keys.queue(name) for name in self._queues]
-            return bool(self._tracking.read(("EXISTS", *every))[0])
-        members = ("SMEMBERS", self._keys.paused)
-        names: set[str] = set()
-        while True:
-            served = [self._keys.queue(name) for name in self._queues if name not in names]
-            if not served:
-                return False
-            # With the set each time: the news of a change that came between two looks is passed over.
-            paused, found = self._tracking.read(members, ("EXISTS", *served))
-            seen, names = names, {text_of(name) for name in paused}
-            self._paused = names
-            if seen == names or not (seen or found):
-                return bool(found)

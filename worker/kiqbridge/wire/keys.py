@@ -250,6 +250,11 @@ class Keys:
         """String with a TTL: when the locks under this key, many of them, were looked at last."""
         return f"{self.prefix}kb:limit:looked:{key.removeprefix(self.limit('concurrent', ''))}"
 
+    def wake(self, queues: str) -> tuple[str, str, str]:
+        """Of a set of queues (store/wake_role.py): the wake list, the sign of who listens, the standby."""
+        name = f"{self.prefix}kb:wake:{queues}"
+        return name, f"{name}:listener", f"{name}:standby"
+
     def restored(self, export: str) -> str:
         """Hash with a TTL: how far an export was put in, place → `COUNT SHA256`."""
         return f"{self.prefix}kb:restored:{export}"

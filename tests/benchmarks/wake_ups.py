@@ -1,0 +1,185 @@
+"""Idle fleets, from one process to a thousand: what a push costs, and how soon it is picked up."""
+
+import contextlib
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.outcome import OURS, RUBY, Outcome, at_most, median, percentile
+from benchmarks.stage import Stage
+from support.waiting import wait_until
+
+from kiqbridge import Client
+
+PUSHES_A_SECOND = 100
+MEMBERS_A_PROCESS = 250
+LIMIT = 8
+"""Commands that clients send for a push, in the whole fleet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Of one fleet: commands for each push, as clients send them and those inside scripts; the server's CPU for
+    each, in microseconds; how late the jobs were, in milliseconds; jobs of the busiest process by the mean."""
+
+    sent: float
+    inside: float
+    cpu_us: float
+    p50: float
+    p99: float
+    spread: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.sent:.1f} commands sent and {self.inside:.1f} inside scripts a push, server CPU {self.cpu_us:.0f} µs, "
+            f"picked up after p50 {self.p50:.2f} ms, p99 {self.p99:.2f} ms, busiest process {self.spread:.1f} times the mean"
+        )
+
+
+def fleet(stage: Stage) -> list[Outcome]:
+    """Idle fleets of several sizes, ours beside one of BRPOP clients, and a steady trickle of pushes."""
+    outcomes = []
+    for size in stage.sizes.fleets:
+        costs: dict[str, Cost] = {}
+        for name, kind in ((OURS, "listen"), (RUBY, "brpop")):
+            stage.progress.step(f"{size} idle processes, {name}")
+            costs[name] = measure(stage, size, kind, seconds=stage.sizes.fleet_s)
+        outcomes.append(
+            Outcome(
+                what=f"{size} idle processes, {PUSHES_A_SECOND} pushes/s: commands sent for a push",
+                unit="commands",
+                samples={name: [cost.sent] for name, cost in costs.items()},
+                target=f"≤ {LIMIT}",
+                met=at_most(costs[OURS].sent, LIMIT),
+                note=f"ours: {costs[OURS]}; clients that fetch by BRPOP as Sidekiq does: {costs[RUBY]}",
+            )
+        )
+    return outcomes
+
+
+def measure(stage: Stage, size: int, kind: str, *, seconds: float) -> Cost:
+    """One fleet of so many incarnations, a few processes' worth of threads."""
+    evidence = stage.folder / f"fleet-{kind}-{size}"
+    evidence.unlink(missing_ok=True)
+    stage.client.flushdb()
+    pushes = max(int(PUSHES_A_SECOND * seconds), 1)
+    with members(stage, size, kind, evidence):
+        settle(stage, size, kind)
+        before = server_cpu_s(stage)
+        push_paced(stage, evidence, pushes)
+        cpu_s = server_cpu_s(stage) - before
+        performed = lines(evidence)
+        # Apart, since watching costs the server more than what is watched.
+        with counted_commands(stage) as counts:
+            push_paced(stage, evidence, pushes)
+    late = [float(line.split()[1]) * 1000 for line in performed]
+    jobs = Counter(line.split()[0] for line in performed)
+    return Cost(
+        sent=counts["sent"] / pushes,
+        inside=counts["inside"] / pushes,
+        cpu_us=cpu_s / pushes * 1e6,
+        p50=median(late),
+        p99=percentile(late, 99),
+        # A fleet that is larger than the number of jobs cannot be served evenly.
+        spread=max(jobs.values()) / max(pushes / size, 1.0),
+    )
+
+
+@contextlib.contextmanager
+def members(stage: Stage, size: int, kind: str, evidence: Path) -> Iterator[None]:
+    """The incarnations, in processes of their own that end with this."""
+    command = [sys.executable, "-m", "support.wake_fleet", stage.server.url]
+    tests = str(Path(__file__).parents[1])
+    children = []
+    try:
+        for first in range(0, size, MEMBERS_A_PROCESS):
+            count = str(min(MEMBERS_A_PROCESS, size - first))
+            children.append(
+                subprocess.Popen(
+                    [*command, count, str(evidence), kind],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env={**os.environ, "PYTHONPATH": tests},
+                )
+            )
+        for child in children:
+            assert child.stdout
+            assert child.stdout.readline() == b"ready\n"
+        yield
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+
+
+def settle(stage: Stage, size: int, kind: str) -> None:
+    """Wait until all wait, and one listens."""
+
+    def waiting() -> bool:
+        commands = Counter(
+            client.get("cmd", "").lower() for client in stage.client.client_list(_type="normal")
+        )
+        if kind == "armed":
+            return commands["exists"] >= size
+        blocked = commands["blpop"] + commands["brpop"]
+        return blocked >= (size if kind == "brpop" else size - 1)
+
+    wait_until(waiting, 120, "all being idle", interval_s=0.1)
+    if kind == "listen":
+        time.sleep(1.5)  # who is alone knows it after two renewals of its sign
+
+
+def server_cpu_s(stage: Stage) -> float:
+    """Seconds of CPU that the server has used."""
+    info = stage.client.info("cpu")
+    return float(info["used_cpu_user"] + info["used_cpu_sys"])
+
+
+@contextlib.contextmanager
+def counted_commands(stage: Stage) -> Iterator[Counter[str]]:
+    """How many commands clients send meanwhile (`sent`), and how many scripts call (`inside`)."""
+    counts: Counter[str] = Counter()
+    address = ("127.0.0.1", stage.server.port)
+    with socket.create_connection(address) as sock, sock.makefile("rb") as answers:
+        sock.sendall(b"MONITOR\r\n")
+        assert answers.readline() == b"+OK\r\n"
+
+        def count() -> None:
+            for line in answers:
+                if b'"the end of the count"' in line:
+                    return
+                counts["inside" if b" lua] " in line else "sent"] += 1
+
+        counting = threading.Thread(target=count, daemon=True)
+        counting.start()
+        yield counts
+        stage.client.echo("the end of the count")
+        counting.join(30)
+
+
+def push_paced(stage: Stage, evidence: Path, pushes: int) -> None:
+    """So many pushes by the clock, one each 10 ms or so; wait until all are performed."""
+    until = len(lines(evidence)) + pushes
+    client = Client(stage.server.url)
+    began = time.perf_counter()
+    for number in range(pushes):
+        due = began + (number + random.uniform(-0.3, 0.3)) / PUSHES_A_SECOND
+        time.sleep(max(due - time.perf_counter(), 0))
+        client.push({"class": "LateJob", "args": [time.time()]})
+    client.close()
+    wait_until(lambda: len(lines(evidence)) >= until, 60, "all jobs being performed")
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+MEASURES: Sequence = (fleet,)

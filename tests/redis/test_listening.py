@@ -1,0 +1,239 @@
+"""One process of a fleet listens for pushes, the others are parked: who gets the role, and what a lost one costs."""
+
+import logging
+import threading
+from contextlib import ExitStack
+
+import pytest
+from support.servers import without_command
+from support.waiting import wait_until
+from support.wake_fleet import Member
+
+from kiqbridge.perform.listening import Listening, State, set_of
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
+
+KEYS = Keys()
+LIST, SIGN, STANDBY = KEYS.wake("default,low")
+PATIENCE_S = 10
+
+
+@pytest.fixture
+def fleet(redis_url):
+    """Starts members of a fleet; all are stopped in the end."""
+    with ExitStack() as stack:
+
+        def start(count=1, *, queues=("default", "low"), url=redis_url, threads=1):
+            members = [Member(RedisPool(url), queues=queues, threads=threads) for _ in range(count)]
+            for member in members:
+                member.start()
+                stack.callback(member.join)
+                stack.callback(member.stop)
+            return members
+
+        yield start
+
+
+def performed(members):
+    return [text for member in members for text in member.performed]
+
+
+def states(members):
+    return sorted(member.listening.state.value for member in members)
+
+
+def wait_for_roles(members):
+    """Wait until one listens and all others are parked."""
+    wanted = ["listening", *["parked"] * (len(members) - 1)]
+    wait_until(
+        lambda: states(members) == wanted, PATIENCE_S, lambda: f"one listener: {states(members)}"
+    )
+
+
+def push_and_wait(redis, members, text):
+    redis.lpush("queue:default", text)
+    wait_until(lambda: text in performed(members), PATIENCE_S, f"{text!r} being performed")
+
+
+def calls(redis, command):
+    return redis.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+
+
+def test_the_name_of_a_set_of_queues_does_not_depend_on_their_order():
+    assert set_of(["low", "default"]) == set_of(["default", "low", "low"]) == "default,low"
+
+
+def test_a_long_set_of_queues_has_a_short_name():
+    names = [f"queue-{number}" for number in range(100)]
+
+    assert set_of(names) == set_of(reversed(names))
+    assert len(set_of(names)) == 40
+    assert set_of(names) != set_of(names[1:])
+
+
+def test_one_process_listens_and_all_others_are_parked(redis, fleet):
+    members = fleet(4)
+
+    wait_for_roles(members)
+    assert redis.get(SIGN)
+
+
+def test_a_push_is_work_for_one_process_and_the_next_one_for_another(redis, fleet):
+    members = fleet(3)
+    for number in range(9):
+        wait_for_roles(members)
+        push_and_wait(redis, members, b"job %d" % number)
+
+    assert sorted(len(member.performed) for member in members) == [3, 3, 3]
+
+
+def test_a_burst_is_spread_over_the_processes(redis, fleet):
+    members = fleet(4)
+    wait_for_roles(members)
+
+    redis.lpush("queue:default", *(b"job %d" % number for number in range(40)))
+
+    wait_until(lambda: len(performed(members)) == 40, PATIENCE_S, "all jobs")
+    assert len(set(performed(members))) == 40
+
+
+def test_the_standby_takes_the_place_of_a_listener_that_is_gone(redis, fleet, redis_url):
+    gone = Listening(
+        ["default", "low"], KEYS, lambda: RedisPool(redis_url).raw_connection(protocol=3)
+    )
+    gone._check()  # it listens, and is never heard of again
+    assert gone.state is State.LISTENING
+    members = fleet(2)
+
+    wait_for_roles(members)
+    push_and_wait(redis, members, b"job")
+    assert redis.get(SIGN) != gone._generation.encode()
+    gone.close()
+
+
+def test_the_role_comes_back_to_nobody_that_was_replaced(redis, fleet, redis_url):
+    members = fleet(2)
+    wait_for_roles(members)
+    second = Member(RedisPool(redis_url), queues=("default", "low"))
+    second.listening._begin("another generation")  # as after an eviction of the sign
+    second.start()
+    wait_until(lambda: second.gate.idle, PATIENCE_S, "two that listen")
+    everybody = [*members, second]
+
+    push_and_wait(redis, everybody, b"job")
+
+    try:
+        wait_for_roles(everybody)
+        assert performed(everybody) == [b"job"]
+    finally:
+        second.stop()
+        second.join()
+
+
+def test_a_listener_that_stops_leaves_the_role_to_another(redis, fleet):
+    members = fleet(2)
+    wait_for_roles(members)
+    wait_until(lambda: redis.exists(STANDBY), PATIENCE_S, "a standby")
+    [leaving] = [each for each in members if each.listening.state is State.LISTENING]
+    [staying] = [each for each in members if each is not leaving]
+    generation = leaving.listening._generation
+
+    leaving.stop()
+    leaving.join()
+
+    wait_until(lambda: staying.listening.state is State.LISTENING, PATIENCE_S, "a successor")
+    assert staying.listening._generation == generation
+
+
+def test_a_process_that_is_alone_sends_nothing_while_nothing_happens(redis, fleet):
+    [member] = fleet()
+    wait_until(lambda: member.listening.is_alone, PATIENCE_S, "it knows that it is alone")
+    wait_until(lambda: member.listening._is_armed, PATIENCE_S, "it has looked")
+    before = {name: calls(redis, name) for name in ("evalsha", "set", "blpop")}
+
+    assert not threading.Event().wait(
+        1
+    )  # a listener that has company would renew its sign four times
+
+    assert {name: calls(redis, name) for name in before} == before
+    push_and_wait(redis, [member], b"job")
+
+
+def test_who_is_alone_hears_of_another_that_comes(redis, fleet):
+    [first] = fleet()
+    wait_until(lambda: first.listening.is_alone, PATIENCE_S, "the first being alone")
+
+    [second] = fleet()
+
+    wait_for_roles([first, second])
+    wait_until(lambda: redis.exists(STANDBY), PATIENCE_S, "a standby")
+    assert not first.listening.is_alone
+
+
+def test_processes_with_other_queues_have_a_listener_of_their_own(redis, fleet):
+    members = [*fleet(1), *fleet(1, queues=("default", "mail"))]
+    wait_until(lambda: states(members) == ["listening"] * 2, PATIENCE_S, "two listeners")
+
+    for number in range(5):
+        push_and_wait(redis, members, b"job %d" % number)
+    redis.lpush("queue:mail", b"mail")
+    wait_until(lambda: b"mail" in members[1].performed, PATIENCE_S, "the mail")
+
+    assert len(performed(members)) == 6
+
+
+def test_all_connections_are_cut_and_all_wait_again(redis, fleet):
+    members = fleet(3)
+    wait_for_roles(members)
+
+    redis.client_kill_filter(_type="normal", skipme=True)
+
+    push_and_wait(redis, members, b"job")
+    wait_for_roles(members)
+
+
+def test_a_server_that_lost_who_listens_has_a_listener_again(redis, fleet):
+    members = fleet(3)
+    wait_for_roles(members)
+
+    redis.delete(LIST, SIGN, STANDBY)
+
+    push_and_wait(redis, members, b"job")
+    wait_for_roles(members)
+
+
+def test_where_blpop_is_refused_every_process_listens_and_a_warning_says_why(
+    redis, server, fleet, caplog
+):
+    caplog.set_level(logging.WARNING, "kiqbridge.perform.listening")
+    with without_command(redis, server, "blpop") as url:
+        members = fleet(2, url=url)
+        wait_until(lambda: states(members) == ["listening"] * 2, PATIENCE_S, "both listen")
+        push_and_wait(redis, members, b"job")
+
+        assert "a push wakes a thread of each process" in caplog.messages[0]
+        for member in members:
+            member.stop()
+            member.join()
+
+
+def test_a_queue_that_is_paused_is_left_alone_until_it_is_resumed(redis, fleet):
+    members = fleet(2)
+    wait_for_roles(members)
+    redis.sadd("paused", "default")
+    redis.lpush("queue:default", b"job")
+    redis.lpush("queue:low", b"other")
+    wait_until(lambda: performed(members) == [b"other"], PATIENCE_S, "the job of the other queue")
+
+    redis.srem("paused", "default")
+
+    wait_until(lambda: performed(members) == [b"other", b"job"], PATIENCE_S, "the paused job")
+
+
+def test_an_idle_thread_of_the_same_process_waits_on_while_another_performs(redis, fleet):
+    [member] = fleet(threads=3)
+    for number in range(6):
+        push_and_wait(redis, [member], b"job %d" % number)
+
+    assert member.gate.alive
+    wait_until(lambda: member.gate.idle == 3, PATIENCE_S, "all idle again")

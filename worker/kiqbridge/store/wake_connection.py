@@ -1,0 +1,335 @@
+"""The connection on which an idle thread waits: for changes of keys, for tokens, for the reply of its claim.
+
+RESP 3, so that replies and reports of changed keys come on one socket. redis-py opens it and logs in;
+from then on commands are written to the socket and replies read from it here, since what a thread does
+between the news and its job is what a job waits for. Nothing that could be lost travels here: a report
+or a token only says that a look is due, and a claim is repeated under its number.
+"""
+
+import contextlib
+import logging
+import os
+import select
+import ssl
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import hiredis
+import redis
+from redis.connection import AbstractConnection
+
+from kiqbridge.runtime import descriptors, frames, threads
+from kiqbridge.store.round_trip import Command, pack
+from kiqbridge.store.tracking import TRACKING_RETRY_S
+
+logger = logging.getLogger(__name__)
+
+REPLY_S: Final = 5.0
+"""Until a silent server counts as lost, where the connection does not say."""
+SPIN_S: Final = 0.000_1
+"""So long a reply is awaited without sleeping: a thread that sleeps is woken late, by more than a server takes."""
+SPINS_IN_VAIN: Final = 8
+"""After so many in a row the server is too far away for that."""
+_READ_BYTES = 65_536
+_NOTHING = object()
+_LATER = (BlockingIOError, ssl.SSLWantReadError)
+
+_OPT_IN: Final = ("CLIENT", "CACHING", "YES")
+
+
+class News:
+    """Keys that were changed; all of them when the server was emptied."""
+
+    __slots__ = ("all", "keys")
+
+    def __init__(self, message: Sequence[Any]) -> None:
+        keys = message[1] if len(message) > 1 else None
+        self.all = keys is None
+        self.keys = frozenset(keys or ())
+
+    def __repr__(self) -> str:
+        return f"News({'all' if self.all else sorted(self.keys)})"
+
+
+class WakeConnection:
+    """Used by one thread at a time; only `interrupt` may be called by others.
+
+    Args:
+        connect: makes a connection that is not open yet.
+        spin_s: seconds of awaiting a reply without sleeping.
+        retry_s: seconds between two attempts to turn tracking on where the server refuses it.
+
+    Attributes:
+        tracks: whether the server reports changes to this connection, as far as is known.
+        is_open: whether there is a connection.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractConnection],
+        *,
+        spin_s: float = SPIN_S,
+        retry_s: float = TRACKING_RETRY_S,
+    ) -> None:
+        self._connect = connect
+        self._spin_s = spin_s
+        self._spins_in_vain = 0
+        self._retry_s = retry_s
+        self._retry_at = 0.0
+        self._is_tracked = False
+        self._connection: AbstractConnection | None = None
+        self._descriptor: descriptors.Descriptor | None = None
+        self._socket: Any = None
+        self._reader = hiredis.Reader(
+            notEnoughData=_NOTHING, replyError=redis.exceptions.ResponseError
+        )
+        self._timeout_s = REPLY_S
+        self._poll = select.poll()
+        self._news: list[News] = []
+        self._is_interrupted = False
+        self._ear, self._bell = os.pipe()
+        for end in (self._ear, self._bell):
+            os.set_blocking(end, False)
+        weakref.finalize(self, _close, self._ear, self._bell).atexit = False
+        self._bell_descriptors = (
+            [descriptors.Descriptor(end) for end in (self._ear, self._bell)]
+            if descriptors.is_watching
+            else []
+        )
+        self._listen()
+        self.tracks = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None
+
+    def interrupt(self) -> None:
+        """End the wait of the thread that waits here, now or when it comes to wait."""
+        self._is_interrupted = True
+        for each in self._bell_descriptors:
+            each.check()
+        with contextlib.suppress(OSError):  # full: it rings already
+            os.write(self._bell, b"!")
+
+    def take_interruption(self) -> bool:
+        """Whether `interrupt` was called since the last time."""
+        is_interrupted, self._is_interrupted = self._is_interrupted, False
+        return is_interrupted
+
+    def ask(self, *commands: Command) -> list[Any]:
+        """Send commands and return the replies, errors of the server among them.
+
+        Raises:
+            RedisError, OSError: to be closed; the next call opens a new connection.
+        """
+        return self.ask_packed(pack(commands), len(commands))
+
+    def ask_packed(self, packed: bytes, count: int, *, is_urgent: bool = False) -> list[Any]:
+        """As `ask`, for what `pack` made of so many commands; `is_urgent`: a job waits for the replies."""
+        self.send(packed)
+        replies: list[Any] = []
+        spin_until = 0.0
+        if is_urgent and self._spins_in_vain < SPINS_IN_VAIN:
+            spin_until = time.perf_counter() + self._spin_s
+        give_up_at = time.monotonic() + self._timeout_s
+        while len(replies) < count:
+            message = self._reader.gets()
+            if message is not _NOTHING:
+                if isinstance(message, hiredis.PushNotification):
+                    self._note(message)
+                else:
+                    replies.append(message)
+            elif self._read():
+                continue
+            elif time.perf_counter() >= spin_until:
+                if spin_until:
+                    self._spins_in_vain += 1
+                    spin_until = 0.0
+                left = give_up_at - time.monotonic()
+                if left <= 0:
+                    raise redis.exceptions.TimeoutError("no reply from Redis")
+                self._sleep(left, only_socket=True)
+        if spin_until:
+            self._spins_in_vain = 0
+        return replies
+
+    def send(self, packed: bytes) -> None:
+        """Send what `pack` made; raises as `ask`."""
+        self.open()
+        rest = packed
+        while True:
+            try:
+                sent = self._socket.send(rest)
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                sent = 0
+            if sent == len(rest):
+                return
+            rest = rest[sent:]
+            waiting = select.poll()
+            waiting.register(self._socket, select.POLLOUT)
+            if not waiting.poll(self._timeout_s * 1000):
+                raise redis.exceptions.TimeoutError("Redis takes nothing")
+
+    def receive(self, timeout_s: float) -> Any:
+        """The next reply or `News`; None when the time is over, or after `interrupt`.
+
+        A reply that is nil is `NIL`.
+
+        Raises:
+            RedisError, OSError: as `ask`.
+        """
+        if self._news:
+            return self._news.pop(0)
+        self.open()
+        until = time.monotonic() + timeout_s
+        while True:
+            message = self._reader.gets()
+            if message is not _NOTHING:
+                if not isinstance(message, hiredis.PushNotification):
+                    return NIL if message is None else message
+                if message and message[0] == b"invalidate":
+                    return News(message)
+            elif not self._read():
+                left = until - time.monotonic()
+                if self._is_interrupted or left <= 0:
+                    return None
+                threads.rest()
+                self._sleep(left)
+                threads.beat()
+
+    def pause(self, seconds: float) -> None:
+        """Wait, whatever is reported meanwhile; `interrupt` ends it."""
+        until = time.monotonic() + seconds
+        waiting = select.poll()
+        waiting.register(self._ear, select.POLLIN)
+        while not self._is_interrupted and (left := until - time.monotonic()) > 0:
+            threads.rest()
+            if _wait(waiting, left * 1000):
+                self._hear()
+            threads.beat()
+
+    def ask_tracked(self, *commands: Command) -> list[Any]:
+        """As `ask`, for commands whose keys are to be tracked: a later change of one is reported.
+
+        Only these are: what the script of a claim reads on this connection is not.
+        """
+        self.open()
+        if not self._is_tracked and time.monotonic() >= self._retry_at:
+            self._note_tracking(self.ask(("CLIENT", "TRACKING", "ON", "OPTIN"))[0])
+        if not self._is_tracked:
+            return self.ask(*commands)
+        opting = [each for command in commands for each in (_OPT_IN, command)]
+        replies = self.ask(*opting)
+        if isinstance(replies[0], Exception):
+            self._note_tracking(replies[0])
+        return replies[1::2]
+
+    def _note_tracking(self, reply: object) -> None:
+        if not isinstance(reply, Exception):
+            if not self.tracks:
+                logger.info("this Redis allows CLIENT TRACKING again for queues")
+            self.tracks = self._is_tracked = True
+            return
+        self._retry_at = time.monotonic() + self._retry_s
+        if self.tracks:
+            logger.warning(
+                "this Redis refuses CLIENT TRACKING (%s): queues are looked at several times a second "
+                "instead, until it allows it; allow it, and CLIENT CACHING, in the ACL of this user",
+                reply,
+            )
+        self.tracks = self._is_tracked = False
+
+    def forget_news(self) -> None:
+        """Of what was reported up to now nothing matters any more."""
+        self._news.clear()
+
+    def open(self) -> None:
+        """Connect, if that is not done; raises as `ask`."""
+        if self._connection is not None:
+            if self._descriptor is not None:
+                self._descriptor.check()
+            return
+        connection = self._connect()
+        try:
+            connection.connect()  # type: ignore[no-untyped-call]
+        except BaseException:
+            connection.disconnect()  # type: ignore[no-untyped-call]
+            raise
+        self._socket = connection._sock  # noqa: SLF001 - redis-py does not show it
+        self._socket.setblocking(False)
+        if descriptors.is_watching:
+            self._descriptor = descriptors.Descriptor(self._socket)
+        self._timeout_s = getattr(connection, "socket_timeout", None) or REPLY_S
+        self._reader = hiredis.Reader(
+            notEnoughData=_NOTHING, replyError=redis.exceptions.ResponseError
+        )
+        self._news.clear()
+        self._is_tracked = False
+        self._retry_at = 0.0
+        self._spins_in_vain = 0
+        self._connection = connection
+        self._listen()
+
+    def close(self) -> None:
+        """Drop the connection; the next call opens a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            if self._descriptor is not None:
+                self._descriptor.check()  # else another connection could be shut down
+            with contextlib.suppress(Exception):  # it is being thrown away, whatever it raises
+                connection.disconnect()  # type: ignore[no-untyped-call]
+        self._socket = None
+
+    def _listen(self) -> None:
+        self._poll = select.poll()
+        self._poll.register(self._ear, select.POLLIN)
+        if self._socket is not None:
+            self._poll.register(self._socket, select.POLLIN)
+
+    def _note(self, message: Sequence[Any]) -> None:
+        if message and message[0] == b"invalidate":
+            self._news.append(News(message))
+
+    def _read(self) -> bool:
+        """Take from the socket what is there; False: nothing."""
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except _LATER:
+            return False
+        if not data:
+            raise redis.exceptions.ConnectionError("Connection closed by server.")
+        self._reader.feed(data)
+        return True
+
+    def _sleep(self, seconds: float, *, only_socket: bool = False) -> None:
+        """Until there is something to read, or `interrupt`, for so long at most."""
+        if only_socket:
+            waiting = select.poll()
+            waiting.register(self._socket, select.POLLIN)
+            waiting.poll(seconds * 1000)
+            return
+        if any(descriptor == self._ear for descriptor, _ in _wait(self._poll, seconds * 1000)):
+            self._hear()
+
+    def _hear(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._ear, _READ_BYTES)
+        self._is_interrupted = True  # also by an `interrupt` whose flag was seen before its byte
+
+
+NIL: Final = object()
+"""A reply without a value."""
+
+
+@frames.may_take_long
+def _wait(waiting: select.poll, milliseconds: float) -> list[tuple[int, int]]:
+    return waiting.poll(milliseconds)
+
+
+def _close(*opened: int) -> None:
+    for descriptor in opened:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
