@@ -143,7 +143,8 @@ def test_a_job_is_found_by_its_id_and_its_page_names_the_shard(browser):
 
 
 def test_a_shard_that_is_away_is_named_and_the_others_are_shown(one_away):
-    for path in ("/", "/queues", "/busy", "/retries", "/processes"):
+    assert "Shard mail is away" in one_away.request("GET", "/").text
+    for path in ("/queues", "/busy", "/retries", "/processes"):
         page = one_away.request("GET", path)
         assert page.status_code == 200
         assert "Shard mail is away." in page.text

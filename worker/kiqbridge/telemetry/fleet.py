@@ -1,7 +1,7 @@
 """The numbers of the fleet, out of Redis: the same whoever reads them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kiqbridge.api.facts import Facts, fetch_facts
@@ -40,11 +40,52 @@ def fetch_numbers(operator: Operator | None = None) -> Numbers:
     """
     whose = operator or default_operator()
     facts = fetch_facts(whose)
-    processed, failed = whose.pool.run(
-        ("GET", whose.keys.stat("processed")), ("GET", whose.keys.stat("failed"))
+    counts = whose.gather(
+        lambda each: each.pool.run(
+            ("GET", each.keys.stat("processed")), ("GET", each.keys.stat("failed"))
+        )
     )
-    held = sum(each.held_jobs for each in list_registered(whose.pool, whose.keys))
-    return Numbers(facts=facts, processed=_count(processed), failed=_count(failed), in_flight=held)
+    registered = whose.gather(lambda each: list_registered(each.pool, each.keys))
+    return Numbers(
+        facts=facts,
+        processed=sum(_count(processed) for processed, _ in counts),
+        failed=sum(_count(failed) for _, failed in counts),
+        in_flight=sum(each.held_jobs for several in registered for each in several),
+    )
+
+
+def fetch_families(operator: Operator | None = None) -> list[Family]:
+    """All metrics of the fleet now; of several shards with the label `shard`, and `redis_up` 0 of one that is away.
+
+    Args:
+        operator: whose; default `default_operator()`.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was read.
+    """
+    whose = operator or default_operator()
+    if not whose.shards:
+        return fleet_families(fetch_numbers(whose))
+    left = whose.reachable()
+    found: dict[str, Family] = {}
+    for name in whose.shards:
+        is_away = name in dict(left.missing)
+        families = (
+            [gauge(catalogue.REDIS_UP, 0)]
+            if is_away
+            else fleet_families(fetch_numbers(whose.on(name)))
+        )
+        for family in families:
+            samples = [
+                Sample(value=each.value, labels={**each.labels, "shard": name})
+                for each in family.samples
+            ]
+            known = found.get(family.metric.name)
+            found[family.metric.name] = Family(
+                metric=replace(family.metric, labels=(*family.metric.labels, "shard")),
+                samples=[*known.samples, *samples] if known else samples,
+            )
+    return list(found.values())
 
 
 def fleet_families(numbers: Numbers) -> list[Family]:

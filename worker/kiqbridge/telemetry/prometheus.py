@@ -9,7 +9,7 @@ from kiqbridge.api.operator import Operator
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.runtime import job_forks
 from kiqbridge.telemetry.catalogue import REDIS_UP, Family, gauge
-from kiqbridge.telemetry.fleet import fetch_numbers, fleet_families
+from kiqbridge.telemetry.fleet import fetch_families
 from kiqbridge.wire.measures import BOUNDS_MS
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def prometheus_text(operator: Operator | None = None) -> bytes:
 
 def _fleet(operator: Operator | None) -> list[Family]:
     try:
-        return fleet_families(fetch_numbers(operator))
+        return fetch_families(operator)
     except KiqbridgeError as error:
         logger.warning("no numbers for Prometheus: %s", error)
         return [gauge(REDIS_UP, 0)]

@@ -58,6 +58,11 @@ class Now:
         return {name: replace(self, facts=facts) for name, facts in self.facts.shards.items()}
 
     @property
+    def queues(self) -> int:
+        """How many there are; one that lies on several shards counts once."""
+        return len({queue.name for queue in self.facts.queues})
+
+    @property
     def waiting(self) -> int:
         """Jobs in all queues."""
         return sum(queue.size for queue in self.facts.queues)

@@ -1,0 +1,109 @@
+"""The doctor with several shards: each is examined, and what is wrong with them together."""
+
+import json
+
+import pytest
+from support.servers import embedded_server
+from support.shards import QUEUES, sharded
+
+from kiqbridge.api import open_operator
+from kiqbridge.doctor import CATALOGUE, Selection, examine
+from kiqbridge.doctor.shards import RULES
+from kiqbridge.telemetry.fleet import fetch_families
+
+ALL = Selection(rules=[rule.id for rule in RULES])
+
+
+@pytest.fixture
+def operator(shards):
+    made = open_operator(client=shards.client())
+    yield made
+    made.client.close()
+
+
+def process(raw, *queues):
+    info = {"hostname": "box", "pid": 1, "queues": list(queues), "labels": ["kiqbridge"]}
+    raw.sadd("processes", "box:1:aa")
+    raw.hset("box:1:aa", mapping={"info": json.dumps(info), "busy": 0, "beat": 1})
+
+
+def push(raw, queue):
+    raw.sadd("queues", queue)
+    raw.lpush(
+        f"queue:{queue}", json.dumps({"class": "Work", "args": [], "jid": "j", "queue": queue})
+    )
+
+
+def found(operator, selection=ALL):
+    return {each.rule: each for each in examine(operator, selection=selection)}
+
+
+def test_jobs_that_nobody_serves_where_they_lie_are_a_problem(operator, shards):
+    for raw in shards.raw.values():
+        process(raw, "mail", "default")
+    push(shards.raw["fast"], "mail")
+    assert found(operator)["shard-places"].status == "ok"
+
+    push(shards.raw["fast"], "mail-bulk")
+
+    finding = found(operator)["shard-places"]
+    assert (finding.status, finding.what) == ("problem", "nobody serves mail-bulk (1 job on fast)")
+
+
+def test_a_shard_without_a_worker_is_worse_if_jobs_wait_there(operator, shards):
+    process(shards.raw["fast"], "critical")
+    process(shards.raw["rest"], "default")
+    assert found(operator)["shard-workers"].what == "no process serves mail"
+    assert found(operator)["shard-workers"].status == "warning"
+
+    push(shards.raw["mail"], "mail")
+
+    assert found(operator)["shard-workers"].status == "problem"
+
+
+def test_one_server_under_several_names_is_found(operator, shards):
+    assert found(operator)["shard-twice"].status == "warning"
+
+    url = shards.setting["mail"]["url"]
+    same = sharded(dict.fromkeys(QUEUES, url)).client()
+    try:
+        finding = found(open_operator(client=same))["shard-twice"]
+    finally:
+        same.close()
+    assert (finding.status, finding.what) == (
+        "problem",
+        "one database has several names: mail, fast, rest",
+    )
+
+
+def test_queues_without_a_shard_and_moves_to_unknown_ones_are_found(shards):
+    urls = {"mail": shards.setting["mail"]["url"], "fast": shards.setting["fast"]["url"]}
+    client = sharded(urls, {"mail": ["mail"], "fast": ["critical"]}).client()
+    push(shards.raw["mail"], "other")
+    shards.raw["mail"].hset("kb:routes", "mail", "gone")
+
+    findings = found(open_operator(client=client))
+    client.close()
+
+    assert findings["shard-names"].what == "no shard takes other"
+    assert findings["shard-moves"].what.endswith("mail from mail to gone")
+    assert findings["shard-settings"].status == "ok"
+
+
+def test_findings_name_their_shards_and_one_that_is_away_is_a_problem(shards):
+    with embedded_server() as server:
+        url = server.url
+    places = {name: each["url"] for name, each in shards.setting.items()} | {"mail": url}
+    client = sharded(places).client()
+
+    findings = examine(open_operator(client=client), selection=Selection(areas=["redis"]))
+    families = {each.metric.name: each for each in fetch_families(open_operator(client=client))}
+    client.close()
+
+    reachable = [each for each in findings if each.rule == "reachable"]
+    assert {each.status for each in reachable} == {"ok", "problem"}
+    assert any(each.what == "shards fast, rest: the server answers" for each in reachable)
+    assert any(each.what.startswith("shard mail is away: ") for each in reachable)
+    assert all(each.rule in CATALOGUE for each in findings)
+    up = {each.labels["shard"]: each.value for each in families["kiqbridge_redis_up"].samples}
+    assert up == {"mail": 0, "fast": 1, "rest": 1}
