@@ -5,7 +5,10 @@ import json
 import pytest
 from support.servers import embedded_server
 
+from kiqbridge.api import open_operator
 from kiqbridge.commands.cli import main
+from kiqbridge.top.model import SCREENS, View
+from kiqbridge.top.read import read_frame
 
 
 def text(jid, queue="default"):
@@ -106,6 +109,18 @@ def test_a_process_is_asked_to_stop_on_its_shard(run, shards):
     }
 
 
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_screens_of_top_are_read_from_all_shards(shards, screen):
+    client = shards.client()
+
+    frame = read_frame(open_operator(client=client), View(screen=screen))
+
+    client.close()
+    assert frame.stats.enqueued == 3
+    rows = sum(len(listing.rows) for listing in frame.listings)
+    assert rows >= {"retries": 3, "busy": 3, "queues": 1}.get(screen, 0)
+
+
 def test_an_export_wants_one_shard(run, capsys, tmp_path):
     assert main(["export", "--all", str(tmp_path / "jobs")]) == 2
     assert "name it with --shard (mail, fast, rest)" in capsys.readouterr().err
@@ -120,5 +135,6 @@ def test_a_shard_that_is_away_is_named_and_the_others_are_shown(shards, monkeypa
     shown = capsys.readouterr()
     assert json.loads(shown.out)["enqueued"] == 2
     assert "shard mail is away" in shown.err
+    assert "check KIQBRIDGE_SHARDS" in shown.err
     assert main(["stats", "--shard", "mail"]) == 3
     assert "shard mail" in capsys.readouterr().err
