@@ -89,6 +89,13 @@ def run_move(options: argparse.Namespace) -> int:
     """
     pools = open_shards(read(SHARDS, os.environ), os.environ)
     client = Client(pool=pools)
+    try:
+        return _run(options, pools, client)
+    finally:
+        client.close()
+
+
+def _run(options: argparse.Namespace, pools: ShardPools, client: Client) -> int:
     move = Move(queue=options.name, to=options.to, pools=pools, client=client)
     if move.to not in pools.names:
         raise PayloadError(
