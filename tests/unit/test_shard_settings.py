@@ -88,3 +88,61 @@ def test_the_worker_has_them_from_file_and_environment():
     assert from_file.shards == (ShardSettings(name="main", url="redis://one/0", queues=("*",)),)
     assert [each.name for each in from_both.shards] == ["other"]
     assert merge(environ={}, flags={}).shards == ()
+
+
+OTHER = {"url": "redis://two/0", "queues": ["*"]}
+TWO = {"mail": {**MAIN, "queues": ["mail"]}, "rest": OTHER}
+
+
+def worker(environ=None, **content):
+    return merge(file={"shards": TWO, **content}, environ=environ or {}, flags={})
+
+
+@pytest.mark.parametrize(
+    ("environ", "served"),
+    [
+        ({}, ("mail", "rest")),
+        ({"KIQBRIDGE_SHARD": "rest"}, ("rest",)),
+        ({"KIQBRIDGE_SHARD": "rest, mail"}, ("mail", "rest")),
+    ],
+)
+def test_a_worker_serves_all_shards_or_those_that_are_named(environ, served):
+    assert worker(environ).served == served
+    assert merge(environ={}, flags={}).served == ()
+
+
+def test_a_process_has_the_address_of_its_shard():
+    config = worker()
+
+    assert config.on_shard("rest").redis.url == "redis://two/0"
+    assert config.redis.url == MAIN["url"]
+
+
+def test_a_provider_is_looked_up_when_the_settings_are_read():
+    given = {"mail": {"provider": "MAIL_URL", "queues": ["*"]}}
+    config = merge(file={"shards": given}, environ={"MAIL_URL": "redis://mail/3"}, flags={})
+
+    assert config.redis.url == "redis://mail/3"
+    with pytest.raises(ConfigError, match="MAIL_URL, which is not set"):
+        merge(file={"shards": given}, environ={}, flags={})
+
+
+@pytest.mark.parametrize(
+    ("content", "environ", "source"),
+    [
+        ({}, {"KIQBRIDGE_SHARD": "nowhere"}, "KIQBRIDGE_SHARD"),
+        ({"capsules": {"a": {"queues": ["b"], "shard": "nowhere"}}}, {}, "capsule a"),
+    ],
+)
+def test_a_shard_that_does_not_exist_is_refused_with_the_names(content, environ, source):
+    with pytest.raises(ConfigError) as refused:
+        worker(environ, **content)
+
+    assert "'nowhere' is not one of the shards" in str(refused.value)
+    assert source in str(refused.value)
+    assert "the shards are mail, rest" in str(refused.value)
+
+
+def test_without_shards_none_can_be_chosen():
+    with pytest.raises(ConfigError, match="shards names none"):
+        merge(environ={"KIQBRIDGE_SHARD": "mail"}, flags={})

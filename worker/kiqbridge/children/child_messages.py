@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.shards import ShardSettings
 from kiqbridge.errors import OverLimit
 from kiqbridge.logs import tracebacks
 from kiqbridge.redaction import DEFAULT_KEYS
@@ -40,6 +41,8 @@ class ChildSettings:
     log_level: str
     log_format: str
     redis: RedisAccess = field(repr=False)
+    shards: tuple[ShardSettings, ...] = field(default=(), repr=False)
+    shard: str = ""
     namespace: str
     profile: ProfileSetting
     timeout_s: float
@@ -59,7 +62,12 @@ class ChildSettings:
     def from_message(cls, message: Mapping[str, Any]) -> Self:
         """The counterpart of `to_message`."""
         lists = {name: tuple(value) for name, value in message.items() if isinstance(value, list)}
-        return cls(**{**message, **lists, "redis": RedisAccess(**message["redis"])})
+        redis = RedisAccess(**message["redis"])
+        shards = tuple(
+            ShardSettings(**{**each, "queues": tuple(each["queues"])})
+            for each in message.get("shards", ())
+        )
+        return cls(**{**message, **lists, "redis": redis, "shards": shards})
 
 
 class Channel:

@@ -67,12 +67,17 @@ def _lines(
     folder: Path,
 ) -> str:
     lines = [
-        f"worker {status.pid} is not {options.check}: {', '.join(faults[status.pid])}"
+        f"{_name(status)} is not {options.check}: {', '.join(faults[status.pid])}"
         if faults[status.pid]
-        else f"worker {status.pid} is {options.check} ({status.state})"
+        else f"{_name(status)} is {options.check} ({status.state})"
         for status in statuses
     ]
     return "\n".join(lines or [_none(options, folder)]) + "\n"
+
+
+def _name(status: Status) -> str:
+    shard = f" of shard {status.shard}" if status.shard else ""
+    return f"worker {status.pid}{shard}"
 
 
 def _json(

@@ -10,11 +10,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.config.config import Config
 from kiqbridge.config.merge import merge
-from kiqbridge.errors import PayloadError
+from kiqbridge.errors import PayloadError, RedisUnavailable
 from kiqbridge.inflight.incarnations import Incarnation, list_incarnations
 from kiqbridge.inflight.lease import LeaseTimes
 from kiqbridge.inflight.reaping import ALIVE, UNKNOWN_LAYOUT, Outcome
@@ -47,8 +48,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="rescue all silent ones after a look of some seconds; after an outage of Redis all "
         "look silent for as long",
     )
+    parser.add_argument(
+        "--shard",
+        action="append",
+        metavar="NAME",
+        help="only this shard; repeatable (default: all)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="only look, change nothing")
     parser.add_argument("--json", action="store_true", help="answer as JSON")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Shard:
+    """One server, and what was found and done there; `name` is empty where there is only one."""
+
+    name: str
+    config: Config
+    connection: RedisConnection
+    found: Sequence[Incarnation] = ()
+    rescued: dict[str, int] = field(default_factory=dict)
+    left: Sequence[Incarnation] = ()
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,29 +75,53 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         PayloadError: no such incarnation.
-        RedisUnavailable: Redis is away; processes that were not rescued yet still hold their jobs.
+        RedisUnavailable: Redis is away; processes that were not rescued yet still hold their jobs. Of several
+            shards the others were looked after.
     """
-    config = merge(environ=os.environ, flags={})
+    config = merge(environ=os.environ, flags={"served_shards": options.shard})
     keys = Keys(config.namespace)
-    connection = RedisPool(config.redis).connection()
-    found = list_incarnations(connection, keys)
-    if options.now and options.now not in (each.name for each in found):
-        names = ", ".join(each.name for each in found) or "none"
-        raise PayloadError(
-            f"--now {options.now}: is not registered; it ended orderly or was rescued already. "
-            f"Registered: {names}"
-        )
-    if not options.json:
-        _print_all(found)
-    rescued: dict[str, int] = {}
-    if not options.dry_run:
-        rescued = _rescue(options, config, connection, keys, found)
-        found_now = list_incarnations(connection, keys)
-    else:
-        found_now = found
-    left = [each for each in found_now if _is_left(each, options)]
-    _print_result(options, found, rescued, left)
-    return 1 if left and not options.dry_run else 0
+    shards, failed = [], None
+    for name in config.served or ("",):
+        there = config.on_shard(name)
+        connection = RedisPool(there.redis).connection()
+        try:
+            found = list_incarnations(connection, keys)
+        except RedisUnavailable as error:
+            failed = failed or error
+            if name:
+                _print_progress(f"shard {name} is away: {error}")
+            continue
+        shards.append(_Shard(name=name, config=there, connection=connection, found=found))
+    _check_named(options.now, shards, failed)
+    if not options.json and shards:
+        _print_all(shards)
+    for shard in shards:
+        try:
+            if not options.dry_run:
+                shard.rescued = _rescue(options, shard.config, shard.connection, keys, shard.found)
+            now = shard.found if options.dry_run else list_incarnations(shard.connection, keys)
+            shard.left = [each for each in now if _is_left(each, options)]
+        except RedisUnavailable as error:
+            failed = failed or error
+    if shards:
+        _print_result(options, shards)
+    if failed is not None:
+        raise failed
+    return 1 if any(each.left for each in shards) and not options.dry_run else 0
+
+
+def _check_named(
+    name: str | None, shards: Sequence[_Shard], failed: RedisUnavailable | None
+) -> None:
+    known = [each.name for shard in shards for each in shard.found]
+    if not name or name in known:
+        return
+    if failed is not None:
+        raise failed
+    raise PayloadError(
+        f"--now {name}: is not registered; it ended orderly or was rescued already. "
+        f"Registered: {', '.join(known) or 'none'}"
+    )
 
 
 def _rescue(
@@ -159,12 +202,7 @@ def _is_left(each: Incarnation, options: argparse.Namespace) -> bool:
     return each.name == options.now if options.now else each.state != "alive"
 
 
-def _print_result(
-    options: argparse.Namespace,
-    found: Sequence[Incarnation],
-    rescued: dict[str, int],
-    left: Sequence[Incarnation],
-) -> None:
+def _print_result(options: argparse.Namespace, shards: Sequence[_Shard]) -> None:
     if options.json:
         answer = {
             "dry_run": options.dry_run,
@@ -175,17 +213,26 @@ def _print_result(
                     "silent_for_s": each.silent_for_s,
                     "held_jobs": each.held_jobs,
                     "held": dict(each.held),
+                    **({"shard": shard.name} if shard.name else {}),
                 }
-                for each in found
+                for shard in shards
+                for each in shard.found
             ],
             "rescued": [
-                {"incarnation": name, "returned": count} for name, count in rescued.items()
+                {"incarnation": name, "returned": count}
+                for shard in shards
+                for name, count in shard.rescued.items()
             ],
-            "left": [each.name for each in left],
+            "left": [each.name for shard in shards for each in shard.left],
         }
         sys.stdout.write(json.dumps(answer) + "\n")
         return
-    lines = [f"rescued {name}: {_jobs(count)} went back" for name, count in rescued.items()]
+    left = [each for shard in shards for each in shard.left]
+    lines = [
+        f"rescued {name}: {_jobs(count)} went back"
+        for shard in shards
+        for name, count in shard.rescued.items()
+    ]
     silent = [each for each in left if each.state == "silent"]
     if options.dry_run:
         lines += [f"would watch {each.name} and rescue {_jobs(each.held_jobs)}" for each in silent]
@@ -199,14 +246,19 @@ def _print_result(
     sys.stdout.write(shown("".join(f"{line}\n" for line in lines)))
 
 
-def _print_all(found: Sequence[Incarnation]) -> None:
+def _print_all(shards: Sequence[_Shard]) -> None:
     lines = [
-        f"{each.name}  {_state(each)}, holds {_jobs(each.held_jobs)}{_queues(each)}"
+        f"{each.name}  {_state(each)}, holds {_jobs(each.held_jobs)}{_queues(each)}{_where(shard)}"
         if each.state != "unknown layout"
-        else f"{each.name}  {_state(each)}: only a version that knows its layout can rescue it"
-        for each in found
+        else f"{each.name}  {_state(each)}: only a version that knows its layout can rescue it{_where(shard)}"
+        for shard in shards
+        for each in shard.found
     ]
     sys.stdout.write(shown("".join(f"{line}\n" for line in lines or ["no worker is registered"])))
+
+
+def _where(shard: _Shard) -> str:
+    return f", on shard {shard.name}" if shard.name else ""
 
 
 def _state(each: Incarnation) -> str:

@@ -13,7 +13,7 @@ Pure decisions: nothing here forks, sends a signal, reads a clock or writes a lo
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ class Slot:
     """The place of one process, whichever fills it.
 
     Attributes:
+        shard: the shard that it serves; empty = there is one server.
         child: the process that fills it.
         successor: started to take the place of `child`, not registered yet.
         failures: ends in a row that came too soon.
@@ -39,6 +40,7 @@ class Slot:
     """
 
     number: int
+    shard: str = ""
     child: "Child | None" = None
     successor: "Child | None" = None
     failures: int = 0
@@ -75,7 +77,8 @@ class Child:
     kill_at: float | None = None
 
     def __str__(self) -> str:
-        return f"process {self.slot.number} (pid {self.pid})"
+        shard = f", shard {self.slot.shard}" if self.slot.shard else ""
+        return f"process {self.slot.number} (pid {self.pid}{shard})"
 
 
 class End(NamedTuple):
@@ -106,8 +109,9 @@ class Fleet:
     """The processes of one supervisor, and what is due for each.
 
     Args:
-        count: how many processes there are to be.
+        count: how many processes there are to be, for each shard.
         patience_s: seconds that a process has to end.
+        shards: names of the shards that are served; one of no name where there is one server.
 
     Attributes:
         slots: one for each process.
@@ -118,8 +122,9 @@ class Fleet:
         failure: why the supervisor ends with an error; None = it does not.
     """
 
-    def __init__(self, count: int, patience_s: float) -> None:
-        self.slots = [Slot(number=number + 1) for number in range(count)]
+    def __init__(self, count: int, patience_s: float, shards: Sequence[str] = ("",)) -> None:
+        places = [shard for _ in range(count) for shard in shards]
+        self.slots = [Slot(number=number, shard=shard) for number, shard in enumerate(places, 1)]
         self.children: dict[int, Child] = {}
         self.is_quiet = False
         self.is_stopping = False
@@ -132,6 +137,12 @@ class Fleet:
     def ready(self) -> int:
         """How many places are filled by a process that has registered."""
         return sum(bool(slot.child and slot.child.incarnation) for slot in self.slots)
+
+    @property
+    def away(self) -> list[str]:
+        """Names of the shards of which no process has registered."""
+        there = {slot.shard for slot in self.slots if slot.child and slot.child.incarnation}
+        return [shard for shard in dict.fromkeys(s.shard for s in self.slots) if shard not in there]
 
     def due_starts(self, now: float) -> list[Slot]:
         """Places that are empty, and whose next process may be started now."""

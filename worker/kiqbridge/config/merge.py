@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kiqbridge.config.config import Config
-from kiqbridge.config.redis_access import aws_variables
+from kiqbridge.config.redis_access import aws_variables, provided
 from kiqbridge.config.setting import pick
 from kiqbridge.config.table import SETTINGS
 from kiqbridge.errors import ConfigError
@@ -50,7 +50,21 @@ def merge(
         raw, source = pick(setting, environ, known_file, file_name, flags)
         values[setting.name] = setting.parse(raw, source)
         sources[setting.name] = source
+    values["shards"] = provided(values["shards"], environ)
+    _check_shards(values, sources)
     return Config(**values, sources=MappingProxyType(sources), aws=aws_variables(environ))
+
+
+def _check_shards(values: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    known = [each.name for each in values["shards"]]
+    named = [(name, sources["served_shards"]) for name in values["served_shards"]]
+    named += [(each.shard, f"capsule {each.name}") for each in values["capsules"] if each.shard]
+    for name, source in named:
+        if name not in known:
+            what = f"the shards are {', '.join(known)}" if known else "shards names none"
+            raise ConfigError(
+                f"shard: {name!r:.100} is not one of the shards (from {source}); {what}"
+            )
 
 
 def file_layer(

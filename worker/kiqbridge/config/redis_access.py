@@ -1,7 +1,7 @@
 """Where Redis is and what a connection logs in with, as the settings have it. Nothing is read or opened here."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from kiqbridge.config.client_settings import (
     REDIS_IAM_CACHE,
@@ -103,6 +103,20 @@ def access_of(shard: ShardSettings, environ: Mapping[str, str]) -> RedisAccess:
         iam_user=shard.iam_user,
         iam_cache=shard.iam_cache,
         aws=aws_variables(environ),
+    )
+
+
+def provided(
+    shards: Sequence[ShardSettings], environ: Mapping[str, str]
+) -> tuple[ShardSettings, ...]:
+    """The shards, with the addresses in the place of the names of variables that hold them.
+
+    Raises:
+        ConfigError: such a variable is not set.
+    """
+    return tuple(
+        replace(each, url=access_of(each, environ).url, provider="") if each.provider else each
+        for each in shards
     )
 
 

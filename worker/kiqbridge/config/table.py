@@ -96,7 +96,18 @@ SETTINGS: tuple[Setting, ...] = (
         parse=capsules,
         default={},
         help="further capsules in the same process: for each name its queues, concurrency and "
-        "async_concurrency",
+        "async_concurrency; with a shard only processes of that shard run it",
+    ),
+    Setting(
+        name="served_shards",
+        parse=words("served_shards"),
+        default=[],
+        default_text="all",
+        env=("KIQBRIDGE_SHARD",),
+        flags=("--shard",),
+        metavar="NAME",
+        help="shard to serve, each by processes of its own; repeatable; in the environment with commas between them "
+        "(docs/shards.md)",
     ),
     Setting(
         name="processes",
@@ -106,7 +117,8 @@ SETTINGS: tuple[Setting, ...] = (
         flags=("--processes",),
         metavar="INT|auto",
         help="how many worker processes run under one supervisor, each with its own threads; auto = one "
-        "for each CPU that it may use; 1 = no supervisor",
+        "for each CPU that it may use; 1 = no supervisor; with several shards that many for each, and auto divides "
+        "the CPUs among them",
     ),
     Setting(
         name="max_memory_mb",

@@ -93,7 +93,7 @@ class Launcher:
     Attributes:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
         server_middleware: functions around each job; add to it before `start`.
-        client: what the poller and the jobs push through.
+        client: what the jobs push through.
         parts: what the process consists of.
         health: its status and its threads.
     """
@@ -124,7 +124,7 @@ class Launcher:
         )
         self.identity = self.parts.identity
         self.server_middleware = self.parts.server_middleware
-        self.client = self.parts.client
+        self.client = self.parts.jobs_client
         self.health = Health(
             config,
             self.parts,
@@ -350,6 +350,7 @@ class Launcher:
             closing.wait(seconds_until(end))
         release_default_client(self.client)
         self.parts.pool.close_all()
+        self.client.close()
         self.health.stop()
 
     def _end_jobs(self, deadline: float) -> None:
@@ -405,6 +406,7 @@ class Launcher:
     def _banner(self) -> str:
         parts, capsules = self.parts, "; ".join(map(str, self.parts.capsules))
         classes = f"{len(parts.registry)} job classes"
-        return (
-            f"kiqbridge {__version__} is ready: {capsules}; {classes}, Redis {parts.pool.address}"
-        )
+        redis = f"Redis {parts.pool.address}"
+        if self._config.shard:
+            redis = f"shard {self._config.shard}, {redis}"
+        return f"kiqbridge {__version__} is ready: {capsules}; {classes}, {redis}"

@@ -71,6 +71,7 @@ from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
 from kiqbridge.step_functions.task_tokens import TaskTokens
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.shards import open_shards
 from kiqbridge.store.shared_connections import IDLE_S, SharedConnections
 from kiqbridge.wire.keys import Keys
 
@@ -93,6 +94,8 @@ class EngineParts:
     Attributes:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
         server_middleware: functions around each job; read by `build_capsules`.
+        client: what the engine itself pushes through and asks: of the shard of this process.
+        jobs_client: what jobs push through, to each shard.
         capsules: empty before `build_capsules`.
         manager, heartbeat, isolation, reservations: None before `build_around_capsules`; with basic
             fetch there is no isolation.
@@ -121,10 +124,12 @@ class EngineParts:
             config.redis,
             size=connections_of(capsules_of(config, server.capsules, server.middleware)),
             settle_replicas=config.settle_replicas,
+            shard=config.shard,
         )
         self._shared = SharedConnections(self.pool)
         self._connect = self._shared.connection
-        self.client = self._make_client()
+        self.jobs_client = self._make_client()
+        self.client = self.jobs_client.on(config.shard) if config.shard else self.jobs_client
         self.keeper = LeaseKeeper(
             identity=self.identity,
             keys=self.keys,
@@ -270,7 +275,7 @@ class EngineParts:
             view=ProcessView(
                 work=self.running_jobs,
                 is_quiet=self._is_quiet,
-                fields=lambda: {**self.ages().fields(), **declared.fields()},
+                fields=lambda: {**self.ages().fields(), **declared.fields(), **self._shard_field()},
             ),
             counters=self._counters,
             events=self.events,
@@ -341,11 +346,13 @@ class EngineParts:
         self.pool.trim(IDLE_S)
 
     def _make_client(self) -> Client:
-        config = self._config
+        config, pools = self._config, self.pool
         client = Client(
             namespace=config.namespace,
             profile=config.profile,
-            pool=self.pool,
+            pool=open_shards(config.shards, config.aws, size=pools.size, made={config.shard: pools})
+            if config.shard
+            else pools,
             max_payload_bytes=config.max_payload_bytes,
         )
         for entry in self._server.client_middleware:
@@ -365,7 +372,7 @@ class EngineParts:
             timekeeper=Timekeeper(lambda: [each.origin for each in self.registry]),
             handlers=self._handlers,
             runtime=Runtime(
-                client=self.client,
+                client=self.jobs_client,
                 redis=self.pool,
                 is_stopping=self._is_quiet,
                 timeout_s=config.timeout_s,
@@ -463,6 +470,10 @@ class EngineParts:
             started_at=time.time(),
             beat_s=self._config.beat_s,
         )
+
+    def _shard_field(self) -> dict[str, str]:
+        """For the process' hash: a reader of several servers shows where it found the process, a single one this."""
+        return {"kb_shard": self._config.shard} if self._config.shard else {}
 
     def _holders(self) -> Iterator[Holder]:
         for capsule in self.capsules:

@@ -171,7 +171,11 @@ def _by_queue(reply: Any) -> Mapping[str, bytes]:
 
 
 def open_shards(
-    settings: Sequence[ShardSettings], environ: Mapping[str, str], *, size: int = POOL_SIZE
+    settings: Sequence[ShardSettings],
+    environ: Mapping[str, str],
+    *,
+    size: int = POOL_SIZE,
+    made: Mapping[str, RedisPool] | None = None,
 ) -> ShardPools:
     """Pools for the shards of the settings; nothing is opened yet.
 
@@ -179,12 +183,15 @@ def open_shards(
         settings: at least one.
         environ: environment variables: providers, and what AWS needs.
         size: how many connections of each pool may be out at once.
+        made: name of a shard → its pool, where there is one already.
 
     Raises:
         ConfigError: an address is wrong.
     """
+    own = made or {}
     pools = {
-        each.name: RedisPool(access_of(each, environ), size=size, shard=each.name)
+        each.name: own.get(each.name)
+        or RedisPool(access_of(each, environ), size=size, shard=each.name)
         for each in settings
     }
     return ShardPools(pools, Routes({each.name: each.queues for each in settings}))
