@@ -161,6 +161,14 @@ class Client(Everywhere):
     def _holders(self, queue: str, now: float) -> Sequence[str]:
         return ("",) if self._shards is None else self._shards.holders(queue, self.keys, now)
 
+    def first_shard_of(self, queue: str) -> str:
+        """Name of the shard on which the globs put a queue, wherever it was moved; empty = there is one server.
+
+        Raises:
+            PayloadError: on none.
+        """
+        return "" if self._shards is None else self._shards.routes.shard_of(queue)
+
     def each(self) -> "list[Client]":
         """A client for each server: itself, if there is one."""
         return [self.on(name) for name in self.shards] or [self]

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.off_loop import off_loop
-from kiqbridge.errors import JobFailed, PayloadError, ResultOmitted, ResultTimeout
+from kiqbridge.errors import JobFailed, PayloadError, RedisUnavailable, ResultOmitted, ResultTimeout
 from kiqbridge.wire.payload import shorten
 from kiqbridge.wire.result import Result, parse_result
 
@@ -38,8 +38,18 @@ def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
             f"jid: {shorten(jid)} is no job's id; a push that middleware stopped has none"
         )
     client = client or default_client()
-    text = client.pool.call("GET", client.keys.result(jid))
-    return None if text is None else parse_result(text)
+    failed: RedisUnavailable | None = None
+    for pool in client.pools():  # on the shard where it was performed
+        try:
+            text = pool.call("GET", client.keys.result(jid))
+        except RedisUnavailable as error:
+            failed = failed or error
+            continue
+        if text is not None:
+            return parse_result(text)
+    if failed is not None:
+        raise failed
+    return None
 
 
 def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:

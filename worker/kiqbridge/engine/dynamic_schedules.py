@@ -13,6 +13,7 @@ from kiqbridge.clocks.declared import REFRESH_S, DeclaredSchedules
 from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.clocks.placing import Placer
 from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.redis_connection import RedisConnection
 
 LOOK_S: Final = 2.0
@@ -26,6 +27,7 @@ def dynamic_steps(
     app: str,
     identity: str,
     horizon_s: float,
+    is_here: Callable[[ScheduleDefinition], bool],
     notify: Callable[[Sequence[MissedTick]], object],
 ) -> tuple[ScheduleStep, ...]:
     """The steps of `ScheduleLeader` for dynamic schedules.
@@ -36,12 +38,17 @@ def dynamic_steps(
         app: the worker's tag.
         identity: of this process, for the ledgers.
         horizon_s: how far ahead occurrences are placed, at least.
+        is_here: whether a declared schedule lies on the shard of this process.
         notify: called with the occurrences that nobody has placed in time.
     """
     placer = Placer(client, client.keys, by=f"worker:{identity}", horizon_s=horizon_s)
     declared = DeclaredSchedules(
         client,
-        [each.schedule for each in registry if each.schedule is not None],
+        [
+            each.schedule
+            for each in registry
+            if each.schedule is not None and is_here(each.schedule)
+        ],
         app=app,
         identity=identity,
     )

@@ -30,6 +30,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import Registry
 from kiqbridge.client.resources import ProcessResources
+from kiqbridge.client.schedule_place import shard_of_schedule
 from kiqbridge.client.server import Server
 from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.clocks.hooks import hooks_of
@@ -181,6 +182,7 @@ class EngineParts:
             app=self.tag,
             identity=self.identity,
             horizon_s=config.schedule_horizon_s,
+            is_here=lambda each: shard_of_schedule(self.jobs_client, each) == config.shard,
             notify=self.missed_watch.notify,
         )
         self.schedules = ScheduleLeader(
