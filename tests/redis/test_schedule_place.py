@@ -98,7 +98,7 @@ def test_a_schedule_beside_a_job_is_kept_by_the_workers_of_one_shard(client, sha
             app="shop",
             identity=f"host:1:{name}",
             horizon_s=300,
-            is_here=lambda each, name=name: shard_of_schedule(client, each) == name,
+            is_here=lambda each, name=name: shard_of_schedule(client, each.schedule) == name,
             notify=lambda _missed: None,
         )
         keep.call(client.on(name).pool)

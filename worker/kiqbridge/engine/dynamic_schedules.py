@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.registry import Registry
+from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.clocks.declared import REFRESH_S, DeclaredSchedules
 from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.clocks.placing import Placer
 from kiqbridge.engine.schedule_leader import ScheduleStep
-from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.redis_connection import RedisConnection
 
 LOOK_S: Final = 2.0
@@ -27,7 +26,7 @@ def dynamic_steps(
     app: str,
     identity: str,
     horizon_s: float,
-    is_here: Callable[[ScheduleDefinition], bool],
+    is_here: Callable[[JobDefinition], bool],
     notify: Callable[[Sequence[MissedTick]], object],
 ) -> tuple[ScheduleStep, ...]:
     """The steps of `ScheduleLeader` for dynamic schedules.
@@ -38,17 +37,13 @@ def dynamic_steps(
         app: the worker's tag.
         identity: of this process, for the ledgers.
         horizon_s: how far ahead occurrences are placed, at least.
-        is_here: whether a declared schedule lies on the shard of this process.
+        is_here: whether the schedule of a job lies on the shard of this process.
         notify: called with the occurrences that nobody has placed in time.
     """
     placer = Placer(client, client.keys, by=f"worker:{identity}", horizon_s=horizon_s)
     declared = DeclaredSchedules(
         client,
-        [
-            each.schedule
-            for each in registry
-            if each.schedule is not None and is_here(each.schedule)
-        ],
+        [each.schedule for each in registry if each.schedule is not None and is_here(each)],
         app=app,
         identity=identity,
     )

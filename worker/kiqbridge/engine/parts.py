@@ -28,7 +28,7 @@ from kiqbridge.children.process_pool import ProcessPool
 from kiqbridge.children.suspects import SuspectRunner
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import Runtime
-from kiqbridge.client.registry import Registry
+from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.resources import ProcessResources
 from kiqbridge.client.schedule_place import shard_of_schedule
 from kiqbridge.client.server import Server
@@ -182,7 +182,7 @@ class EngineParts:
             app=self.tag,
             identity=self.identity,
             horizon_s=config.schedule_horizon_s,
-            is_here=lambda each: shard_of_schedule(self.jobs_client, each) == config.shard,
+            is_here=self._has_schedule_here,
             notify=self.missed_watch.notify,
         )
         self.schedules = ScheduleLeader(
@@ -472,6 +472,12 @@ class EngineParts:
             started_at=time.time(),
             beat_s=self._config.beat_s,
         )
+
+    def _has_schedule_here(self, declared: JobDefinition) -> bool:
+        definition = declared.schedule
+        if definition is None:
+            return False
+        return shard_of_schedule(self.jobs_client, definition) == self._config.shard
 
     def _shard_field(self) -> dict[str, str]:
         """For the process' hash: a reader of several servers shows where it found the process, a single one this."""
