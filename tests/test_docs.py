@@ -29,6 +29,8 @@ from support.workers import WorkerProcess
 
 from kiqbridge.aws.mapping.check import main as check_mappings
 from kiqbridge.commands.cli import build_parser
+from kiqbridge.config import settings_file
+from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import shown_default
 from kiqbridge.config.table import SETTINGS
 from kiqbridge.schedule.check import allow_list_problems
@@ -541,18 +543,34 @@ def shape(value: object) -> object:
     return [shape(child) for child in value] if isinstance(value, list) else type(value)
 
 
-def yaml_blocks(*, are_mappings: bool) -> pytest.MarkDecorator:
-    """Those that are files of mappings, or the others, which are rules."""
-    found = [block for block in BLOCKS if block.language == "yaml"]
-    chosen = [
-        block
-        for block in found
-        if bool(re.match(r"(mappings|allow|schemas):", block.text)) is are_mappings
-    ]
+YAML_FILES = {
+    "mappings": re.compile(r"(mappings|allow|schemas):"),
+    "settings": re.compile(r"(shards|capsules|queues):"),
+}
+
+
+def yaml_blocks(kind: str) -> pytest.MarkDecorator:
+    """Those that are files of mappings, files of settings, or `rules`, which all others are."""
+    chosen = []
+    for block in BLOCKS:
+        if block.language == "yaml":
+            kinds = [name for name, begin in YAML_FILES.items() if begin.match(block.text)]
+            if (kinds or ["rules"]) == [kind]:
+                chosen.append(block)
     return pytest.mark.parametrize("block", chosen, ids=str)
 
 
-@yaml_blocks(are_mappings=True)
+@yaml_blocks("settings")
+def test_the_settings_of_the_documents_are_read(block):
+    warned: list[str] = []
+
+    config = merge(file=settings_file.parse(block.text, str(block)), environ={}, flags={}, warn=warned.append)  # fmt: skip
+
+    assert warned == []
+    assert "file" in config.sources.values()
+
+
+@yaml_blocks("mappings")
 def test_mappings_of_the_documents_pass_the_check(block, tmp_path, capsys):
     path = tmp_path / "mappings.yml"
     path.write_text(block.text.replace("../../tests", str(ROOT / "tests")), encoding="utf-8")
@@ -564,7 +582,7 @@ def test_mappings_of_the_documents_pass_the_check(block, tmp_path, capsys):
     assert lines.count(".json: ") >= block.text.count(".json")
 
 
-@yaml_blocks(are_mappings=False)
+@yaml_blocks("rules")
 def test_a_rule_of_the_documents_fits_into_the_template(block, project):
     rule = block.text
     [name] = re.findall(r"^(\w+):$", rule, re.MULTILINE)
