@@ -17,6 +17,7 @@ import redis as redis_py
 from support.servers import embedded_server
 from support.waiting import wait_until
 
+from kiqbridge.api import open_operator
 from kiqbridge.commands import cli, export_command
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.transfer import reading
@@ -383,7 +384,7 @@ class TestWhileOthersWork:
     def read_all(self, redis_url, place):
         pool = RedisPool(redis_url)
         try:
-            keys = export_command.open_operator(redis_url).keys
+            keys = open_operator(redis_url).keys
             yield from (
                 member for members, _ in reading.read_place(pool, keys, place) for member in members
             )
