@@ -105,7 +105,7 @@ def test_each_value_of_the_secret_has_a_version_of_its_own(call, secret):
     assert changed["PhysicalResourceId"] == first["PhysicalResourceId"]
 
 
-@pytest.mark.parametrize("scheme", ["redis", "redis+sentinel"])
+@pytest.mark.parametrize("scheme", ["redis", "redis+sentinel", "redis+cluster"])
 def test_plain_redis_is_refused_unless_it_is_wanted(call, scheme):
     address = f"{scheme}://:{PASSWORD}@host"
 

@@ -7,6 +7,7 @@ import pytest
 from support.aws_services import aws_services
 from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import debian_server, embedded_server, find_free_port
+from support.waiting import wait_until
 
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
@@ -218,13 +219,38 @@ def test_a_server_that_is_too_old_is_refused(server, info, words):
             assert "upgrade to Redis 7.0, Valkey 7.2, or newer" in str(failed.value)
 
 
+def owning_all_slots(server):
+    pool = RedisPool(server.url)
+    pool.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+    wait_until(lambda: b"cluster_state:ok" in pool.call("CLUSTER", "INFO"))
+    return pool
+
+
 def test_a_server_in_cluster_mode_needs_a_hash_tag():
     with embedded_server(cluster_enabled="yes") as server:
-        pool = RedisPool(server.url)
+        pool = owning_all_slots(server)
 
         check_server(pool.run, "{jobs}:", pool.address)
         with pytest.raises(ConfigError, match="set KIQBRIDGE_NAMESPACE to a name in braces"):
             check_server(pool.run, "jobs:", pool.address)
+
+
+def test_a_server_in_cluster_mode_is_refused_while_ruby_processes_use_the_namespace():
+    with embedded_server(cluster_enabled="yes") as server:
+        pool = owning_all_slots(server)
+        ours, ruby, gone = "one:1:aaa", "web:7:bbb", "web:8:ccc"
+        pool.run(
+            ("SADD", "{jobs}:processes", ours, ruby, gone),
+            ("HSET", f"{{jobs}}:{ours}", "info", '{"version":"kiqbridge"}'),
+            ("HSET", f"{{jobs}}:{ruby}", "info", '{"version":"8.0.1","queues":["default"]}'),
+        )
+
+        with pytest.raises(ConfigError, match="cluster mode, and Ruby processes use it") as failed:
+            check_server(pool.run, "{jobs}:", pool.address)
+        assert "'{jobs}:': web:7:bbb. Ruby's Sidekiq does not follow" in str(failed.value)
+
+        pool.call("DEL", f"{{jobs}}:{ruby}")
+        check_server(pool.run, "{jobs}:", pool.address)
 
 
 @pytest.mark.parametrize(

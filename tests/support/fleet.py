@@ -143,15 +143,15 @@ def is_frozen(pid: int) -> bool:
     return bool(states) and set(states) == {"T"}
 
 
-def incarnations(redis: redis_py.Redis, pid: int | None = None) -> set[str]:
+def incarnations(redis: redis_py.Redis, pid: int | None = None, keys: Keys = KEYS) -> set[str]:
     """The leases that are registered or being reaped, of one process or of all."""
-    names = {member.decode() for member in redis.sunion(KEYS.inflight, KEYS.reaping)}
+    names = {member.decode() for member in redis.sunion(keys.inflight, keys.reaping)}
     return {name for name in names if pid is None or name.split(":")[-3] == str(pid)}
 
 
-def lists_in_flight(redis: redis_py.Redis) -> dict[str, list[bytes]]:
+def lists_in_flight(redis: redis_py.Redis, keys: Keys = KEYS) -> dict[str, list[bytes]]:
     """All lists of claimed jobs with their content."""
-    names = [key.decode() for key in redis.scan_iter(f"{KEYS.inflight}:*", count=1000)]
+    names = [key.decode() for key in redis.scan_iter(f"{keys.inflight}:*", count=1000)]
     found = {name: redis.lrange(name, 0, -1) for name in names}
     return {name: jobs for name, jobs in found.items() if jobs}
 

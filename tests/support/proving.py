@@ -47,13 +47,13 @@ def hold(seconds: float, look: Callable[[], object] = lambda: None, *, every_s: 
     return looks
 
 
-def hurry_retries(redis: redis_py.Redis) -> int:
+def hurry_retries(redis: redis_py.Redis, keys: Keys = KEYS) -> int:
     """Make all retries due now; returns how many there were. Also while memory is full."""
     script = """#!lua flags=allow-oom
         local jobs = redis.call('ZRANGE', KEYS[1], 0, 999)
         for _, job in ipairs(jobs) do redis.call('ZADD', KEYS[1], 'XX', 1, job) end
         return #jobs"""
-    return int(redis.eval(script, 1, KEYS.retry))
+    return int(redis.eval(script, 1, keys.retry))
 
 
 def wait_performed(fleet: Fleet, jids: Iterable[str], timeout_s: float) -> None:
@@ -74,10 +74,10 @@ def wait_settled(redis: redis_py.Redis, timeout_s: float = 15) -> None:
     wait_until(lambda: not lists_in_flight(redis), timeout_s, lambda: f"{lists_in_flight(redis)}")
 
 
-def left_over(redis: redis_py.Redis) -> dict[str, int]:
+def left_over(redis: redis_py.Redis, keys: Keys = KEYS) -> dict[str, int]:
     """What should be empty at the end of a proof, with how many are in it."""
-    counts = {key: redis.zcard(key) for key in (KEYS.dead, KEYS.retry, KEYS.schedule)}
-    counts["queue"] = redis.llen(KEYS.queue("default"))
+    counts = {key: redis.zcard(key) for key in (keys.dead, keys.retry, keys.schedule)}
+    counts["queue"] = redis.llen(keys.queue("default"))
     return {key: count for key, count in counts.items() if count}
 
 
@@ -107,10 +107,11 @@ class Pusher:
         *,
         per_second: float,
         wait_replicas: int = 0,
+        namespace: str | None = None,
     ) -> None:
         self.sure: dict[str, float] = {}
         self.unsure: dict[str, int] = {}
-        self._client = Client(url, wait_replicas=wait_replicas)
+        self._client = Client(url, wait_replicas=wait_replicas, namespace=namespace)
         self._item = item
         self._pause_s = 1 / per_second
         self._stopping = threading.Event()

@@ -54,6 +54,10 @@ class ServerProcess:
         self.close()
 
     @property
+    def is_up(self) -> bool:
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "the server is down"
         return self._process.pid

@@ -152,7 +152,12 @@ class JobChild:
         client = Client(
             namespace=settings.namespace,
             profile=settings.profile,
-            pool=open_shards(settings.shards, settings.redis.aws, made={settings.shard: pool})
+            pool=open_shards(
+                settings.shards,
+                settings.redis.aws,
+                made={settings.shard: pool},
+                namespace=settings.redis.namespace,
+            )
             if settings.shard
             else pool,
             max_payload_bytes=settings.max_payload_bytes,

@@ -90,10 +90,16 @@ class Client(Everywhere):
         max_payload_bytes: int | None = None,
     ) -> None:
         environ = os.environ
+        if namespace is None:
+            namespace = read(NAMESPACE, environ)
         if pool is None:
             given = url or redis is not None
-            pool = RedisPool(url, client=redis) if given else open_pools(environ)
-        self.keys = Keys(read(NAMESPACE, environ) if namespace is None else namespace)
+            pool = (
+                RedisPool(url, client=redis, namespace=namespace)
+                if given
+                else open_pools(environ, namespace)
+            )
+        self.keys = Keys(namespace)
         replicas = parse_replicas(
             choose(WAIT_REPLICAS, wait_replicas, environ), wait_timeout_ms, source="wait_replicas"
         )

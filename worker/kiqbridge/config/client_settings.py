@@ -16,8 +16,8 @@ REDIS_URL: Final = Setting(
     default="redis://localhost:6379/0",
     env=("REDIS_URL",),
     provider="REDIS_PROVIDER",
-    help="address of Redis, or of its sentinels (redis+sentinel://HOST,HOST/SERVICE); REDIS_PROVIDER names "
-    "another variable that holds it",
+    help="address of Redis, of its sentinels (redis+sentinel://HOST,HOST/SERVICE) or of a cluster "
+    "(redis+cluster://HOST,HOST); REDIS_PROVIDER names another variable that holds it",
     read_by=_ALL,
 )
 
@@ -83,7 +83,7 @@ NAMESPACE: Final = Setting(
     parse=text("namespace"),
     default="",
     env=("KIQBRIDGE_NAMESPACE",),
-    help="prefix of all keys, as redis-namespace has it",
+    help="prefix of all keys, as redis-namespace has it; in a cluster with braces, such as {app}",
     read_by=_ALL,
 )
 

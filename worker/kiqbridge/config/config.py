@@ -124,7 +124,7 @@ class Config:
         """
         if self.shards:
             [mine] = [each for each in self.shards if each.name == self.shard] or self.shards[:1]
-            return access_of(mine, self.aws)
+            return replace(access_of(mine, self.aws), namespace=self.namespace)
         return RedisAccess(
             url=self.redis_url,
             url_is_default=self.sources.get("redis_url") == "default",
@@ -133,6 +133,7 @@ class Config:
             iam_user=self.redis_iam_user,
             iam_cache=self.redis_iam_cache,
             aws=self.aws,
+            namespace=self.namespace,
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kiqbridge.config.client_settings import (
+    NAMESPACE,
     REDIS_IAM_CACHE,
     REDIS_IAM_USER,
     REDIS_SECRET_ARN,
@@ -26,6 +27,7 @@ class RedisAccess:
         ssm_parameter: a parameter of SSM that does.
         iam_user, iam_cache: user and replication group of ElastiCache for tokens of IAM.
         aws: the variables of the environment that are AWS's.
+        namespace: of all keys, which says where they lie in a cluster.
 
     Raises:
         ConfigError: settings exclude each other.
@@ -38,6 +40,7 @@ class RedisAccess:
     iam_user: str = ""
     iam_cache: str = ""
     aws: Mapping[str, str] = field(default_factory=dict, repr=False)
+    namespace: str = ""
 
     def __post_init__(self) -> None:
         given = [
@@ -81,6 +84,7 @@ def read_access(environ: Mapping[str, str]) -> RedisAccess:
         iam_user=read(REDIS_IAM_USER, environ),
         iam_cache=read(REDIS_IAM_CACHE, environ),
         aws=aws_variables(environ),
+        namespace=read(NAMESPACE, environ),
     )
 
 
@@ -103,6 +107,7 @@ def access_of(shard: ShardSettings, environ: Mapping[str, str]) -> RedisAccess:
         iam_user=shard.iam_user,
         iam_cache=shard.iam_cache,
         aws=aws_variables(environ),
+        namespace=read(NAMESPACE, environ),
     )
 
 

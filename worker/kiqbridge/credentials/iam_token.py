@@ -21,7 +21,7 @@ TOKEN_LIFE_S: Final = 900
 MAX_AGE_S: Final = 11 * 3600.0
 """Of a connection; an hour less than ElastiCache allows."""
 
-_FIT: Final = re.compile(r"rediss://|redis://(127\.0\.0\.1|localhost|\[::1\])([:/?]|$)")
+_FIT: Final = re.compile(r"rediss(\+cluster)?://|redis://(127\.0\.0\.1|localhost|\[::1\])([:/?]|$)")
 """TLS, or this host: a tunnel, or a test."""
 
 
@@ -77,7 +77,8 @@ def check_address(url: str) -> None:
     if not _FIT.match(url):
         raise ConfigError(
             "REDIS_IAM_USER: a token of IAM is only sent over TLS; set REDIS_URL to rediss://HOST:6379/0, "
-            "the primary endpoint of the replication group"
+            "the primary endpoint of the replication group, or rediss+cluster://HOST:6379, the configuration "
+            "endpoint of one in cluster mode"
         )
     if "@" in url.partition("://")[2] or "password=" in url:
         raise ConfigError(

@@ -6,16 +6,18 @@ from typing import Final
 
 import redis
 
-from kiqbridge.doctor.finding import Finding, Rule
+from kiqbridge.doctor.finding import Finding, Rule, listed
 from kiqbridge.doctor.system import System
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, fetch_policy, what_can_be_lost
 from kiqbridge.store.scripts import from_text
 from kiqbridge.store.server_check import (
     CLUSTERED,
+    RUBY,
     TOO_OLD,
     UNCLUSTER,
     UPGRADE,
+    WITHOUT_RUBY,
     has_hash_tag,
     is_clustered,
     is_too_old,
@@ -53,7 +55,7 @@ VERSION: Final = Rule(
 CLUSTER: Final = Rule(
     id="cluster",
     area="redis",
-    reports="cluster mode without a hash tag in the namespace",
+    reports="cluster mode without a hash tag in the namespace, or with Ruby processes in it",
     why=CLUSTERED,
     action=UNCLUSTER,
 )
@@ -109,6 +111,13 @@ def check_cluster(system: System) -> Iterator[Finding]:
     if not is_clustered(system.info("cluster")):
         yield CLUSTER.ok("cluster mode is off")
     elif has_hash_tag(system.keys.prefix):
+        if ruby := [each.identity for each in system.fleet.ruby]:
+            yield CLUSTER.problem(
+                f"the server is in cluster mode, and Ruby processes use it: {listed(ruby)}",
+                why=RUBY,
+                action=f"{WITHOUT_RUBY}; Python workers do not start meanwhile",
+            )
+            return
         yield CLUSTER.ok("all keys lie in one slot of the cluster")
     else:
         yield CLUSTER.problem("the server is in cluster mode")

@@ -352,7 +352,13 @@ class EngineParts:
         client = Client(
             namespace=config.namespace,
             profile=config.profile,
-            pool=open_shards(config.shards, config.aws, size=pools.size, made={config.shard: pools})
+            pool=open_shards(
+                config.shards,
+                config.aws,
+                size=pools.size,
+                made={config.shard: pools},
+                namespace=config.namespace,
+            )
             if config.shard
             else pools,
             max_payload_bytes=config.max_payload_bytes,

@@ -29,6 +29,10 @@ _OWN_CERTIFICATE: Final = (
     "add ssl_certfile=/path/client.pem and ssl_keyfile=/path/client.key to the address, or set "
     "tls-auth-clients no on the server"
 )
+_CLUSTER: Final = (
+    "write redis+cluster://HOST:PORT in place of redis://HOST:PORT (rediss+cluster:// for rediss://), and set "
+    "KIQBRIDGE_NAMESPACE to a name in braces, such as {jobs}"
+)
 _READABLE: Final = (
     "check the files that ssl_ca_certs, ssl_certfile and ssl_keyfile of the address name"
 )
@@ -57,6 +61,16 @@ _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
         "SELECT is not allowed in cluster mode",
         "a server in cluster mode has database 0 only",
         "write /0 at the end of the address",
+    ),
+    (
+        "MOVED ",
+        "it is a node of a cluster, and our keys lie on another one",
+        _CLUSTER,
+    ),
+    (
+        "cluster support disabled",
+        "the server is not in cluster mode",
+        "write redis:// in place of redis+cluster://, or rediss:// in place of rediss+cluster://",
     ),
     ("CERTIFICATE_REQUIRED", "the server wants a certificate of ours", _OWN_CERTIFICATE),
     (

@@ -14,6 +14,7 @@ from kiqbridge.errors import ConfigError
 
 DEFAULT_URL: Final = "redis://localhost:6379/0"
 SENTINEL_SCHEMES: Final = ("redis+sentinel://", "rediss+sentinel://")
+CLUSTER_SCHEMES: Final = ("redis+cluster://", "rediss+cluster://")
 CONNECT_TIMEOUT_S: Final = 3.0
 READ_TIMEOUT_S: Final = 3.0
 
@@ -21,6 +22,10 @@ _QUERY_PASSWORD = re.compile(r"([?&](?:sentinel_)?password=)[^&]*")
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 _NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
 """Of a given client's settings: a managed service's notices, which need RESP 3, and their state."""
+
+
+class UntaggedNamespace(ConfigError):  # noqa: N818 - named by what is wrong
+    """An address of a cluster, and a namespace that does not keep all keys in one slot."""
 
 
 def without_password(url: str) -> str:
@@ -37,7 +42,7 @@ def without_password(url: str) -> str:
 
 
 def connection_factory(
-    url: str | None, client: redis.Redis | None, read_timeout_s: float
+    url: str | None, client: redis.Redis | None, read_timeout_s: float, namespace: str = ""
 ) -> redis.ConnectionPool:
     """What makes connections without redis-py's own retries, opening none.
 
@@ -45,9 +50,11 @@ def connection_factory(
         url: as of `RedisPool`.
         client: a client of redis-py whose address and credentials are used instead.
         read_timeout_s: seconds until a silent server counts as lost.
+        namespace: of all keys; says where they lie in a cluster.
 
     Raises:
-        ConfigError: the address cannot be read, or has options that such connections do not take.
+        ConfigError: the address cannot be read, or has options that such connections do not take; or it is one of
+            a cluster, and the namespace has no hash tag.
     """
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
@@ -72,6 +79,10 @@ def connection_factory(
             from kiqbridge.store import sentinel  # noqa: PLC0415 - few have one
 
             return sentinel.connection_pool(url, protocol=2, **options)
+        if url and url.startswith(CLUSTER_SCHEMES):
+            made = _to_cluster(url, namespace, options)
+            _check_options(made, url)
+            return made
         if url and url.startswith("unix://"):
             del options["socket_keepalive"]  # which such a connection does not have
         made = redis.ConnectionPool.from_url(url or DEFAULT_URL, protocol=2, **options)
@@ -79,10 +90,25 @@ def connection_factory(
     except ValueError:
         raise ConfigError(
             f"REDIS_URL: {without_password(url or '')!r} is not an address; write redis://host:6379/0, "
-            "rediss://… for TLS, unix:///path, or redis+sentinel://host:26379,host:26379/SERVICE/0, and quote "
-            "special characters of a password"
+            "rediss://… for TLS, unix:///path, redis+sentinel://host:26379,host:26379/SERVICE/0, or "
+            "redis+cluster://host:6379,host:6379, and quote special characters of a password"
         ) from None  # the original quotes what it takes for the port: it may be the password
     return made
+
+
+def _to_cluster(url: str, namespace: str, options: dict[str, Any]) -> redis.ConnectionPool:
+    from kiqbridge.store import cluster  # noqa: PLC0415 - few have one
+    from kiqbridge.wire.keys import Keys, hash_tag  # noqa: PLC0415 - as above
+
+    address = cluster.parse(url)
+    prefix = Keys(namespace).prefix
+    if not hash_tag(prefix):
+        raise UntaggedNamespace(
+            f"REDIS_URL: {without_password(url)!r} is the address of a cluster, and the namespace {namespace!r} "
+            "does not keep all keys in one slot of it: set KIQBRIDGE_NAMESPACE to a name in braces, such as "
+            "{jobs}, for clients and workers alike"
+        )
+    return cluster.connection_pool(address, prefix, protocol=2, **options)
 
 
 def _check_options(pool: redis.ConnectionPool, url: str) -> None:

@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import redis
 from redis.connection import AbstractConnection
@@ -22,6 +22,7 @@ from redis.connection import AbstractConnection
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.store import deadline
+from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.redis_source import RedisSource
 from kiqbridge.store.replicas import NotReplicated, Replicas, check_confirmed
 from kiqbridge.store.replies import (
@@ -35,6 +36,9 @@ from kiqbridge.store.round_trip import PIECE_BYTES, Command, Way, pack, way_of
 from kiqbridge.store.scripts import Script
 from kiqbridge.store.times import Times
 from kiqbridge.wire.batches import BATCH_BYTES
+
+if TYPE_CHECKING:
+    from kiqbridge.store.cluster import OfOwner
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +117,9 @@ class RedisConnection:
         """
         if settles and self.settle_replicas is not None:
             return self._settle(script, keys, args, self.settle_replicas)
+        nodes = self._source.nodes
+        if nodes is not None:
+            script, keys = nodes.guarded(script, keys)
         evalsha = ("EVALSHA", script.sha, len(keys), *keys, *args)
         replies = self._attempt([evalsha], repeatable=repeatable, replicas=replicas)
         if isinstance(replies[0], redis.exceptions.NoScriptError):
@@ -187,7 +194,33 @@ class RedisConnection:
                     break
             else:
                 return first
+        if self._source.nodes is not None:
+            return self._in_cluster(commands, first, count, repeatable=repeatable)
         return self._repeated(commands, first, count, repeatable=repeatable)
+
+    def _in_cluster(
+        self, commands: Sequence[Command], first: list[Any] | None, count: int, *, repeatable: bool
+    ) -> list[Any]:
+        """As `_repeated`: after what a node of a cluster has refused."""
+        from kiqbridge.store import cluster_calls  # noqa: PLC0415 - few have one
+
+        def exchange(asked: Sequence[Command], last: bool) -> list[Any] | None:  # noqa: FBT001 - as declared
+            return self._exchange(asked, repeatable=repeatable, last=last)
+
+        def is_renewed(error: Exception) -> bool:
+            return is_login_refused(error) and self._source.renew(self._version, error)
+
+        call = cluster_calls.Call(
+            commands=commands,
+            count=count,
+            repeatable=repeatable,
+            patience_s=self._times.reply_s or READ_TIMEOUT_S,
+            exchange=exchange,
+            close=self.close,
+            is_renewed=is_renewed,
+            address=self._source.address,
+        )
+        return cluster_calls.carry_out(call, first, lambda: cast("OfOwner", self._connection))
 
     def _repeated(
         self,

@@ -62,8 +62,9 @@ class RedisPool:
     Safe to carry over a fork: the child starts with no connection.
 
     Args:
-        url: redis://, rediss:// (TLS) or unix:// address, or one of sentinels (`sentinel`); or what the
-            settings say about it, with a secret or IAM.
+        url: redis://, rediss:// (TLS) or unix:// address, or one of sentinels (`sentinel`) or of a cluster
+            (`cluster`); or what the settings say about it, with a secret or IAM.
+        namespace: of all keys, which says where they lie in a cluster; None: what the settings say.
         client: an existing redis-py client whose address and credentials are used instead.
         size: how many connections may be out at once; further callers wait. As large as what may use
             it at once: connections are only made when they are needed.
@@ -86,8 +87,9 @@ class RedisPool:
         wait_s: float = POOL_WAIT_S,
         settle_replicas: int = 0,
         shard: str = "",
+        namespace: str | None = None,
     ) -> None:
-        self._source = open_source(url, client, read_timeout_s)
+        self._source = open_source(url, client, read_timeout_s, namespace)
         self._source.shard = shard
         self._given = (
             client  # which finds the primary for its connections, if it is one of sentinels

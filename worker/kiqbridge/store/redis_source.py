@@ -5,6 +5,7 @@ again when the server refuses the password, since a password is rotated while th
 when the server cannot be reached, since it may have moved; neither more often than the times below.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -17,11 +18,17 @@ from redis.connection import AbstractConnection
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import ConfigError, KiqbridgeError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.store import deadline
-from kiqbridge.store.redis_address import connection_factory, shown_address, without_password
+from kiqbridge.store.redis_address import (
+    UntaggedNamespace,
+    connection_factory,
+    shown_address,
+    without_password,
+)
 from kiqbridge.store.replies import is_login_refused
 
 if TYPE_CHECKING:
     from kiqbridge.credentials.iam_token import IamTokens
+    from kiqbridge.store.cluster import ClusterNodes
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +65,7 @@ class RedisSource:
     ) -> None:
         self._factory: redis.ConnectionPool | None = factory
         self._shown = address
+        self._nodes: ClusterNodes | None = factory.connection_kwargs.get("nodes")
         self.max_age_s = max_age_s
 
     def __repr__(self) -> str:
@@ -67,6 +75,11 @@ class RedisSource:
     def address(self) -> str:
         """As it may be shown, with the name of the shard."""
         return f"{self._shown} (shard {self.shard})" if self.shard else self._shown
+
+    @property
+    def nodes(self) -> "ClusterNodes | None":
+        """Those of a cluster, if the address is one of a cluster."""
+        return self._nodes
 
     @property
     def known(self) -> redis.ConnectionPool | None:
@@ -134,7 +147,16 @@ class StoredSource(RedisSource):
         self._failed: tuple[float, type[RedisUnavailable], str] | None = None
         self._factory = None
         self._shown = f"the address in {stored.name}"
+        self._nodes = None
         self.max_age_s = None
+
+    @property
+    def nodes(self) -> "ClusterNodes | None":
+        """As of `RedisSource`; reads the address if that was not done yet."""
+        if self._factory is None:
+            with contextlib.suppress(redis.exceptions.ConnectionError):
+                self.factory()  # the call itself reports what is wrong
+        return self._nodes
 
     def factory(self) -> redis.ConnectionPool:
         """As of `RedisSource`; reads the address if that was not done yet."""
@@ -182,7 +204,10 @@ class StoredSource(RedisSource):
             if url == self._url:
                 return
             try:
-                self._factory = self._build(url)
+                self._factory = factory = self._build(url)
+                self._nodes = factory.connection_kwargs.get("nodes")
+            except UntaggedNamespace as error:
+                raise RedisMisconfigured(f"{self._stored.name} cannot be used: {error}") from None
             except ConfigError:  # its text may quote parts of what should have been an address
                 raise RedisMisconfigured(
                     f"{self._stored.name} cannot be used: it holds no address that can be read; write "
@@ -199,7 +224,10 @@ class StoredSource(RedisSource):
 
 
 def open_source(
-    access: str | RedisAccess | None, client: redis.Redis | None, read_timeout_s: float
+    access: str | RedisAccess | None,
+    client: redis.Redis | None,
+    read_timeout_s: float,
+    namespace: str | None = None,
 ) -> RedisSource:
     """The source of a pool; nothing is opened or read.
 
@@ -207,31 +235,40 @@ def open_source(
         access: an address, or all that the settings say.
         client: a client of redis-py whose address and credentials are used instead.
         read_timeout_s: seconds until a silent server counts as lost.
+        namespace: of all keys; None: what the settings say.
 
     Raises:
         ConfigError: something of it cannot be used.
     """
+    if namespace is None:
+        namespace = access.namespace if isinstance(access, RedisAccess) else ""
     if not isinstance(access, RedisAccess) or client is not None:
         url = access.url if isinstance(access, RedisAccess) else access
-        factory = connection_factory(url, client, read_timeout_s)
+        factory = connection_factory(url, client, read_timeout_s, namespace)
         return RedisSource(factory, shown_address(url, factory))
     if access.secret_arn or access.ssm_parameter:
         from kiqbridge.credentials.stored_address import StoredAddress  # noqa: PLC0415 - few have one
 
         return StoredSource(
-            StoredAddress(access), lambda url: connection_factory(url, None, read_timeout_s)
+            StoredAddress(access),
+            lambda url: connection_factory(url, None, read_timeout_s, namespace),
         )
     if access.iam_user:
         from kiqbridge.credentials import iam_token  # noqa: PLC0415 - as above
 
-        return iam_source(access, iam_token.IamTokens(access), read_timeout_s, iam_token.MAX_AGE_S)
-    return open_source(access.url, None, read_timeout_s)
+        tokens = iam_token.IamTokens(access)
+        return iam_source(access, tokens, read_timeout_s, iam_token.MAX_AGE_S, namespace)
+    return open_source(access.url, None, read_timeout_s, namespace)
 
 
 def iam_source(
-    access: RedisAccess, tokens: "IamTokens", read_timeout_s: float, max_age_s: float
+    access: RedisAccess,
+    tokens: "IamTokens",
+    read_timeout_s: float,
+    max_age_s: float,
+    namespace: str = "",
 ) -> RedisSource:
     """A source whose connections log in with a new token each, and are replaced at that age."""
-    factory = connection_factory(access.url, None, read_timeout_s)
+    factory = connection_factory(access.url, None, read_timeout_s, namespace)
     factory.connection_kwargs["credential_provider"] = tokens
     return RedisSource(factory, shown_address(access.url, factory), max_age_s=max_age_s)

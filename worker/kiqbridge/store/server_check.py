@@ -1,12 +1,14 @@
 """Whether a server can hold our jobs at all: old versions and cluster mode, looked at once at the start."""
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kiqbridge.errors import ConfigError, RedisRefused
 from kiqbridge.store.eviction import parse_info
+from kiqbridge.store.process_set import read_infos
+from kiqbridge.store.wire_profile import is_ours
+from kiqbridge.wire.keys import Keys, hash_tag
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +23,15 @@ UNCLUSTER: Final = (
     "server without cluster mode, which Ruby needs in any case"
 )
 
-_HASH_TAG: Final = re.compile(r"^[^{]*\{[^}]+\}")
+RUBY: Final = "Ruby's Sidekiq does not follow keys from one node of a cluster to another"
+WITHOUT_RUBY: Final = (
+    "give Ruby and the workers beside it a server without cluster mode, or stop those processes; one that has ended "
+    "is forgotten after a minute"
+)
+_SAMPLE: Final = 100
+"""Processes that are looked at; a thousand workers that start must not read each other."""
+_NAMED: Final = 5
+"""Processes named in the message; more are only counted."""
 
 
 def server_version(info: Mapping[str, str]) -> tuple[str, str]:
@@ -44,7 +54,7 @@ def is_clustered(info: Mapping[str, str]) -> bool:
 
 def has_hash_tag(prefix: str) -> bool:
     """Whether all keys with this prefix lie in one slot of a cluster."""
-    return _HASH_TAG.match(prefix) is not None
+    return bool(hash_tag(prefix))
 
 
 def check_server(run: Callable[..., list[Any]], prefix: str, address: str) -> None:
@@ -56,7 +66,8 @@ def check_server(run: Callable[..., list[Any]], prefix: str, address: str) -> No
         address: as it may be shown.
 
     Raises:
-        ConfigError: it is too old, or in cluster mode without a hash tag in the namespace.
+        ConfigError: it is too old, or in cluster mode without a hash tag in the namespace or with Ruby processes in
+            it.
         RedisUnavailable: it is away.
     """
     try:
@@ -71,6 +82,22 @@ def check_server(run: Callable[..., list[Any]], prefix: str, address: str) -> No
         )
     if is_clustered(info) and not has_hash_tag(prefix):
         raise ConfigError(f"the server at {address} is in cluster mode: {CLUSTERED}; {UNCLUSTER}")
+    if is_clustered(info) and (ruby := _ruby_processes(run, prefix)):
+        more = f" and {len(ruby) - _NAMED} more" if len(ruby) > _NAMED else ""
+        raise ConfigError(
+            f"the server at {address} is in cluster mode, and Ruby processes use it under {prefix!r}: "
+            f"{', '.join(ruby[:_NAMED])}{more}. {RUBY}: {WITHOUT_RUBY}"
+        )
+
+
+def _ruby_processes(run: Callable[..., list[Any]], prefix: str) -> list[str]:
+    """Identities of those that show themselves as living."""
+    try:
+        infos = read_infos(run, Keys(prefix), most=_SAMPLE)
+    except RedisRefused as error:
+        logger.debug("Redis does not say which processes there are: %s", error)
+        return []
+    return sorted(name for name, info in infos.items() if info is not None and not is_ours(info))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

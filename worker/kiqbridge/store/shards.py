@@ -176,6 +176,7 @@ def open_shards(
     *,
     size: int = POOL_SIZE,
     made: Mapping[str, RedisPool] | None = None,
+    namespace: str | None = None,
 ) -> ShardPools:
     """Pools for the shards of the settings; nothing is opened yet.
 
@@ -184,6 +185,7 @@ def open_shards(
         environ: environment variables: providers, and what AWS needs.
         size: how many connections of each pool may be out at once.
         made: name of a shard → its pool, where there is one already.
+        namespace: of all keys; None: what the environment says.
 
     Raises:
         ConfigError: an address is wrong.
@@ -191,17 +193,25 @@ def open_shards(
     own = made or {}
     pools = {
         each.name: own.get(each.name)
-        or RedisPool(access_of(each, environ), size=size, shard=each.name)
+        or RedisPool(access_of(each, environ), size=size, shard=each.name, namespace=namespace)
         for each in settings
     }
     return ShardPools(pools, Routes({each.name: each.queues for each in settings}))
 
 
-def open_pools(environ: Mapping[str, str]) -> "RedisPool | ShardPools":
+def open_pools(
+    environ: Mapping[str, str], namespace: str | None = None
+) -> "RedisPool | ShardPools":
     """What the environment names: the shards of KIQBRIDGE_SHARDS, or one Redis.
+
+    Args:
+        environ: environment variables.
+        namespace: of all keys; None: what they say.
 
     Raises:
         ConfigError: a wrong value; names the variable.
     """
     settings: Sequence[ShardSettings] = read(SHARDS, environ)
-    return open_shards(settings, environ) if settings else RedisPool(read_access(environ))
+    if settings:
+        return open_shards(settings, environ, namespace=namespace)
+    return RedisPool(read_access(environ), namespace=namespace)

@@ -68,6 +68,12 @@ def layout_of(incarnation: str) -> str:
     return incarnation.partition(":")[0]
 
 
+def hash_tag(prefix: str) -> str:
+    """The part of all keys with this prefix that decides in which slot of a cluster they lie; empty if there is none."""
+    tag, brace, _ = prefix.partition("{")[2].partition("}")
+    return tag if brace else ""
+
+
 class Keys:
     """All key names under one namespace (`""`, `myapp` or `myapp:`)."""
 
@@ -125,6 +131,11 @@ class Keys:
 
     def __repr__(self) -> str:
         return f"Keys({self.prefix!r})"
+
+    @property
+    def nowhere(self) -> str:
+        """A key that never exists."""
+        return f"{self.prefix}kb:none"
 
     def queue(self, name: str) -> str:
         """List of job texts, oldest at the tail."""

@@ -1,0 +1,185 @@
+"""A real cluster: while the slot of a fleet moves, its primary changes or dies, every job is performed.
+
+The load is higher, and the faults are more, in tests/prove/test_cluster.py.
+"""
+
+import json
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+import redis as redis_py
+from support.clusters import Cluster
+from support.fleet import Fleet
+from support.proving import hurry_retries
+from support.waiting import wait_until
+
+from kiqbridge import Client, KiqbridgeError, RedisUnavailable
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.scripts import from_text
+from kiqbridge.store.tracking import FAILURES, SAFETY_LOOK_S, TrackingConnection
+from kiqbridge.wire.keys import Keys
+
+pytestmark = pytest.mark.redis_server
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def empty(cluster):
+    for server in cluster.living():
+        with suppress(redis_py.ReadOnlyError), server.client() as raw:
+            raw.flushall()
+    return cluster
+
+
+def push_until_taken(client, item):
+    """As a caller does who gives each job a key: pushed again until it is safe."""
+
+    def pushed():
+        try:
+            return client.push_once([item], [item["jid"]])
+        except KiqbridgeError:
+            return None
+
+    return wait_until(pushed, 60, f"a push of {item['jid']}", interval_s=0.1)
+
+
+def test_nothing_is_half_done_while_a_slot_moves(empty):
+    client = Client(empty.url, namespace="{a}", profile="8")
+    pool = RedisPool(empty.url, namespace="{a}", read_timeout_s=0.5)
+    client.push_bulk({"class": "X", "args": [[1], [2]]})
+    pool.call("LPUSH", "{a}:processing", "p")
+    target = empty.other_primary("a")
+    source = empty.begin_move("a", target)
+    # All its keys are there, until it needs one that it has emptied: there an unguarded script stops.
+    script = from_text(
+        "#!lua\n"
+        "while redis.call('EXISTS', KEYS[1]) == 1 do redis.call('LMOVE', KEYS[1], KEYS[2], 'LEFT', 'LEFT') end\n"
+        "return redis.call('LLEN', KEYS[2])\n"
+    )
+    names = ["{a}:queue:default", "{a}:processing"]
+
+    with pytest.raises(RedisUnavailable, match="TRYAGAIN"):
+        pool.script(script, names, [], repeatable=False)
+    with source.client() as raw:
+        assert raw.llen(names[0]) == 2
+        assert raw.lrange(names[1], 0, -1) == [b"p"]
+    # One command needs one key: it is carried out wherever that is.
+    client.push({"class": "X", "args": [3]})
+    client.push({"class": "X", "args": [4], "queue": "new"})
+
+    assert empty.move_keys("a", source, target) > 0
+    assert pool.call("LLEN", names[0]) == 3
+    assert client.push({"class": "X", "args": [5]})
+    with pytest.raises(RedisUnavailable, match="TRYAGAIN"):
+        pool.script(script, names, [], repeatable=False)
+
+    empty.end_move("a", target)
+    assert pool.script(script, names, [], repeatable=False) == 5
+    with target.client() as raw:
+        assert raw.llen("{a}:queue:new") == 1
+    client.close()
+    pool.close()
+
+
+def test_tracking_follows_a_slot_that_moves(empty):
+    pool = RedisPool(empty.url, namespace="{a}")
+    tracking = TrackingConnection(lambda: pool.raw_connection(protocol=3))
+    key = Keys("{a}").queue("default")
+    assert tracking.read(("EXISTS", key)) == [0]
+
+    for change in (empty.move, empty.fail_over):
+        owner = change("a")
+        began = time.monotonic()
+
+        def tracks(owner=owner):
+            with suppress(*FAILURES):
+                tracking.read(("EXISTS", key))
+                return tracking._connection.port == owner.port and tracking.tracks
+            return False
+
+        wait_until(tracks, 60, "tracking at the new owner", interval_s=0.1)
+        with owner.client() as raw:
+            raw.lpush(key, "x")
+        assert tracking.wait(SAFETY_LOOK_S)
+        with owner.client() as raw:
+            raw.delete(key)
+        assert time.monotonic() > began
+    tracking.close()
+    pool.close()
+
+
+def test_a_worker_performs_all_jobs_while_its_slot_moves_and_its_primary_changes(empty, tmp_path):
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    keys = Keys("{a}")
+    env = {"KIQBRIDGE_NAMESPACE": "{a}", "KIQBRIDGE_SETTLE_REPLICAS": "1"}
+    client = Client(empty.url, namespace="{a}", wait_replicas=1)
+    number = 0
+
+    def push_some(count):
+        nonlocal number
+        for _ in range(count):
+            number += 1
+            item = {"class": "Mark", "args": [2], "jid": f"{number:024}", "retry": 5}
+            if number % 5 == 0:
+                item |= {"class": "FailOnce", "args": []}
+            if number % 7 == 0:
+                item["at"] = time.time() + 0.5
+            push_until_taken(client, item)
+
+    with Fleet(empty.url, folder) as fleet:
+        worker = fleet.start("-c", "3", recover_after_s=10, env=env)
+
+        def performed():
+            return set(fleet.marks.look().count("performed"))
+
+        push_some(20)
+        wait_until(lambda: len(performed()) > 10, 60, "jobs before the first fault")
+        first = empty.owner("a")
+        for fault in ("moved", "moved back", "failed over", "killed"):
+            if fault == "moved":
+                empty.move("a")
+            elif fault == "moved back":
+                empty.move("a", first)
+            elif fault == "failed over":
+                empty.fail_over("a")
+            else:
+                before = empty.owner("a")
+                empty.replica_of(before)
+                before.kill()
+                empty.wait_new_owner("a", before)
+                before.start()
+            begun = len(performed())
+            push_some(20)
+            wait_until(lambda begun=begun: len(performed()) > begun, 60, f"jobs once {fault}")
+        wanted = {f"{each:024}" for each in range(1, number + 1)}
+
+        def hurry():
+            with empty.owner("a").client() as raw:
+                hurry_retries(raw, keys)
+            return performed() >= wanted
+
+        wait_until(hurry, 60, lambda: f"performed: {sorted(wanted - performed())}", interval_s=0.3)
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+    client.close()
+
+
+def test_a_worker_does_not_start_beside_ruby_processes(empty, tmp_path):
+    with empty.owner("a").client() as raw:
+        raw.sadd("{a}:processes", "web:7:bbb")
+        raw.hset("{a}:web:7:bbb", "info", json.dumps({"version": "8.0.1", "queues": ["default"]}))
+
+    with Fleet(empty.url, tmp_path) as fleet:
+        worker = fleet.start(recover_after_s=None, env={"KIQBRIDGE_NAMESPACE": "{a}"})
+
+        assert worker.wait(30) == 1
+    assert "Ruby processes use it under '{a}:': web:7:bbb" in worker.output
+    assert "Traceback" not in worker.output

@@ -1,0 +1,228 @@
+"""A cluster of primaries, each with a replica: Debian's redis-server in cluster mode, all on the loopback."""
+
+import binascii
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+import redis as redis_py
+
+from support.server_process import ServerProcess
+from support.servers import HOST, find_free_port
+from support.waiting import wait_until
+
+SLOTS = 16384
+NODE_TIMEOUT_MS = 2000
+"""Without an answer for so long a node counts as gone, and its replica follows."""
+
+
+def slot_of(tag: str) -> int:
+    return binascii.crc_hqx(tag.encode(), 0) % SLOTS
+
+
+class Cluster:
+    """As a context manager: `url` leads to the owner of whatever slot is asked for.
+
+    The first address in it is dead, so that clients must ask the next one.
+
+    Args:
+        folder: for the data of the servers.
+        primaries: how many; each has one replica, if `with_replicas`.
+        settings: of the servers' configuration files, `_` for `-`.
+    """
+
+    def __init__(
+        self, folder: Path, *, primaries: int = 3, with_replicas: bool = True, **settings: str
+    ) -> None:
+        self._folder = folder
+        self._count = primaries
+        self._with_replicas = with_replicas
+        self._settings = {
+            "cluster_enabled": "yes",
+            "cluster_node_timeout": str(NODE_TIMEOUT_MS),
+            "repl_diskless_sync_delay": "0",
+            "repl_ping_replica_period": "1",
+            **settings,
+        }
+        self._stack = ExitStack()
+        self.servers: list[ServerProcess] = []
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        try:
+            for number in range(self._count * (2 if self._with_replicas else 1)):
+                server = ServerProcess(
+                    "redis",
+                    self._folder / f"node{number}",
+                    cluster_port=str(find_free_port()),
+                    **self._settings,
+                )
+                self.servers.append(self._stack.enter_context(server.start()))
+            self._join()
+        except BaseException:
+            self._stack.close()
+            raise
+        listed = ",".join(f"{HOST}:{server.port}" for server in self.servers)
+        self.url = f"redis+cluster://{HOST}:{find_free_port()},{listed}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def owner(self, tag: str) -> ServerProcess:
+        """The server that owns the slot, as it says itself."""
+        found: list[ServerProcess] = []
+
+        def somebody_owns() -> bool:
+            found[:] = [server for server in self.living() if self._owns(server, slot_of(tag))]
+            return len(found) == 1
+
+        wait_until(somebody_owns, 60, lambda: f"one owner of {tag}: {found}", interval_s=0.05)
+        return found[0]
+
+    def living(self) -> list[ServerProcess]:
+        return [server for server in self.servers if server.is_up]
+
+    def replica_of(self, primary: ServerProcess) -> ServerProcess:
+        """Its replica, once that has all data."""
+        name = self.id_of(primary)
+        found: list[ServerProcess] = []
+
+        def follows() -> bool:
+            for server in self.living():
+                if server is primary:
+                    continue
+                with server.client() as raw:
+                    mine = raw.execute_command("CLUSTER", "MYID").decode()
+                    rows = _rows(raw)
+                    info = raw.info("replication")
+                if rows[mine]["of"] == name and info.get("master_link_status") == "up":
+                    found.append(server)
+                    return True
+            return False
+
+        wait_until(follows, 60, "a replica that follows", interval_s=0.05)
+        return found[0]
+
+    def id_of(self, server: ServerProcess) -> str:
+        with server.client() as raw:
+            return raw.execute_command("CLUSTER", "MYID").decode()
+
+    def fail_over(self, tag: str) -> ServerProcess:
+        """Planned: the replica takes over, having all data; the new owner."""
+        before = self.owner(tag)
+        replica = self.replica_of(before)
+        with replica.client() as raw:
+            raw.execute_command("CLUSTER", "FAILOVER")
+        return self.wait_new_owner(tag, before)
+
+    def wait_new_owner(self, tag: str, before: ServerProcess) -> ServerProcess:
+        wait_until(lambda: self.owner(tag) is not before, 60, "another owner", interval_s=0.05)
+        return self.owner(tag)
+
+    def other_primary(self, tag: str) -> ServerProcess:
+        """A primary that does not own the slot."""
+        owner = self.owner(tag)
+        for server in self.living():
+            with server.client() as raw:
+                if server is not owner and raw.info("replication")["role"] == "master":
+                    return server
+        raise AssertionError("no other primary")
+
+    def begin_move(self, tag: str, target: ServerProcess) -> ServerProcess:
+        """Let the slot be on its way; who owns it until then."""
+        slot, source = slot_of(tag), self.owner(tag)
+        with source.client() as here, target.client() as there:
+            there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
+            here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(target))
+        return source
+
+    def move_keys(self, tag: str, source: ServerProcess, target: ServerProcess) -> int:
+        """All that lie there now; how many."""
+        moved = 0
+        with source.client() as here:
+            while keys := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot_of(tag), 10):
+                here.execute_command(
+                    "MIGRATE", HOST, target.port, "", 0, 10_000, "KEYS", *keys
+                )  # fmt: skip
+                moved += len(keys)
+        return moved
+
+    def end_move(self, tag: str, target: ServerProcess) -> None:
+        """The target owns the slot, and all nodes are informed."""
+        slot, name = slot_of(tag), self.id_of(target)
+        # The target first, as the documentation of Redis says: else the slot could be without an owner.
+        others = [server for server in self.living() if server is not target]
+        for server in (target, *others):
+            with server.client() as raw:
+                if raw.info("replication")["role"] == "master":
+                    raw.execute_command("CLUSTER", "SETSLOT", slot, "NODE", name)
+
+    def move(self, tag: str, target: ServerProcess | None = None) -> ServerProcess:
+        """Move the slot to another primary, as redis-cli does; the new owner."""
+        target = target or self.other_primary(tag)
+        source = self.begin_move(tag, target)
+        self.move_keys(tag, source, target)
+        self.end_move(tag, target)
+        return target
+
+    def _owns(self, server: ServerProcess, slot: int) -> bool:
+        with suppress(redis_py.RedisError, OSError), server.client() as raw:
+            mine = raw.execute_command("CLUSTER", "MYID").decode()
+            rows = _rows(raw)
+            return rows[mine]["primary"] and any(
+                first <= slot <= last for first, last in rows[mine]["slots"]
+            )
+        return False
+
+    def _join(self) -> None:
+        first = self.servers[0]
+        primaries, replicas = self.servers[: self._count], self.servers[self._count :]
+        for server in self.servers:
+            with server.client() as raw:
+                raw.execute_command("CLUSTER", "SET-CONFIG-EPOCH", self.servers.index(server) + 1)
+        with first.client() as raw:
+            for server in self.servers[1:]:
+                raw.execute_command(
+                    "CLUSTER", "MEET", HOST, server.port, server._settings["cluster_port"]
+                )
+        step = SLOTS // self._count
+        for number, server in enumerate(primaries):
+            last = SLOTS - 1 if server is primaries[-1] else (number + 1) * step - 1
+            with server.client() as raw:
+                raw.execute_command("CLUSTER", "ADDSLOTSRANGE", number * step, last)
+        self._wait(lambda raw: len(_rows(raw)) == len(self.servers), "knowing each other")
+        for primary, replica in zip(primaries, replicas, strict=False):
+            with replica.client() as raw:
+                raw.execute_command("CLUSTER", "REPLICATE", self.id_of(primary))
+        self._wait(
+            lambda raw: b"cluster_state:ok" in raw.execute_command("CLUSTER", "INFO"),
+            "a cluster that is well",
+        )
+        for primary in primaries[: len(replicas)]:
+            self.replica_of(primary)
+
+    def _wait(self, condition, what: str) -> None:
+        for server in self.servers:
+            with server.client() as raw:
+                wait_until(lambda raw=raw: condition(raw), 60, what, interval_s=0.05)
+
+
+def _rows(raw: redis_py.Redis) -> dict[str, dict]:
+    """CLUSTER NODES: id → whether it is a primary, of whom it is a replica, its slots."""
+    text = raw.execute_command("CLUSTER", "NODES").decode()
+    rows = {}
+    for line in text.splitlines():
+        name, _, flags, of, _, _, _, _, *ranges = line.split()
+        slots = [
+            tuple(int(end) for end in (*each.split("-"), *each.split("-"))[:2])
+            for each in ranges
+            if not each.startswith("[")
+        ]
+        if "handshake" not in flags:
+            rows[name] = {
+                "primary": "master" in flags and "fail" not in flags,
+                "of": of,
+                "slots": [(low, high) for low, high in slots],
+            }
+    return rows

@@ -1,0 +1,328 @@
+"""Redis in cluster mode: each connection goes to the primary that owns the slot of our keys.
+
+`redis+cluster://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]…[?…]`, or `rediss+cluster://…` for TLS; HOST is any node,
+or a name that leads to some of them. The hash tag of the namespace keeps all keys in one slot; so a fleet needs one
+node at a time, and its scripts and transactions work as on a server without cluster mode. What a node answers when
+it does not own the slot is handled in `cluster_calls.py`.
+"""
+
+import binascii
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlencode
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection, Connection, SSLConnection, parse_url
+from redis.retry import Retry
+
+from kiqbridge.store import deadline
+from kiqbridge.store.scripts import Script, from_text
+from kiqbridge.wire.keys import Keys, hash_tag
+from kiqbridge.wire.names import bytes_of
+
+PORT: Final = 6379
+ANSWER_WITHIN_S: Final = 1.0
+"""For each node; those that are gone must not use up the time in which a connection is to be made."""
+SEARCH_WITHIN_S: Final = 5.0
+"""For all of them together."""
+TRUSTED_S: Final = 1.0
+"""How long new connections go where the owner was found, before a node is asked again."""
+SLOTS: Final = 16384
+
+_HOST: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d{1,5}))?")
+_UNKNOWN: Final = "?"
+"""What a node gives as the host of one whose name it should give and does not know."""
+
+Place = tuple[str, int]
+"""Host and port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAddress:
+    """What such an address holds.
+
+    Attributes:
+        hosts: nodes, as (host, port).
+        tls: whether connections are encrypted.
+        options: keyword arguments of a connection, but for host and port.
+    """
+
+    hosts: tuple[Place, ...]
+    tls: bool
+    options: Mapping[str, Any]
+
+
+def parse(url: str) -> ClusterAddress:
+    """Read an address; the caller reports what is wrong without the password in it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    scheme, _, rest = url.partition("://")
+    rest, _, query = rest.partition("?")
+    location, _, database = rest.partition("/")
+    credentials, at, listed = location.rpartition("@")
+    given = urlencode(parse_qsl(query, keep_blank_values=True))
+    plain = scheme.removesuffix("+cluster")
+    # What redis-py makes of users and options of an ordinary address.
+    parsed: dict[str, Any] = dict(parse_url(f"{plain}://{credentials}{at}node/{database}?{given}"))  # type: ignore[no-untyped-call]
+    if database not in ("", "0") or parsed.pop("db", 0):
+        raise ValueError("a cluster has database 0 only")
+    for name in ("host", "port", "connection_class"):
+        parsed.pop(name, None)
+    hosts = tuple(_host(text) for text in listed.split(","))
+    return ClusterAddress(hosts=hosts, tls=plain == "rediss", options=parsed)
+
+
+def _host(text: str) -> Place:
+    found = _HOST.fullmatch(text)
+    if found is None:
+        raise ValueError("a node is not HOST or HOST:PORT")
+    return unquote(found["six"] or found["host"]), int(found["port"] or PORT)
+
+
+def slot_of(prefix: str) -> int:
+    """The slot of all keys with a prefix that has a hash tag.
+
+    Raises:
+        ValueError: it has none.
+    """
+    tag = hash_tag(prefix)
+    if not tag:
+        raise ValueError("no hash tag")
+    return binascii.crc_hqx(bytes_of(tag), 0) % SLOTS
+
+
+class ClusterNodes:
+    """The nodes of a cluster, and which of them owns one slot; shared by the connections of a pool.
+
+    Safe for several threads without a lock: at worst two of them ask at once.
+
+    Args:
+        address: where the first ones are.
+        prefix: of all our keys; has a hash tag.
+    """
+
+    def __init__(self, address: ClusterAddress, prefix: str) -> None:
+        self._address = address
+        self._slot = slot_of(prefix)
+        self._guard = Keys(prefix).nowhere
+        self._known: tuple[Place, ...] = ()
+        self._owner: tuple[Place, float] | None = None
+        self._avoided: Place | None = None
+        self._scripts: dict[str, Script] = {}
+
+    def __repr__(self) -> str:
+        return f"ClusterNodes(slot {self._slot}, {len(self._address.hosts)} listed)"
+
+    def known_owner(self) -> Place | None:
+        """Who was the owner a moment ago; None when that has to be asked."""
+        owner = self._owner
+        if owner is None or time.monotonic() - owner[1] > TRUSTED_S:
+            return None
+        return owner[0]
+
+    def moved(self, place: Place | None) -> None:
+        """A node has answered that this one owns the slot; None: another one, which it cannot name."""
+        self._avoided = None
+        self._owner = None if place is None else (place, time.monotonic())
+
+    def forget(self, place: Place) -> None:
+        """This node cannot be used as the owner: ask again, and this one last."""
+        self._owner = None
+        self._avoided = place
+
+    def find_owner(self, options: Mapping[str, Any]) -> Place:
+        """Ask the nodes, the one first that answered last time.
+
+        Args:
+            options: of the connection that is to be made: what it logs in with.
+
+        Raises:
+            redis.exceptions.AuthenticationError: a node refuses the login.
+            redis.exceptions.ConnectionError: none of them knows.
+        """
+        until = time.monotonic() + SEARCH_WITHIN_S
+        failures = []
+        for place in self._candidates():
+            if time.monotonic() >= until:
+                failures.append(f"not asked any more after {SEARCH_WITHIN_S:g} s")
+                break
+            try:
+                owner, others = self._ask(place, options)
+            except redis.exceptions.AuthenticationError:
+                raise
+            except (redis.exceptions.RedisError, OSError) as error:
+                failures.append(f"{place[0]}:{place[1]}: {error}")
+                continue
+            self._known = tuple(dict.fromkeys((place, owner, *others)))
+            self._owner = owner, time.monotonic()
+            return owner
+        raise redis.exceptions.ConnectionError(
+            f"no node of the cluster says who owns slot {self._slot} ({'; '.join(failures)})"
+        )
+
+    def open(self, place: Place, options: Mapping[str, Any]) -> AbstractConnection:
+        """An open connection to this node, whoever owns the slot; the caller closes it.
+
+        Raises:
+            RedisError, OSError: it cannot be reached.
+        """
+        within_s = deadline.bounded(ANSWER_WITHIN_S)
+        kind = SSLConnection if self._address.tls else Connection
+        ours = {
+            "host": place[0],
+            "port": place[1],
+            "protocol": 2,
+            "socket_timeout": within_s,
+            "socket_connect_timeout": within_s,
+            "retry": Retry(NoBackoff(), 0),
+        }
+        made: AbstractConnection = kind(**{**options, **ours})
+        try:
+            made.connect()  # type: ignore[no-untyped-call]
+        except BaseException:
+            made.disconnect()  # type: ignore[no-untyped-call]
+            raise
+        return made
+
+    def guarded(self, script: Script, keys: Sequence[str]) -> tuple[Script, Sequence[str]]:
+        """The script and its keys, so that no node begins it while the slot is on its way to another one.
+
+        Then a node would run it until it needs a key that is not there, and stop half-way. A call with several
+        keys, one of which is nowhere, is refused before it begins (TRYAGAIN).
+        """
+        known = self._scripts.get(script.sha)
+        if known is None:
+            # Behind the line with the flags; the script sees the keys that it knows, on its own lines.
+            first, _, rest = script.text.partition("\n")
+            known = self._scripts[script.sha] = from_text(f"{first}\ntable.remove(KEYS); {rest}")
+        return known, (*keys, self._guard)
+
+    def _candidates(self) -> Iterable[Place]:
+        every = dict.fromkeys((*self._known, *self._address.hosts))
+        if self._avoided in every:
+            del every[self._avoided]
+            every[self._avoided] = None
+        return every
+
+    def _ask(self, place: Place, options: Mapping[str, Any]) -> tuple[Place, list[Place]]:
+        """The owner, and the nodes that this one knows.
+
+        Raises:
+            RedisError, OSError: it does not say.
+        """
+        made = self.open(place, options)
+        try:
+            try:
+                ranges = list(_of_slots(_answer(made, "SLOTS")))
+            except redis.exceptions.ResponseError as error:
+                if "cluster support disabled" in str(error):
+                    raise
+                ranges = list(_of_shards(_answer(made, "SHARDS"), tls=self._address.tls))
+        finally:
+            made.disconnect()  # type: ignore[no-untyped-call]
+        others = []
+        owner: Place | None = None
+        for first, last, nodes in ranges:
+            named = [(place[0] if host == "" else host, port) for host, port in nodes]
+            if first <= self._slot <= last and named[0][0] != _UNKNOWN:
+                owner = named[0]
+            others += [each for each in named if each[0] != _UNKNOWN]
+        if owner is None:
+            raise redis.exceptions.ConnectionError("does not know it")
+        return owner, others
+
+
+def _answer(connection: AbstractConnection, what: str) -> Any:
+    connection.send_command("CLUSTER", what)  # type: ignore[no-untyped-call]
+    return connection.read_response()
+
+
+Range = tuple[int, int, list[Place]]
+"""First slot, last slot, and their nodes: the primary, then its replicas. An empty host is the asked node's."""
+
+
+def _of_slots(answer: Any) -> Iterator[Range]:
+    for first, last, *nodes in answer:
+        yield first, last, [(_named(node[0], node[3:]), int(node[1])) for node in nodes]
+
+
+def _named(host: bytes | None, more: Sequence[Any]) -> str:
+    """The host of a node in CLUSTER SLOTS; what it should be and is not known may be found beside it."""
+    name = (host or b"").decode()
+    if name == _UNKNOWN and more and isinstance(more[0], list):
+        beside = dict(zip(more[0][::2], more[0][1::2], strict=False))
+        return (beside.get(b"ip") or b"").decode() or _UNKNOWN
+    return name
+
+
+def _of_shards(answer: Any, *, tls: bool) -> Iterator[Range]:
+    for shard in answer:
+        fields = dict(zip(shard[::2], shard[1::2], strict=True))
+        nodes = [dict(zip(node[::2], node[1::2], strict=True)) for node in fields[b"nodes"]]
+        # A primary that is gone stands there beside the one that has followed it.
+        nodes.sort(key=lambda node: (node[b"role"] != b"master", node.get(b"health") != b"online"))
+        port = b"tls-port" if tls else b"port"
+        places = [
+            ((node.get(b"endpoint") or b"").decode(), int(node[port]))
+            for node in nodes
+            if port in node
+        ]
+        slots = fields[b"slots"]
+        if places and nodes[0][b"role"] == b"master":
+            for first, last in zip(slots[::2], slots[1::2], strict=True):
+                yield int(first), int(last), places
+
+
+class OfOwner(Connection):
+    """A connection whose place is found when it is opened."""
+
+    def __init__(self, *, nodes: ClusterNodes, **options: Any) -> None:
+        self.nodes = nodes
+        self.options = options
+        super().__init__(**options)  # type: ignore[no-untyped-call]
+
+    def _connect(self) -> Any:
+        known = self.nodes.known_owner()
+        if known is not None:
+            self.host, self.port = known
+            try:
+                return super()._connect()  # type: ignore[no-untyped-call]
+            except OSError:
+                self.nodes.forget(known)
+        self.host, self.port = found = self.nodes.find_owner(self.options)
+        try:
+            return super()._connect()  # type: ignore[no-untyped-call]
+        except OSError:
+            self.nodes.forget(found)
+            raise
+
+
+class OwnerConnection(OfOwner):
+    """A connection to the owner."""
+
+
+class OwnerSSLConnection(OfOwner, SSLConnection):
+    """An encrypted one."""
+
+
+def connection_pool(address: ClusterAddress, prefix: str, **options: Any) -> redis.ConnectionPool:
+    """What makes connections to the owner; `options` of redis-py win over those of the address.
+
+    Args:
+        address: where the nodes are.
+        prefix: of all our keys.
+
+    Raises:
+        ValueError: the prefix has no hash tag.
+    """
+    return redis.ConnectionPool(
+        connection_class=OwnerSSLConnection if address.tls else OwnerConnection,
+        nodes=ClusterNodes(address, prefix),
+        **{**address.options, **options},
+    )
