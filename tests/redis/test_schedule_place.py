@@ -1,12 +1,15 @@
 """Schedules, results and locks on several servers: where they lie, and that they are found."""
 
+import json
+
 import pytest
 
 from kiqbridge import job
+from kiqbridge.aws.publishing import Publisher
 from kiqbridge.client.default_client import own_default_client, pushing_through
 from kiqbridge.client.registry import Registry, definition_of
 from kiqbridge.client.results import fetch_result
-from kiqbridge.client.schedule_place import shard_of_schedule
+from kiqbridge.client.schedule_place import manifest_parts, shard_of_schedule
 from kiqbridge.client.schedules import Schedules
 from kiqbridge.clocks.placing import place_due
 from kiqbridge.engine.dynamic_schedules import dynamic_steps
@@ -123,3 +126,34 @@ def test_the_owner_of_a_unique_job_is_found_on_the_shard_of_its_queue(client, sh
 
         assert find_owner(charge_once, 1, client=client) == jid
         assert find_owner(charge_once, 2, client=client) is None
+
+
+def test_each_shard_has_the_schedules_of_a_template_whose_ticks_it_watches(
+    client, shards, tmp_path
+):
+    jobs = {"A": "critical", "B": "mail", "C": "default"}
+    manifest = {
+        "version": 7,
+        "hash": "abc",
+        "schedules": {
+            name: {
+                "expression": "rate(1 hour)",
+                "jobs": [{"class": "W", "args": [], "queue": queue}],
+            }
+            for name, queue in jobs.items()
+        },
+    }
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(manifest))
+    publisher = Publisher(
+        client.pool, client.keys, "shop", parts=lambda each: manifest_parts(client, each), path=path
+    )
+
+    done = publisher.command({"kiqbridge": "publish"}, "test")
+
+    assert (done["outcome"], done["schedules"]) == ("published", 3)
+    assert where(shards) == {"mail": {"shop/B"}, "fast": {"shop/A"}, "rest": {"shop/C"}}
+    assert publisher.after_push("test") is None, "all of it stands"
+    shards.raw["rest"].delete("kb:manifests")
+    again = publisher.command({"kiqbridge": "publish"}, "test")
+    assert (again["outcome"], again["schedules"]) == ("published", 3)

@@ -46,9 +46,11 @@ from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kiqbridge.aws.mapping.mapper import Mapper
     from kiqbridge.aws.mapping.schemas import JobSchemas
-    from kiqbridge.aws.publishing import Publisher
+    from kiqbridge.aws.publishing import Part, Publisher
 
 UNKNOWN = "unknown"
 """The source of an event that could not be read."""
@@ -131,7 +133,7 @@ class Enqueuer:
         if stack := read(STACK, environ):
             from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is a stack
 
-            publisher = Publisher(client.pool, client.keys, stack)
+            publisher = Publisher(client.pool, client.keys, stack, parts=_parts_of(client))
         return cls.with_mappings(_pusher(client, environ), environ, folder, publisher)
 
     @classmethod
@@ -318,6 +320,14 @@ class Enqueuer:
         except (EventError, PayloadError) as error:
             return Result(record=record, error=error)
         return asked
+
+
+def _parts_of(client: Client) -> "Callable[[Mapping[str, Any]], Sequence[Part]] | None":
+    if not client.shards:
+        return None
+    from kiqbridge.client.schedule_place import manifest_parts  # noqa: PLC0415 - few have several
+
+    return lambda manifest: manifest_parts(client, manifest)
 
 
 def _success(delivery: Delivery, results: Sequence[Result]) -> Any:

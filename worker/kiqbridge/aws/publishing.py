@@ -9,7 +9,8 @@ publishes at once, and can do nothing else.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ from kiqbridge.store import deadline
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
+
+Part = tuple[RedisPool, Mapping[str, Any]]
+"""What is published on one server."""
 
 MANIFEST: Final = Path(__file__).parents[1] / "schedule" / "manifest.json"
 """In the layer."""
@@ -42,6 +46,7 @@ class Publisher:
         pool: connections to Redis.
         keys: the namespace.
         stack: name of the stack.
+        parts: of several shards, what of a manifest is published on which; default: all of it.
         path: the manifest; a layer that has none publishes nothing.
         monotonic: seconds.
     """
@@ -52,12 +57,13 @@ class Publisher:
         keys: Keys,
         stack: str,
         *,
+        parts: Callable[[Mapping[str, Any]], Sequence[Part]] | None = None,
         path: Path = MANIFEST,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pool = pool
         self._keys = keys
         self._stack = stack
+        self._parts = parts or (lambda manifest: [(pool, manifest)])
         self._path = path
         self._monotonic = monotonic
         self._again_at: float | None = 0.0
@@ -80,7 +86,10 @@ class Publisher:
             if manifest is None:
                 return None
             with deadline.within(LONGEST_S):
-                if stands(self._pool, self._keys, self._stack, manifest):
+                if all(
+                    stands(pool, self._keys, self._stack, part)
+                    for pool, part in self._parts(manifest)
+                ):
                     return None
                 return self._publish(manifest, by, rollback=False)
         except Exception as error:  # noqa: BLE001 - whatever it is, the event is enqueued and answered
@@ -125,10 +134,17 @@ class Publisher:
         return self._publish(manifest, by, rollback=rollback)
 
     def _publish(self, manifest: Mapping[str, Any], by: str, *, rollback: bool) -> dict[str, Any]:
-        done = publish_manifest(
-            self._pool, self._keys, manifest, stack=self._stack, by=by, rollback=rollback
+        done = [
+            publish_manifest(pool, self._keys, part, stack=self._stack, by=by, rollback=rollback)
+            for pool, part in self._parts(manifest)
+        ]
+        # One that was cut in two is completed by a repeated call: `unchanged` where it stands already.
+        first = next((each for each in done if each.kind != "unchanged"), done[0])
+        schedules, removed = (
+            sum(each.schedules for each in done),
+            sum(each.removed for each in done),
         )
-        return described(done)
+        return described(replace(first, schedules=schedules, removed=removed))
 
     def _read(self) -> Mapping[str, Any] | None:
         try:

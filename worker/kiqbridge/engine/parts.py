@@ -166,7 +166,7 @@ class EngineParts:
             max_payload_bytes=config.max_payload_bytes,
         )
         self.missed_watch = MissedWatch(
-            self.client,
+            self.jobs_client,
             identity=self.identity,
             hooks=hooks_of(
                 webhook=config.missed_tick_webhook,
