@@ -17,6 +17,7 @@ TESTED_ELSEWHERE = {
     "client/signatures": "unit/test_typing.py",
     "client/everywhere": "redis/test_shards.py",
     "client/shard_writer": "redis/test_shards.py",
+    "flow/flow_place": "redis/test_flow_shards.py",
     "client/former_locks": "redis/test_rerouting.py",
     "transfer/leaving": "redis/test_moving.py",
     **dict.fromkeys(

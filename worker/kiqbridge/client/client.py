@@ -164,7 +164,12 @@ class Client(Everywhere):
         """
         return "" if self._shards is None else self._shards.shard_of(queue, self.keys)
 
-    def _holders(self, queue: str, now: float) -> Sequence[str]:
+    def holders(self, queue: str, now: float) -> Sequence[str]:
+        """The shard on which a queue lies, and those that held it before and are asked for that at `now`.
+
+        Raises:
+            PayloadError: on none.
+        """
         return ("",) if self._shards is None else self._shards.holders(queue, self.keys, now)
 
     def first_shard_of(self, queue: str) -> str:
@@ -373,7 +378,7 @@ class Client(Everywhere):
             job = prepare(item, now, none, self._fleet_profile.without_redis)
             if job is not None:
                 guard = guarded_push.guard_of(job, key)
-                places += [(shard, index, guard) for shard in self._holders(job.queue, now)]
+                places += [(shard, index, guard) for shard in self.holders(job.queue, now)]
         found: list[str | None] = [None] * len(items)
         for client, shard in zip(self.each(), self.shards or ("",), strict=True):
             here = [(index, guard) for place, index, guard in places if place == shard]

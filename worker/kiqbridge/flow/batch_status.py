@@ -1,8 +1,10 @@
 """Reading batches: how far they are, and which of their jobs have not ended well."""
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
@@ -68,18 +70,36 @@ class BatchSet:
 
     def __len__(self) -> int:
         client = self._client or default_client()
-        return int(client.pool.call("ZCARD", client.keys.batches))
+        return sum(int(pool.call("ZCARD", client.keys.batches)) for pool in client.pools())
 
     def __iter__(self) -> Iterator[BatchStatus]:
         client = self._client or default_client()
-        start = 0
-        while True:
-            page = client.pool.call("ZREVRANGE", client.keys.batches, start, start + _PAGE - 1)
-            if not page:
-                return
-            found = read_statuses(client, [bid.decode() for bid in page])
-            yield from (status for status in found if status is not None)
-            start += len(page)
+        lists = [_by_change(each) for each in client.each()]
+        for _, status in heapq.merge(*lists, key=itemgetter(0), reverse=True):
+            yield status
+
+
+def _by_change(client: Client) -> Iterator[tuple[float, BatchStatus]]:
+    """The batches of one server with their scores, the highest first."""
+    start = 0
+    while True:
+        end = start + _PAGE - 1
+        page = client.pool.call("ZREVRANGE", client.keys.batches, start, end, "WITHSCORES")
+        scores = _scores(page)
+        if not scores:
+            return
+        found = read_statuses(client, [bid.decode() for bid in scores])
+        for status, score in zip(found, scores.values(), strict=True):
+            if status is not None:
+                yield float(score), status
+        start += len(scores)
+
+
+def _scores(page: Any) -> dict[bytes, Any]:
+    """Members with their scores: pairs with RESP 3, alternating with RESP 2."""
+    if page and not isinstance(page[0], bytes):
+        return dict(page)
+    return dict(zip(page[::2], page[1::2], strict=True))
 
 
 def read_statuses(client: Client, bids: Sequence[str]) -> list[BatchStatus | None]:
