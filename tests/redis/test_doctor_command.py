@@ -150,7 +150,13 @@ def test_a_server_must_be_new_enough(run, server, info, status):
 
 
 @pytest.mark.parametrize(
-    ("command", "check"), [("client|tracking", "tracking"), ("evalsha", "scripts")]
+    ("command", "check"),
+    [
+        ("client|tracking", "tracking"),
+        ("client|caching", "tracking"),
+        ("blpop", "rights"),
+        ("evalsha", "scripts"),
+    ],
 )
 def test_a_right_that_is_missing_is_a_problem(run, redis, redis_url, command, check):
     with user_without(redis, redis_url, command) as url:

@@ -19,7 +19,15 @@ from kiqbridge.doctor.redis_server import tls_finding
 from kiqbridge.wire.keys import Keys
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
-TRIED_BY_OTHER_RULES = {"ping", "info", "memory|usage", "eval", "evalsha", "client|tracking"}
+TRIED_BY_OTHER_RULES = {
+    "ping",
+    "info",
+    "memory|usage",
+    "eval",
+    "evalsha",
+    "client|tracking",
+    "client|caching",
+}
 AREAS = ("redis",)
 
 

@@ -26,6 +26,7 @@ hget {it} f|hset {it} f v|hsetnx {it} f v|hdel {it} f|hgetall {it}|hmget {it} f|
 hlen {it}|hexists {it} f
 lpush {queue} x|rpush {queue} x|lmove {queue} {queue} right left|lrange {queue} 0 0|lindex {queue} 0
 llen {queue}|lrem {queue} 1 x|ltrim {queue} 0 0|lpos {queue} x|rpop {queue}|brpop {queue} 0.01
+blpop {queue} 0.01
 sadd {it} x|srem {it} x|sismember {queues} x|smismember {queues} x|smembers {queues}
 sscan {queues} 0|scan 0
 zadd {ticks} 1 x|zrem {ticks} x|zscore {retry} x|zmscore {retry} x|zcard {retry}|zcount {retry} 0 1
@@ -46,7 +47,7 @@ NEEDS: Final[Mapping[Role, str]] = {
     "operator": f"{_WORKER}|{_OPERATOR}",
 }
 """Who needs which commands, with arguments by which they can be queued. Those of other rules (PING, INFO,
-MEMORY USAGE, EVALSHA, CLIENT TRACKING) are not among them. What writes names keys of no queue or set."""
+MEMORY USAGE, EVALSHA, CLIENT TRACKING, CLIENT CACHING) are not among them. What writes names keys of no queue or set."""
 
 RIGHTS: Final = Rule(
     id="rights",

@@ -76,9 +76,9 @@ SCRIPTS: Final = Rule(
 TRACKING: Final = Rule(
     id="tracking",
     area="redis",
-    reports="a server, a proxy or an ACL that refuses CLIENT TRACKING",
+    reports="a server, a proxy or an ACL that refuses CLIENT TRACKING or CLIENT CACHING",
     why="an idle worker then looks for jobs ten times a second, and begins them up to 100 ms late",
-    action="allow +client|tracking and +hello in the ACL of this user; a proxy must pass RESP3",
+    action="allow +client|tracking, +client|caching and +hello in the ACL of this user; a proxy must pass RESP3",
 )
 TLS: Final = Rule(
     id="tls",
@@ -152,16 +152,20 @@ def check_scripts(system: System) -> Iterator[Finding]:
 
 
 def check_tracking(system: System) -> Iterator[Finding]:
-    """Tracking is turned on, on a connection that is closed then."""
+    """Tracking is turned on as a worker does it, on a connection that is closed then."""
     connection = system.pool.raw_connection(protocol=3)
+    refused = "CLIENT TRACKING"
     try:
         connection.connect()  # type: ignore[no-untyped-call]
-        connection.send_command("CLIENT", "TRACKING", "ON")  # type: ignore[no-untyped-call]
+        connection.send_command("CLIENT", "TRACKING", "ON", "OPTIN")  # type: ignore[no-untyped-call]
+        connection.read_response()
+        refused = "CLIENT CACHING"
+        connection.send_command("CLIENT", "CACHING", "YES")  # type: ignore[no-untyped-call]
         connection.read_response()
     except (redis.exceptions.RedisError, OSError) as error:
-        yield TRACKING.problem(f"CLIENT TRACKING is refused: {error}")
+        yield TRACKING.problem(f"{refused} is refused: {error}")
     else:
-        yield TRACKING.ok("CLIENT TRACKING is allowed")
+        yield TRACKING.ok("CLIENT TRACKING and CLIENT CACHING are allowed")
     finally:
         connection.disconnect()  # type: ignore[no-untyped-call]
 
