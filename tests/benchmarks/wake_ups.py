@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from benchmarks import ranked
 from benchmarks.outcome import OURS, RUBY, Outcome, at_most, median, percentile
-from benchmarks.stage import Stage
+from benchmarks.stage import Stage, cpu_seconds, on_core
 from support.waiting import wait_until
 
 from kiqbridge import Client
@@ -26,20 +28,37 @@ LIMIT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Trickle:
+    """How a fleet is measured: pushes in a second and for how long, incarnations in one process, seconds of idling."""
+
+    seconds: float
+    rate: float = PUSHES_A_SECOND
+    together: int = MEMBERS_A_PROCESS
+    idle_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of one fleet: commands for each push, as clients send them and those inside scripts; the server's CPU for
-    each, in microseconds; how late the jobs were, in milliseconds; jobs of the busiest process by the mean."""
+    """Of one fleet: commands for each push, as clients send them and those inside scripts; what the server writes to
+    clients for each, replies and reports, as writes and bytes; CPU for each of the server and of all processes, in
+    microseconds; how late the jobs were, in milliseconds; jobs of the busiest process by the mean; commands that are
+    sent in a second while nothing is pushed, if that was measured."""
 
     sent: float
     inside: float
+    writes: float
+    bytes: float
     cpu_us: float
+    fleet_us: float
     p50: float
     p99: float
     spread: float
+    idle: float = 0.0
 
     def __str__(self) -> str:
         return (
-            f"{self.sent:.1f} commands sent and {self.inside:.1f} inside scripts a push, server CPU {self.cpu_us:.0f} µs, "
+            f"{self.sent:.1f} commands sent and {self.inside:.1f} inside scripts a push, {self.writes:.0f} writes of "
+            f"{self.bytes:.0f} bytes, server CPU {self.cpu_us:.0f} µs, CPU of the processes {self.fleet_us:.0f} µs, "
             f"picked up after p50 {self.p50:.2f} ms, p99 {self.p99:.2f} ms, busiest process {self.spread:.1f} times the mean"
         )
 
@@ -51,7 +70,7 @@ def fleet(stage: Stage) -> list[Outcome]:
         costs: dict[str, Cost] = {}
         for name, kind in ((OURS, "listen"), (RUBY, "brpop")):
             stage.progress.step(f"{size} idle processes, {name}")
-            costs[name] = measure(stage, size, kind, seconds=stage.sizes.fleet_s)
+            costs[name] = measure(stage, size, kind, Trickle(seconds=stage.sizes.fleet_s))
         outcomes.append(
             Outcome(
                 what=f"{size} idle processes, {PUSHES_A_SECOND} pushes/s: commands sent for a push",
@@ -65,55 +84,63 @@ def fleet(stage: Stage) -> list[Outcome]:
     return outcomes
 
 
-def measure(stage: Stage, size: int, kind: str, *, seconds: float) -> Cost:
+def measure(stage: Stage, size: int, kind: str, how: Trickle) -> Cost:
     """One fleet of so many incarnations, a few processes' worth of threads."""
     evidence = stage.folder / f"fleet-{kind}-{size}"
     evidence.unlink(missing_ok=True)
     stage.client.flushdb()
-    pushes = max(int(PUSHES_A_SECOND * seconds), 1)
-    with members(stage, size, kind, evidence):
+    pushes = max(int(how.rate * how.seconds), 1)
+    with members(stage, size, kind, evidence, how.together) as pids:
         settle(stage, size, kind)
-        before = server_cpu_s(stage)
-        push_paced(stage, evidence, pushes)
-        cpu_s = server_cpu_s(stage) - before
+        with counted_commands(stage) as idle:
+            time.sleep(how.idle_s)  # doing nothing for so long is what is measured
+        used, before = sum(map(cpu_seconds, pids)), server_figures(stage)
+        push_paced(stage, evidence, pushes, how.rate)
+        fleet_s, after = sum(map(cpu_seconds, pids)) - used, server_figures(stage)
         performed = lines(evidence)
         # Apart, since watching costs the server more than what is watched.
         with counted_commands(stage) as counts:
-            push_paced(stage, evidence, pushes)
+            push_paced(stage, evidence, pushes, how.rate)
     late = [float(line.split()[1]) * 1000 for line in performed]
     jobs = Counter(line.split()[0] for line in performed)
     return Cost(
         sent=counts["sent"] / pushes,
         inside=counts["inside"] / pushes,
-        cpu_us=cpu_s / pushes * 1e6,
+        writes=(after.writes - before.writes) / pushes,
+        bytes=(after.bytes - before.bytes) / pushes,
+        cpu_us=(after.cpu_s - before.cpu_s) / pushes * 1e6,
+        fleet_us=fleet_s / pushes * 1e6,
         p50=median(late),
         p99=percentile(late, 99),
         # A fleet that is larger than the number of jobs cannot be served evenly.
         spread=max(jobs.values()) / max(pushes / size, 1.0),
+        idle=idle["sent"] / how.idle_s if how.idle_s else 0.0,
     )
 
 
 @contextlib.contextmanager
-def members(stage: Stage, size: int, kind: str, evidence: Path) -> Iterator[None]:
-    """The incarnations, in processes of their own that end with this."""
+def members(
+    stage: Stage, size: int, kind: str, evidence: Path, together: int
+) -> Iterator[list[int]]:
+    """The incarnations, in processes of their own that end with this; the ids of these."""
     command = [sys.executable, "-m", "support.wake_fleet", stage.server.url]
     tests = str(Path(__file__).parents[1])
     children = []
     try:
-        for first in range(0, size, MEMBERS_A_PROCESS):
-            count = str(min(MEMBERS_A_PROCESS, size - first))
-            children.append(
-                subprocess.Popen(
+        for first in range(0, size, together):
+            count = str(min(together, size - first))
+            with on_core(None):
+                child = subprocess.Popen(
                     [*command, count, str(evidence), kind],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env={**os.environ, "PYTHONPATH": tests},
                 )
-            )
+            children.append(child)
         for child in children:
             assert child.stdout
             assert child.stdout.readline() == b"ready\n"
-        yield
+        yield [child.pid for child in children]
     finally:
         for child in children:
             child.kill()
@@ -129,18 +156,33 @@ def settle(stage: Stage, size: int, kind: str) -> None:
         )
         if kind == "armed":
             return commands["exists"] >= size
+        if kind == "ranked":
+            return stage.client.zcard(ranked.RANKS) >= size
         blocked = commands["blpop"] + commands["brpop"]
         return blocked >= (size if kind == "brpop" else size - 1)
 
     wait_until(waiting, 120, "all being idle", interval_s=0.1)
     if kind == "listen":
         time.sleep(1.5)  # who is alone knows it after two renewals of its sign
+    elif kind == "ranked":
+        time.sleep(ranked.SAFETY_S + 1)  # by then each has read how many there are
 
 
-def server_cpu_s(stage: Stage) -> float:
-    """Seconds of CPU that the server has used."""
-    info = stage.client.info("cpu")
-    return float(info["used_cpu_user"] + info["used_cpu_sys"])
+class Figures(NamedTuple):
+    """What a server says of itself: seconds of CPU, writes to clients and bytes of them."""
+
+    cpu_s: float
+    writes: int
+    bytes: int
+
+
+def server_figures(stage: Stage) -> Figures:
+    info = stage.client.info()
+    return Figures(
+        float(info["used_cpu_user"] + info["used_cpu_sys"]),
+        int(info["total_writes_processed"]),
+        int(info["total_net_output_bytes"]),
+    )
 
 
 @contextlib.contextmanager
@@ -165,13 +207,13 @@ def counted_commands(stage: Stage) -> Iterator[Counter[str]]:
         counting.join(30)
 
 
-def push_paced(stage: Stage, evidence: Path, pushes: int) -> None:
-    """So many pushes by the clock, one each 10 ms or so; wait until all are performed."""
+def push_paced(stage: Stage, evidence: Path, pushes: int, rate: float) -> None:
+    """So many pushes by the clock, at such a rate in a second; wait until all are performed."""
     until = len(lines(evidence)) + pushes
     client = Client(stage.server.url)
     began = time.perf_counter()
     for number in range(pushes):
-        due = began + (number + random.uniform(-0.3, 0.3)) / PUSHES_A_SECOND
+        due = began + (number + random.uniform(-0.3, 0.3)) / rate
         time.sleep(max(due - time.perf_counter(), 0))
         client.push({"class": "LateJob", "args": [time.time()]})
     client.close()

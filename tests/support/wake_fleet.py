@@ -5,7 +5,7 @@ As a program it starts some, writes `ready`, and ends with its standard input:
     python -m support.wake_fleet URL COUNT EVIDENCE KIND
 
 Each job is `{"args": [TIME]}`; a line `MEMBER SECONDS` goes to the file EVIDENCE. KIND is `listen`; `armed` for a
-fleet in which every process listens; or `brpop` for one that fetches as Ruby's Sidekiq does, with a BRPOP over all
+fleet in which every process listens; `ranked` for the design of benchmarks/ranked.py; or `brpop` for one that fetches as Ruby's Sidekiq does, with a BRPOP over all
 queues on a connection of each thread.
 """
 
@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import redis
+from benchmarks.ranked import Ranked
 
 from kiqbridge.inflight.claims import Claimer, SpareClaimers
 from kiqbridge.inflight.lease import Lease
@@ -134,6 +135,8 @@ def main(url: str, count: str, evidence: str, kind: str) -> None:
         member = Member(pool, note)
         if kind == "armed":
             member.listening.listen_by_itself()
+        elif kind == "ranked":
+            member.gate = IdleGate(Ranked(QUEUES, Keys(), lambda: pool.raw_connection(protocol=3)))  # type: ignore[arg-type]
         member.start()
     print("ready", flush=True)
     sys.stdin.read()
