@@ -66,7 +66,7 @@ if event == "resource":
 if HOW == "no threads":
     really_start = threading.Thread.start
     def start(self):
-        if self.name.startswith("kiqbridge-waker"):
+        if self.name.startswith("kiqbridge-pauses"):
             raise RuntimeError("can't start new thread")
         really_start(self)
     threading.Thread.start = start

@@ -63,6 +63,7 @@ class CapsuleRuntime:
         processors: its threads.
         loop: its event loop, if anything asynchronous is declared.
         gate: where idle threads wait.
+        listening: its part in who of the fleet sees a push first.
     """
 
     def __init__(
@@ -87,14 +88,14 @@ class CapsuleRuntime:
                 runtime=context.runtime,
                 resources=resources,
             )
-        listening = Listening(
+        self.listening = Listening(
             list(capsule.weights),
             context.keys,
             track,
             is_tight=lambda: self._rooms.is_tight,
         )
         # Who pops jobs by BRPOP waits there.
-        self.gate = IdleGate(listening if context.fetch != "basic" else None)
+        self.gate = IdleGate(self.listening if context.fetch != "basic" else None)
         rooms = {"process": context.processes.room}
         if self.loop is not None:
             rooms["async"] = self.loop.room

@@ -392,6 +392,8 @@ class Launcher:
             returned = self.parts.keeper.stop()
             if returned:
                 logger.info("%d jobs went back to their queues", returned)
+            for capsule in self.parts.capsules:
+                capsule.listening.forget(self.parts.pool)
         except KiqbridgeError as error:
             logger.warning("the lease stays: another process gives back what it holds: %s", error)
 

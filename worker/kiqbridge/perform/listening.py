@@ -45,12 +45,14 @@ if TYPE_CHECKING:
 
     from kiqbridge.inflight.chunk import Chunk
     from kiqbridge.inflight.claims import Claimer, PreparedClaim
+    from kiqbridge.store.redis_pool import RedisPool
     from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)
 
 _CHECK = scripts.load("wake_check")
 _RENEW = scripts.load("wake_renew")
+_FORGET = scripts.load("wake_forget")
 
 SIGN_MS: Final = 650
 """How long the sign of who listens outlives its last renewal, or the last time the role was handed on."""
@@ -97,7 +99,7 @@ class State(Enum):
 
 def set_of(queues: Iterable[str]) -> str:
     """The name of a set of queues: the same for all processes that serve them, in whatever order."""
-    joined = bytes_of(",".join(sorted(set(queues))))
+    joined = _raw(",".join(sorted(set(queues))))
     if len(joined) <= _NAMED_BYTES:
         return text_of(joined)
     return hashlib.sha1(joined, usedforsecurity=False).hexdigest()
@@ -134,7 +136,7 @@ class Listening:
         self._keys = keys
         self._list, self._sign, self._standby = keys.wake(set_of(queues))
         self._paused_key = bytes_of(keys.paused)
-        self._queue_keys = frozenset(bytes_of(keys.queue(name)) for name in queues)
+        self._queue_keys = frozenset(_raw(keys.queue(name)) for name in queues)
         self._me = secrets.token_hex(6)
         self._generation = ""
         self._paused: set[str] | None = None
@@ -202,6 +204,14 @@ class Listening:
     def close(self) -> None:
         """Drop the connection: this process takes no jobs any more."""
         self._drop(0.0)
+
+    def forget(self, connection: "RedisPool") -> None:
+        """After this process has signed off: the last one leaves no role behind.
+
+        Raises:
+            RedisUnavailable: it stays, which costs nothing but its keys.
+        """
+        connection.script(_FORGET, [self._keys.inflight, self._sign, self._standby, self._list], [])
 
     def _drop(self, pause_s: float = RETRY_S) -> None:
         self._connection.close()
@@ -447,6 +457,13 @@ class Listening:
         if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
             [reply] = self._connection.ask(("EVAL", script.text, len(keys), *keys, *args))
         return reply
+
+
+def _raw(name: str) -> bytes:
+    try:
+        return bytes_of(name)
+    except UnicodeEncodeError:  # no name that Redis can have: its claim reports it
+        return name.encode("utf-8", "backslashreplace")
 
 
 def _number(reply: Any) -> int:
