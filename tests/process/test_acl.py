@@ -112,7 +112,9 @@ def address(server, user):
 def refused(raw):
     """What was refused since the test began: (user, what)."""
     log = raw.execute_command("ACL", "LOG")
-    return [(each["username"], each["reason"], each["object"]) for each in log]
+    return [
+        tuple(each[name].decode() for name in (b"username", b"reason", b"object")) for each in log
+    ]
 
 
 @pytest.fixture

@@ -258,7 +258,7 @@ class TestIdleConnection:
 class TestScripts:
     def test_one_that_the_server_does_not_know_is_sent_once(self, proxy, redis):
         script = load("push_once")
-        arguments = (["queues", "kb:guards", "kb:guards:until"], ["60", "10"])
+        arguments = (["queues", "kb:guards", "kb:guards:until"], ["60", "0"])
         pool = RedisPool(proxy.url)
 
         for _ in range(3):
@@ -271,7 +271,7 @@ class TestScripts:
     def test_it_works_again_after_a_flush(self, redis_url, redis):
         pool = RedisPool(redis_url)
         script = load("push_once")
-        arguments = (["queues", "kb:guards", "kb:guards:until"], ["60", "10"])
+        arguments = (["queues", "kb:guards", "kb:guards:until"], ["60", "0"])
         pool.script(script, *arguments)
 
         redis.script_flush()
