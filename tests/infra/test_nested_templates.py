@@ -238,7 +238,7 @@ class TestFaultsTheCheckFinds:
         ("right", "wrong", "told"),
         [
             ("Resource: !Ref RedisUrlSecretArn", 'Resource: "*"', "name the resource"),
-            ("secretsmanager:GetSecretValue", "secretsmanager:*", "name each action"),
+            ("ssm:GetParameter", "ssm:*", "name each action"),
             (
                 "ManagedPolicyArns: !If [HasTaskPolicies",
                 "ManagedPolicyArns: !If [IsArm, [arn:aws:iam::aws:policy/AmazonECS_FullAccess]",
@@ -274,6 +274,7 @@ class TestDocuments:
             "RedisUrl",
             "Architecture",
             "Namespace",
+            "Shards",
             "Tracing",
         }
         assert named - names - {"TimeoutStopSec", "AuthToken"} == set()
