@@ -317,8 +317,10 @@ class TestAServerOfTheUser:
     def test_holds_all_queues_whatever_shards_there_are(self, project, redis, redis_url):
         nowhere = f"redis://127.0.0.1:{find_free_port()}/0"
         setting = {"main": {"url": nowhere, "queues": ["*"]}}
+        capsule = {"queues": ["mail"], "shard": "main"}
+        file = {"shards": setting, "capsules": {"letters": capsule}}
         (project.folder / "config").mkdir()
-        (project.folder / "config/kiqbridge.yml").write_text(json.dumps({"shards": setting}))
+        (project.folder / "config/kiqbridge.yml").write_text(json.dumps(file))
         run = project.dev(
             REDIS_URL=redis_url, KIQBRIDGE_SHARDS=json.dumps(setting), KIQBRIDGE_SHARD="main"
         )

@@ -146,3 +146,17 @@ def test_a_shard_that_does_not_exist_is_refused_with_the_names(content, environ,
 def test_without_shards_none_can_be_chosen():
     with pytest.raises(ConfigError, match="shards names none"):
         merge(environ={"KIQBRIDGE_SHARD": "mail"}, flags={})
+
+
+def test_an_empty_mapping_in_the_environment_takes_the_place_of_all_that_the_file_says_of_shards():
+    file = {
+        "shards": {"mail": {"url": "redis://mail:1/0", "queues": ["mail"]}},
+        "capsules": {"a": {"queues": ["mail"], "shard": "mail"}},
+    }
+
+    config = merge(file=file, environ={"KIQBRIDGE_SHARDS": "{}"}, flags={})
+
+    assert (config.shards, config.served) == ((), ())
+    assert [each.shard for each in config.capsules] == [""]
+    with pytest.raises(ConfigError, match="shards names none"):
+        merge(file=file, environ={"KIQBRIDGE_SHARDS": "{}", "KIQBRIDGE_SHARD": "mail"}, flags={})

@@ -5,9 +5,11 @@ that an error can name it.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from kiqbridge.config.client_settings import SHARDS
 from kiqbridge.config.config import Config
 from kiqbridge.config.redis_access import aws_variables, provided
 from kiqbridge.config.setting import pick
@@ -51,6 +53,11 @@ def merge(
         values[setting.name] = setting.parse(raw, source)
         sources[setting.name] = source
     values["shards"] = provided(values["shards"], environ)
+    if not values["shards"] and sources["shards"] == SHARDS.env[0]:
+        # {} in the environment: one server, whatever the file says of shards. `kiqbridge dev` sets it.
+        if sources["served_shards"] == file_name:
+            values["served_shards"] = ()
+        values["capsules"] = tuple(replace(each, shard="") for each in values["capsules"])
     _check_shards(values, sources)
     return Config(**values, sources=MappingProxyType(sources), aws=aws_variables(environ))
 
