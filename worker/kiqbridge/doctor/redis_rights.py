@@ -27,8 +27,8 @@ hlen {it}|hexists {it} f
 lpush {queue} x|rpush {queue} x|lmove {queue} {queue} right left|lrange {queue} 0 0|lindex {queue} 0
 llen {queue}|lrem {queue} 1 x|ltrim {queue} 0 0|lpos {queue} x|rpop {queue}|brpop {queue} 0.01
 blpop {queue} 0.01
-sadd {it} x|srem {it} x|sismember {queues} x|smismember {queues} x|smembers {queues}
-sscan {queues} 0|scan 0
+sadd {it} x|srem {it} x|scard {queues}|sismember {queues} x|smismember {queues} x|smembers {queues}
+srandmember {queues}|sscan {queues} 0|scan 0
 zadd {ticks} 1 x|zrem {ticks} x|zscore {retry} x|zmscore {retry} x|zcard {retry}|zcount {retry} 0 1
 zrange {retry} 0 0|zrangebyscore {retry} 0 1|zremrangebyscore {ticks} 0 1|zremrangebyrank {ticks} 0 0
 """
@@ -37,9 +37,7 @@ time|wait 0 0|type {guards}|sadd {queues} x|lpush {queue} x|zadd {schedule} 1 x|
 hset {guards} f v|hdel {guards} f|hincrby {attempts} f 1|zrem {until} x|zrangebyscore {until} 0 1
 persist {ticks}
 """
-_OPERATOR: Final = (
-    "zscan {retry} 0|zrank {retry} x|zrevrange {retry} 0 0|zrevrank {retry} x|scard {queues}"
-)
+_OPERATOR: Final = "zscan {retry} 0|zrank {retry} x|zrevrange {retry} 0 0|zrevrank {retry} x"
 
 NEEDS: Final[Mapping[Role, str]] = {
     "worker": _WORKER,
