@@ -10,11 +10,10 @@ publishes at once, and can do nothing else.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from kiqbridge.clocks.manifest_store import Published, publish_manifest, stands
+from kiqbridge.clocks.manifest_store import Published, publish_manifest, published_together, stands
 from kiqbridge.errors import ConfigError, EventError
 from kiqbridge.store import deadline
 from kiqbridge.store.redis_pool import RedisPool
@@ -138,13 +137,7 @@ class Publisher:
             publish_manifest(pool, self._keys, part, stack=self._stack, by=by, rollback=rollback)
             for pool, part in self._parts(manifest)
         ]
-        # One that was cut in two is completed by a repeated call: `unchanged` where it stands already.
-        first = next((each for each in done if each.kind != "unchanged"), done[0])
-        schedules, removed = (
-            sum(each.schedules for each in done),
-            sum(each.removed for each in done),
-        )
-        return described(replace(first, schedules=schedules, removed=removed))
+        return described(published_together(done))
 
     def _read(self) -> Mapping[str, Any] | None:
         try:

@@ -7,7 +7,6 @@ live: saved or published in Redis under its name, for the same class, enabled, n
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,11 +15,10 @@ from typing import TYPE_CHECKING
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
+    from kiqbridge.api import Operator
     from kiqbridge.client.known_schedules import KnownSchedule
-    from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob
+    from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, Status
     from kiqbridge.schedule.imports.record import Imported, Reading
-    from kiqbridge.store.redis_pool import RedisPool
-    from kiqbridge.wire.keys import Keys
 
 USAGE = 2
 
@@ -51,11 +49,16 @@ def read_from_redis(reading: "Reading") -> "Imported":
         RedisUnavailable: nothing was read.
         ConfigError: there are none.
     """
-    from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron  # noqa: PLC0415 - as in commands/cli.py
     from kiqbridge.schedule.imports.sidekiq_cron_file import read_definitions  # noqa: PLC0415
     from kiqbridge.schedule.imports.yaml_schedules import Definition  # noqa: PLC0415
 
-    found = read_sidekiq_cron(*_redis())
+    found: dict[str, SidekiqCronJob] = {}
+    for server, each in _theirs():
+        first = found.setdefault(each.name, each)
+        if (first.cron, first.job_class, first.args) != (each.cron, each.job_class, each.args):
+            sys.stderr.write(
+                f"kiqbridge: {each.name} is another one on shard {server.shard}; that of an earlier shard is read\n"
+            )
     if not found:
         raise ConfigError(
             "sidekiq-cron has no schedules in this Redis (cron_jobs); is it the right one?"
@@ -76,7 +79,7 @@ def read_from_redis(reading: "Reading") -> "Imported":
             line=place,
             source=f"{each.name}: {each.cron} {each.job_class}",
         )
-        for place, each in enumerate(found, start=1)
+        for place, each in enumerate(found.values(), start=1)
     ]
     return read_definitions(definitions, reading)
 
@@ -87,28 +90,35 @@ def switch(options: argparse.Namespace) -> int:
     Raises:
         RedisUnavailable: perhaps some are switched; repeat it.
     """
-    from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron, set_cron_status  # noqa: PLC0415
+    from kiqbridge.clocks.sidekiq_cron import set_cron_status  # noqa: PLC0415
 
     if options.enable is not None and (options.all or options.disable is not None):
         sys.stderr.write(
             "kiqbridge: --enable goes with neither --disable nor --all; call it twice\n"
         )
         return USAGE
-    pool, keys = _redis()
-    known = {each.name: each for each in read_sidekiq_cron(pool, keys)}
+    known: dict[str, list[SidekiqCronJob]] = {}
+    places: dict[str, list[Operator]] = {}
+    for server, each in _theirs():
+        known.setdefault(each.name, []).append(each)
+        places.setdefault(each.name, []).append(server)
     is_off = options.enable is None
     wanted = options.enable if not is_off else list(known) if options.all else options.disable
     refused = _refused(wanted, known, with_replacement=is_off)
-    names = [name for name in wanted if name not in refused and known[name].enabled is is_off]
+    names = [
+        name
+        for name in wanted
+        if name not in refused and any(each.enabled is is_off for each in known[name])
+    ]
     for name, reason in refused.items():
         sys.stderr.write(f"left as it is: {name}: {reason}\n")
-    status = "disabled" if is_off else "enabled"
+    status: Status = "disabled" if is_off else "enabled"
     if names and not options.dry_run and not options.yes and not _is_agreed(names, status):
         return USAGE
     for name in names:
-        changed = options.dry_run or set_cron_status(
-            pool, keys, name, "disabled" if is_off else "enabled"
-        )
+        changed = options.dry_run
+        for place in () if options.dry_run else places[name]:
+            changed |= set_cron_status(place.pool, place.keys, name, status) is not None
         would = "would be " if options.dry_run else ""
         if not options.json:
             sys.stdout.write(f"{would}{status}: {name}\n" if changed else f"gone: {name}\n")
@@ -121,7 +131,7 @@ def switch(options: argparse.Namespace) -> int:
 
 
 def _refused(
-    wanted: Sequence[str], known: "dict[str, SidekiqCronJob]", *, with_replacement: bool
+    wanted: Sequence[str], known: "dict[str, list[SidekiqCronJob]]", *, with_replacement: bool
 ) -> dict[str, str]:
     """Names that stay as they are, and why."""
     refused = {name: "sidekiq-cron has no such schedule" for name in wanted if name not in known}
@@ -133,7 +143,8 @@ def _refused(
     schedules = Schedules(Client())
     ours, now = schedules.list(), schedules.now()
     for name in wanted:
-        if name in known and (fault := _fault_of_replacement(known[name], ours, now)):
+        faults = [_fault_of_replacement(each, ours, now) for each in known.get(name, ())]
+        if fault := next(filter(None, faults), ""):
             refused[name] = fault
     return refused
 
@@ -183,11 +194,13 @@ def _is_agreed(names: Sequence[str], status: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _redis() -> "tuple[RedisPool, Keys]":
-    from kiqbridge.config.client_settings import NAMESPACE  # noqa: PLC0415 - as in commands/cli.py
-    from kiqbridge.config.redis_access import read_access  # noqa: PLC0415
-    from kiqbridge.config.setting import read  # noqa: PLC0415
-    from kiqbridge.store.redis_pool import RedisPool  # noqa: PLC0415
-    from kiqbridge.wire.keys import Keys  # noqa: PLC0415
+def _theirs() -> "list[tuple[Operator, SidekiqCronJob]]":
+    """The schedules of the gem, which has its own on each shard, and where each is."""
+    from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron  # noqa: PLC0415 - as in commands/cli.py
+    from kiqbridge.commands.schedule_sources import all_servers  # noqa: PLC0415
 
-    return RedisPool(read_access(os.environ)), Keys(read(NAMESPACE, os.environ))
+    return [
+        (server, each)
+        for server in all_servers()
+        for each in read_sidekiq_cron(server.pool, server.keys)
+    ]

@@ -12,10 +12,9 @@ from zoneinfo import ZoneInfo
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
+    from kiqbridge.api import Operator
     from kiqbridge.clocks.ledger import LedgerEntry
     from kiqbridge.schedule.definition import ScheduleDefinition
-    from kiqbridge.store.redis_pool import RedisPool
-    from kiqbridge.wire.keys import Keys
     from kiqbridge.wire.tick_mark import JobEnd
 
 COUNT: Final = 20
@@ -55,7 +54,7 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _history(options: argparse.Namespace) -> int:
     from kiqbridge.clocks.ledger import known_schedules  # noqa: PLC0415 - other verbs need no Redis
     from kiqbridge.commands.moments import moment_of  # noqa: PLC0415
-    from kiqbridge.commands.schedule_sources import open_redis  # noqa: PLC0415
+    from kiqbridge.commands.shards import operator_of  # noqa: PLC0415
 
     try:
         since, until = (
@@ -65,14 +64,14 @@ def _history(options: argparse.Namespace) -> int:
     except ConfigError as error:
         sys.stderr.write(f"kiqbridge: {error}\n")
         return USAGE
-    pool, keys = open_redis()
-    rows = _read(pool, keys, options.name, options.count, since, until)
+    servers = operator_of(options).each()
+    rows = _read(servers, options.name, options.count, since, until)
     if not rows:
-        known = known_schedules(pool, keys)
+        known = {name for each in servers for name in known_schedules(each.pool, each.keys)}
         if options.name not in known:
             sys.stderr.write(f"kiqbridge: {_unknown(options.name, known)}\n")
             return USAGE
-    definition = _definition(pool, keys, options.name)
+    definition = _definition(servers, options.name)
     if options.json:
         sys.stdout.write(json.dumps(_document(options.name, definition, rows)) + "\n")
     else:
@@ -101,33 +100,32 @@ class _Row:
         return self.entry.left_out or "no jobs"
 
 
-def _read(  # noqa: PLR0917 - what is asked for
-    pool: "RedisPool",
-    keys: "Keys",
-    name: str,
-    most: int,
-    since: float | None,
-    until: float | None,
+def _read(
+    servers: "Sequence[Operator]", name: str, most: int, since: float | None, until: float | None
 ) -> list[_Row]:
-    from kiqbridge.clocks.ledger import read_ledger, read_missed  # noqa: PLC0415 - as above
+    """What all shards know together."""
+    from kiqbridge.clocks.ledger import merged, read_ledger, read_missed  # noqa: PLC0415 - as above
 
-    entries = read_ledger(pool, keys, name, most=most, since=since, until=until)
-    missed = read_missed(pool, keys, name, most=most, since=since, until=until)
+    asked: dict[str, Any] = {"most": most, "since": since, "until": until}
+    entries = merged(read_ledger(each.pool, each.keys, name, **asked) for each in servers)
+    missed = {at for each in servers for at in read_missed(each.pool, each.keys, name, **asked)}
     by_instant = {entry.at: entry for entry in entries}
     instants = sorted({*by_instant, *missed}, reverse=True)[:most]
     return [_Row(at, by_instant.get(at), is_missed=at in missed) for at in instants]
 
 
-def _definition(pool: "RedisPool", keys: "Keys", name: str) -> "ScheduleDefinition | None":
+def _definition(servers: "Sequence[Operator]", name: str) -> "ScheduleDefinition | None":
     """As it is published or saved; None: it is not, or cannot be read, and times are shown in UTC."""
     from kiqbridge.schedule.definition import ScheduleDefinition  # noqa: PLC0415 - as above
     from kiqbridge.wire import json_text  # noqa: PLC0415
 
-    text = pool.call("HGET", keys.schedules, name)
+    key = servers[0].keys.schedules
+    texts = (each.pool.call("HGET", key, name) for each in servers)
+    text = next((each for each in texts if each), None)
     try:
         return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
     except (ConfigError, ValueError) as error:
-        sys.stderr.write(f"kiqbridge: {name} in {keys.schedules} cannot be read: {error}\n")
+        sys.stderr.write(f"kiqbridge: {name} in {key} cannot be read: {error}\n")
         return None
 
 

@@ -62,7 +62,7 @@ class Row:
         detail: more about that, such as who paused it and why.
         last: its last entry in the ledger, if one was read.
         last_at: epoch seconds of the last firing, as far as it is known.
-        place: file and line, or `Redis`.
+        place: file and line, or `Redis`, of several shards which one.
     """
 
     name: str
@@ -105,25 +105,31 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps([_document(row) for row in rows]) + "\n")
     else:
-        _write(sys.stdout, rows, now, with_last=sources.redis is not None)
+        _write(sys.stdout, rows, now, with_last=bool(sources.servers))
     return 0
 
 
 def _rows(sources: "Sources", now: datetime) -> list[Row]:
     """By the next firing; then what does not fire, then what Ruby fires."""
     last: dict[str, LedgerEntry] = {}
-    ruby: list[SidekiqCronJob] = []
-    if sources.redis is not None:
+    ruby: list[Row] = []
+    if sources.servers:
         from kiqbridge.clocks.last_entries import read_last_entries  # noqa: PLC0415
+        from kiqbridge.clocks.ledger import merged  # noqa: PLC0415
         from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron  # noqa: PLC0415
+        from kiqbridge.commands.schedule_sources import place_of  # noqa: PLC0415
 
         names = [each.name for each in sources.schedules]
-        last = read_last_entries(*sources.redis, names, now.timestamp())
-        ruby = read_sidekiq_cron(*sources.redis)
+        for server in sources.servers:
+            redis = server.pool, server.keys
+            for name, entry in read_last_entries(*redis, names, now.timestamp()).items():
+                last[name] = merged([[last[name]], [entry]])[0] if name in last else entry
+            place = place_of(server)
+            ruby += [_ruby_row(each, now, place) for each in read_sidekiq_cron(*redis)]
     rows = [row_of(each, now, last.get(each.name)) for each in sources.schedules]
     far = datetime.max.replace(tzinfo=UTC)
     rows.sort(key=lambda row: row.next_at or far)
-    return [*rows, *(_ruby_row(each, now) for each in ruby)]
+    return [*rows, *ruby]
 
 
 def row_of(schedule: "SourcedSchedule", now: datetime, last: "LedgerEntry | None") -> Row:
@@ -186,7 +192,7 @@ def _next(
     return None, _MOST_SKIPPED
 
 
-def _ruby_row(job: "SidekiqCronJob", now: datetime) -> Row:
+def _ruby_row(job: "SidekiqCronJob", now: datetime, place: str) -> Row:
     from kiqbridge.schedule.cron_fields import ExpressionError  # noqa: PLC0415
     from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron  # noqa: PLC0415
 
@@ -197,7 +203,7 @@ def _ruby_row(job: "SidekiqCronJob", now: datetime) -> Row:
         "origin": _RUBY,
         "state": job.status,
         "last_at": job.last_enqueue_time,
-        "place": "Redis",
+        "place": place,
     }
     try:
         when = parse_sidekiq_cron(job.cron)

@@ -9,24 +9,26 @@ import json
 import os
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kiqbridge.api.operator import user_at_host
+from kiqbridge.client.client import Client
+from kiqbridge.client.schedule_place import manifest_parts
 from kiqbridge.clocks.manifest_store import (
+    Published,
     outcome_of,
     publish_manifest,
+    published_together,
     read_manifests,
 )
 from kiqbridge.commands.build_manifest import manifest_of
-from kiqbridge.config.client_settings import NAMESPACE
-from kiqbridge.config.redis_access import read_access
-from kiqbridge.config.setting import read
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.manifest import Manifest
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.wire.keys import Keys
 
+_Part = tuple[RedisPool, Mapping[str, Any]]
 ANSWERS = Path("samconfig.local.toml")
 DEFAULTS = Path("samconfig.toml")
 OLDER = 1
@@ -78,45 +80,68 @@ def _publish(options: argparse.Namespace) -> int:
     if options.withdraw and not options.stack:
         raise ConfigError("--withdraw: name the stack that was deleted; write --stack NAME")
     stack = options.stack or stack_name_of(options.answers)
-    pool = RedisPool(read_access(os.environ))
-    keys = Keys(read(NAMESPACE, os.environ))
-    standing = (
-        read_manifests(pool, keys).get(stack) if options.withdraw or options.dry_run else None
-    )
-    if options.withdraw:
-        if standing is None:
-            raise ConfigError(f"--withdraw: nothing is published for stack {stack!r}")
-        # Under the same version, so that the stack publishes again if it is deployed again.
-        manifest = Manifest(version=standing.version, schedules={})
-    elif options.manifest is None:
-        manifest = manifest_of(options.template, options.answers, os.environ)
-    else:
-        manifest = _read(options.manifest)
+    client = Client()
+    parts = _to_withdraw(client, stack) if options.withdraw else _parts(client, options)
+    by = f"cli:{user_at_host()}"
+    done = [
+        _looked_at(pool, client, part, stack, options)
+        if options.dry_run
+        else publish_manifest(
+            pool, client.keys, part, stack=stack, by=by, rollback=options.rollback
+        )
+        for pool, part in parts
+    ]
+    about = published_together(done).to_document()
     if options.dry_run:
-        about = {
-            "outcome": outcome_of(
-                standing, manifest.version, manifest.hash, rollback=options.rollback
-            ),
-            "stack": stack,
-            "version": manifest.version,
-            "standing": standing and standing.version,
-            "schedules": len(manifest.schedules),
-        }
-    else:
-        about = publish_manifest(
-            pool,
-            keys,
-            manifest.to_document(),
-            stack=stack,
-            by=f"cli:{user_at_host()}",
-            rollback=options.rollback,
-        ).to_document()
+        del about["removed"]
     about["dry_run"] = options.dry_run
     if options.json:
         sys.stdout.write(json.dumps(about) + "\n")
     else:
         sys.stdout.write(_sentence(about) + "\n")
     return OLDER if about["outcome"] == "older" else 0
+
+
+def _parts(client: Client, options: argparse.Namespace) -> list[_Part]:
+    """What is published on which shard."""
+    if options.manifest is None:
+        manifest = manifest_of(options.template, options.answers, os.environ)
+    else:
+        manifest = _read(options.manifest)
+    return manifest_parts(client, manifest.to_document())
+
+
+def _to_withdraw(client: Client, stack: str) -> list[_Part]:
+    """No schedules, under the version that stands, so that the stack publishes again if it is deployed again."""
+    read = [(pool, read_manifests(pool, client.keys).get(stack)) for pool in client.pools()]
+    found = [
+        (pool, Manifest(version=standing.version, schedules={}).to_document())
+        for pool, standing in read
+        if standing is not None
+    ]
+    if not found:
+        raise ConfigError(f"--withdraw: nothing is published for stack {stack!r}")
+    return list(found)
+
+
+def _looked_at(
+    pool: RedisPool,
+    client: Client,
+    part: Mapping[str, Any],
+    stack: str,
+    options: argparse.Namespace,
+) -> Published:
+    """What publishing it would be; how many it would remove is not known."""
+    standing = read_manifests(pool, client.keys).get(stack)
+    version = int(part["version"])
+    return Published(
+        kind=outcome_of(standing, version, str(part["hash"]), rollback=options.rollback),
+        stack=stack,
+        version=version,
+        standing=None if standing is None else standing.version,
+        schedules=len(part["schedules"]),
+        removed=0,
+    )
 
 
 def stack_name_of(answers: Path) -> str:

@@ -5,24 +5,23 @@ template, then files, then Redis.
 """
 
 import argparse
-import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from kiqbridge.api import Operator, open_operator
 from kiqbridge.clocks.definitions import read_definitions, read_states
-from kiqbridge.config.client_settings import NAMESPACE
-from kiqbridge.config.redis_access import read_access
-from kiqbridge.config.setting import read
+from kiqbridge.commands.shards import operator_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
 from kiqbridge.schedule.sourced import SourcedSchedule
-from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.wire.keys import Keys
+
+if TYPE_CHECKING:
+    from kiqbridge.schedule.state import ScheduleState
 
 UNREADABLE: Final = 2
 DEFAULT_TEMPLATE: Final = Path("template.yaml")
@@ -36,11 +35,11 @@ class Sources:
 
     Attributes:
         schedules: in the order of the sources.
-        redis: a connection and the names of keys, if Redis is one of the sources.
+        servers: those that were read, if Redis is one of the sources: one, or all shards that answer.
     """
 
     schedules: list[SourcedSchedule]
-    redis: tuple[RedisPool, Keys] | None = None
+    servers: Sequence[Operator] = ()
 
 
 def add_source_arguments(verb: argparse.ArgumentParser) -> None:
@@ -48,7 +47,9 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
     group = verb.add_argument_group("where the schedules come from (default: template.yaml)")
     group.add_argument("--template", type=Path, metavar="FILE", help="a SAM template")
     group.add_argument(
-        "--redis", action="store_true", help="those of REDIS_URL: published and dynamic ones"
+        "--redis",
+        action="store_true",
+        help="those of Redis, or of all shards: published and dynamic ones",
     )
     group.add_argument(
         "--file",
@@ -93,20 +94,36 @@ def read_sources(options: argparse.Namespace) -> Sources:
         found.setdefault(each.name, each)
     if not options.redis:
         return Sources(schedules=list(found.values()))
-    pool, keys = open_redis()
-    for name, definition in sorted(read_definitions(pool, keys).items()):
-        found.setdefault(name, SourcedSchedule(definition=definition, source="Redis"))
-    states = read_states(pool, keys)
+    servers = operator_of(options).each()
+    stored: dict[str, SourcedSchedule] = {}
+    states: dict[str, ScheduleState] = {}
+    for server in servers:
+        defined = read_definitions(server.pool, server.keys)
+        noted = read_states(server.pool, server.keys)
+        # A pause is noted on all shards; that one counts whose leader fires the schedule.
+        states |= {
+            name: state for name, state in noted.items() if name in defined or name not in states
+        }
+        for name, definition in defined.items():
+            made = SourcedSchedule(definition=definition, source=place_of(server))
+            stored.setdefault(name, made)
+    for name in sorted(stored):
+        found.setdefault(name, stored[name])
     schedules = [
         replace(each, state=states[each.name]) if each.name in states else each
         for each in found.values()
     ]
-    return Sources(schedules=schedules, redis=(pool, keys))
+    return Sources(schedules=schedules, servers=servers)
 
 
-def open_redis() -> tuple[RedisPool, Keys]:
-    """The Redis of the environment; nothing is connected yet."""
-    return RedisPool(read_access(os.environ)), Keys(read(NAMESPACE, os.environ))
+def place_of(server: Operator) -> str:
+    """A server as the source of a schedule."""
+    return f"Redis, shard {server.shard}" if server.shard else "Redis"
+
+
+def all_servers() -> Sequence[Operator]:
+    """The Redis of the environment, or all its shards, for what must not miss one; nothing is connected yet."""
+    return open_operator(via="cli").each()
 
 
 def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedule]:
