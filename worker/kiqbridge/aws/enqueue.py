@@ -48,6 +48,7 @@ from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kiqbridge.aws.by_shard import ByShard
     from kiqbridge.aws.mapping.mapper import Mapper
     from kiqbridge.aws.mapping.schemas import JobSchemas
     from kiqbridge.aws.publishing import Part, Publisher
@@ -341,6 +342,7 @@ def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
         tick_ahead_s=read(TICK_AHEAD_S, environ),
         tick_offset_s=read(TICK_OFFSET_S, environ),
         gate=gate,
+        shards=_by_shard(client),
     )
     url, fifo_url = read(SPILL_QUEUE_URL, environ), read(SPILL_FIFO_QUEUE_URL, environ)
     gate.check_spill(has_queue=bool(url))
@@ -350,6 +352,14 @@ def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
     from kiqbridge.aws.spill_queue import SpillQueues  # noqa: PLC0415
 
     return SpillingPusher(pusher, SpillQueues(url, fifo_url), client, gate=gate)
+
+
+def _by_shard(client: Client) -> "ByShard | None":
+    if not client.shards:
+        return None
+    from kiqbridge.aws.by_shard import ByShard  # noqa: PLC0415 - few have several
+
+    return ByShard(client)
 
 
 def _reason(results: Sequence[Result]) -> Exception | None:
