@@ -23,7 +23,7 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     """Measure fleet and queues; if no worker lives, give back what dead ones hold, and look for missed ticks.
 
     Args:
-        turn: of the invocation.
+        turn: of the invocation, with several shards of one of them.
         settings: of the function.
 
     Returns:
