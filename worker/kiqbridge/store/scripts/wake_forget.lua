@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- A process has ended: if it was the last one, nobody listens to its set of queues, and nobody waits for that.
 -- KEYS 1 registered incarnations, 2 sign of who listens, 3 the standby, 4 wake list
+-- ARGV none
 -- Returns how many processes there still are.
 -- Repeated: the same.
 -- See reliability §7.
