@@ -20,6 +20,7 @@ WARM = 660
 """Executions before the count."""
 GROWTH_MB = 12.0
 """Allowed between 10% and 100%; ten bytes per job would be 18 MB. Failures warm up the allocator for long."""
+THREADS = 5
 
 
 class Health:
@@ -53,7 +54,7 @@ def test_memory_threads_and_descriptors_stay_as_they_are(fleet, server, redis, t
         counts = mmap.mmap(file.fileno(), 0)
     worker = fleet.start(
         "-c",
-        "5",
+        str(THREADS),
         recover_after_s=None,
         url=server.url,
         env={"KIQBRIDGE_LOG_LEVEL": "error"},
@@ -114,6 +115,7 @@ def test_memory_threads_and_descriptors_stay_as_they_are(fleet, server, redis, t
     assert counted(redis) == WARM + JOBS + failing
     assert at[100].memory_mb < at[10].memory_mb + GROWTH_MB
     assert {health.threads for health in at.values()} == {at[10].threads}
-    assert {health.descriptors for health in at.values()} == {at[10].descriptors}
+    # Threads share connections, and those that idle are closed: so many more may be open at one moment.
+    assert at[100].descriptors <= at[10].descriptors + THREADS
     assert left_over(redis) == {}
     assert codes == [0]

@@ -15,7 +15,7 @@ from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 LIST, SIGN, STANDBY = KEYS.wake("default,low")
-PATIENCE_S = 10
+PATIENCE_S = 30
 
 
 @pytest.fixture
