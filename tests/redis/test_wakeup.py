@@ -198,10 +198,9 @@ class TestReader:
         assert threads.wakes == 0
 
     def test_a_key_that_can_never_be_claimed_does_not_make_it_race(self, redis, idle):
-        redis.lpush("queue:default", "job")
-        redis.config_resetstat()
         threads = idle(2)
         threads.hands_tied = True
+        redis.lpush("queue:default", "job")  # not before: a thread could have it already
         wait_until(lambda: threads.wakes >= 8)
 
         waited = threading.Event()
