@@ -60,9 +60,10 @@ def template(tmp_path, monkeypatch):
     return path
 
 
-def save(client, name, queue):
+def save(client, name, queue, **when):
     job = {"class": "Work", "args": [], "queue": queue}
-    Schedules(client).save(ScheduleDefinition(name=name, expression="* * * * *", jobs=(job,)))
+    when = {"expression": "* * * * *", **when}
+    Schedules(client).save(ScheduleDefinition(name=name, **when, jobs=(job,)))
 
 
 def gem(raw, name, cron="*/5 * * * *", status="enabled"):
@@ -107,6 +108,65 @@ def test_an_occurrence_with_jobs_on_several_shards_is_one(client, run):
     [row] = json.loads(run("list", "--redis", "--json").out)
     assert (row["by"], row["outcome"]) == ("test:2", "open")
     assert "no schedule is named 'x'" in run("history", "x", code=2).err
+
+
+def test_a_column_names_the_shard_of_each_and_one_shard_is_chosen(client, shards, run):
+    save(client, "a", "mail")
+    save(client, "b", "critical")
+    gem(shards.raw["rest"], "ruby")
+
+    lines = run("list", "--redis").out.splitlines()
+    assert lines[0].split()[:2] == ["SHARD", "SCHEDULE"]
+    assert {tuple(line.split()[:2]) for line in lines[1:-1] if not line.startswith(" ")} == {
+        ("mail", "a"),
+        ("fast", "b"),
+        ("rest", "ruby"),
+    }
+    rows = json.loads(run("list", "--redis", "--json").out)
+    assert {each["name"]: each["shard"] for each in rows} == {
+        "a": "mail",
+        "b": "fast",
+        "ruby": "rest",
+    }
+
+    chosen = run("list", "--shard", "fast").out  # without --redis: a file lies on no shard
+    assert "SHARD" not in chosen
+    assert [line.split()[0] for line in chosen.splitlines()] == ["SCHEDULE", "b", "*", "1"]
+    both = run("list", "--shard", "fast", "--shard", "rest", "--json").out
+    assert {each["name"] for each in json.loads(both)} == {"b", "ruby"}
+    assert "'nope' is not one of the shards" in run("list", "--shard", "nope", code=2).err
+
+
+def test_a_template_beside_redis_lies_on_no_shard(client, run, template):
+    save(client, "a", "mail")
+
+    lines = run("list", "--template", template, "--redis").out.splitlines()
+
+    shown = {line.split()[1]: line.split()[0] for line in lines[1:-1] if not line.startswith(" ")}
+    assert shown == {"a": "mail", "kiqbridge/Nightly": "-", "kiqbridge/Mails": "-"}
+
+
+@pytest.mark.parametrize("verb", ["lint", "simulate"])
+def test_lint_and_simulate_look_at_the_shard_that_is_named(client, run, verb):
+    skipped_in_spring = {"expression": "30 2 * * *", "timezone": "Europe/Paris"}
+    save(client, "a", "mail", **skipped_in_spring)
+    save(client, "b", "critical", **skipped_in_spring)
+    form = ("--format", "json") if verb == "simulate" else ("--json",)
+
+    found = run(verb, "--shard", "fast", *form).out
+
+    assert '"b"' in found
+    assert '"a"' not in found
+
+
+def test_the_history_of_one_shard_has_the_jobs_of_that_shard(client, run):
+    save(client, "a", "mail")
+    items = [{"class": "Work", "args": [], "queue": queue} for queue in ("mail", "critical")]
+    client.push_tick("a", int(time.time()) // 60 * 60 - 60, items, by="test:1")
+
+    [instant] = json.loads(run("history", "a", "--shard", "fast", "--json").out)["instants"]
+
+    assert len(instant["jobs"]) == 1
 
 
 def test_a_template_is_published_and_withdrawn_on_the_shards_of_its_schedules(

@@ -31,6 +31,8 @@ _RIGHT: Final = {"late", "deliveries", "took"}
 
 def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The verb history."""
+    from kiqbridge.commands.shards import add_shard  # noqa: PLC0415 - other verbs need no Redis
+
     verb = verbs.add_parser(
         "history",
         help="what fired, by which clock, and how its jobs ended",
@@ -48,6 +50,7 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     verb.add_argument("--until", metavar="TIME", help="likewise; both are included")
     verb.add_argument("--json", action="store_true", help="answer as JSON")
+    add_shard(verb)
     verb.set_defaults(command=_history)
 
 

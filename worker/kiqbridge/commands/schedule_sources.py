@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.clocks.definitions import read_definitions, read_states
-from kiqbridge.commands.shards import operator_of
+from kiqbridge.commands.shards import add_shard, operator_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
 from kiqbridge.schedule.sourced import SourcedSchedule
@@ -49,7 +49,7 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--redis",
         action="store_true",
-        help="those of Redis, or of all shards: published and dynamic ones",
+        help="those of Redis, or of all shards: published and dynamic ones; --shard NAME implies it",
     )
     group.add_argument(
         "--file",
@@ -60,6 +60,7 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
         help="a YAML file of dynamic schedules; may be repeated",
     )
     add_template_arguments(group)
+    add_shard(verb)
 
 
 def add_template_arguments(group: "argparse._ArgumentGroup | argparse.ArgumentParser") -> None:
@@ -90,9 +91,10 @@ def read_sources(options: argparse.Namespace) -> Sources:
         RedisUnavailable: Redis was not reached.
     """
     found: dict[str, SourcedSchedule] = {}
-    for each in _read_files(options):
+    reads_redis = options.redis or bool(options.only_shards)
+    for each in _read_files(options, reads_redis=reads_redis):
         found.setdefault(each.name, each)
-    if not options.redis:
+    if not reads_redis:
         return Sources(schedules=list(found.values()))
     servers = operator_of(options).each()
     stored: dict[str, SourcedSchedule] = {}
@@ -105,7 +107,9 @@ def read_sources(options: argparse.Namespace) -> Sources:
             name: state for name, state in noted.items() if name in defined or name not in states
         }
         for name, definition in defined.items():
-            made = SourcedSchedule(definition=definition, source=place_of(server))
+            made = SourcedSchedule(
+                definition=definition, source=place_of(server), shard=server.shard
+            )
             stored.setdefault(name, made)
     for name in sorted(stored):
         found.setdefault(name, stored[name])
@@ -151,9 +155,9 @@ def unreadable(error: Exception) -> int:
     return UNREADABLE
 
 
-def _read_files(options: argparse.Namespace) -> Iterator[SourcedSchedule]:
+def _read_files(options: argparse.Namespace, *, reads_redis: bool) -> Iterator[SourcedSchedule]:
     template: Path | None = options.template
-    if template is None and not options.redis and not options.file:
+    if template is None and not reads_redis and not options.file:
         template = DEFAULT_TEMPLATE
         if not template.exists():
             raise ConfigError(
