@@ -224,6 +224,7 @@ class Listening:
 
     def _await_role(self) -> "Chunk | _GoOn | None":
         if self.state is State.UNKNOWN:
+            self._connection.track()  # now, so that the turns of this process are shorter
             self._check()
         elif self.state is State.HANDED_ON:
             self._park()
@@ -355,21 +356,27 @@ class Listening:
 
     def _look(self) -> bool:
         """Whether a claim is due: there are jobs in queues that are not paused; arms all of them."""
-        connection = self._connection
-        connection.forget_news()
-        if not self._is_plain:
-            return self._look_closely()
-        keys = [self._keys.paused, *(self._keys.queue(name) for name in self._queues)]
-        if self.is_alone and not self._solo_until:
-            keys += [self._sign, self._standby]
-        return bool(_number(connection.ask_tracked(("EXISTS", *keys))[0]))
+        if not self.futile and not self._paused:
+            keys = [self._keys.paused, *(self._keys.queue(name) for name in self._queues)]
+            if self.is_alone and not self._solo_until:
+                keys += [self._sign, self._standby]
+            count = _number(self._connection.ask_tracked(("EXISTS", *keys))[0])
+            # What was reported until now came before the reply, and is seen in it.
+            self._connection.forget_news()
+            if not count:
+                self._paused = set()
+                return False
+            if self._paused is not None:
+                return True
+        return self._look_closely()
 
     def _look_closely(self) -> bool:
         if self.is_alone and not self._solo_until:
             self._look_for_company()
             if self.state is not State.LISTENING:
                 return False
-        names: set[str] = set()
+        self._connection.forget_news()
+        names = self._paused or set()
         while True:
             served = [self._keys.queue(name) for name in self._queues if name not in names]
             # With the set each time: the news of a change that came between two looks is passed over.

@@ -211,14 +211,18 @@ class WakeConnection:
                 self._hear()
             threads.beat()
 
+    def track(self) -> None:
+        """Turn tracking on, unless it is, or was refused a short time ago; raises as `ask`."""
+        self.open()
+        if not self._is_tracked and time.monotonic() >= self._retry_at:
+            self._note_tracking(self.ask(("CLIENT", "TRACKING", "ON", "OPTIN"))[0])
+
     def ask_tracked(self, *commands: Command) -> list[Any]:
         """As `ask`, for commands whose keys are to be tracked: a later change of one is reported.
 
         Only these are: what the script of a claim reads on this connection is not.
         """
-        self.open()
-        if not self._is_tracked and time.monotonic() >= self._retry_at:
-            self._note_tracking(self.ask(("CLIENT", "TRACKING", "ON", "OPTIN"))[0])
+        self.track()
         if not self._is_tracked:
             return self.ask(*commands)
         opting = [each for command in commands for each in (_OPT_IN, command)]
