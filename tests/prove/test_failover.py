@@ -4,14 +4,12 @@ What is lost is at most what asynchronous replication had not copied; of the pus
 had confirmed (wait_replicas=1), nothing.
 """
 
-import json
-import random
 import time
 from collections import Counter
 
 import pytest
-import redis as redis_py
-from support.fleet import KEYS, incarnations, lists_in_flight
+from support.failovers import Holders, any_job, jids_in
+from support.fleet import incarnations, lists_in_flight
 from support.proving import (
     Pushers,
     hold,
@@ -32,32 +30,6 @@ LAG_S = sized(full=2.0, sample=0.6)
 """How long nothing is replicated before the primary goes: what is written meanwhile is at stake."""
 PER_SECOND = sized(full=120, sample=100)
 BETWEEN_S = sized(full=8.0, sample=1.5)
-
-
-def any_job(rng: random.Random) -> dict:
-    draw = rng.random()
-    if draw < 0.03:
-        return {"class": "FailOnce", "args": []}
-    if draw < 0.06:
-        return {"class": "Work", "args": [rng.randint(100, 400)]}
-    if draw < 0.12:
-        return {"class": "Mark", "args": [0], "at": time.time() + rng.uniform(0.2, 1.5)}
-    return {"class": "Mark", "args": [rng.choice([0, 0, 1, 12])]}
-
-
-class Holders:
-    """Which incarnation held which jobs, seen often enough that what stays in flight is seen."""
-
-    def __init__(self):
-        self._held = {}
-
-    def look(self, raw):
-        for name, jobs in lists_in_flight(raw).items():
-            incarnation = name.removeprefix(f"{KEYS.inflight}:").rsplit(":", 2)[0]
-            self._held.setdefault(incarnation, set()).update(json.loads(job)["jid"] for job in jobs)
-
-    def held_by_others_than(self, living):
-        return set().union(*(jids for name, jids in self._held.items() if name not in living))
 
 
 class Pair:
@@ -122,16 +94,6 @@ class Pair:
                 20,
                 lambda: f"replication: {raw.info('replication')}",
             )
-
-
-def jids_in(raw: redis_py.Redis):
-    """The jobs that a server knows, wherever they are."""
-    texts = raw.lrange(KEYS.queue("default"), 0, -1)
-    for key in (KEYS.retry, KEYS.schedule, KEYS.dead):
-        texts += raw.zrange(key, 0, -1)
-    for jobs in lists_in_flight(raw).values():
-        texts += jobs
-    return [json.loads(text)["jid"] for text in texts]
 
 
 @pytest.mark.parametrize(
