@@ -1,7 +1,9 @@
 """A cluster of primaries, each with a replica: Debian's redis-server in cluster mode, all on the loopback."""
 
 import binascii
-from contextlib import ExitStack, suppress
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -112,9 +114,41 @@ class Cluster:
         """Planned: the replica takes over, having all data; the new owner."""
         before = self.owner(tag)
         replica = self.replica_of(before)
-        with replica.client() as raw:
-            raw.execute_command("CLUSTER", "FAILOVER")
-        return self.wait_new_owner(tag, before)
+
+        def asked() -> bool:
+            # A replica that was too slow gives up after 5 s.
+            with suppress(redis_py.ResponseError), replica.client() as raw:
+                raw.execute_command("CLUSTER", "FAILOVER")
+            with suppress(AssertionError):
+                wait_until(lambda: self.owner(tag) is not before, 8, interval_s=0.05)
+                return True
+            return False
+
+        wait_until(asked, 60, "the planned failover")
+        return self.owner(tag)
+
+    @contextmanager
+    def cut_off(self, replica: ServerProcess) -> Iterator[redis_py.Redis]:
+        """Within the block this replica gets nothing from its primary, and can be read (a client that may)."""
+        with (
+            replica.client() as raw,
+            redis_py.Redis(host=HOST, port=replica.port, single_connection_client=True) as reader,
+        ):
+            raw.config_set("masterauth", "refused")  # the primary has no password: AUTH is an error
+            raw.execute_command("CLIENT", "KILL", "TYPE", "master")
+            wait_until(lambda: raw.info("replication").get("master_link_status") == "down", 20)
+            reader.execute_command("READONLY")
+            yield reader
+            raw.config_set("masterauth", "")
+
+    def refusals(self) -> Counter[str]:
+        """How often the living servers answered each kind of error since they started."""
+        counts: Counter[str] = Counter()
+        for server in self.living():
+            with server.client() as raw:
+                for name, fields in raw.info("errorstats").items():
+                    counts[name.removeprefix("errorstat_")] += fields["count"]
+        return counts
 
     def wait_new_owner(self, tag: str, before: ServerProcess) -> ServerProcess:
         wait_until(lambda: self.owner(tag) is not before, 60, "another owner", interval_s=0.05)
