@@ -7,7 +7,7 @@ All processes that serve the same set of queues share a *role*. In each, one idl
 2. It has not: it is *parked* in `BLPOP` on the wake list. The role comes as a token in that list, to the
    process that has been parked for longest. So work goes round, and each push wakes one process.
 3. A listener that dies leaves its sign (a key with a TTL), which it would have renewed, to expire. One of the
-   parked ones is the *standby*: it looks for the sign several times a second, and takes the role. If both die,
+   parked ones is the *standby*: it looks whenever the sign would have expired, and takes the role. If both die,
    another parked one finds it out, which looks now and then.
 4. Where nobody is parked the listener is *alone*: it renews nothing and hands nothing on until a key that only
    others write, the sign or the standby's, is reported to it.
@@ -58,13 +58,13 @@ SIGN_MS: Final = 650
 """How long the sign of who listens outlives its last renewal, or the last time the role was handed on."""
 RENEW_S: Final = 0.25
 """How often it is renewed: twice may be missed by a process that gets no CPU."""
-STANDBY_MS: Final = 1_000
-STANDBY_LOOK_S: Final = 0.25
-"""How often the standby looks for the sign: within 0.9 s of the listener's death it has the role."""
-LOOK_S_A_PROCESS: Final = 0.1
-"""Of the other parked ones each looks after so many seconds a process of the fleet: ten a second in all."""
+STANDBY_MS: Final = 1_300
+STANDBY_AFTER_S: Final = 0.02
+"""So long after the sign would have expired the standby looks: it has the role 0.7 s after the last renewal."""
+LOOK_S_A_PROCESS: Final = 0.2
+"""Of the other parked ones each looks after so many seconds a process of the fleet: five a second in all."""
 LOOK_AT_LEAST_S: Final = 0.3
-LOOK_AT_MOST_S: Final = 20.0
+LOOK_AT_MOST_S: Final = 30.0
 SMALL_FLEET: Final = 3
 """In a fleet that is no larger every parked process looks as often as a standby."""
 LATE_S: Final = 5.0
@@ -143,6 +143,7 @@ class Listening:
         self._is_armed = False
         self._is_standby = False
         self._processes = 1
+        self._sign_left_s = 0.0
         self._solo_until = 0.0
         self._is_solo_reported = False
         self._renew_at = self._look_at = self._retry_at = self._parked_until = 0.0
@@ -241,7 +242,7 @@ class Listening:
 
     def _park(self) -> None:
         if self._is_standby or self._processes <= SMALL_FLEET:
-            seconds = STANDBY_LOOK_S
+            seconds = self._sign_left_s + STANDBY_AFTER_S
         else:
             seconds = max(LOOK_AT_LEAST_S, LOOK_S_A_PROCESS * self._processes)
             seconds = min(seconds, LOOK_AT_MOST_S) * self._rng.uniform(0.75, 1.25)
@@ -276,7 +277,9 @@ class Listening:
         if isinstance(reply, Exception):
             self._refused(reply)
             return
-        what, self._processes = reply
+        what, self._processes, left_ms = reply
+        # A sign without an end is none of ours: it is looked at again, and not waited for.
+        self._sign_left_s = (left_ms if 0 <= left_ms <= SIGN_MS else SIGN_MS) / 1000
         self._is_standby = what == 1
         if what == 2:  # noqa: PLR2004 - see wake_check.lua
             self._begin(generation)
