@@ -98,6 +98,7 @@ TESTED_ELSEWHERE = {
         "redis/test_doctor_worker.py",
     ),
     **dict.fromkeys(("doctor/examination", "doctor/finding"), "redis/test_doctor_command.py"),
+    "doctor/shard_moves": "redis/test_doctor_shards.py",
     **dict.fromkeys(
         (
             "telemetry/catalogue",

@@ -7,9 +7,11 @@ from typing import Final
 
 from kiqbridge.api import Operator, ProcessSet
 from kiqbridge.doctor.finding import Finding, Rule, counted, listed, printable
+from kiqbridge.doctor.shard_moves import UNFINISHED, check_moves
 from kiqbridge.errors import PayloadError, RedisRefused
 from kiqbridge.store.eviction import parse_info
 from kiqbridge.wire.names import text_of
+from kiqbridge.wire.routes import Route
 
 TWICE: Final = Rule(
     id="shard-twice",
@@ -55,7 +57,7 @@ MOVES: Final = Rule(
     why="clients with these settings go on pushing to the shard that held the queue before",
     action="add the shard to KIQBRIDGE_SHARDS, or move the queue to one of those that are there",
 )
-RULES: Final = (TWICE, ALIKE, WORKERS, PLACES, NAMES, MOVES)
+RULES: Final = (TWICE, ALIKE, WORKERS, PLACES, NAMES, MOVES, UNFINISHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,7 @@ def check_shards(operator: Operator) -> Iterator[Finding]:
         yield MOVES.problem(f"moved to a shard that is not in the settings: {listed(lost)}")
     else:
         yield MOVES.ok("no queue was moved to an unknown shard")
+    yield from check_moves(operator)
 
 
 def together(found: Iterable[tuple[str, Sequence[Finding]]]) -> list[Finding]:
@@ -154,8 +157,8 @@ def _read(operator: Operator) -> Shard:
         served=frozenset(name for each in processes for name in each.queues),
         processes=len(processes),
         moves={
-            text_of(queue): text_of(shard)
-            for queue, shard in zip(moves[::2], moves[1::2], strict=True)
+            text_of(queue): Route.from_text(entry).shard
+            for queue, entry in zip(moves[::2], moves[1::2], strict=True)
         },
     )
 
