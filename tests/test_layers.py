@@ -19,7 +19,7 @@ PACKAGE = "kiqbridge"
 SOURCE = Path(__file__).parents[1] / "worker" / PACKAGE
 
 # Lowest first: a folder may import those above its line only. ROOT stands for the files `errors`,
-# `clock` and `redaction`, which everything may import.
+# `clock`, `records` and `redaction`, which everything may import.
 MAY_IMPORT = {
     "runtime": "",
     "wire": "",
@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "contrib": "wire config client settle perform commands",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.
-ROOT = {"errors", "clock", "redaction", "enumerators"}
+ROOT = {"errors", "clock", "records", "redaction", "enumerators"}
 PUBLIC = {"__init__", "middleware", "current_attributes", "rails", "results"}
 FILES = {**dict.fromkeys(PUBLIC, "client"), "__main__": "commands"}
 # Names in `kiqbridge/__init__.py` that are no reason to load what it imports.

@@ -10,13 +10,13 @@ further: as soon as there is one, a source that no rule names may enqueue nothin
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
 from kiqbridge.config.function_settings import ALLOWED_CLASSES, ALLOWED_QUEUES
 from kiqbridge.config.setting import read
 from kiqbridge.errors import NotAllowed
+from kiqbridge.records import dataclass
 from kiqbridge.wire import active_job
 from kiqbridge.wire.payload import DEFAULT_OPTIONS, shorten
 

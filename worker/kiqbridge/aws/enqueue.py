@@ -10,7 +10,7 @@ twice.
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,6 +44,7 @@ from kiqbridge.config.function_settings import (
 )
 from kiqbridge.config.setting import read
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
+from kiqbridge.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

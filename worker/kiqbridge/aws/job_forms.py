@@ -22,12 +22,12 @@ What Ruby's pages show of a job must be plain, see `plain.py`.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeGuard
 
 from kiqbridge.aws.plain import check_plain
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.wire import active_job
 from kiqbridge.wire.guards import Identity, task_identity
 from kiqbridge.wire.payload import (

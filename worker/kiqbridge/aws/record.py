@@ -5,12 +5,13 @@ A source (`sources/`) knows the form of one service's events and nothing of jobs
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.records import dataclass
 from kiqbridge.wire.guards import Identity
 
 SPILLED: Final = "spill"

@@ -8,7 +8,6 @@ costs more than a job: 50 µs against 3. Arguments of jobs are never in them.
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kiqbridge.aws import emf, log_line
@@ -17,6 +16,7 @@ from kiqbridge.aws.enqueue import UNKNOWN, Handled
 from kiqbridge.aws.push import HeldBack
 from kiqbridge.aws.record import Record, Result
 from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
+from kiqbridge.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
 """From a record to the jobs that it asks for: it is a job by itself, or a mapping makes one of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, is_job_form, parse_jobs
 from kiqbridge.aws.record import SPILLED, Record
 from kiqbridge.errors import EventError, PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.wire.payload import shorten, shorten_argument
 
 _LONGEST_LIST: Final = 160

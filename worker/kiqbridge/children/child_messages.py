@@ -10,13 +10,14 @@ import socket
 import struct
 import weakref
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal, Self
 
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.config.shards import ShardSettings
 from kiqbridge.errors import OverLimit
 from kiqbridge.logs import tracebacks
+from kiqbridge.records import dataclass
 from kiqbridge.redaction import DEFAULT_KEYS
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.settle.error_report import Answers, Failure

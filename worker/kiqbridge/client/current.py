@@ -6,8 +6,9 @@ Context variables, so that an `async def` job sees its own and not that of its n
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from kiqbridge.records import dataclass
 
 if TYPE_CHECKING:
     from kiqbridge.client.client import Client

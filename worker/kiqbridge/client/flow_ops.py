@@ -7,13 +7,14 @@ part `effect_NAME.lua`, its keys, its arguments.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.job_writer import not_replicated, score
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, RedisRefused
+from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES

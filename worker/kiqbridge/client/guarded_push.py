@@ -6,7 +6,6 @@ jids of the first one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from kiqbridge.client.job_writer import (
@@ -21,6 +20,7 @@ from kiqbridge.client.job_writer import (
 from kiqbridge.client.known import find_jids, tick_entry
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import PayloadError, QueueTooDeep
+from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.replies import ReplyLost
 from kiqbridge.wire import active_job, json_text

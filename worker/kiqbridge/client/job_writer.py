@@ -5,12 +5,12 @@ is never repeated here: `PushOutcomeUnknown`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from kiqbridge.client.prepare import PreparedJob, text_of_payload
 from kiqbridge.clock import client_now
 from kiqbridge.errors import PushNotReplicated, PushOutcomeUnknown, RedisUnavailable
+from kiqbridge.records import dataclass
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.redis_pool import RedisPool

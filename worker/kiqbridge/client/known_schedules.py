@@ -2,10 +2,10 @@
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time

@@ -8,9 +8,9 @@ and when `python -m app.jobs` is imported once more under its own name.
 import inspect
 import os
 import sys
-from dataclasses import dataclass
 from typing import Any
 
+from kiqbridge.records import dataclass
 from kiqbridge.runtime.origins import is_generated
 
 _MAIN = "__main__"

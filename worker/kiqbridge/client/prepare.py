@@ -11,12 +11,12 @@ Nothing is written here, and all that is wrong with an item is refused here: bef
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.expiry import EXPIRES_IN, set_expiry
 from kiqbridge.wire.options import FLOW_OPTIONS

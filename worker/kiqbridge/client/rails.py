@@ -11,12 +11,13 @@ Where the payload has no `retry`, that of the wrapper counts, as in Sidekiq.
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.errors import PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.wire.active_job import WRAPPERS
 from kiqbridge.wire.active_job_values import KEYWORDS, RESERVED, SYMBOL_KEYS, deserialize_arguments
 from kiqbridge.wire.payload import shorten

@@ -3,12 +3,13 @@
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kiqbridge.client.arguments import JobArguments
 from kiqbridge.client.place import Place, twice
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.wire.payload import is_surely_fine, shorten
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """Running a schedule by hand: as an extra run, or in the place of one of its occurrences."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -8,6 +7,7 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.known_schedules import KnownSchedule, Read, read_schedule, require_known
 from kiqbridge.client.occurrences import digest_of, jobs_of_occurrence
 from kiqbridge.errors import KiqbridgeError, PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.store.schedule_scripts import ANY, BACK, CHANGED, Placement, hold, place

@@ -17,12 +17,12 @@ The counterpart of Sidekiq's `configure_server`. A process that only enqueues ig
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kiqbridge.client.lifecycle import Event, Events, L
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 from kiqbridge.wire.queues import parse_queue
 
 ErrorHandler = Callable[[BaseException, Mapping[str, Any]], object]

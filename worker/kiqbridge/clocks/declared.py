@@ -20,13 +20,14 @@ a schedule stays as long as one of them lives.
 import logging
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.occurrences import digest_of
 from kiqbridge.client.schedules import Schedules
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection

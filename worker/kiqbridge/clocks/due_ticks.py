@@ -9,12 +9,13 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Final
 
 from kiqbridge.clocks.manifest_store import manifests_of
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.cron import Rate
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, Missed, ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState

@@ -7,10 +7,11 @@ loaded by the cold start of a function: it imports nothing that a push does not 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal, cast
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool

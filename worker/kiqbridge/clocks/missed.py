@@ -12,12 +12,13 @@ no worker lives) calls `check_missed` again and again:
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from kiqbridge.clocks.due_ticks import KEEP_S, Expectations, Watched, read_watched
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import Missed, ScheduleDefinition
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection

@@ -12,13 +12,14 @@ as it is shorter than the horizon.
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.occurrences import digest_of, jobs_of_occurrence
 from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import MOST, Decision, decide
 from kiqbridge.schedule.state import ScheduleState

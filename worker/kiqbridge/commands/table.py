@@ -5,10 +5,10 @@ A module is imported only when its command is given: a worker's start, and its m
 
 import argparse
 import importlib
-from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.commands.help_text import add_example
+from kiqbridge.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

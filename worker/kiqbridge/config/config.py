@@ -1,11 +1,12 @@
 """What a worker runs with: the values of its settings, and where each came from. Frozen once made."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from kiqbridge.config.redis_access import RedisAccess, access_of
 from kiqbridge.config.shards import ShardSettings
+from kiqbridge.records import dataclass
 from kiqbridge.wire.payload import ProfileSetting
 
 ForeignJobs = Literal["refuse", "run", "requeue"]

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 
 _ENTRY: Final = re.compile(
     r"(?P<queues>[^=,:\s]+)=(?P<most>\d+):(?P<action>[a-z]+)(?::(?P<delay>\d+))?", re.ASCII

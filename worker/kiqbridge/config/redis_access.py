@@ -1,7 +1,7 @@
 """Where Redis is and what a connection logs in with, as the settings have it. Nothing is read or opened here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kiqbridge.config.client_settings import (
     NAMESPACE,
@@ -14,6 +14,7 @@ from kiqbridge.config.client_settings import (
 from kiqbridge.config.setting import pick, read
 from kiqbridge.config.shards import ShardSettings
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """One setting: its row in the table, and where its value is looked for."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 
 Reader = Literal["worker", "client", "function", "web"]
 """Who reads a setting: `kiqbridge worker`, a client wherever it is, the enqueue function, or the web page."""

@@ -3,10 +3,11 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 
 _ADDRESS_KEYS: Final = ("url", "provider", "secret_arn", "ssm_parameter", "iam_user", "iam_cache")
 _KEYS: Final = (*_ADDRESS_KEYS, "queues")

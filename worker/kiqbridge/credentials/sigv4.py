@@ -6,10 +6,12 @@ Written with the standard library only (see the package); the tests compare it w
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
+
+from kiqbridge.records import dataclass
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 

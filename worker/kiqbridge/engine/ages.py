@@ -7,11 +7,12 @@ it is over.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from kiqbridge.inflight.recovery import Reaped
 from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.records import dataclass
 
 logger = logging.getLogger(__name__)
 

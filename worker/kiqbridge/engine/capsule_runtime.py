@@ -3,7 +3,6 @@
 import random
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from redis.connection import AbstractConnection
 
@@ -26,6 +25,7 @@ from kiqbridge.perform.rooms import Rooms
 from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.perform.wakeup import IdleGate
+from kiqbridge.records import dataclass
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.bookkeeping import Bookkeeper
 from kiqbridge.settle.notifications import Handlers

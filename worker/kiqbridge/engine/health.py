@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Protocol, runtime_checkable
 
 from kiqbridge.clock import lease_now
@@ -18,6 +18,7 @@ from kiqbridge.engine.parts import EngineParts
 from kiqbridge.host.status import EVERY_S, Status, StatusFile, run_folder
 from kiqbridge.perform.processor import Processor
 from kiqbridge.perform.reservations import Holder
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import frames
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kiqbridge.client.lifecycle import Events
@@ -18,6 +17,7 @@ from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.perform.capsule import Capsule
 from kiqbridge.perform.running_job import RunningJob, shown_text
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.metrics import Metrics

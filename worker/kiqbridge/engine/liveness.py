@@ -22,9 +22,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FrameType
 
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import frames, threads
 from kiqbridge.runtime.collection import current_frames
 

@@ -1,8 +1,8 @@
 """What a worker process knows of itself, for those who plot it (telemetry/)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from kiqbridge.records import dataclass
 from kiqbridge.settle.metrics import Measured
 
 

@@ -9,9 +9,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.store.redis_connection import RedisConnection

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kiqbridge.client.registry import JobDefinition
@@ -10,6 +10,7 @@ from kiqbridge.client.server import CapsuleSetup
 from kiqbridge.config.config import Config, routed_queue
 from kiqbridge.engine.neighbours import MOST_READ, queues_of_processes
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.records import dataclass
 from kiqbridge.wire.keys import Keys
 
 logger = logging.getLogger(__name__)

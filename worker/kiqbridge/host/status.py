@@ -13,11 +13,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
 from kiqbridge.clock import lease_now
+from kiqbridge.records import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ written, and reports what Redis has confirmed.
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kiqbridge.inflight.lease import Lease
+from kiqbridge.records import dataclass
 
 NO_LEASE = Lease("")
 """Stands for the lease of jobs that were popped (basic_fetch.py): no list holds them, nobody can take them away."""

@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kiqbridge.errors import RedisRefused
 from kiqbridge.inflight.unregistered import Unregistered, find_unregistered
+from kiqbridge.records import dataclass
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool

@@ -10,11 +10,12 @@ Texts never come here, and nothing is parsed: a job that kills what parses it mu
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from kiqbridge.errors import RedisRefused
 from kiqbridge.inflight.orphans import COUNTED_FOR_S, ORPHAN_LIMIT, orphan_counts
+from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of

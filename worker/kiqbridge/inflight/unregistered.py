@@ -6,9 +6,9 @@ They are left behind when somebody deletes the registrations (`kb:inflight`), or
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from kiqbridge.errors import KiqbridgeError
+from kiqbridge.records import dataclass
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import shown, text_of

@@ -5,10 +5,10 @@ apply_end.lua gives keys and arguments. Makers may raise: the end stays, and is 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kiqbridge.client.client import Client
+from kiqbridge.records import dataclass
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_in

@@ -2,11 +2,12 @@
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.server import CapsuleSetup
 from kiqbridge.config.config import Config
+from kiqbridge.records import dataclass
 from kiqbridge.store.redis_pool import POOL_SIZE
 from kiqbridge.wire.queues import Mode, QueueOrder, mode_of, queue_order
 

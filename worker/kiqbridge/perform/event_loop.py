@@ -26,7 +26,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from kiqbridge.client.bridge import LOOP, OWNER
 from kiqbridge.client.current import RUNTIME, Runtime
@@ -39,6 +38,7 @@ from kiqbridge.perform.execution import Execution, JobRunner
 from kiqbridge.perform.job_logger import TID
 from kiqbridge.perform.rooms import Room
 from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import keep_loop_running

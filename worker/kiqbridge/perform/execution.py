@@ -18,7 +18,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from kiqbridge.client import rails
@@ -28,6 +27,7 @@ from kiqbridge.errors import JobInterrupted, OverLimit, PayloadError, Shutdown
 from kiqbridge.logs import log_level
 from kiqbridge.perform.gate import Diversion
 from kiqbridge.perform.job_lines import JobLines
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.settle.metrics import Metrics, measured_name
 from kiqbridge.settle.task_report import NOT_PERFORMED

@@ -13,12 +13,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Container, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kiqbridge.client import rails
 from kiqbridge.config.config import ForeignJobs, routed_queue
 from kiqbridge.errors import ConfigError, JobRefused
+from kiqbridge.records import dataclass
 from kiqbridge.wire.expiry import expiry_of
 from kiqbridge.wire.payload import FLOW, shorten
 

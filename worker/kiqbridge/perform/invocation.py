@@ -13,13 +13,13 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.errors import JobTimeout, PayloadError, Shutdown
 from kiqbridge.perform.execution import Execution, Performing
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.interruption import PENDING, settle
 from kiqbridge.runtime.limits import Timekeeper

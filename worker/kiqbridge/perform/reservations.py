@@ -19,7 +19,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kiqbridge.client.registry import Handling, Registry
@@ -29,6 +28,7 @@ from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import settle, take_away
 from kiqbridge.inflight.orphans import count_orphan, orphan_count, orphan_id
 from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.end_report import report_failure

@@ -5,8 +5,9 @@ it, a glob or a leading tilde is only marked as not plain.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from kiqbridge.records import dataclass
 
 _OPERATORS: Final = frozenset("|&;<>()\n")
 _EXPANDS: Final = frozenset("*?[]{}!#")

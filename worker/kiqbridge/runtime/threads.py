@@ -17,9 +17,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import job_forks, user_code
 
 if TYPE_CHECKING:

@@ -16,11 +16,12 @@ import difflib
 import functools
 import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
 
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.cron_fields import (
     FIRST_YEAR,
     LAST_YEAR,

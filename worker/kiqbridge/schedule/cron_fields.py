@@ -9,11 +9,12 @@ import operator
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 
 FIRST_YEAR, LAST_YEAR = 1970, 2199
 _MAX_WEEKS = 5  # the n of `6#n`: a weekday comes four or five times a month

@@ -4,10 +4,11 @@ EventBridge cannot say them; the fleet's leader can place their occurrences.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.cron import Bounds, Cron, require_instant, until_end
 from kiqbridge.schedule.cron_fields import CronFields
 

@@ -1,9 +1,9 @@
 """The two day fields of a crontab line, and the days of a month that they name together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.cron_fields import days_falling_on
 
 EVERY_DATE: Final = tuple(range(1, 32))

@@ -6,11 +6,12 @@ It is kept as JSON under its name in `kb:schedules`. Pure; who writes it: clocks
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.cron import Rate, ScheduleExpression
 from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.schedule.union import Union

@@ -11,10 +11,10 @@ not older than the maximum age.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 

@@ -9,9 +9,9 @@ Pure; who writes it: client/schedules.py.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from kiqbridge.records import dataclass
 from kiqbridge.wire import json_text
 
 KEEP_SKIPPED_S: Final = 2 * 86_400

@@ -6,10 +6,11 @@ rules. They share one ledger, in which the second delivery of the same instant i
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from kiqbridge.records import dataclass
 from kiqbridge.schedule.cron import Bounds
 
 if TYPE_CHECKING:

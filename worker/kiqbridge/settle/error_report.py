@@ -10,11 +10,12 @@
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from kiqbridge.client.registry import Handling, OnError
 from kiqbridge.errors import ArgumentMismatch, ProcessDied
+from kiqbridge.records import dataclass
 
 FAILURE = "__kiqbridge_failure__"
 """Attribute of a stand-in: the `Failure` that it stands for."""

@@ -20,12 +20,12 @@ Writing the decision is one script (settling.py).
 import logging
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from kiqbridge.client.registry import Handling
 from kiqbridge.client.server import BacktraceCleaner
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import user_code
 from kiqbridge.settle.error_report import rule_for
 from kiqbridge.settle.failed_payload import failed_payload, whole_number

@@ -1,9 +1,9 @@
 """What a job asks for that has ended, before it is written; one that simply succeeded asks for nothing."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
+from kiqbridge.records import dataclass
 from kiqbridge.wire.tick_mark import LedgerEnd
 
 

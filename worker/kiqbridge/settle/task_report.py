@@ -10,9 +10,10 @@ Pure: building and reading it. Who sends it: step_functions/reporter.py.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from kiqbridge.records import dataclass
 from kiqbridge.settle.failed_payload import error_class, error_message
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import TASK_TOKEN

@@ -13,11 +13,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.client.current import log_context
 from kiqbridge.perform.running_job import RunningJob
+from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, StepFunctions

@@ -9,8 +9,9 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
+
+from kiqbridge.records import dataclass
 
 PROBE_S: Final = 2.0
 

@@ -7,11 +7,11 @@ class is ours alone: its jobs are put off, see `gate`. Each write is one script.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, cast
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool

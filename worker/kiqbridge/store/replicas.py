@@ -1,10 +1,10 @@
 """Writes that replicas must confirm (WAIT): how many, for how long, and what follows when they do not."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kiqbridge.errors import ConfigError, KiqbridgeError
+from kiqbridge.records import dataclass
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.replies import error_text
 

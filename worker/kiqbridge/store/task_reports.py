@@ -4,9 +4,9 @@ They are written by the scripts that settle their jobs (inflight/claims.py, stor
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys

@@ -1,10 +1,10 @@
 """How long one connection waits: its own times, less where a deadline is nearer."""
 
-from dataclasses import dataclass
 from typing import Self
 
 from redis.connection import AbstractConnection
 
+from kiqbridge.records import dataclass
 from kiqbridge.store import deadline
 
 

@@ -12,12 +12,12 @@ such as `{"_aj_globalid": "gid://app/User/1"}`, stays as it is.
 import math
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.wire.active_job_values import (
     GLOBAL_ID,
     INDIFFERENT,

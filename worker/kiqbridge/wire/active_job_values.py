@@ -5,13 +5,13 @@ a job that runs here, which refuses what it does not know, and `deserialize`, wh
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.wire.payload import shorten
 
 GLOBAL_ID: Final = "_aj_globalid"

@@ -1,11 +1,11 @@
 """Many jobs in one call (protocol §5.7): what they share, and what each has of its own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.payload import epoch_seconds, shorten
 

@@ -20,9 +20,10 @@ Who settles such a job adds its end to `kb:flow:ends`, in the script that settle
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast, get_args
 
+from kiqbridge.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import FLOW

@@ -6,9 +6,10 @@ the job, and by that name: `order-5` of a mail says nothing about `order-5` of a
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from kiqbridge.records import dataclass
 
 LONGEST_FIELD: Final = 256
 """Longer ones are kept as their digest, so that the memory of a guard is bounded."""

@@ -11,9 +11,9 @@ takes it when it begins.
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
+from kiqbridge.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import flow_of
 

@@ -12,11 +12,11 @@ Pure.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
+from kiqbridge.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import FLOW, shorten
 

@@ -5,9 +5,10 @@ job sends the token back with its outcome. The token is a secret: whoever has it
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from kiqbridge.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN
 from kiqbridge.wire.raw_job import outline

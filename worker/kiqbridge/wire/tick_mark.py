@@ -11,9 +11,9 @@ Who settles the job adds its end to `kb:ends:SCHEDULE`, in the script that settl
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
+from kiqbridge.records import dataclass
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import TICK
 

@@ -6,11 +6,12 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

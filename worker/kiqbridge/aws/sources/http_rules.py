@@ -1,7 +1,8 @@
 """What the operator allows of HTTP requests; the only part of the HTTP source that every start loads."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from kiqbridge.records import dataclass
 
 IAM: Final = "iam"
 """Signed with AWS credentials, and verified by API Gateway or the Function URL."""

@@ -11,8 +11,9 @@ is a statement that returns.
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from kiqbridge.records import dataclass
 
 FOLDER = Path(__file__).parent
 PARTS = FOLDER / "parts"

@@ -1,0 +1,268 @@
+"""The `dataclass` of what is loaded at a start does what that of the standard library does."""
+
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from kiqbridge import records
+
+Decorator = Callable[..., Any]
+BOTH = pytest.mark.parametrize("dataclass", [dataclasses.dataclass, records.dataclass])
+FORMS = [
+    {},
+    {"slots": True},
+    {"slots": True, "kw_only": True},
+    {"frozen": True},
+    {"frozen": True, "slots": True, "kw_only": True},
+    {"slots": True, "eq": False},
+    {"frozen": True, "slots": True, "repr": False},
+]
+
+
+def made(dataclass: Decorator, **form: bool) -> Any:
+    class Sample:
+        """A sample."""
+
+        name: str
+        count: int = 3
+        secret: str = dataclasses.field(default="s", repr=False)
+        tags: list[str] = dataclasses.field(default_factory=list)
+        place: int = dataclasses.field(default=0, compare=False)
+
+    return dataclass(**form)(Sample) if form else dataclass(Sample)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_objects_are_made_shown_and_compared_as_those_of_the_standard_library(form):
+    ours, theirs = (made(each, **form) for each in (records.dataclass, dataclasses.dataclass))
+
+    assert [f.name for f in dataclasses.fields(ours)] == [
+        f.name for f in dataclasses.fields(theirs)
+    ]
+    assert ours.__match_args__ == theirs.__match_args__
+    assert ours.__doc__ == theirs.__doc__
+    assert repr(ours.__dataclass_params__) == repr(theirs.__dataclass_params__)
+    for given in ({"name": "a"}, {"name": "a", "count": 4, "tags": ["x"], "place": 9}):
+        our, their = ours(**given), theirs(**given)
+        assert dataclasses.asdict(our) == dataclasses.asdict(their)
+        if form.get("repr", True):
+            assert repr(our) == repr(their)
+        other = {**given, "place": 10}
+        assert (our == ours(**other)) == (their == theirs(**other))
+        assert (our == ours(**{**given, "name": "b"})) == (
+            their == theirs(**{**given, "name": "b"})
+        )
+        assert our != their
+        assert dataclasses.replace(our, count=7).count == 7
+        again = copy.copy(our)
+        assert dataclasses.asdict(again) == dataclasses.asdict(our)
+    assert ours("a", 5).count == 5 if not form.get("kw_only") else True
+    assert (ours.__hash__ is None) == (theirs.__hash__ is None)
+    assert hasattr(ours, "__slots__") == hasattr(theirs, "__slots__")
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("given", "keywords"),
+    [
+        ((), {}),
+        (("a", "b"), {}),
+        ((), {"name": "a", "what": 1}),
+    ],
+)
+def test_arguments_that_are_missing_or_unknown_are_refused(dataclass, given, keywords):
+    sample = made(dataclass, kw_only=True)
+
+    with pytest.raises(TypeError):
+        sample(*given, **keywords)
+
+
+@BOTH
+def test_each_object_has_a_default_of_its_own(dataclass):
+    sample = made(dataclass, slots=True)
+
+    first, second = sample("a"), sample("b")
+    first.tags.append("x")
+
+    assert second.tags == []
+
+
+@BOTH
+def test_what_is_frozen_cannot_be_changed(dataclass):
+    sample = made(dataclass, frozen=True, slots=True)("a")
+
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'name'"):
+        sample.name = "b"
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'name'"):
+        del sample.name
+    assert sample.name == "a"
+
+
+@BOTH
+def test_equal_frozen_objects_have_equal_hashes(dataclass):
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Pair:
+        left: int
+        right: int
+
+    assert hash(Pair(left=1, right=2)) == hash(Pair(left=1, right=2)) == hash((1, 2))
+    assert len({Pair(left=1, right=2), Pair(left=1, right=2), Pair(left=2, right=2)}) == 2
+
+
+@BOTH
+def test_a_field_that_is_not_equal_to_itself_does_not_make_an_object_unequal_to_itself(dataclass):
+    @dataclass(frozen=True, slots=True)
+    class One:
+        value: float
+
+    nan = float("nan")
+
+    assert One(nan) == One(nan)
+
+
+@BOTH
+def test_methods_of_the_class_are_kept(dataclass):
+    @dataclass(frozen=True, slots=True)
+    class Own:
+        url: str
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "url", self.url.strip())
+
+        def __repr__(self) -> str:
+            return "<Own>"
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 5
+
+    assert Own(" a ").url == "a"
+    assert repr(Own("a")) == "<Own>"
+    assert Own("a") == 3
+    assert hash(Own("a")) == 5
+
+
+@BOTH
+def test_an_own_comparison_leaves_the_hash_to_the_fields(dataclass):
+    @dataclass(frozen=True)
+    class Own:  # noqa: PLW1641 - the decorator adds it
+        number: int
+
+        def __eq__(self, other: object) -> bool:
+            return False
+
+    assert hash(Own(1)) == hash((1,))
+
+
+@BOTH
+def test_a_field_without_a_parameter_has_its_default(dataclass):
+    @dataclass(slots=True)
+    class Counting:
+        name: str
+        count: int = dataclasses.field(default=0, init=False)
+        seen: list[str] = dataclasses.field(default_factory=list, init=False)
+
+    counting = Counting("a")
+
+    assert (counting.count, counting.seen) == (0, [])
+
+
+@BOTH
+def test_a_class_without_fields_can_be_made(dataclass):
+    @dataclass(frozen=True, slots=True)
+    class Nothing:
+        pass
+
+    assert Nothing() == Nothing()
+    assert repr(Nothing()).endswith("Nothing()")
+    assert hash(Nothing()) == hash(())
+
+
+@BOTH
+def test_an_object_that_holds_itself_is_shown(dataclass):
+    @dataclass(slots=True)
+    class Node:
+        next: object = None
+
+    node = Node()
+    node.next = node
+
+    assert repr(node).endswith("Node(next=...)")
+
+
+@BOTH
+@pytest.mark.parametrize("other", [dataclasses.dataclass, records.dataclass])
+def test_a_class_can_inherit_fields(dataclass, other):
+    base = made(dataclass, frozen=True, slots=True)
+
+    @other(frozen=True, slots=True)
+    class Larger(base):
+        more: int = 1
+
+    larger = Larger("a", more=2)
+    assert dataclasses.asdict(larger)["more"] == 2
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+
+        @other
+        class Open(base):
+            more: int = 1
+
+
+@BOTH
+def test_a_subclass_without_the_decorator_is_made_by_the_same_parameters(dataclass):
+    base = made(dataclass, slots=True)
+
+    class Special(base):
+        def __init__(self) -> None:
+            super().__init__("special")
+
+    assert Special().name == "special"
+    assert base("other").name == "other"
+
+
+@records.dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    number: int
+    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def test_a_frozen_object_with_slots_can_be_pickled_and_copied():
+    sent = Sent(number=1, labels={"a": "b"})
+
+    assert pickle.loads(pickle.dumps(sent)) == sent
+    assert copy.deepcopy(sent) == sent
+
+
+def test_positional_and_named_fields_match_patterns():
+    match made(records.dataclass, frozen=True, slots=True)("a", 4):
+        case object(name=name, count=4):
+            assert name == "a"
+        case _:
+            raise AssertionError
+
+
+def test_what_a_worker_loads_at_its_start_is_made_by_it():
+    """The standard library's takes nearly a millisecond for each class."""
+    code = (
+        "import dataclasses, sys\n"
+        "made = []\n"
+        "original = dataclasses.dataclass\n"
+        "def noted(cls=None, **form):\n"
+        "    if 'init' not in form: made.append(sys._getframe(1).f_globals['__name__'])\n"
+        "    return original(cls, **form)\n"
+        "dataclasses.dataclass = noted\n"
+        "import kiqbridge.commands.cli, kiqbridge.commands.worker_command, kiqbridge.aws.handler\n"
+        "print(*[name for name in made if name.startswith('kiqbridge')])"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ended.stdout.split() == []

@@ -1,0 +1,194 @@
+"""`dataclass` for the modules that a worker or a function loads at its start: made in a tenth of the time.
+
+The standard library writes and compiles the text of up to six methods for each class, nearly a millisecond of it:
+with a hundred classes that was a third of what loading our code took. Here `__init__` is compiled when the first
+object is made, which for most classes is never, and the others are plain functions over the names of the fields.
+
+Objects behave as those of the standard library, which still collects the fields and makes the slots:
+`fields`, `replace`, `asdict`, `copy`, `pickle` and `match` work. Not supported: `InitVar`, `order`. A class
+that inherits from another one with fields is made by the standard library.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from operator import attrgetter
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["dataclass"]
+
+if TYPE_CHECKING:  # type checkers know what this one does
+    from dataclasses import dataclass
+else:
+
+    def dataclass(
+        cls: type | None = None,
+        /,
+        *,
+        frozen: bool = False,
+        slots: bool = False,
+        kw_only: bool = False,
+        eq: bool = True,
+        repr: bool = True,  # noqa: A002 - the standard library's name
+    ) -> Any:
+        """As `dataclasses.dataclass`, with the parameters that are used here.
+
+        Raises:
+            TypeError: of the standard library, when the fields cannot be those of a class.
+        """
+
+        def make(cls: type) -> type:
+            if any(dataclasses.is_dataclass(base) for base in cls.__mro__[1:]):
+                return dataclasses.dataclass(
+                    frozen=frozen, slots=slots, kw_only=kw_only, eq=eq, repr=repr
+                )(cls)
+            # Else it works out a signature for the text.
+            cls.__doc__ = cls.__doc__ or cls.__name__
+            bare = dataclasses.dataclass(
+                init=False, repr=False, eq=False, slots=slots, kw_only=kw_only
+            )
+            made = bare(cls)
+            _complete(made, frozen=frozen, slots=slots, eq=eq, repr_=repr)
+            # What a class that inherits from this one is checked against.
+            params = made.__dataclass_params__
+            params.init, params.repr, params.eq, params.frozen = True, repr, eq, frozen
+            return made
+
+        return make if cls is None else make(cls)
+
+
+def _complete(cls: type, *, frozen: bool, slots: bool, eq: bool, repr_: bool) -> None:
+    """Add the methods, except those that the class has itself."""
+    fields = dataclasses.fields(cls)
+    methods: dict[str, Any] = {"__init__": _late_init(cls, frozen=frozen)}
+    if repr_:
+        methods["__repr__"] = _repr_of([each.name for each in fields if each.repr])
+    if eq:
+        methods["__eq__"] = _eq_of([each.name for each in fields if each.compare])
+        methods["__hash__"] = (
+            _hash_of([f.name for f in fields if (f.compare if f.hash is None else f.hash)])
+            if frozen
+            else None
+        )
+    if frozen:
+        methods["__setattr__"], methods["__delattr__"] = _guards_of(cls)
+    if frozen and slots:
+        methods["__getstate__"], methods["__setstate__"] = _state_of([f.name for f in fields])
+    for name, method in methods.items():
+        # A class with an `__eq__` of its own has `__hash__ = None` by that, which it has not said.
+        is_own = name in cls.__dict__ and not (
+            name == "__hash__" and cls.__dict__[name] is None and "__eq__" in cls.__dict__
+        )
+        if is_own:
+            continue
+        if method is not None:
+            method.__qualname__ = f"{cls.__qualname__}.{name}"
+        setattr(cls, name, method)
+
+
+def _late_init(cls: type, *, frozen: bool) -> Callable[..., None]:
+    """An `__init__` that puts the compiled one in its own place at the first call."""
+
+    def __init__(self: object, *args: Any, **keywords: Any) -> None:  # noqa: N807
+        made = _compiled_init(cls, frozen=frozen)
+        cls.__init__ = made  # type: ignore[misc]
+        made(self, *args, **keywords)
+
+    return __init__
+
+
+def _compiled_init(cls: type, *, frozen: bool) -> Callable[..., None]:
+    known: dict[str, Any] = {"_set": object.__setattr__, "_made_here": object()}
+    positional, named, body = ["self"], list[str](), list[str]()
+    for each in dataclasses.fields(cls):
+        name = each.name
+        value = name
+        text = name
+        if each.default_factory is not dataclasses.MISSING:
+            known[f"_make_{name}"] = each.default_factory
+            text = f"{name}=_made_here"
+            value = f"_make_{name}()" + (
+                f" if {name} is _made_here else {name}" if each.init else ""
+            )
+        elif each.default is not dataclasses.MISSING:
+            known[f"_default_{name}"] = each.default
+            text = f"{name}=_default_{name}"
+            value = name if each.init else f"_default_{name}"
+        elif not each.init:
+            continue  # its `__post_init__` sets it
+        if each.init:
+            (named if each.kw_only else positional).append(text)
+        body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    parameters = ", ".join([*positional, *(["*", *named] if named else [])])
+    exec(f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"]), known)  # noqa: S102 - names of fields alone
+    made: Callable[..., None] = known["__init__"]
+    made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    return made
+
+
+def _repr_of(names: list[str]) -> Callable[[Any], str]:
+    @recursive_repr()
+    def __repr__(self: Any) -> str:  # noqa: N807
+        shown = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
+        return f"{type(self).__qualname__}({shown})"
+
+    return __repr__
+
+
+def _eq_of(names: list[str]) -> Callable[[Any, object], bool]:
+    values = _values_of(names)
+
+    def __eq__(self: Any, other: object) -> bool:  # noqa: N807
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return bool(values(self) == values(other))
+
+    return __eq__
+
+
+def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """What reads the fields as a tuple, which takes an object for equal to itself (NaN), as a list does."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda self: tuple([getattr(self, name) for name in names])
+
+
+def _hash_of(names: list[str]) -> Callable[[Any], int]:
+    values = _values_of(names)
+
+    def __hash__(self: Any) -> int:  # noqa: N807
+        return hash(values(self))
+
+    return __hash__
+
+
+def _guards_of(cls: type) -> tuple[Callable[..., None], Callable[..., None]]:
+    """`__setattr__` and `__delattr__` that refuse, except for what a subclass adds."""
+    names = frozenset(each.name for each in dataclasses.fields(cls))
+
+    def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)  # type: ignore[arg-type]
+
+    def __delattr__(self: object, name: str) -> None:  # noqa: N807
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)  # type: ignore[arg-type]
+
+    return __setattr__, __delattr__
+
+
+def _state_of(names: list[str]) -> tuple[Callable[..., list[Any]], Callable[..., None]]:
+    """For `pickle` and `copy`, which would else set what is frozen."""
+
+    def __getstate__(self: object) -> list[Any]:  # noqa: N807
+        return [getattr(self, name) for name in names]
+
+    def __setstate__(self: object, state: list[Any]) -> None:  # noqa: N807
+        for name, value in zip(names, state, strict=True):
+            object.__setattr__(self, name, value)
+
+    return __getstate__, __setstate__
