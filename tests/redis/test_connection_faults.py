@@ -1,10 +1,10 @@
 """What is wrong with an address or a server is named with its remedy: real servers, with and without TLS."""
 
-import subprocess
 from contextlib import ExitStack
 
 import pytest
 from support.aws_services import aws_services
+from support.certificates import make_certificate
 from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import debian_server, embedded_server, find_free_port
 from support.waiting import wait_until
@@ -17,13 +17,7 @@ from kiqbridge.store.server_check import check_server, has_hash_tag
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """The folder of `cert.pem`, signed by itself for 127.0.0.1, and `key.pem`."""
-    folder = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
-    subprocess.run([*command, *subject, *files], check=True, capture_output=True)
-    return folder
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")

@@ -30,11 +30,19 @@ class Cluster:
     Args:
         folder: for the data of the servers.
         primaries: how many; each has one replica, if `with_replicas`.
+        certificate: the folder of `cert.pem` and `key.pem`: `url` is encrypted, and so is what the servers say to
+            each other; the tests' own clients use plain ports beside it.
         settings: of the servers' configuration files, `_` for `-`.
     """
 
     def __init__(
-        self, folder: Path, *, primaries: int = 3, with_replicas: bool = True, **settings: str
+        self,
+        folder: Path,
+        *,
+        primaries: int = 3,
+        with_replicas: bool = True,
+        certificate: Path | None = None,
+        **settings: str,
     ) -> None:
         self._folder = folder
         self._count = primaries
@@ -44,8 +52,10 @@ class Cluster:
             "cluster_node_timeout": str(NODE_TIMEOUT_MS),
             "repl_diskless_sync_delay": "0",
             "repl_ping_replica_period": "1",
+            **_tls(certificate),
             **settings,
         }
+        self._certificate = certificate
         self._stack = ExitStack()
         self.servers: list[ServerProcess] = []
         self.url = ""
@@ -53,20 +63,26 @@ class Cluster:
     def __enter__(self) -> Self:
         try:
             for number in range(self._count * (2 if self._with_replicas else 1)):
-                server = ServerProcess(
-                    "redis",
-                    self._folder / f"node{number}",
-                    cluster_port=str(find_free_port()),
-                    **self._settings,
-                )
+                settings = {**self._settings, "cluster_port": str(find_free_port())}
+                if self._certificate is not None:
+                    settings["tls_port"] = str(find_free_port())
+                server = ServerProcess("redis", self._folder / f"node{number}", **settings)
                 self.servers.append(self._stack.enter_context(server.start()))
             self._join()
         except BaseException:
             self._stack.close()
             raise
-        listed = ",".join(f"{HOST}:{server.port}" for server in self.servers)
-        self.url = f"redis+cluster://{HOST}:{find_free_port()},{listed}"
+        self.url = self.address()
         return self
+
+    def address(self, user: str = "") -> str:
+        """Of all nodes behind a dead one; `user` is USER:PASSWORD."""
+        listed = ",".join(f"{HOST}:{port_of(server)}" for server in self.servers)
+        at = f"{user}@" if user else ""
+        nodes = f"{at}{HOST}:{find_free_port()},{listed}"
+        if self._certificate is None:
+            return f"redis+cluster://{nodes}"
+        return f"rediss+cluster://{nodes}?ssl_ca_certs={self._certificate}/cert.pem"
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -177,7 +193,7 @@ class Cluster:
         with source.client() as here:
             while keys := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot_of(tag), 10):
                 here.execute_command(
-                    "MIGRATE", HOST, target.port, "", 0, 10_000, "KEYS", *keys
+                    "MIGRATE", HOST, port_of(target), "", 0, 10_000, "KEYS", *keys
                 )  # fmt: skip
                 moved += len(keys)
         return moved
@@ -218,7 +234,7 @@ class Cluster:
         with first.client() as raw:
             for server in self.servers[1:]:
                 raw.execute_command(
-                    "CLUSTER", "MEET", HOST, server.port, server._settings["cluster_port"]
+                    "CLUSTER", "MEET", HOST, port_of(server), server._settings["cluster_port"]
                 )
         step = SLOTS // self._count
         for number, server in enumerate(primaries):
@@ -240,6 +256,24 @@ class Cluster:
         for server in self.servers:
             with server.client() as raw:
                 wait_until(lambda raw=raw: condition(raw), 60, what, interval_s=0.05)
+
+
+def port_of(server: ServerProcess) -> int:
+    """The port that the nodes give to each other and to clients."""
+    return int(server._settings.get("tls_port", server.port))
+
+
+def _tls(certificate: Path | None) -> dict[str, str]:
+    if certificate is None:
+        return {}
+    return {
+        "tls_cert_file": str(certificate / "cert.pem"),
+        "tls_key_file": str(certificate / "key.pem"),
+        "tls_ca_cert_file": str(certificate / "cert.pem"),
+        "tls_auth_clients": "no",
+        "tls_cluster": "yes",
+        "tls_replication": "yes",
+    }
 
 
 def _rows(raw: redis_py.Redis) -> dict[str, dict]:

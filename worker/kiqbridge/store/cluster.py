@@ -119,6 +119,11 @@ class ClusterNodes:
     def __repr__(self) -> str:
         return f"ClusterNodes(slot {self._slot}, {len(self._address.hosts)} listed)"
 
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The nodes of the address."""
+        return self._address.hosts
+
     def known_owner(self) -> Place | None:
         """Who was the owner a moment ago; None when that has to be asked."""
         owner = self._owner

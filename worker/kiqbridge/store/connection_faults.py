@@ -7,13 +7,15 @@ connection, silence, a name that is not resolved, a server that is loading) is t
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from kiqbridge.records import dataclass
 
 PROBE_S: Final = 2.0
+PROBE_NODES_S: Final = 5.0
 
 _CODE: Final = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
 """What OpenSSL and Python put around a sentence."""
@@ -158,6 +160,26 @@ def probe(options: Mapping[str, Any], *, uses_tls: bool) -> Fault | None:
         return TLS_TO_PLAIN
     if not options.get("ssl_certfile") and _asked(host, port, _wants_certificate):
         return NO_CERTIFICATE
+    return None
+
+
+def probe_nodes(
+    places: Iterable[tuple[str, int]], options: Mapping[str, Any], *, uses_tls: bool
+) -> Fault | None:
+    """As `probe`, for the nodes of a cluster, of which some may be gone: what the first one shows.
+
+    Args:
+        places: host and port of each; no further one is asked once `PROBE_NODES_S` seconds are over.
+        options: of the connections.
+        uses_tls: whether they are encrypted.
+    """
+    until = time.monotonic() + PROBE_NODES_S
+    for host, port in places:
+        fault = probe({**options, "host": host, "port": port}, uses_tls=uses_tls)
+        if fault is not None:
+            return Fault(what=fault.what, remedy=fault.remedy.replace("://", "+cluster://"))
+        if time.monotonic() >= until:
+            break
     return None
 
 

@@ -15,7 +15,7 @@ from redis.connection import AbstractConnection
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import job_forks
-from kiqbridge.store.connection_faults import Fault, probe
+from kiqbridge.store.connection_faults import Fault, probe, probe_nodes
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_source import open_source
@@ -180,6 +180,9 @@ class RedisPool:
         if factory is None or isinstance(after.__cause__, ANSWERS):  # it understood the call
             return None
         uses_tls = issubclass(factory.connection_class, redis.SSLConnection)
+        nodes = self._source.nodes
+        if nodes is not None:
+            return probe_nodes(nodes.places, factory.connection_kwargs, uses_tls=uses_tls)
         return probe(factory.connection_kwargs, uses_tls=uses_tls)
 
     def run(
