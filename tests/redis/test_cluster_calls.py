@@ -140,6 +140,34 @@ def test_ask_is_followed_for_one_command_and_the_owner_stays(nodes, pool):
     assert here.names()["SET"] == 1
 
 
+def test_a_user_who_may_not_ask_waits_and_gets_to_know_the_right(nodes):
+    here, there = nodes
+    pool = RedisPool(
+        f"redis+cluster://127.0.0.1:{here.port}", namespace="{app}", read_timeout_s=0.4
+    )
+    here.refuse("INCR", f"ASK 6805 127.0.0.1:{there.port}", times=500)
+    there.refuse("ASKING", "NOPERM this user has no permissions to run the 'asking' command", 500)
+    there.refuse("INCR", f"MOVED 6805 127.0.0.1:{here.port}", times=500)
+
+    with pytest.raises(RedisUnavailable, match="permissions to run the 'asking' command"):
+        pool.run(("INCR", A), repeatable=False)
+
+    here.refusals.clear()
+    assert pool.run(("INCR", A), repeatable=False) == [1]
+    assert (here.raw.get(A), there.raw.get(A)) == (b"1", None)
+    pool.close()
+
+
+def test_a_slot_that_has_arrived_meanwhile_needs_no_asking(nodes, pool):
+    here, there = nodes
+    here.refuse("INCR", f"ASK 6805 127.0.0.1:{there.port}")
+    there.refuse("ASKING", "NOPERM this user has no permissions to run the 'asking' command")
+
+    assert pool.run(("INCR", A), repeatable=False) == [1]
+
+    assert (here.raw.get(A), there.raw.get(A)) == (None, b"1")
+
+
 def test_a_lost_reply_after_ask_stays_in_doubt(nodes, pool):
     here, there = nodes
     here.refuse("INCR", f"ASK 6805 127.0.0.1:{there.port}")

@@ -88,6 +88,8 @@ class _Attempts:
         self._pause_s = FIRST_PAUSE_S
         self._moves = 0
         self._is_lost = False
+        self._not_asked: Exception | None = None
+        """Why a node did not take ASKING."""
 
     def until_done(self, fresh: list[Any] | None) -> list[Any]:
         call = self._call
@@ -146,6 +148,7 @@ class _Attempts:
         if left_s is not None:
             rest_s = min(rest_s, left_s)
         if rest_s <= 0:
+            error = self._not_asked or error
             raise RedisUnavailable(
                 f"Redis at {self._call.address} refused the call: {error_text(error)}; the cluster fails over, or "
                 "moves the slot of these keys: it is possible again when that is done"
@@ -201,6 +204,12 @@ class _Attempts:
             return False
         finally:
             other.disconnect()  # type: ignore[no-untyped-call]
+        if isinstance(replies[0], Exception) and isinstance(
+            replies[1], redis.exceptions.MovedError
+        ):
+            # Without the right to ASKING: the node does not own the slot yet, and sends us back.
+            self._not_asked = replies[0]
+            return False
         self._replies[index] = replies[1]
         if wait:
             self._confirm(replies[-1])

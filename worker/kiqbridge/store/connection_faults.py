@@ -75,6 +75,11 @@ _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
         "the server is not in cluster mode",
         "write redis:// in place of redis+cluster://, or rediss:// in place of rediss+cluster://",
     ),
+    (
+        "no permissions to run the 'cluster|shards' command",
+        "this user may not ask the nodes of the cluster who owns the slot of our keys",
+        "allow it +cluster|slots on all nodes, and what else docs/security.md lists under In cluster mode",
+    ),
     ("CERTIFICATE_REQUIRED", "the server wants a certificate of ours", _OWN_CERTIFICATE),
     (
         "Hostname mismatch",
