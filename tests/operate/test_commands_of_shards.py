@@ -136,5 +136,10 @@ def test_a_shard_that_is_away_is_named_and_the_others_are_shown(shards, monkeypa
     assert json.loads(shown.out)["enqueued"] == 2
     assert "shard mail is away" in shown.err
     assert "check KIQBRIDGE_SHARDS" in shown.err
+    [away] = json.loads(shown.out)["away"]
+    assert (away["name"], "KIQBRIDGE_SHARDS" in away["why"]) == ("mail", True)
+    assert main(["stats"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["mail", "away", *"-------"] in lines
     assert main(["stats", "--shard", "mail"]) == 3
     assert "shard mail" in capsys.readouterr().err

@@ -50,6 +50,7 @@ class ScheduleView:
         next: the next instants at which it fires, epoch seconds; empty if never.
         occurrences: the last ones, newest first; of sidekiq-cron only the last one.
         definition: all of it; None for sidekiq-cron's.
+        shard: on which it lies; empty with one server.
     """
 
     name: str
@@ -66,6 +67,7 @@ class ScheduleView:
     next: Sequence[float] = ()
     occurrences: Sequence[Occurrence] = ()
     definition: ScheduleDefinition | None = None
+    shard: str = ""
 
     @property
     def next_at(self) -> float | None:
@@ -114,7 +116,7 @@ class ScheduleSet:
             for name, each in stored.known.items()
         ]
         ruby = _read_ruby(self.operator)
-        rows += [_ruby_view(each, stored.now, upcoming) for each in ruby]
+        rows += [_ruby_view(each, stored.now, upcoming, shard) for shard, each in ruby]
         return sorted(rows, key=lambda row: (row.next_at is None, row.next_at or 0.0, row.name))
 
     def find(self, name: str, *, last: int = 100, upcoming: int = 10) -> ScheduleView | None:
@@ -122,8 +124,8 @@ class ScheduleSet:
         stored = _read_stored(self.operator, only=name)
         if name not in stored.known:
             ruby = _read_ruby(self.operator)
-            found = next((each for each in ruby if each.name == name), None)
-            return None if found is None else _ruby_view(found, stored.now, upcoming)
+            found = next((each for each in ruby if each[1].name == name), None)
+            return found and _ruby_view(found[1], stored.now, upcoming, found[0])
         ledgers = read_ledgers(self.operator, [name], stored.now, last)
         occurrences = occurrences_of(ledgers[name], stored.missed.get(name, []), last)
         return _view(name, stored.known[name], stored, occurrences, upcoming)
@@ -195,10 +197,11 @@ class ScheduleSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What Redis holds of a schedule; `definition` is None if it cannot be read."""
+    """What Redis holds of a schedule, and which shard; `definition` is None if it cannot be read."""
 
     definition: ScheduleDefinition | None
     state: ScheduleState
+    shard: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,10 +213,13 @@ class _Stored:
     now: float
 
 
-def _read_ruby(operator: Operator) -> list[SidekiqCronJob]:
-    """Those of the gem, which has its own on each shard."""
-    listed = operator.gather(lambda each: read_sidekiq_cron(each.pool, each.keys))
-    return [job for several in listed for job in several]
+def _read_ruby(operator: Operator) -> list[tuple[str, SidekiqCronJob]]:
+    """Those of the gem, which has its own on each shard, and on which each is."""
+    return [
+        (each.shard, job)
+        for each in operator.each()
+        for job in read_sidekiq_cron(each.pool, each.keys)
+    ]
 
 
 def _read_stored(operator: Operator, only: str = "") -> _Stored:
@@ -253,7 +259,8 @@ def _read_one(operator: Operator, only: str) -> _Stored:
         name = text_of(raw)
         found = known_of(name, Read(text, held.get(raw, b""), b"", 0.0))
         state = ScheduleState.from_text(held.get(raw))
-        known[name] = _Known(definition=found.definition if found else None, state=state)
+        definition = found.definition if found else None
+        known[name] = _Known(definition=definition, state=state, shard=operator.shard)
     instants: dict[str, list[int]] = {}
     for member in missed:
         at, _, whose = member.partition(b" ")
@@ -275,6 +282,7 @@ def _view(
             state="unreadable",
             note="cannot be read, so it never fires: save it again, or delete it",
             occurrences=occurrences,
+            shard=known.shard,
         )
     common: dict[str, Any] = {
         "name": name,
@@ -285,6 +293,7 @@ def _view(
         "description": definition.description,
         "occurrences": occurrences,
         "definition": definition,
+        "shard": known.shard,
     }
     try:
         when = definition.when
@@ -322,7 +331,7 @@ def _next(when: ScheduleExpression, state: ScheduleState, now: float, count: int
     return found
 
 
-def _ruby_view(job: SidekiqCronJob, now: float, upcoming: int) -> ScheduleView:
+def _ruby_view(job: SidekiqCronJob, now: float, upcoming: int, shard: str) -> ScheduleView:
     timezone, note = "", "" if job.enabled else "disabled in Ruby"
     instants: list[float] = []
     try:
@@ -342,6 +351,7 @@ def _ruby_view(job: SidekiqCronJob, now: float, upcoming: int) -> ScheduleView:
         note=note,
         classes=[job.job_class],
         queues=[job.queue],
+        shard=shard,
         description=job.description,
         next=instants,
         occurrences=[]

@@ -30,6 +30,17 @@ def add_shard(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def chosen_operator(options: argparse.Namespace, *, via: str = "cli") -> Operator:
+    """Of the shards that are named, else of all, whether or not they answer.
+
+    Raises:
+        PayloadError: there is no shard of such a name.
+    """
+    operator = open_operator(via=via)
+    only = getattr(options, "only_shards", None)
+    return operator.limited_to(tuple(dict.fromkeys(only))) if only else operator
+
+
 def operator_of(options: argparse.Namespace, *, via: str = "cli") -> Operator:
     """Of the shards that are named, else of all that answer; those that do not are named on standard error.
 
@@ -37,10 +48,9 @@ def operator_of(options: argparse.Namespace, *, via: str = "cli") -> Operator:
         PayloadError: there is no shard of such a name.
         RedisUnavailable: of several shards none answers.
     """
-    operator = open_operator(via=via)
-    only = getattr(options, "only_shards", None)
-    if only:
-        return operator.limited_to(tuple(dict.fromkeys(only)))
+    operator = chosen_operator(options, via=via)
+    if getattr(options, "only_shards", None):
+        return operator
     found = operator.reachable()
     for name, why in found.missing:
         sys.stderr.write(f"kiqbridge: shard {name} is away, and left out here: {printable(why)}\n")

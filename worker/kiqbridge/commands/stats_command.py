@@ -65,7 +65,16 @@ def _show(operator: Operator, *, as_json: bool) -> None:
         write_line()
         write_table(
             columns_of("shard", *(number_column(name) for name in _COUNTS)),
-            ((each["name"], *(f"{each[name]:,}" for name in _COUNTS)) for each in fields["shards"]),
+            [
+                *(
+                    (each["name"], *(f"{each[name]:,}" for name in _COUNTS))
+                    for each in fields["shards"]
+                ),
+                *(
+                    (each["name"], "away", *("-" for _ in _COUNTS[1:]))
+                    for each in fields.get("away", ())
+                ),
+            ],
         )
     if not fields["queues"]:
         write_line("No job was ever pushed to a queue here.")
@@ -102,11 +111,13 @@ def stats_fields(operator: Operator) -> Mapping[str, Any]:
     """What `--json` prints; `latency` in seconds, `at` in epoch seconds."""
     stats = Stats(operator)
     paused = {each.name for each in operator.pauses() if each.kind == "queue"}
+    away = [{"name": name, "why": why} for name, why in operator.missing]
     shards = [{"name": name, **_counts(each)} for name, each in stats.shards.items()]
     return {
         "at": stats.fetched_at,
         **_counts(stats),
         **({"shards": shards} if shards else {}),
+        **({"away": away} if away else {}),
         "queues": [
             {
                 "name": name,

@@ -5,7 +5,7 @@ import math
 import sys
 from typing import get_args
 
-from kiqbridge.commands.shards import operator_of
+from kiqbridge.commands.shards import chosen_operator
 from kiqbridge.errors import ConfigError
 from kiqbridge.top.model import SCREENS, Role
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         )
     from kiqbridge.top.app import Top  # noqa: PLC0415 - loads Textual
 
-    operator = operator_of(options, via="top")
+    operator = chosen_operator(options, via="top")  # a shard that is away now may be back later
     app = Top(operator, role=options.role, interval_s=options.interval, screen=options.screen)
     app.run()
     return app.return_code or 0

@@ -1,7 +1,7 @@
 """What a key does to the rows of a table: who may, what is asked before, and the call of `kiqbridge.api`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kiqbridge.api import DeadSet, JobSet, Operator, Queue, RetrySet, ScheduledSet, ScheduleSet
@@ -69,6 +69,16 @@ class Action:
 def actions_for(kind: Kind | None) -> Sequence[Action]:
     """The actions on a listing."""
     return [each for each in ACTIONS if kind in each.kinds]
+
+
+def carry_out(action: Action, deed: Deed) -> str:
+    """Do it on those shards that answer, on which lies what is listed; says what was done, and what was left out."""
+    there = deed.operator.reachable()
+    done = action.perform(replace(deed, operator=there))
+    if there.missing and action.is_for_all:
+        names = ", ".join(name for name, _ in there.missing)
+        done += f"; not on {names}, away at this moment"
+    return done
 
 
 def _selection(move: Move, done: str) -> Callable[[Deed], str]:

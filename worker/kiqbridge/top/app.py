@@ -16,7 +16,7 @@ from textual.widgets import Sparkline, Static
 from kiqbridge.api import Operator
 from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.top import words
-from kiqbridge.top.acts import Action, Deed, actions_for
+from kiqbridge.top.acts import Action, Deed, actions_for, carry_out
 from kiqbridge.top.background import Background
 from kiqbridge.top.details import details_of, title_of
 from kiqbridge.top.dialogs import Line, Question, Reading
@@ -34,12 +34,13 @@ from kiqbridge.top.model import (
 )
 from kiqbridge.top.parts import Said, Seen, Tab, Unseen
 from kiqbridge.top.rows import QueueItem
+from kiqbridge.top.shards import rate_between
 from kiqbridge.top.style import CSS
 from kiqbridge.top.table import Table
 from kiqbridge.top.visible import visible
 
 _RATE_SAMPLES: Final = 240
-_TABLES: Final = ("first", "second")
+_TABLES: Final = ("first", "second", "third")
 
 
 class Top(App[None]):
@@ -93,6 +94,7 @@ class Top(App[None]):
         self._is_acting = False
         self._marked: dict[str, Row] = {}
         self._rates: list[float] = []
+        self._missing_since: dict[str, float] = {}
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -101,6 +103,7 @@ class Top(App[None]):
         with Horizontal(id="tabs"):
             for number, name in enumerate(SCREENS, start=1):
                 yield Tab(name, number)
+        yield Static(id="away")
         yield Static(id="verdict")
         yield Static(id="rate-title")
         yield Sparkline(id="rate", summary_function=max)
@@ -132,7 +135,7 @@ class Top(App[None]):
     def on_seen(self, event: Seen) -> None:
         """Show a frame, unless another screen is wanted by now."""
         frame = event.frame
-        if not self.query(Table):  # the program is ending
+        if len(self.query(Table)) < len(_TABLES):  # the program is ending
             return
         self._looks.ended(frame.view, self.view)
         if self.away_since is not None:
@@ -140,10 +143,10 @@ class Top(App[None]):
         if frame.view != self.view:
             return
         if self.frame is not None:
-            seconds = max(frame.at - self.frame.at, 0.001)
-            done = max(0, frame.stats.processed - self.frame.stats.processed)
-            self._rates = [*self._rates, done / seconds][-_RATE_SAMPLES:]
+            self._rates = [*self._rates, rate_between(self.frame, frame)][-_RATE_SAMPLES:]
         self.frame = frame
+        since = self._missing_since
+        self._missing_since = {name: since.get(name, frame.at) for name in frame.missing}
         present = {row.key for listing in frame.listings for row in listing.rows}
         if not frame.view.typed:  # a filter may reach fewer rows in one look than in another
             self._marked = {key: row for key, row in self._marked.items() if key in present}
@@ -168,6 +171,7 @@ class Top(App[None]):
             is_there = place < len(listings)
             table.display = title.display = is_there
             table.set_class(place + 1 < len(listings), "upper")
+            table.set_class(place + 1 < len(listings) == len(_TABLES), "third")
             if is_there:
                 marked = [row.key for row in listings[place].rows if row.key in self._marked]
                 title.update(words.title_line(listings[place], self.view, len(marked)))
@@ -178,14 +182,17 @@ class Top(App[None]):
     def _show_around(self) -> None:
         width = self.size.width
         at = self.frame.at if self.frame else None
-        self.query_one("#top", Static).update(
-            words.top_line(self.operator.pool.address, self.role, at, width)
-        )
+        missing = self.frame.missing if self.frame else {}
+        where = words.place(self.operator, missing)
+        self.query_one("#top", Static).update(words.top_line(where, self.role, at, width))
         if self.frame is not None:
             self.query_one("#counts", Static).update(words.counts_line(self.frame.stats))
         for name in SCREENS:
             self.query_one(f"#tab-{name}").set_class(name == self.view.screen, "current")
         is_now = self.view.screen == "now"
+        away = self.query_one("#away", Static)
+        away.display = bool(missing) and not is_now  # there the verdict says it
+        away.update(words.away_lines(missing, self._missing_since, width))
         rate, title = self.query_one("#rate", Sparkline), self.query_one("#rate-title", Static)
         verdict = self.query_one("#verdict", Static)
         rate.display = title.display = is_now
@@ -356,7 +363,7 @@ class Top(App[None]):
     def _act(self, action: Action, deed: Deed) -> None:
         """In the thread beside."""
         try:
-            done = action.perform(deed)
+            done = carry_out(action, deed)
         except Exception as error:  # noqa: BLE001 - it is shown; nothing else would show it
             text = f"{action.label}: {error}; look at what was done before you repeat it"
             self.post_message(Said(text, is_end=True, is_error=True))

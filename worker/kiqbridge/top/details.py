@@ -11,6 +11,7 @@ from kiqbridge.api import JobRecord, Occurrence, Process, ScheduleView, SortedEn
 from kiqbridge.api.occurrences import LATE_S
 from kiqbridge.top.model import Row
 from kiqbridge.top.rows import QueueItem, WorkItem, sign_of
+from kiqbridge.top.shards import ShardItem
 from kiqbridge.top.visible import absolute, duration, relative, shown_error, visible
 
 MAX_TEXT: Final = 20_000
@@ -27,7 +28,9 @@ def title_of(row: Row) -> str:
     item = row.item.work.job if isinstance(row.item, WorkItem) else row.item
     if isinstance(item, JobRecord):
         return visible(f"{item.display_class} {item.jid}", MAX_TITLE)
-    return row.cells[0]
+    if isinstance(item, QueueItem):
+        return visible(item.queue.name, MAX_TITLE)
+    return visible(item.identity if isinstance(item, Process) else item.name, MAX_TITLE)
 
 
 def details_of(row: Row, now: float) -> Text | None:
@@ -51,6 +54,7 @@ def _work(item: WorkItem, now: float) -> Text:
     work, progress = item.work, item.iteration
     above = [
         ("running since", _moment(work.run_at, now)),
+        ("shard", visible(work.shard)),
         ("process", visible(work.process)),
         ("thread", visible(work.tid)),
         ("cursor", visible(progress.cursor_text, MAX_LINE) if progress else ""),
@@ -67,6 +71,7 @@ def _job_text(job: JobRecord, now: float, above: Sequence[Field]) -> Text:
             ("class", visible(job.display_class, MAX_LINE) or "?"),
             ("jid", visible(job.jid) or "-"),
             ("queue", visible(job.queue, MAX_LINE)),
+            ("shard", visible(job.shard)),
             *above,
             ("created", _moment(job.created_at, now)),
             ("enqueued", _moment(job.enqueued_at, now)),
@@ -98,6 +103,7 @@ def _process(process: Process, now: float) -> Text:
         text,
         [
             ("process", visible(process.identity, MAX_LINE)),
+            ("shard", visible(process.shard)),
             ("version", visible(process.version, MAX_LINE)),
             ("tag", visible(process.tag, MAX_LINE)),
             ("labels", visible(", ".join(process.labels), MAX_LINE)),
@@ -119,12 +125,44 @@ def _queue(item: QueueItem, now: float) -> Text:
         text,
         [
             ("queue", visible(item.queue.name, MAX_LINE)),
+            ("waits on", visible(", ".join(item.stats.shards), MAX_LINE)),
             ("waiting", f"{item.stats.size:,}"),
             ("latency", duration(item.stats.latency)),
             ("paused by", visible((pause.by or "another program") if pause else "", MAX_LINE)),
             ("reason", visible(pause.reason if pause else "", MAX_LINE)),
             ("paused since", _moment(pause.at if pause else None, now)),
             ("paused until", _moment(pause.until if pause else None, now)),
+        ],
+    )
+    return text
+
+
+def _shard(item: ShardItem, now: float) -> Text:
+    text, stats = Text(), item.stats
+    if stats is None:
+        _fields(text, [("shard", visible(item.name, MAX_LINE)), ("away", visible(item.why))])
+        return text
+    _fields(
+        text,
+        [
+            ("shard", visible(item.name, MAX_LINE)),
+            ("seen", _moment(stats.fetched_at, now)),
+            ("processes", f"{stats.processes_size:,}"),
+            ("busy", f"{stats.workers_size:,}"),
+            ("processed", f"{stats.processed:,}"),
+            ("failed", f"{stats.failed:,}"),
+            ("retries", f"{stats.retry_size:,}"),
+            ("scheduled", f"{stats.scheduled_size:,}"),
+            ("dead", f"{stats.dead_size:,}"),
+        ],
+    )
+    waiting = [(name, each) for name, each in stats.queues.items() if each.size]
+    _block(
+        text,
+        "queues with jobs",
+        [
+            f"{visible(name, MAX_LINE)}: {each.size:,}, the oldest for {duration(each.latency)}"
+            for name, each in waiting[:MAX_LINES]
         ],
     )
     return text
@@ -137,6 +175,7 @@ def _schedule(schedule: ScheduleView, now: float) -> Text:
         text,
         [
             ("schedule", visible(schedule.name, MAX_LINE)),
+            ("shard", visible(schedule.shard)),
             ("when", visible(schedule.expression, MAX_LINE)),
             ("zone", visible(schedule.timezone, MAX_LINE)),
             ("origin", visible(schedule.origin)),
@@ -173,6 +212,7 @@ _BUILDERS: Final[Sequence[tuple[type, Callable[[Any, float], Text]]]] = (
     (Process, _process),
     (QueueItem, _queue),
     (ScheduleView, _schedule),
+    (ShardItem, _shard),
 )
 
 

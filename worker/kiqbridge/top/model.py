@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
 from kiqbridge.api import Filter, Stats, Verdict
@@ -17,7 +17,16 @@ ROLES: Final[Sequence[Role]] = ("viewer", "operator", "admin")
 """Each may what those before it may."""
 
 Kind = Literal[
-    "queues", "waiting", "work", "processes", "retry", "dead", "schedule", "schedules", "history"
+    "shards",
+    "queues",
+    "waiting",
+    "work",
+    "processes",
+    "retry",
+    "dead",
+    "schedule",
+    "schedules",
+    "history",
 ]
 Tone = Literal["", "good", "warn", "bad", "dim"]
 
@@ -127,8 +136,9 @@ class Frame:
         view: for which it was read.
         at: epoch seconds.
         stats: counts.
-        listings: one table, or two.
+        listings: up to three tables.
         verdict: whether all is well, on the screen Now.
+        missing: shards that are away → why.
     """
 
     view: View
@@ -136,6 +146,7 @@ class Frame:
     stats: Stats
     listings: Sequence[Listing]
     verdict: Verdict | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 def may(role: Role, needed: Role) -> bool:

@@ -1,4 +1,4 @@
-"""One look at Redis for what is on the screen: counts, and a page of one list or two."""
+"""One look at Redis, or at all shards that answer, for what is on the screen: counts, and a page of each list."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +22,7 @@ from kiqbridge.api import (
 )
 from kiqbridge.top import rows
 from kiqbridge.top.model import MAX_NAME, Column, Frame, Kind, Listing, Row, View
+from kiqbridge.top.shards import shards_listing, with_shards
 from kiqbridge.top.visible import visible
 
 PAGE_ROWS: Final = 100
@@ -41,16 +42,22 @@ def read_frame(operator: Operator, view: View) -> Frame:
         RedisUnavailable: nothing was read.
         RedisRefused: the server answered, and refused.
     """
+    names = operator.shards
     operator = operator.reachable()
+    missing = dict(operator.missing)
     stats = Stats(operator)
-    now = stats.fetched_at
     listings = _READERS[view.screen](operator, view, stats)
+    if names:
+        listings = [with_shards(each, names) for each in listings]
+    if names and view.screen == "now":
+        listings = [shards_listing(names, stats, missing), *listings]
     return Frame(
         view=view,
-        at=now,
+        at=stats.fetched_at,
         stats=stats,
         listings=listings,
         verdict=fetch_verdict(operator) if view.screen == "now" else None,
+        missing=missing,
     )
 
 

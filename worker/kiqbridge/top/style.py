@@ -7,6 +7,7 @@ Screen { layout: vertical; }
 #top { height: 1; background: $panel; }
 #counts { height: auto; padding: 0 0 0 0; }
 #tabs { height: 1; background: $surface; }
+#away { height: auto; }
 Tab { width: auto; height: 1; }
 Tab.current { background: $primary; color: $text; text-style: bold; }
 .title { height: 1; margin-top: 1; }
@@ -17,6 +18,7 @@ Sparkline > .sparkline--min-color { color: $success-darken-2; }
 Table { height: 1fr; background: $background; scrollbar-size-horizontal: 0; }
 #verdict { height: auto; margin-top: 1; }
 .upper { height: auto; max-height: 40%; }
+.third { max-height: 25%; }
 #status { height: auto; max-height: 3; padding: 0 1; }
 #keys { height: 1; background: $panel; }
 

@@ -1,17 +1,18 @@
 """The lines around the tables: where it looks, counts, keys, help."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from rich.text import Text
 
-from kiqbridge.api import JobRecord, Stats, Verdict
+from kiqbridge.api import JobRecord, Operator, Stats, Verdict
 from kiqbridge.top.acts import Action, Deed
 from kiqbridge.top.model import MAX_NAME, Kind, Listing, Role, View
 from kiqbridge.top.visible import duration, visible
 
 _NAMES: Final[Mapping[Kind, str]] = {
+    "shards": "shard",
     "queues": "queue",
     "waiting": "waiting job",
     "work": "running job",
@@ -23,11 +24,12 @@ _NAMES: Final[Mapping[Kind, str]] = {
 }
 _PLURALS: Final[Mapping[Kind, str]] = {"retry": "retries", "processes": "processes"}
 MAX_ADVICE: Final = 300
+MAX_AWAY: Final = 3
 
 _KEYS: Final = (
     ("1 … 7, ← →", "another screen"),
     ("↑ ↓, j k", "another row; PgUp PgDn, g G for more"),
-    ("Tab", "the other table, where there are two"),
+    ("Tab", "another table, where there are several"),
     ("Enter", "details: arguments, error, backtrace; of a queue its jobs"),
     ("[ ]", "the page before, the next page"),
     (
@@ -41,6 +43,32 @@ _KEYS: Final = (
 _SIGNS: Final = (
     "Last ones: ● on time  ◐ late  ◒ caught up  ○ missed  x a job is dead  - paused or skipped"
 )
+
+
+def place(operator: Operator, missing: Collection[str]) -> str:
+    """Where it looks: the address of a server, or how many shards there are."""
+    names = operator.shards
+    if not names:
+        return operator.pool.address
+    count = f"{len(names) - len(missing)} of {len(names)}" if missing else str(len(names))
+    return f"{count} shards: {', '.join(names)}"
+
+
+def away_lines(missing: Mapping[str, str], since: Mapping[str, float], width: int) -> Text:
+    """The shards that are away, since when, and why, as far as there is room; a line for each, and at most so many."""
+    text = Text()
+    for name in list(missing)[:MAX_AWAY]:
+        line = Text.assemble(
+            (" away ", "bold white on red"),
+            (f"  shard {visible(name, MAX_NAME)}", "bold"),
+            f" since {clock(since[name])}  ",
+            (visible(missing[name], MAX_ADVICE), "dim"),
+        )
+        line.truncate(max(width, 1), overflow="ellipsis")
+        text = Text("\n").join([text, line]) if text else line
+    if len(missing) > MAX_AWAY:
+        text.append(f"\n {len(missing) - MAX_AWAY:,} more are away", "red")
+    return text
 
 
 def top_line(address: str, role: Role, at: float | None, width: int) -> Text:
