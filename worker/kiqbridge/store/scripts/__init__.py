@@ -11,6 +11,7 @@ is a statement that returns.
 
 import hashlib
 import re
+from functools import cache
 from pathlib import Path
 
 from kiqbridge.records import dataclass
@@ -35,7 +36,7 @@ def load(name: str) -> Script:
     Raises:
         FileNotFoundError: there is no such script, or no such part.
     """
-    return from_text(assemble((FOLDER / f"{name}.lua").read_text(encoding="utf-8")))
+    return from_text(assemble(_read(f"{FOLDER}/{name}.lua")))
 
 
 def assemble(text: str) -> str:
@@ -44,9 +45,17 @@ def assemble(text: str) -> str:
     Raises:
         FileNotFoundError: there is no such part.
     """
-    return _INCLUDE.sub(
-        lambda line: assemble((PARTS / f"{line[1]}.lua").read_text(encoding="utf-8")), text
-    )
+    return _INCLUDE.sub(lambda line: _part(line[1]), text)
+
+
+@cache  # many scripts have the same parts, and all are loaded before a worker can start
+def _part(name: str) -> str:
+    return assemble(_read(f"{PARTS}/{name}.lua"))
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - a third of the time of a Path's
+        return file.read()
 
 
 def from_text(text: str) -> Script:
