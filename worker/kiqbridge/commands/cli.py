@@ -94,8 +94,8 @@ class Parser(argparse.ArgumentParser):
 def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.ArgumentParser:
     """The parser for a command line.
 
-    It knows all commands, but the arguments only of the one that is named: the modules of the others,
-    which would make each worker start later and grow larger, are not imported. `complete`: those of all.
+    It knows the command that comes first, and without one, or with one that there is not, all of them, but not their
+    arguments: what belongs to others would make each worker start later and grow larger. `complete`: all of all.
     """
     parser = Parser(
         prog="kiqbridge", description="Sidekiq-compatible background jobs for Python and AWS."
@@ -103,7 +103,11 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
     parser.add_argument("-V", "--version", action="version", version=f"kiqbridge {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     named = next((word for word in words if not word.startswith("-")), "")
+    # Not if an option stands before it: that may be `--help`, which lists all of them.
+    is_first = named in words[:1] and any(entry.name == named for entry in COMMANDS)
     for entry in COMMANDS:
+        if is_first and not complete and entry.name != named:
+            continue
         command = commands.add_parser(entry.name, help=entry.help, description=entry.description)
         if complete or entry.name == named:
             entry.load(command)
