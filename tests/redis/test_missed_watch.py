@@ -30,7 +30,9 @@ def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client,
     redis.hset("kb:manifests", "shop", json.dumps(entry))
     seen = []
     watch = MissedWatch(
-        client, identity="host:1:abc", hooks=MissedTickHooks([], [seen.append], by="worker:a")
+        client,
+        identity="host:1:abc",
+        hooks=lambda: MissedTickHooks([], [seen.append], by="worker:a"),
     )
 
     watch.check(pool.connection())
@@ -44,7 +46,7 @@ def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client,
 
 
 def test_it_is_a_step_of_the_leader(client):
-    watch = MissedWatch(client, identity="host:1:abc", hooks=MissedTickHooks())
+    watch = MissedWatch(client, identity="host:1:abc", hooks=MissedTickHooks)
 
     assert (watch.step.every_s, watch.step.call) == (EVERY_S, watch.check)
     assert repr(watch) == "MissedWatch(0 found)"

@@ -17,7 +17,7 @@ class Clock:
 
 
 def leader(*steps, clock, leads=lambda: True):
-    return ScheduleLeader(steps, connection="connection", leads=leads, monotonic=clock)
+    return ScheduleLeader(lambda: steps, connection="connection", leads=leads, monotonic=clock)
 
 
 def test_each_step_has_its_own_interval():
@@ -87,7 +87,7 @@ def test_a_quiet_one_takes_no_step():
 def test_a_step_that_is_always_due_is_called_also_while_another_process_leads():
     calls = []
     leader = ScheduleLeader(
-        (
+        lambda: (
             ScheduleStep("own", 30.0, lambda _: calls.append("own"), always=True),
             ScheduleStep("fleet", 30.0, lambda _: calls.append("fleet")),
         ),

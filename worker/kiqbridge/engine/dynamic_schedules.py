@@ -5,15 +5,17 @@ declares in Redis (clocks/declared.py).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.clocks.declared import REFRESH_S, DeclaredSchedules
-from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.clocks.placing import Placer
 from kiqbridge.engine.schedule_leader import ScheduleStep
 from kiqbridge.store.redis_connection import RedisConnection
+
+if TYPE_CHECKING:
+    from kiqbridge.clocks.missed import MissedTick
 
 LOOK_S: Final = 2.0
 """How often it is looked whether a schedule was changed, one round trip; a change takes effect within that."""
@@ -27,7 +29,7 @@ def dynamic_steps(
     identity: str,
     horizon_s: float,
     is_here: Callable[[JobDefinition], bool],
-    notify: Callable[[Sequence[MissedTick]], object],
+    notify: Callable[[Sequence["MissedTick"]], object],
 ) -> tuple[ScheduleStep, ...]:
     """The steps of `ScheduleLeader` for dynamic schedules.
 

@@ -13,11 +13,11 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis.connection import AbstractConnection
 
@@ -33,20 +33,17 @@ from kiqbridge.client.resources import ProcessResources
 from kiqbridge.client.schedule_place import shard_of_schedule
 from kiqbridge.client.server import Server
 from kiqbridge.clock import lease_now, wall_now
-from kiqbridge.clocks.hooks import hooks_of
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import Ages, ages_of
 from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
 from kiqbridge.engine.declared_classes import DeclaredClasses
-from kiqbridge.engine.dynamic_schedules import dynamic_steps
 from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, ProcessView
-from kiqbridge.engine.lock_watch import LockWatch
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.poller import Poller
-from kiqbridge.engine.schedule_leader import ScheduleLeader
+from kiqbridge.engine.schedule_leader import ScheduleLeader, ScheduleStep
 from kiqbridge.host.surroundings import hostname, process_count
 from kiqbridge.inflight.beat import News
 from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
@@ -75,6 +72,9 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.shards import open_shards
 from kiqbridge.store.shared_connections import IDLE_S, SharedConnections
 from kiqbridge.wire.keys import Keys
+
+if TYPE_CHECKING:
+    from kiqbridge.clocks.hooks import MissedTickHooks
 
 logger = logging.getLogger(__name__)
 
@@ -168,25 +168,10 @@ class EngineParts:
         self.missed_watch = MissedWatch(
             self.jobs_client,
             identity=self.identity,
-            hooks=hooks_of(
-                webhook=config.missed_tick_webhook,
-                sns_topic_arn=config.missed_tick_sns_topic_arn,
-                aws=config.aws,
-                by=f"worker:{self.identity}",
-                handlers=server.missed_tick_handlers,
-            ),
-        )
-        dynamic = dynamic_steps(
-            self.client,
-            registry,
-            app=self.tag,
-            identity=self.identity,
-            horizon_s=config.schedule_horizon_s,
-            is_here=self._has_schedule_here,
-            notify=self.missed_watch.notify,
+            hooks=self._make_hooks,
         )
         self.schedules = ScheduleLeader(
-            (*dynamic, self.missed_watch.step, LockWatch(self.keys).step),
+            self._make_schedule_steps,
             connection=self._connect(),
             leads=lambda: self.poller.leads,
         )
@@ -366,6 +351,33 @@ class EngineParts:
         for entry in self._server.client_middleware:
             client.middleware.add(entry)
         return client
+
+    def _make_schedule_steps(self) -> Sequence[ScheduleStep]:
+        # Loaded here, by the thread of the schedules: the first job does not wait for it.
+        from kiqbridge.engine.dynamic_schedules import dynamic_steps  # noqa: PLC0415 - see above
+        from kiqbridge.engine.lock_watch import LockWatch  # noqa: PLC0415 - see above
+
+        dynamic = dynamic_steps(
+            self.client,
+            self.registry,
+            app=self.tag,
+            identity=self.identity,
+            horizon_s=self._config.schedule_horizon_s,
+            is_here=self._has_schedule_here,
+            notify=self.missed_watch.notify,
+        )
+        return (*dynamic, self.missed_watch.step, LockWatch(self.keys).step)
+
+    def _make_hooks(self) -> "MissedTickHooks":
+        from kiqbridge.clocks.hooks import hooks_of  # noqa: PLC0415 - few processes ever notify
+
+        return hooks_of(
+            webhook=self._config.missed_tick_webhook,
+            sns_topic_arn=self._config.missed_tick_sns_topic_arn,
+            aws=self._config.aws,
+            by=f"worker:{self.identity}",
+            handlers=self._server.missed_tick_handlers,
+        )
 
     def _make_context(self, outage: Outage) -> EngineContext:
         config = self._config

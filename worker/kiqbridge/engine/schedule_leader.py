@@ -45,7 +45,8 @@ class ScheduleLeader:
     """Calls the steps that are due, one after the other, while this process leads.
 
     Args:
-        steps: in the order in which they are called.
+        steps: gives what is to be called, in this order; called once, by the thread, so that a worker performs its
+            first job before the code of schedules is loaded.
         connection: for this thread alone.
         leads: whether this process leads.
         monotonic: seconds, for the intervals.
@@ -53,13 +54,14 @@ class ScheduleLeader:
 
     def __init__(
         self,
-        steps: Sequence[ScheduleStep],
+        steps: Callable[[], Sequence[ScheduleStep]],
         *,
         connection: RedisConnection,
         leads: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._steps = steps
+        self._make_steps = steps
+        self._steps: Sequence[ScheduleStep] | None = None
         self._connection = connection
         self._leads = leads
         self._monotonic = monotonic
@@ -93,6 +95,8 @@ class ScheduleLeader:
 
     def run_due(self) -> None:
         """Call the steps that are due; those of the leader if this process leads. At first all are."""
+        if self._steps is None:
+            self._steps = self._make_steps()
         leads = self._leads()
         for step in self._steps:
             if not leads and not step.always:

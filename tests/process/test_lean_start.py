@@ -1,0 +1,85 @@
+"""What a worker has loaded when it performs its first job: nothing that this job does not need.
+
+Each module that is loaded before costs each start of each process. It is a matter of imports, not of time.
+"""
+
+import json
+import sys
+
+from support.processes import ChildProcess
+
+from kiqbridge import Client
+
+# The schedules' thread loads what it needs after half a second; here it never comes to that, so that the
+# answer is the same on a slow machine.
+WORKER = """
+import sys
+from kiqbridge.engine import schedule_leader
+schedule_leader.LOOK_S = 3600
+from kiqbridge.commands.cli import main
+sys.exit(main(["worker", "-r", "jobs.py", "-c", "2"]))
+"""
+JOBS = """
+import json, os, signal, sys
+from kiqbridge import job
+
+@job
+def note_modules():
+    with open("modules.new", "w") as file:
+        json.dump(sorted(sys.modules), file)
+    os.rename("modules.new", "modules")
+"""
+PATIENT_S = 60
+
+NOT_LOADED = {
+    # schedules, and who is notified of ticks that did not come
+    "kiqbridge.clocks",
+    "kiqbridge.schedule",
+    "kiqbridge.credentials",
+    "kiqbridge.engine.dynamic_schedules",
+    "kiqbridge.engine.lock_watch",
+    "kiqbridge.client.schedule",
+    "kiqbridge.client.schedules",
+    "http.client",
+    "urllib.request",
+    "zoneinfo",
+    # several processes, other servers
+    "kiqbridge.commands.supervisor",
+    "kiqbridge.commands.reloader",
+    "kiqbridge.store.cluster",
+    "kiqbridge.store.sentinel",
+    # other commands, and what operators use
+    "kiqbridge.api",
+    "kiqbridge.aws",
+    "kiqbridge.contrib",
+    "kiqbridge.doctor",
+    "kiqbridge.telemetry",
+    "kiqbridge.top",
+    "kiqbridge.transfer",
+    "kiqbridge.web",
+    "rich",
+    # what is installed, but was not asked for
+    "boto3",
+    "botocore",
+    "cryptography.hazmat",
+    "uvloop",
+    "yaml",
+}
+
+
+def test_the_first_job_of_a_worker_waits_for_no_module_that_it_does_not_need(redis_url, tmp_path):
+    (tmp_path / "jobs.py").write_text(JOBS)
+    client = Client(redis_url)
+    client.push({"class": "note_modules", "args": []})
+    client.close()
+    env = {"REDIS_URL": redis_url, "KIQBRIDGE_RUN_DIR": str(tmp_path / "run")}
+
+    with ChildProcess([sys.executable, "-c", WORKER], env=env, cwd=tmp_path) as worker:
+        worker.wait_for((tmp_path / "modules").exists, PATIENT_S, "the first job")
+
+    loaded = json.loads((tmp_path / "modules").read_text())
+    assert [name for name in loaded if belongs_to(name, NOT_LOADED)] == []
+
+
+def belongs_to(name, packages):
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
