@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     shards, failed = [], None
     for name in config.served or ("",):
         there = config.on_shard(name)
-        connection = RedisPool(there.redis).connection()
+        connection = RedisPool(there.redis, shard=name).connection()
         try:
             found = list_incarnations(connection, keys)
         except RedisUnavailable as error:

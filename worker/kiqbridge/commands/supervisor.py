@@ -120,7 +120,9 @@ class Supervisor:
         self._times = LeaseTimes(config.recover_after_s)
         shards = config.served or ("",)
         self._connections = {
-            shard: RedisPool(config.on_shard(shard).redis).connection(timeout_s=ANSWER_WITHIN_S)
+            shard: RedisPool(config.on_shard(shard).redis, shard=shard).connection(
+                timeout_s=ANSWER_WITHIN_S
+            )
             for shard in shards
         }
         self._silent_until = dict.fromkeys(shards, 0.0)

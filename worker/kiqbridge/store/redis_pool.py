@@ -13,7 +13,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.errors import RedisUnavailable
+from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.runtime import job_forks
 from kiqbridge.store.connection_faults import Fault, probe, probe_nodes
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
@@ -89,7 +89,15 @@ class RedisPool:
         shard: str = "",
         namespace: str | None = None,
     ) -> None:
-        self._source = open_source(url, client, read_timeout_s, namespace)
+        try:
+            self._source = open_source(url, client, read_timeout_s, namespace)
+        except ConfigError as error:
+            if not shard:
+                raise
+            # The settings of a shard say it, and REDIS_URL is not used.
+            raise ConfigError(
+                f"shards: {shard}: {str(error).removeprefix('REDIS_URL: ')}"
+            ) from None
         self._source.shard = shard
         self._given = (
             client  # which finds the primary for its connections, if it is one of sentinels
