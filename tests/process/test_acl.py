@@ -20,6 +20,7 @@ from support.workers import WorkerProcess
 from kiqbridge import Client, RedisRefused, Schedule, Schedules
 from kiqbridge.clocks.manifest_store import publish_manifest, stands
 from kiqbridge.clocks.missed import check_missed
+from kiqbridge.errors import QueueTooDeep
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -415,3 +416,20 @@ def test_the_function_publishes_schedules_and_a_worker_looks_for_their_ticks(ser
     assert refused(raw) == []
     function.close()
     client.close()
+
+
+def test_limits_of_queues_need_the_right_that_the_document_names_for_them(server, raw):
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    [right] = re.findall(r"With `KIQBRIDGE_QUEUE_LIMITS` .*?: add `(\S+)`", text)
+    item = {"class": "plain", "args": [], "queue": "low"}
+    client = Client(address(server, FUNCTION), namespace=NAMESPACE)
+    try:
+        with pytest.raises(RedisRefused, match="can't run this command"):
+            client.push_once([item], ["k"], limits={"low": 1})
+        raw.execute_command("ACL", "SETUSER", FUNCTION, right)
+        client.push_once([item], ["k"], limits={"low": 1})
+        with pytest.raises(QueueTooDeep):
+            client.push_once([item], ["other"], limits={"low": 1})
+    finally:
+        client.close()
+        raw.execute_command("ACL", "SETUSER", FUNCTION, "reset", *rules_of(FUNCTION))

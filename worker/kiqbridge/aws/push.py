@@ -5,7 +5,7 @@ that the client refuses), the records are pushed one by one, so that only that o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from kiqbridge.aws.depth import DepthGate, class_of, queue_of
 from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, Tick
@@ -29,6 +29,8 @@ from kiqbridge.wire.tick_mark import Overlap
 
 if TYPE_CHECKING:
     from kiqbridge.aws.by_shard import ByShard
+
+T = TypeVar("T")
 
 
 class Asked(NamedTuple):
@@ -215,11 +217,8 @@ class Pusher:
         first = 0
         for place, each in enumerate(asked):
             count = len(each.request.jobs)
-            deep = {
-                number - first: error.places[number]
-                for number in range(first, first + count)
-                if number in error.places
-            }
+            deep = _of_record(error.places, first, count)
+            enqueued = _of_record(error.pushed, first, count)
             first += count
             if each.record.group in failed:
                 results[place] = held_back(each.record)
@@ -227,7 +226,9 @@ class Pusher:
                 request = self._gate.delayed(each.request, deep) if deep else each.request
                 fitting[place] = Asked(each.record, request)
             else:
-                results[place] = Result(record=each.record, error=_too_deep(each.request, deep))
+                results[place] = Result(
+                    record=each.record, error=_too_deep(each.request, deep, enqueued)
+                )
                 if answering is not Answering.EACH:
                     failed.add(each.record.group)
         if failed and answering is Answering.WHOLE:
@@ -322,10 +323,18 @@ def _count(asked: Sequence[Asked]) -> int:
     return sum(len(each.request.jobs) for each in asked)
 
 
-def _too_deep(request: EnqueueRequest, deep: Mapping[int, int]) -> QueueTooDeep:
-    """The error of one record, whose jobs at these places were refused."""
+def _of_record(noted: Mapping[int, T], first: int, count: int) -> dict[int, T]:
+    """What is noted of the jobs of one record, by their places in it."""
+    numbers = range(first, first + count)
+    return {number - first: noted[number] for number in numbers if number in noted}
+
+
+def _too_deep(
+    request: EnqueueRequest, deep: Mapping[int, int], enqueued: Mapping[int, str]
+) -> QueueTooDeep:
+    """The error of one record, whose jobs at these places were refused, and others perhaps enqueued."""
     queues = {queue_of(request.jobs[place].item): length for place, length in deep.items()}
-    return QueueTooDeep(queues, deep)
+    return QueueTooDeep(queues, deep, enqueued)
 
 
 def _tick_result(asked: Asked, tick: Tick, outcome: TickOutcome) -> Result:

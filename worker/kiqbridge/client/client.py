@@ -296,8 +296,9 @@ class Client(Everywhere):
 
         Raises:
             KiqbridgeError: as `push`; nothing is written when it raises, except after
-                `PushOutcomeUnknown`.
-            QueueTooDeep: names all queues that are at their limit.
+                `PushOutcomeUnknown`, and of several shards on those that were pushed to before.
+            QueueTooDeep: names all queues that are at their limit, those of all shards; its `pushed` names
+                what was enqueued all the same, on other shards, if a limit was reached in between.
         """
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - few clients guard their pushes
 

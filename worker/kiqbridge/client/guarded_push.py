@@ -19,6 +19,7 @@ from kiqbridge.client.job_writer import (
 )
 from kiqbridge.client.known import find_jids, tick_entry
 from kiqbridge.client.prepare import PreparedJob
+from kiqbridge.client.shard_limits import check_once, check_tick, noting
 from kiqbridge.errors import PayloadError, QueueTooDeep
 from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
@@ -96,12 +97,18 @@ def push_once(
     Those of each server in one script: if one fails, a repeated call pushes what it lacks, and of the others
     only what has no guard.
     """
-    parts = push_placed(
-        writer,
-        jobs,
-        lambda each: each.job.queue,
-        lambda place, part, placed: _push_once(part, place, placed, now=now, limits=limits),
-    )
+    check_once(jobs, writer, now=now, limits=limits)
+    done: list[Enqueued] = []
+
+    def push(
+        place: JobWriter, part: Sequence[Guarded], placed: Placed
+    ) -> Sequence[Enqueued] | None:
+        with noting(done):
+            made = _push_once(part, place, placed, now=now, limits=limits)
+        done.extend(made or ())
+        return made
+
+    parts = push_placed(writer, jobs, lambda each: each.job.queue, push)
     outcomes = [outcome for part in parts for outcome in part]
     return sorted(outcomes, key=lambda outcome: outcome.index) if len(parts) > 1 else outcomes
 
@@ -193,14 +200,18 @@ def push_tick(
     Those of each server in one script, under an entry in its own ledger: a repeated call completes what a
     failure has cut in two.
     """
-    outcomes = push_placed(
-        writer,
-        indexed,
-        lambda each: each[1].queue,
-        lambda place, part, placed: _push_tick(
-            occurrence, part, place, placed, now=now, limits=limits
-        ),
-    )
+    check_tick(occurrence, indexed, writer, limits=limits)
+    done: list[Enqueued] = []
+
+    def push(
+        place: JobWriter, part: Sequence[tuple[int, PreparedJob]], placed: Placed
+    ) -> TickOutcome | None:
+        with noting(done):
+            made = _push_tick(occurrence, part, place, placed, now=now, limits=limits)
+        done.extend(made.jobs if made else ())
+        return made
+
+    outcomes = push_placed(writer, indexed, lambda each: each[1].queue, push)
     return outcomes[0] if len(outcomes) == 1 else _joined(outcomes)
 
 
