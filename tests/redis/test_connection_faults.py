@@ -1,6 +1,7 @@
 """What is wrong with an address or a server is named with its remedy: real servers, with and without TLS."""
 
 from contextlib import ExitStack
+from threading import Event
 
 import pytest
 from support.aws_services import aws_services
@@ -9,10 +10,15 @@ from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import debian_server, embedded_server, find_free_port
 from support.waiting import wait_until
 
+from kiqbridge import Client
+from kiqbridge.api import open_operator
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.doctor import Selection, examine
+from kiqbridge.engine.registration import register_patiently
 from kiqbridge.errors import ConfigError, RedisMisconfigured, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.server_check import check_server, has_hash_tag
+from kiqbridge.wire.keys import Keys
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +233,43 @@ def test_a_server_in_cluster_mode_needs_a_hash_tag():
         check_server(pool.run, "{jobs}:", pool.address)
         with pytest.raises(ConfigError, match="set KIQBRIDGE_NAMESPACE to a name in braces"):
             check_server(pool.run, "jobs:", pool.address)
+
+
+def test_an_address_that_names_one_node_alone_is_warned_of(caplog):
+    with embedded_server(cluster_enabled="yes") as server:
+        plain = owning_all_slots(server)
+        url = server.url.replace("redis://", "redis+cluster://")
+
+        for address in (url, server.url):
+            pool = RedisPool(address, namespace="{jobs}")
+            register_patiently(pool, Keys("{jobs}"), lambda: None, Event())
+            client = Client(address, namespace="{jobs}")
+            operator = open_operator(client=client)
+            [finding] = examine(operator, selection=Selection(rules=["cluster"]))
+            client.close()
+            pool.close()
+            if address == url:
+                assert (caplog.messages, finding.status) == ([], "ok")
+        plain.close()
+
+    [message] = caplog.messages
+    assert "is a node of a cluster, and REDIS_URL names it alone" in message
+    assert "write redis+cluster://HOST:PORT in place of redis://HOST:PORT" in message
+    assert finding.status == "warning"
+    assert "write redis+cluster://" in finding.action
+
+
+def test_a_stored_address_of_a_cluster_is_read_before_it_is_looked_at(caplog):
+    with embedded_server(cluster_enabled="yes") as server, aws_services() as services:
+        owning_all_slots(server).close()
+        arn = services.secret(server.url.replace("redis://", "redis+cluster://"))
+        access = RedisAccess(url="", secret_arn=arn, aws=services.aws, namespace="{jobs}")
+        pool = RedisPool(access)
+
+        register_patiently(pool, Keys("{jobs}"), lambda: None, Event())
+
+        pool.close()
+    assert [each for each in caplog.messages if "names it alone" in each] == []
 
 
 def test_a_server_in_cluster_mode_is_refused_while_ruby_processes_use_the_namespace():

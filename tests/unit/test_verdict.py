@@ -109,6 +109,14 @@ FOUND = {
         "Redis is in cluster mode: it spreads keys over slots, and a script may only use keys of one slot.",
         "/doctor",
     ),
+    "ruby_in_cluster": (
+        {"ruby_in_cluster": ["web:7:bbb", "web:8:ccc"]},
+        (
+            "Redis is in cluster mode, and Ruby processes use it: web:7:bbb, web:8:ccc. Ruby's Sidekiq does not "
+            "follow keys from one node of a cluster to another."
+        ),
+        "/doctor",
+    ),
     "missed_ticks": (
         {"missed": [MissedFact(schedule="shop/Nightly", at=1_770_000_000, came_later=False)]},
         (

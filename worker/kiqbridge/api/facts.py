@@ -110,6 +110,7 @@ class Facts:
         orphans: leases of workers that are silent or fenced, with the jobs they hold.
         memory: of the server; None if it does not answer that.
         is_cluster: whether it is in cluster mode, and the namespace keeps keys in no single slot.
+        ruby_in_cluster: identities of Ruby processes, if it is in cluster mode, where they cannot work.
         classes: what each class did in the last five minutes.
         refused: what the server refused to answer, in words.
         shards: of several, name → the state of that shard; the rest is then of all together, and `memory` that of
@@ -131,6 +132,7 @@ class Facts:
     orphans: Sequence[Incarnation] = ()
     memory: Memory | None = None
     is_cluster: bool = False
+    ruby_in_cluster: Sequence[str] = ()
     classes: Mapping[str, Counts] = field(default_factory=dict)
     refused: Sequence[str] = ()
     shards: Mapping[str, "Facts"] = field(default_factory=dict)
@@ -208,6 +210,7 @@ class _Fetching:
         self._reading.processes = found["processes"]
         self._reading.take(measured)
         leases, orphans = self._leases(now, registered or [], reaping or [], alive or [])
+        clustered = bool(cluster) and is_clustered(parse_info(cluster))
         return Facts(
             at=now,
             **found,
@@ -219,9 +222,10 @@ class _Fetching:
             leases=leases,
             orphans=orphans,
             memory=_memory(memory),
-            is_cluster=bool(cluster)
-            and is_clustered(parse_info(cluster))
-            and not has_hash_tag(keys.prefix),
+            is_cluster=clustered and not has_hash_tag(keys.prefix),
+            ruby_in_cluster=[
+                each.identity for each in found["processes"] if clustered and not each.is_ours
+            ],
             classes=self._reading.totals(),
             refused=list(self._refused),
         )

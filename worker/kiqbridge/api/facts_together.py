@@ -36,6 +36,7 @@ def together(shards: Mapping[str, Facts], missing: Iterable[tuple[str, str]]) ->
         orphans=[each for part in parts for each in part.orphans],
         memory=max(memories, key=_fullness, default=None),
         is_cluster=any(part.is_cluster for part in parts),
+        ruby_in_cluster=[each for part in parts for each in part.ruby_in_cluster],
         classes=classes,
         refused=[f"shard {name}: {each}" for name, part in shards.items() for each in part.refused],
         shards=shards,

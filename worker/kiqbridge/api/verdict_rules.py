@@ -11,7 +11,7 @@ from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts
 from kiqbridge.api.limits import Fact, Limits
 from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, what_can_be_lost
 from kiqbridge.store.pauses import Pause
-from kiqbridge.store.server_check import CLUSTERED, UNCLUSTER
+from kiqbridge.store.server_check import CLUSTERED, RUBY, UNCLUSTER, WITHOUT_RUBY
 from kiqbridge.wire.amounts import count_text, instant_text, span_text
 from kiqbridge.wire.names import shown
 
@@ -135,6 +135,14 @@ def _cluster(facts: Facts, _: Limits) -> Iterator[Fact]:
             severity="critical",
             what=f"Redis is in cluster mode: {CLUSTERED}.",
             do=f"{UNCLUSTER[0].upper()}{UNCLUSTER[1:]}.",
+            link="/doctor",
+        )
+    if facts.ruby_in_cluster:
+        yield Fact(
+            kind="ruby_in_cluster",
+            severity="critical",
+            what=f"Redis is in cluster mode, and Ruby processes use it: {_names(facts.ruby_in_cluster)}. {RUBY}.",
+            do=f"{WITHOUT_RUBY[0].upper()}{WITHOUT_RUBY[1:]}.",
             link="/doctor",
         )
 

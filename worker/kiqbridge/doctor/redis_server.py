@@ -12,7 +12,9 @@ from kiqbridge.errors import RedisRefused
 from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, fetch_policy, what_can_be_lost
 from kiqbridge.store.scripts import from_text
 from kiqbridge.store.server_check import (
+    ALONE,
     CLUSTERED,
+    FOLLOW,
     RUBY,
     TOO_OLD,
     UNCLUSTER,
@@ -55,7 +57,8 @@ VERSION: Final = Rule(
 CLUSTER: Final = Rule(
     id="cluster",
     area="redis",
-    reports="cluster mode without a hash tag in the namespace, or with Ruby processes in it",
+    reports="cluster mode without a hash tag in the namespace, with Ruby processes in it, or with an address of one node "
+    "alone",
     why=CLUSTERED,
     action=UNCLUSTER,
 )
@@ -116,6 +119,13 @@ def check_cluster(system: System) -> Iterator[Finding]:
                 f"the server is in cluster mode, and Ruby processes use it: {listed(ruby)}",
                 why=RUBY,
                 action=f"{WITHOUT_RUBY}; Python workers do not start meanwhile",
+            )
+            return
+        if not system.pool.follows_slots:
+            yield CLUSTER.warning(
+                "the server is a node of a cluster, and the address names it alone",
+                why=ALONE,
+                action=FOLLOW,
             )
             return
         yield CLUSTER.ok("all keys lie in one slot of the cluster")

@@ -45,7 +45,7 @@ def register_patiently(
     pause_s = FIRST_RETRY_S
     while not stopping.is_set():
         try:
-            check_server(pool.run, keys.prefix, pool.address)
+            check_server(pool.run, keys.prefix, pool.address, follows_slots=pool.follows_slots)
             register()
         except RedisUnavailable as error:
             _raise_if_permanent(pool, error)

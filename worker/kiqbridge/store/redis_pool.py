@@ -113,6 +113,14 @@ class RedisPool:
     def __repr__(self) -> str:
         return f"RedisPool({self.address}, {len(self._idle)} idle)"
 
+    @property
+    def follows_slots(self) -> bool:
+        """Whether the address is one of a cluster, so that connections go to the owner of the slot of our keys.
+
+        Reads a stored address if that was not done yet.
+        """
+        return self._source.nodes is not None
+
     def connection(self, *, protocol: int = 2, timeout_s: float | None = None) -> RedisConnection:
         """A new connection that belongs to the caller and is not counted.
 

@@ -28,6 +28,10 @@ WITHOUT_RUBY: Final = (
     "give Ruby and the workers beside it a server without cluster mode, or stop those processes; one that has ended "
     "is forgotten after a minute"
 )
+ALONE: Final = (
+    "once the slot of our keys lies on another one, as after a failover, no call succeeds any more"
+)
+FOLLOW: Final = "write redis+cluster://HOST:PORT in place of redis://HOST:PORT (rediss+cluster:// for rediss://)"
 _SAMPLE: Final = 100
 """Processes that are looked at; a thousand workers that start must not read each other."""
 _NAMED: Final = 5
@@ -57,13 +61,21 @@ def has_hash_tag(prefix: str) -> bool:
     return bool(hash_tag(prefix))
 
 
-def check_server(run: Callable[..., list[Any]], prefix: str, address: str) -> None:
+def check_server(
+    run: Callable[..., list[Any]],
+    prefix: str,
+    address: str,
+    *,
+    follows_slots: bool = True,
+) -> None:
     """Refuse a server that cannot hold our jobs; one that does not report its version is accepted.
 
     Args:
         run: sends commands and returns their replies.
         prefix: of all keys.
         address: as it may be shown.
+        follows_slots: whether connections find the node that owns the slot of our keys; if not, and the server is in
+            cluster mode, a warning is logged.
 
     Raises:
         ConfigError: it is too old, or in cluster mode without a hash tag in the namespace or with Ruby processes in
@@ -87,6 +99,13 @@ def check_server(run: Callable[..., list[Any]], prefix: str, address: str) -> No
         raise ConfigError(
             f"the server at {address} is in cluster mode, and Ruby processes use it under {prefix!r}: "
             f"{', '.join(ruby[:_NAMED])}{more}. {RUBY}: {WITHOUT_RUBY}"
+        )
+    if is_clustered(info) and not follows_slots:
+        logger.warning(
+            "the server at %s is a node of a cluster, and REDIS_URL names it alone: %s; %s",
+            address,
+            ALONE,
+            FOLLOW,
         )
 
 
