@@ -7,13 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from kiqbridge import redaction
-from kiqbridge.client.client import Client
-from kiqbridge.client.current import interrupted, log_context
-from kiqbridge.client.default_client import configure
-from kiqbridge.client.job import Job, job
-from kiqbridge.client.server import Server, server
-from kiqbridge.config.client_settings import REDACT
-from kiqbridge.config.setting import read
 from kiqbridge.errors import (
     ArgumentMismatch,
     ConfigError,
@@ -33,13 +26,36 @@ from kiqbridge.errors import (
 )
 
 if TYPE_CHECKING:
+    from kiqbridge.client.client import Client
+    from kiqbridge.client.current import interrupted, log_context
     from kiqbridge.client.current_attributes import locale
+    from kiqbridge.client.default_client import configure
     from kiqbridge.client.iterable import IterableJob
+    from kiqbridge.client.job import Job, job
     from kiqbridge.client.remote import RemoteJob
     from kiqbridge.client.schedule import Schedule
     from kiqbridge.client.schedules import Schedules
+    from kiqbridge.client.server import Server, server
 
 __version__ = "0.1.0"
+
+# Loaded when they are asked for: a command that needs none of them, such as a health check, starts the sooner, and
+# a worker is asked how it shall load them (commands/cli.py) before it has.
+_HOMES = {
+    "Client": "client",
+    "IterableJob": "iterable",
+    "Job": "job",
+    "RemoteJob": "remote",
+    "Schedule": "schedule",
+    "Schedules": "schedules",
+    "Server": "server",
+    "configure": "default_client",
+    "interrupted": "current",
+    "job": "job",
+    "locale": "current_attributes",
+    "log_context": "current",
+    "server": "server",
+}
 
 __all__ = [
     "ArgumentMismatch",
@@ -73,29 +89,25 @@ __all__ = [
     "server",
 ]
 
-redaction.configure_later(lambda: read(REDACT, os.environ))  # a worker chooses by its file, too
+
+def _names_to_redact() -> Any:
+    from kiqbridge.config.client_settings import REDACT  # noqa: PLC0415 - most never ask
+    from kiqbridge.config.setting import read  # noqa: PLC0415 - as above
+
+    return read(REDACT, os.environ)
+
+
+redaction.configure_later(_names_to_redact)  # a worker chooses by its file, too
 
 
 def __getattr__(name: str) -> Any:
-    """What few need, loaded when it is asked for: a function that enqueues starts the sooner."""
-    if name == "IterableJob":
-        from kiqbridge.client.iterable import IterableJob  # noqa: PLC0415 - that is the point
+    if (home := _HOMES.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - its name shall not be one of this package
 
-        return IterableJob
-    if name == "RemoteJob":
-        from kiqbridge.client.remote import RemoteJob  # noqa: PLC0415 - as above
+    found = globals()[name] = getattr(import_module(f"kiqbridge.client.{home}"), name)
+    return found
 
-        return RemoteJob
-    if name == "Schedule":
-        from kiqbridge.client.schedule import Schedule  # noqa: PLC0415 - as above
 
-        return Schedule
-    if name == "Schedules":
-        from kiqbridge.client.schedules import Schedules  # noqa: PLC0415 - as above
-
-        return Schedules
-    if name == "locale":
-        from kiqbridge.client.current_attributes import locale  # noqa: PLC0415 - as above
-
-        return locale
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,54 @@
+"""What `import kiqbridge` offers is loaded when it is asked for, and the command decides how."""
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+import kiqbridge
+from kiqbridge.commands import cli
+
+
+@pytest.mark.parametrize("statement", ["import kiqbridge", "import kiqbridge.commands.cli"])
+def test_neither_the_package_nor_the_command_loads_what_nobody_has_asked_for(statement):
+    code = f"import sys; {statement}; print(*{{'redis', 'kiqbridge.client'}} & set(sys.modules))"
+
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ended.stdout.split() == []
+
+
+def test_all_names_are_there_and_stay_the_same():
+    for name in kiqbridge.__all__:
+        assert getattr(kiqbridge, name) is getattr(kiqbridge, name)
+        assert name in dir(kiqbridge)
+
+
+def test_a_name_that_there_is_not_is_refused_as_by_any_module():
+    with pytest.raises(AttributeError, match="module 'kiqbridge' has no attribute 'jobs'"):
+        kiqbridge.jobs  # noqa: B018 - asking is what fails
+
+
+def test_the_collector_rests_while_a_command_is_loaded_and_works_afterwards(monkeypatch):
+    seen = []
+    original = cli.build_parser
+    monkeypatch.setattr(
+        cli, "build_parser", lambda words: seen.append(gc.isenabled()) or original(words)
+    )
+
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+
+    assert seen == [False]
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off():
+    gc.disable()
+    try:
+        with pytest.raises(SystemExit):
+            cli.main(["--version"])
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
