@@ -1,10 +1,13 @@
 """Addresses of Redis: how they are shown and refused."""
 
+import importlib.metadata
+
 import pytest
+import redis
 
 from kiqbridge import Client
 from kiqbridge.errors import ConfigError
-from kiqbridge.store.redis_address import without_password
+from kiqbridge.store.redis_address import connection_factory, without_password
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,34 @@ def test_what_is_no_address_is_refused_without_the_password(url):
 
     text = "".join(map(str, [refusal.value, refusal.value.__cause__ or ""]))
     assert "s3cret" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "client"),
+    [
+        ("redis://localhost:1/0", None),
+        ("unix:///nowhere", None),
+        ("redis+sentinel://localhost:1/primary", None),
+        ("redis+cluster://localhost:1", None),
+        (None, redis.Redis(port=1)),
+    ],
+    ids=["TCP", "socket", "sentinel", "cluster", "client"],
+)
+def test_no_connection_reads_the_metadata_of_a_package_and_each_names_the_library(
+    url, client, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(importlib.metadata, "version", asked.append)
+
+    made = connection_factory(url, client, 1.0, namespace="{jobs}").make_connection()
+
+    assert asked == []
+    assert made.driver_info.name == "redis-py"
+    assert made.driver_info.lib_version == redis.__version__
+
+
+@pytest.mark.filterwarnings("ignore:.*lib_name:DeprecationWarning")
+def test_a_name_of_the_library_in_the_address_is_kept():
+    made = connection_factory("redis://localhost:1/0?lib_name=shop", None, 1.0).make_connection()
+
+    assert made.driver_info.name == "shop"

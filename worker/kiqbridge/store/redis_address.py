@@ -23,6 +23,9 @@ _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 _NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
 """Of a given client's settings: a managed service's notices, which need RESP 3, and their state."""
 
+_LIBRARY_OPTIONS: Final = frozenset({"driver_info", "lib_name", "lib_version"})
+"""Options with which a user says what connections say of the library."""
+
 
 class UntaggedNamespace(ConfigError):  # noqa: N818 - named by what is wrong
     """An address of a cluster, and a namespace that does not keep all keys in one slot."""
@@ -71,9 +74,12 @@ def connection_factory(
             for name, value in pool.connection_kwargs.items()
             if not name.startswith(_NOT_TAKEN_OVER)
         }
+        own = {} if _LIBRARY_OPTIONS & known.keys() else _library()
         return redis.ConnectionPool(
-            connection_class=pool.connection_class, **{**known, **options, "protocol": 2}
+            connection_class=pool.connection_class, **{**own, **known, **options, "protocol": 2}
         )
+    if not any(f"{name}=" in (url or "") for name in _LIBRARY_OPTIONS):
+        options.update(_library())
     try:
         if url and url.startswith(SENTINEL_SCHEMES):
             from kiqbridge.store import sentinel  # noqa: PLC0415 - few have one
@@ -94,6 +100,13 @@ def connection_factory(
             "redis+cluster://host:6379,host:6379, and quote special characters of a password"
         ) from None  # the original quotes what it takes for the port: it may be the password
     return made
+
+
+def _library() -> dict[str, Any]:
+    """What connections say of the library, for `CLIENT LIST`; they would each read it from the package's metadata."""
+    if hasattr(redis, "DriverInfo"):
+        return {"driver_info": redis.DriverInfo(lib_version=redis.__version__)}
+    return {"lib_version": redis.__version__}  # redis-py before 7.1
 
 
 def _to_cluster(url: str, namespace: str, options: dict[str, Any]) -> redis.ConnectionPool:
