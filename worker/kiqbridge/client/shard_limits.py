@@ -11,7 +11,6 @@ from kiqbridge.client.job_writer import JobWriter, Writes
 from kiqbridge.client.known import find_jids, tick_entry
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import QueueTooDeep, RedisRefused, RedisUnavailable
-from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_pool import RedisPool
 
@@ -134,6 +133,8 @@ def _enqueues_nothing(
     now, ahead = server_time(clock), occurrence.ahead_s
     if mark.at < now - occurrence.horizon_s or (ahead is not None and mark.at > now + ahead):
         return True
+    from kiqbridge.schedule.state import ScheduleState  # noqa: PLC0415 - one server, the normal case, needs it not
+
     state = ScheduleState.from_text(text)
     is_left_out = mark.at in state.skipped or state.pause_at(now) is not None
     return is_left_out and not occurrence.ignore_pause
