@@ -121,11 +121,6 @@ def test_the_screens_of_top_are_read_from_all_shards(shards, screen):
     assert rows >= {"retries": 3, "busy": 3, "queues": 1}.get(screen, 0)
 
 
-def test_an_export_wants_one_shard(run, capsys, tmp_path):
-    assert main(["export", "--all", str(tmp_path / "jobs")]) == 2
-    assert "name it with --shard (mail, fast, rest)" in capsys.readouterr().err
-
-
 def test_a_shard_that_is_away_is_named_and_the_others_are_shown(shards, monkeypatch, capsys):
     with embedded_server() as server:
         places = shards.setting | {"mail": {"url": server.url, "queues": ["mail"]}}

@@ -78,8 +78,8 @@ def test_an_example_works(line, redis_url, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     program, *words = shlex.split(line.partition(" >")[0])
 
-    if words[0] == "restore":
-        assert cli.main(["export", words[-1], "--all"]) == 0
+    for file in words[1:] if words[0] == "restore" else ():
+        assert cli.main(["export", file, "--all"]) == 0
     assert program == "kiqbridge"
     with own_default_client():  # the shell's
         code = cli.main(words)

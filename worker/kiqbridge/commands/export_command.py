@@ -8,15 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kiqbridge.api import Operator
 from kiqbridge.commands.confirm import add_yes, confirm
+from kiqbridge.commands.export_shards import export_each
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.commands.progress import progress
-from kiqbridge.commands.shards import one_shard
+from kiqbridge.commands.shards import chosen_operator
 from kiqbridge.errors import PayloadError
 from kiqbridge.transfer.file import ExportFile, Written
 from kiqbridge.transfer.form import Chunk, End, Header, Line, Place
@@ -44,7 +45,11 @@ _ID_BYTES: Final = 12
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is exported, and whether it is taken."""
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="where to; - is a pipe; NAME.gz is compressed"
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="where to; - is a pipe; NAME.gz is compressed; of several shards each has its own, such as "
+        "jobs.mail.jsonl for jobs.jsonl",
     )
     parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="this queue")
     parser.add_argument(
@@ -76,7 +81,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export, count, or give back."""
-    operator = one_shard(options)
+    operator = chosen_operator(options)
+    if operator.shards:
+        return export_each(operator, options, _run, _places)
+    return _run(operator, options)
+
+
+def _run(operator: Operator, options: argparse.Namespace) -> int:
+    """Of one server, or one shard."""
     if options.give_back:
         return _give_back(operator, options)
     places = _places(operator, options)
@@ -176,6 +188,7 @@ def _header(operator: Operator, name: str) -> Header:
         at=round(time.time(), 3),
         source=operator.pool.address,
         namespace=operator.keys.prefix,
+        shard=operator.shard,
     )
 
 
@@ -250,7 +263,10 @@ def _header_of(written: Written) -> Header:
 def _give_back(operator: Operator, options: argparse.Namespace) -> int:
     held = find_held(operator.pool, operator.keys)
     if held is None:
-        write_json({"given_back": 0}) if options.json else write_line("No export holds anything.")
+        if options.json:
+            _answer(options, {"given_back": 0})
+        else:
+            write_line("No export holds anything.")
         return 0
     count = len(held.chunk.members)
     question = (
@@ -264,9 +280,9 @@ def _give_back(operator: Operator, options: argparse.Namespace) -> int:
         return 0 if options.dry_run else 1
     moved = give_back(operator.pool, operator.keys, held)
     if options.json:
-        write_json({"given_back": moved})
+        _answer(options, {"given_back": moved})
     else:
-        write_line(f"put back {count_text(moved, 'job')} into {held.chunk.place}")
+        write_line(f"put back {count_text(moved, 'job')} into {held.chunk.place}{_of(options)}")
     return 0
 
 
@@ -276,19 +292,19 @@ def _report(options: argparse.Namespace, verb: str, counts: Mapping[Place, int])
         places = [
             {"kind": each.kind, "name": each.name, "count": count} for each, count in counts.items()
         ]
-        write_json(
+        _answer(
+            options,
             {
                 "dry_run": options.dry_run,
                 "file": options.file,
                 "take": options.take,
                 "count": total,
                 "places": places,
-            }
+            },
         )
         return 0
-    write_line(
-        f"{verb} {count_text(total, 'job')}" + (f" to {options.file}" if options.file else "")
-    )
+    to = f" to {options.file}" if options.file else ""
+    write_line(f"{verb} {count_text(total, 'job')}{_of(options)}{to}")
     for place, count in counts.items():
         if count:
             write_line(f"  {place}: {count:,}")
@@ -297,10 +313,24 @@ def _report(options: argparse.Namespace, verb: str, counts: Mapping[Place, int])
 
 def _report_complete(options: argparse.Namespace, written: Written) -> int:
     if options.json:
-        write_json({"file": options.file, "complete": True, "count": written.members})
+        _answer(options, {"file": options.file, "complete": True, "count": written.members})
     else:
         write_line(
             f"{options.file} is complete with {count_text(written.members, 'job')}; nothing was taken now. "
             "Name another file to take what has come since"
         )
     return 0
+
+
+def _answer(options: argparse.Namespace, document: dict[str, Any]) -> None:
+    """Print what became of it; of several shards all that is printed is one document."""
+    documents = getattr(options, "documents", None)
+    if documents is None:
+        write_json(document)
+    else:
+        documents.append({"shard": options.of_shard, **document})
+
+
+def _of(options: argparse.Namespace) -> str:
+    shard = getattr(options, "of_shard", "")
+    return f" of shard {shard}" if shard else ""

@@ -6,30 +6,42 @@ import gzip
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, Final, cast
 
 from kiqbridge.api import Operator
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.commands.progress import progress
-from kiqbridge.commands.shards import one_shard
+from kiqbridge.commands.shards import chosen_operator
 from kiqbridge.errors import PayloadError
 from kiqbridge.transfer.file import read_lines
-from kiqbridge.transfer.form import Chunk, End, Header
+from kiqbridge.transfer.form import Chunk, End, Header, Line
 from kiqbridge.transfer.writing import Restorer
+
+PIPE: Final = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where from."""
-    parser.add_argument("file", metavar="FILE", help="what kiqbridge export wrote; - is a pipe")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="what kiqbridge export wrote; - is a pipe; of several shards each file goes to the shard that it is of, "
+        "unless --shard names one",
+    )
     parser.add_argument(
         "--dry-run",
         action="store_true",
         help="check the whole file, and count what would be put in",
     )
     parser.add_argument("--json", action="store_true", help="answer as JSON")
-    add_example(parser, "kiqbridge restore jobs.jsonl.gz")
+    add_example(
+        parser,
+        "kiqbridge restore jobs.jsonl.gz",
+        "kiqbridge restore jobs.mail.jsonl jobs.rest.jsonl",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,12 +50,31 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         PayloadError: the file is damaged or not complete; what stands before that place was put in.
     """
-    operator = one_shard(options)
-    with _opened(options.file) as stream:
+    operator, files = chosen_operator(options), list(dict.fromkeys(options.files))
+    if len(files) > 1:
+        if PIPE in files:
+            raise PayloadError("-: a pipe cannot be restored together with files")
+        for file in files:  # before anything is put in
+            with _opened(file) as stream:
+                _target(operator, file, _header(file, read_lines(stream)))
+    documents = [_restore(operator, options, file) for file in files]
+    if options.json:
+        several = {
+            "dry_run": options.dry_run,
+            "count": sum(each["count"] for each in documents),
+            "known": sum(each["known"] for each in documents),
+            "files": documents,
+        }
+        write_json(several if len(files) > 1 else documents[0])
+    return 0
+
+
+def _restore(operator: Operator, options: argparse.Namespace, file: str) -> dict[str, Any]:
+    """What became of one file."""
+    with _opened(file) as stream:
         lines = read_lines(stream)
-        header = next(lines, None)
-        if not isinstance(header, Header):
-            raise PayloadError(f"{options.file}: it is empty, or no export of Kiqbridge")
+        header = _header(file, lines)
+        operator = _target(operator, file, header)
         restorer = Restorer(operator.pool, operator.keys, header.id, dry_run=options.dry_run)
         is_complete = False
         with progress("restoring", None) as advance:
@@ -54,18 +85,42 @@ def run(options: argparse.Namespace) -> int:
                 is_complete = isinstance(line, End)
     if is_complete:
         restorer.check_end()
-    _report(options, operator, header, restorer)
+    document = _document(options, file, operator, header, restorer)
+    if not options.json:
+        _write(options, operator, restorer)
+    elif not is_complete:
+        write_json(document)
     if not is_complete:
         raise PayloadError(
-            f"{options.file}: it ends before its end, as its export was not finished. What it has was put in; "
+            f"{file}: it ends before its end, as its export was not finished. What it has was put in; "
             "finish the export by the same command, and restore it again: nothing is put in twice"
         )
-    return 0
+    return document
+
+
+def _header(file: str, lines: Iterator[Line]) -> Header:
+    header = next(lines, None)
+    if not isinstance(header, Header):
+        raise PayloadError(f"{file}: it is empty, or no export of Kiqbridge")
+    return header
+
+
+def _target(operator: Operator, file: str, header: Header) -> Operator:
+    """Where a file is put in: the shard that it is of, unless there is one server, or one that was named."""
+    if not operator.shards:
+        return operator
+    if header.shard in operator.shards:
+        return operator.on(header.shard)
+    of = f"it is of shard {header.shard!r:.100}, which is" if header.shard else "it is of"
+    raise PayloadError(
+        f"{file}: {of} none of the shards here; name the one that is to get it with --shard "
+        f"({', '.join(operator.shards)})"
+    )
 
 
 @contextlib.contextmanager
 def _opened(name: str) -> Iterator[IO[bytes]]:
-    if name == "-":
+    if name == PIPE:
         yield sys.stdin.buffer
         return
     with contextlib.ExitStack() as stack:
@@ -80,30 +135,37 @@ def _opened(name: str) -> Iterator[IO[bytes]]:
         yield cast("IO[bytes]", stream)
 
 
-def _report(
-    options: argparse.Namespace, operator: Operator, header: Header, restorer: Restorer
-) -> None:
-    total = sum(restorer.restored.values())
-    if options.json:
-        write_json(
-            {
-                "dry_run": options.dry_run,
-                "id": header.id,
-                "source": header.source,
-                "count": total,
-                "known": restorer.known,
-                "places": [
-                    {"kind": place.kind, "name": place.name, "count": count}
-                    for place, count in restorer.restored.items()
-                ],
-            }
-        )
-        return
+def _document(
+    options: argparse.Namespace,
+    file: str,
+    operator: Operator,
+    header: Header,
+    restorer: Restorer,
+) -> dict[str, Any]:
+    several = {"file": file} if len(options.files) > 1 else {}
+    shard = {"shard": operator.shard} if operator.shard else {}
+    return {
+        "dry_run": options.dry_run,
+        **several,
+        **shard,
+        "id": header.id,
+        "source": header.source,
+        "count": sum(restorer.restored.values()),
+        "known": restorer.known,
+        "places": [
+            {"kind": place.kind, "name": place.name, "count": count}
+            for place, count in restorer.restored.items()
+        ],
+    }
+
+
+def _write(options: argparse.Namespace, operator: Operator, restorer: Restorer) -> None:
+    total = count_text(sum(restorer.restored.values()), "job")
     verb = "would put in" if options.dry_run else "put in"
     known = (
         f"; {count_text(restorer.known, 'job')} of it were put in before" if restorer.known else ""
     )
-    write_line(f"{verb} {count_text(total, 'job')} at {operator.pool.address}{known}")
+    write_line(f"{verb} {total} at {operator.pool.address}{known}")
     for place, count in restorer.restored.items():
         if count:
             write_line(f"  {place}: {count:,}")

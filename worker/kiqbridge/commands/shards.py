@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.commands.output import Column, columns_of
-from kiqbridge.errors import PayloadError
 from kiqbridge.wire.names import printable
 
 
@@ -55,23 +54,6 @@ def operator_of(options: argparse.Namespace, *, via: str = "cli") -> Operator:
     for name, why in found.missing:
         sys.stderr.write(f"kiqbridge: shard {name} is away, and left out here: {printable(why)}\n")
     return found
-
-
-def one_shard(options: argparse.Namespace) -> Operator:
-    """Of one server: with several shards one must be named.
-
-    Raises:
-        PayloadError: none is named, or several are.
-    """
-    operator = open_operator(via="cli")
-    only = getattr(options, "only_shards", None) or ()
-    if not only and not operator.shards:
-        return operator
-    if len(only) != 1:
-        raise PayloadError(
-            f"shard: this works on one shard; name it with --shard ({', '.join(operator.shards)})"
-        )
-    return operator.limited_to(tuple(only))
 
 
 def with_shard(operator: Operator, *columns: str | Column) -> Sequence[Column]:
