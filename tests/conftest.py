@@ -22,6 +22,8 @@ from support.ruby import has_active_job, has_cron_gem, has_fugit, has_ruby_sidek
 from support.servers import Server, debian_server, embedded_server
 from support.shards import QUEUES, Sharded, sharded
 
+from kiqbridge.runtime.job_forks import _forget_errors_of_others
+
 if TYPE_CHECKING:
     from kiqbridge import Client
 
@@ -182,6 +184,13 @@ def pytest_terminal_summary(terminalreporter):
 def tell(record_property) -> Callable[[str], None]:
     """Puts a line at the end of the run, also when pytest-xdist runs the test: what was counted."""
     return lambda line: record_property(REPORTED, line)
+
+
+@pytest.fixture(autouse=True)
+def no_error_is_owed() -> None:
+    """Hypothesis traces once an example has failed, and beside a blocked thread of an earlier test that an error is
+    to be raised in, CPython 3.11 would stand still then (see job_forks)."""
+    _forget_errors_of_others()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,6 +23,7 @@ class Sizes:
     idle_s: float
     fleets: tuple[int, ...]
     fleet_s: float
+    real_fleets: tuple[int, ...]
     idle_fleets: tuple[int, ...]
     idle_fleet_s: float
     deploy: int
@@ -52,6 +53,7 @@ FULL = Sizes(
     idle_s=60,
     fleets=(1, 20, 200, 1_000),
     fleet_s=10,
+    real_fleets=(1, 20, 50),
     idle_fleets=(1, 100, 1000),
     idle_fleet_s=30,
     deploy=200,
@@ -80,6 +82,7 @@ QUICK = Sizes(
     idle_s=15,
     fleets=(1, 20, 200),
     fleet_s=2,
+    real_fleets=(1, 5),
     idle_fleets=(1, 50),
     idle_fleet_s=6,
     deploy=30,
@@ -108,6 +111,7 @@ TINY = Sizes(
     idle_s=0.5,
     fleets=(2,),
     fleet_s=0.2,
+    real_fleets=(1,),
     idle_fleets=(1, 3),
     idle_fleet_s=0.3,
     deploy=3,

@@ -16,8 +16,10 @@ from typing import NamedTuple
 
 from benchmarks import ranked
 from benchmarks.outcome import OURS, RUBY, Outcome, at_most, median, percentile
+from benchmarks.sides import QUIET_RUBY, Start, Work, sides
 from benchmarks.stage import Stage, cpu_seconds, on_core
 from support.waiting import wait_until
+from support.wake_fleet import QUEUES
 
 from kiqbridge import Client
 
@@ -25,6 +27,29 @@ PUSHES_A_SECOND = 100
 MEMBERS_A_PROCESS = 250
 LIMIT = 8
 """Commands that clients send for a push, in the whole fleet."""
+REAL_THREADS = 5
+REAL_PYTHON = """
+import os, time
+from kiqbridge import job
+
+evidence = os.open({path!r}, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+
+@job(name="LateJob")
+def late(since):
+    os.write(evidence, b"%d %.6f\\n" % (os.getpid(), time.time() - since))
+"""
+REAL_RUBY = (
+    QUIET_RUBY
+    + """
+class LateJob
+  include Sidekiq::Worker
+  EVIDENCE = File.open('{path}', 'a')
+  def perform(since)
+    EVIDENCE.syswrite(format("%d %.6f\\n", Process.pid, Time.now.to_f - since))
+  end
+end
+"""
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +109,47 @@ def fleet(stage: Stage) -> list[Outcome]:
     return outcomes
 
 
-def measure(stage: Stage, size: int, kind: str, how: Trickle) -> Cost:
-    """One fleet of so many incarnations, a few processes' worth of threads."""
+def real_fleet(stage: Stage) -> list[Outcome]:
+    """The same with whole workers, each a process of its own, beside as many of Sidekiq."""
+    outcomes = []
+    for size in stage.sizes.real_fleets:
+        costs = {}
+        for name, start in sides(stage).items():
+            stage.progress.step(f"{size} idle workers, {name}")
+            costs[name] = measure(stage, size, name, Trickle(seconds=stage.sizes.fleet_s), start)
+        asked = f"{size} idle workers of {REAL_THREADS} threads, {PUSHES_A_SECOND} pushes/s"
+        outcomes += [
+            Outcome(
+                what=f"{asked}: commands sent for a push",
+                unit="commands",
+                samples={name: [cost.sent] for name, cost in costs.items()},
+                target=f"≤ {LIMIT}",
+                met=at_most(costs[OURS].sent, LIMIT),
+                note="; ".join(f"{name}: {cost}" for name, cost in costs.items()),
+            ),
+            Outcome(
+                what=f"{asked}: pick-up, p50",
+                unit="ms",
+                samples={name: [cost.p50] for name, cost in costs.items()},
+                target="≤ 1.0 x Sidekiq",
+                met=at_most(costs[OURS].p50 / costs[RUBY].p50, 1.0) if RUBY in costs else None,
+            ),
+        ]
+    return outcomes
+
+
+def measure(stage: Stage, size: int, kind: str, how: Trickle, start: Start | None = None) -> Cost:
+    """One fleet of so many incarnations, a few processes' worth of threads; or of workers that `start` starts."""
     evidence = stage.folder / f"fleet-{kind}-{size}"
     evidence.unlink(missing_ok=True)
     stage.client.flushdb()
     pushes = max(int(how.rate * how.seconds), 1)
-    with members(stage, size, kind, evidence, how.together) as pids:
+    fleet = (
+        members(stage, size, kind, evidence, how.together)
+        if start is None
+        else workers(stage, size, evidence, start)
+    )
+    with fleet as pids:
         settle(stage, size, kind)
         with counted_commands(stage) as idle:
             time.sleep(how.idle_s)  # doing nothing for so long is what is measured
@@ -147,6 +206,24 @@ def members(
             child.communicate()
 
 
+@contextlib.contextmanager
+def workers(stage: Stage, size: int, evidence: Path, start: Start) -> Iterator[list[int]]:
+    """Workers, killed in the end; their process ids."""
+    work = Work(
+        python=REAL_PYTHON.format(path=str(evidence)),
+        ruby=REAL_RUBY.format(path=evidence),
+        threads=REAL_THREADS,
+        queues=QUEUES,
+    )
+    with contextlib.ExitStack() as stack:
+        started = []
+        for _ in range(size):
+            with on_core(None):
+                started.append(stack.enter_context(start(stage, work)))
+        stage.wait_listed(started[-1], size, 120)
+        yield [each.pid for each in started]
+
+
 def settle(stage: Stage, size: int, kind: str) -> None:
     """Wait until all wait, and one listens."""
 
@@ -158,11 +235,12 @@ def settle(stage: Stage, size: int, kind: str) -> None:
             return commands["exists"] >= size
         if kind == "ranked":
             return stage.client.zcard(ranked.RANKS) >= size
-        blocked = commands["blpop"] + commands["brpop"]
-        return blocked >= (size if kind == "brpop" else size - 1)
+        if kind in ("brpop", RUBY):
+            return commands["brpop"] >= size * (REAL_THREADS if kind == RUBY else 1)
+        return commands["blpop"] >= size - 1
 
     wait_until(waiting, 120, "all being idle", interval_s=0.1)
-    if kind == "listen":
+    if kind in ("listen", OURS):
         time.sleep(1.5)  # who is alone knows it after two renewals of its sign
     elif kind == "ranked":
         time.sleep(ranked.SAFETY_S + 1)  # by then each has read how many there are
@@ -224,4 +302,4 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-MEASURES: Sequence = (fleet,)
+MEASURES: Sequence = (fleet, real_fleet)

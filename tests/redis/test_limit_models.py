@@ -3,7 +3,7 @@
 The scripts read the clock of the server in one place; here that reads a key which the test writes.
 """
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from unittest import mock
 
@@ -32,20 +32,32 @@ STEPS = 30
 STEPS_OF_TIME = st.sampled_from([1, 999_999, 1_000_000, 7_000_000, 59_999_999, 60_000_000])
 
 
-@pytest.fixture
-def pool(redis_url):
-    """Connections to a server whose scripts read the test's clock."""
+@contextmanager
+def pool_with_clock(redis_url, longer_ms=0):
+    """Connections to a server whose scripts read the test's clock; keys last longer by so much."""
     with ExitStack() as stack:
         for name in ("concurrent", "renew", "window", "bucket", "level"):
             text = scripts.load(f"limit_{name}").text
             assert text.count("redis.call('TIME')") == 1
-            script = scripts.from_text(
-                text.replace("redis.call('TIME')", f"redis.call('LRANGE', '{CLOCK}', 0, -1)")
-            )
+            text = text.replace("redis.call('TIME')", f"redis.call('LRANGE', '{CLOCK}', 0, -1)")
+            script = scripts.from_text(text.replace("_ms)", f"_ms + {longer_ms})"))
             stack.enter_context(mock.patch.object(limits, f"_{name.upper()}", script))
         pool = RedisPool(redis_url)
         yield pool
         pool.close_all()
+
+
+@pytest.fixture
+def pool(redis_url):
+    with pool_with_clock(redis_url) as pool:
+        yield pool
+
+
+@pytest.fixture
+def lasting_pool(redis_url):
+    """Keys end by the server's own clock, which goes on while that of the test stands."""
+    with pool_with_clock(redis_url, longer_ms=3_600_000) as pool:
+        yield pool
 
 
 class Machine(RuleBasedStateMachine):
@@ -284,8 +296,8 @@ class LockMachine(Machine):
 
 
 @pytest.mark.parametrize("kind", [WindowMachine, BucketMachine, LevelMachine, LockMachine])
-def test_a_kind_grants_what_its_model_grants(kind, pool, tell):
-    machine = type(kind.__name__, (kind,), {"pool": pool, "examples": 0, "steps": 0})
+def test_a_kind_grants_what_its_model_grants(kind, lasting_pool, tell):
+    machine = type(kind.__name__, (kind,), {"pool": lasting_pool, "examples": 0, "steps": 0})
 
     run_state_machine_as_test(
         machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS)

@@ -111,6 +111,36 @@ def test_the_standby_takes_the_place_of_a_listener_that_is_gone(redis, fleet, re
     gone.close()
 
 
+def test_who_listens_for_long_leaves_it_to_another_to_stand_by(redis, fleet):
+    members = fleet(5)
+    wait_for_roles(members)
+
+    renewals = []  # whether it was the standby before, and afterwards
+
+    def noting(listening, renew):
+        def renewed():
+            was_standby = listening._is_standby
+            renew()
+            renewals.append((was_standby, listening._is_standby))
+
+        return renewed
+
+    for each in members:
+        each.listening._renew = noting(each.listening, each.listening._renew)
+
+    def the_next_has_renewed():
+        redis.lpush("queue:default", b"job")
+        wait_until(lambda: not redis.llen("queue:default"), PATIENCE_S, "the job being taken")
+        so_far = len(renewals)
+        wait_until(lambda: len(renewals) > so_far, PATIENCE_S, "a sign being renewed")
+        return any(was_standby for was_standby, _ in renewals)
+
+    wait_until(the_next_has_renewed, PATIENCE_S, "the role coming to the standby")
+
+    assert not any(is_standby for _, is_standby in renewals)
+    wait_until(lambda: redis.exists(STANDBY), PATIENCE_S, "another that stands by")
+
+
 def test_the_role_comes_back_to_nobody_that_was_replaced(redis, fleet, redis_url):
     members = fleet(2)
     wait_for_roles(members)

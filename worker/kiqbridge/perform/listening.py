@@ -62,8 +62,10 @@ STANDBY_MS: Final = 1_300
 STANDBY_AFTER_S: Final = 0.02
 """So long after the sign would have expired the standby looks: it has the role 0.7 s after the last renewal."""
 LOOK_S_A_PROCESS: Final = 0.2
-"""Of the other parked ones each looks after so many seconds a process of the fleet: five a second in all."""
+"""Of the other parked ones each looks after so many seconds a process of a large fleet: five a second in all."""
 LOOK_AT_LEAST_S: Final = 0.3
+OFTEN_UP_TO: Final = 6
+"""So many processes look as often as that."""
 LOOK_AT_MOST_S: Final = 30.0
 SMALL_FLEET: Final = 3
 """In a fleet that is no larger every parked process looks as often as a standby."""
@@ -244,7 +246,8 @@ class Listening:
         if self._is_standby or self._processes <= SMALL_FLEET:
             seconds = self._sign_left_s + STANDBY_AFTER_S
         else:
-            seconds = max(LOOK_AT_LEAST_S, LOOK_S_A_PROCESS * self._processes)
+            seconds = LOOK_AT_LEAST_S + LOOK_S_A_PROCESS * (self._processes - OFTEN_UP_TO)
+            seconds = max(LOOK_AT_LEAST_S, seconds)
             seconds = min(seconds, LOOK_AT_MOST_S) * self._rng.uniform(0.75, 1.25)
         self._connection.send(pack([("BLPOP", self._list, f"{seconds:.3f}")]))
         self._parked_until = time.monotonic() + seconds + LATE_S
@@ -258,10 +261,6 @@ class Listening:
             self._check()
         else:
             self._begin(text_of(message[1]))
-            if self._is_standby and self._processes > SMALL_FLEET:
-                # Both roles would die together.
-                self._connection.ask(("DEL", self._standby), ("RPUSH", self._list, _LOOK))
-            self._is_standby = False
 
     def _begin(self, generation: str) -> None:
         self.state = State.LISTENING
@@ -406,6 +405,11 @@ class Listening:
 
     def _renew(self) -> None:
         self._renew_at = time.monotonic() + RENEW_S
+        if self._is_standby and self._processes > SMALL_FLEET:
+            # Both roles would die together; another is asked to look. Not when the role comes, since it
+            # mostly goes on sooner than this, and this process is the standby again.
+            self._connection.ask(("DEL", self._standby))
+            self._is_standby = False
         keys = (self._sign, self._standby, self._list)
         reply = self._script(_RENEW, keys, (self._generation, SIGN_MS))
         if isinstance(reply, Exception):
