@@ -238,6 +238,7 @@ TESTED_ELSEWHERE = {
     "perform/basic_fetch": "redis/test_capsule_runtime.py",
     "perform/fetch": "redis/test_processor.py",
     "perform/job_lines": "unit/test_job_logger.py",
+    "perform/look_at_queues": "redis/test_wakeup.py",
     "schedule/check": "unit/test_template.py",
     "schedule/cloudformation": "unit/test_template.py",
     "schedule/cron_fields": "unit/test_cron.py",

@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import redis
 
 from kiqbridge.inflight.claims import HandOn
+from kiqbridge.perform.look_at_queues import LookAtQueues, raw_name
 from kiqbridge.store import scripts
-from kiqbridge.store.round_trip import Command, pack
+from kiqbridge.store.round_trip import pack
 from kiqbridge.store.tracking import (
     FAILURES,
     LOOK_WITHOUT_TRACKING_S,
@@ -38,7 +39,7 @@ from kiqbridge.store.tracking import (
     TRACKING_RETRY_S,
 )
 from kiqbridge.store.wake_connection import NIL, News, WakeConnection
-from kiqbridge.wire.names import bytes_of, text_of
+from kiqbridge.wire.names import text_of
 
 if TYPE_CHECKING:
     from redis.connection import AbstractConnection
@@ -74,8 +75,6 @@ LATE_S: Final = 5.0
 
 TIGHT_LOOK_S = 0.02
 """Pause before a claim while there is no room for some kind of job (rooms.py)."""
-FUTILE_WAKES = 3
-"""After so many claims in a row that brought nothing, pause before the next."""
 
 _LOOK = b"look"
 _NAMED_BYTES = 100
@@ -101,7 +100,7 @@ class State(Enum):
 
 def set_of(queues: Iterable[str]) -> str:
     """The name of a set of queues: the same for all processes that serve them, in whatever order."""
-    joined = _raw(",".join(sorted(set(queues))))
+    joined = raw_name(",".join(sorted(set(queues))))
     if len(joined) <= _NAMED_BYTES:
         return text_of(joined)
     return hashlib.sha1(joined, usedforsecurity=False).hexdigest()
@@ -119,7 +118,6 @@ class Listening:
     Attributes:
         state: where this process stands.
         is_alone: it listens, and no other is parked.
-        futile: how many claims in a row brought nothing.
     """
 
     def __init__(
@@ -131,17 +129,14 @@ class Listening:
     ) -> None:
         self.state = State.UNKNOWN
         self.is_alone = False
-        self.futile = 0
         self._connection = WakeConnection(connect)
         self._is_tight = is_tight
         self._queues = queues
         self._keys = keys
         self._list, self._sign, self._standby = keys.wake(set_of(queues))
-        self._paused_key = bytes_of(keys.paused)
-        self._queue_keys = frozenset(_raw(keys.queue(name)) for name in queues)
+        self._look_at_queues = LookAtQueues(self._connection, queues, keys)
         self._me = secrets.token_hex(6)
         self._generation = ""
-        self._paused: set[str] | None = None
         self._is_armed = False
         self._is_standby = False
         self._processes = 1
@@ -185,7 +180,7 @@ class Listening:
 
     def looked(self, *, found: bool) -> None:
         """The thread that waited here has claimed by itself."""
-        self.futile = 0 if found else self.futile + 1
+        self._look_at_queues.claimed(found=found)
 
     def leave(self) -> None:
         """No thread waits here from now on: leave the role to another process."""
@@ -220,7 +215,7 @@ class Listening:
         self._connection.close()
         self.state = State.UNKNOWN
         self._is_armed = self._is_standby = False
-        self._paused = None
+        self._look_at_queues.forget()
         self._retry_at = time.monotonic() + pause_s
 
     # Without the role.
@@ -341,58 +336,22 @@ class Listening:
             self._is_armed = False
             self.state = State.UNKNOWN
             return _GO_ON
-        if not news.keys.isdisjoint(self._queue_keys) and self._is_plain:
-            # Who got the last job takes the news for a job at once, without a look before.
+        if self._look_at_queues.leads_to_claim(news):
             return self._claim(offer, prepared)
         self._is_armed = False
-        if self._paused_key in news.keys:
-            self._paused = None
         if self.is_alone and not self._solo_until:
             self._look_for_company()
         return _GO_ON
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether whatever there is may be claimed, as far as is known: then a claim needs no close look before."""
-        return self._paused is not None and not self._paused and not self.futile
-
     def _look(self) -> bool:
         """Whether a claim is due: there are jobs in queues that are not paused; arms all of them."""
-        if not self.futile and not self._paused:
-            keys = [self._keys.paused, *(self._keys.queue(name) for name in self._queues)]
-            if self.is_alone and not self._solo_until:
-                keys += [self._sign, self._standby]
-            count = _number(self._connection.ask_tracked(("EXISTS", *keys))[0])
-            # What was reported until now came before the reply, and is seen in it.
-            self._connection.forget_news()
-            if not count:
-                self._paused = set()
-                return False
-            if self._paused is not None:
-                return True
-        return self._look_closely()
-
-    def _look_closely(self) -> bool:
-        if self.is_alone and not self._solo_until:
+        self._connection.forget_news()
+        is_shared = self.is_alone and not self._solo_until
+        if is_shared and self._look_at_queues.is_close:
             self._look_for_company()
             if self.state is not State.LISTENING:
                 return False
-        self._connection.forget_news()
-        names = self._paused or set()
-        while True:
-            served = [self._keys.queue(name) for name in self._queues if name not in names]
-            # With the set each time: the news of a change that came between two looks is passed over.
-            exists: list[Command] = [("EXISTS", *served)] if served else []
-            paused, *found = self._connection.ask_tracked(("SMEMBERS", self._keys.paused), *exists)
-            if isinstance(paused, Exception):
-                raise paused
-            seen, names = names, {text_of(name) for name in paused}
-            self._paused = names
-            count = _number(found[0]) if found else 0
-            if seen == names or not (seen or count):
-                if not count:
-                    self.futile = 0
-                return bool(count)
+        return self._look_at_queues.look(*(self._sign, self._standby) if is_shared else ())
 
     def _look_for_company(self) -> None:
         """Whether this process is still the only one that waits; arms the keys that others write."""
@@ -434,12 +393,8 @@ class Listening:
         return offer.claimer.prepare(offer.queues, offer.most, hand_on)
 
     def _claim_after_pause(self, offer: Offer | None) -> "Chunk | _GoOn | None":
-        pause_s = 0.0
-        if self._is_tight():
-            # What was found may be what there is no room for; a free place wakes by itself.
-            pause_s = TIGHT_LOOK_S
-        elif self.futile > FUTILE_WAKES:
-            pause_s = 0.001 * 2 ** min(self.futile - FUTILE_WAKES, 8)
+        # Where it is tight, what was found may be what there is no room for; a free place wakes by itself.
+        pause_s = TIGHT_LOOK_S if self._is_tight() else self._look_at_queues.pause_s
         if pause_s:
             self._connection.pause(pause_s)
         return self._claim(offer, self._prepare(offer))
@@ -471,19 +426,6 @@ class Listening:
         if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
             [reply] = self._connection.ask(("EVAL", script.text, len(keys), *keys, *args))
         return reply
-
-
-def _raw(name: str) -> bytes:
-    try:
-        return bytes_of(name)
-    except UnicodeEncodeError:  # no name that Redis can have: its claim reports it
-        return name.encode("utf-8", "backslashreplace")
-
-
-def _number(reply: Any) -> int:
-    if isinstance(reply, Exception):
-        raise reply
-    return int(reply)
 
 
 class _GoOn(Enum):
