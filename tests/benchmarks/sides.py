@@ -1,5 +1,6 @@
 """The two that run side by side on the same queue: our worker and Ruby's Sidekiq."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,6 +54,10 @@ end
 QUIET_RUBY = "Redis.silence_deprecations = true\n"
 RUBY_LEVEL = "Sidekiq.configure_server { |config| config.logger.level = Logger::%s }\n"
 
+PYTHON = "KIQBRIDGE_BENCH_PYTHON"
+"""The interpreter of another environment for our worker: that of the tests has OpenTelemetry, which redis-py imports
+where it is installed, and which few users have."""
+
 Start = Callable[[Stage, Work], ChildProcess]
 
 
@@ -63,6 +68,7 @@ def ours(stage: Stage, work: Work) -> WorkerProcess:
     return WorkerProcess(
         "-r", str(path), "-c", str(work.threads), *queues, *work.flags,
         redis_url=work.url or stage.server.url,
+        python=os.environ.get(PYTHON, ""),
         env={"KIQBRIDGE_LOG_LEVEL": work.level, "KIQBRIDGE_RUN_DIR": str(stage.folder), **work.env},
     )  # fmt: skip
 

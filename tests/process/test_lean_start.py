@@ -32,10 +32,11 @@ def note_modules():
 PATIENT_S = 60
 
 NOT_LOADED = {
-    # schedules, and who is notified of ticks that did not come
+    # schedules, who is notified of ticks that did not come, commands of the shell
     "kiqbridge.clocks",
     "kiqbridge.schedule",
     "kiqbridge.credentials",
+    "kiqbridge.perform.shell_command",
     "kiqbridge.engine.dynamic_schedules",
     "kiqbridge.engine.lock_watch",
     "kiqbridge.client.schedule",

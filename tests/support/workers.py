@@ -20,6 +20,7 @@ class WorkerProcess(ChildProcess):
         python_path: folders that come first on the child's import path.
         command: another verb of the command line, such as "dev".
         namespace: the key prefix in which the worker appears, as it stands before `processes`.
+        python: the interpreter; empty: that of the test.
     """
 
     def __init__(
@@ -31,13 +32,14 @@ class WorkerProcess(ChildProcess):
         cwd: Path | None = None,
         command: str = "worker",
         namespace: str = "",
+        python: str = "",
     ) -> None:
         self._redis_url = redis_url
         self._namespace = namespace
         inherited = os.environ.get("PYTHONPATH", "")
         path = [*map(str, python_path), *filter(None, inherited.split(os.pathsep))]
         super().__init__(
-            [sys.executable, "-m", "kiqbridge", command, *args],
+            [python or sys.executable, "-m", "kiqbridge", command, *args],
             env={
                 "REDIS_URL": redis_url,
                 "PYTHONPATH": os.pathsep.join(map(os.path.abspath, path)),

@@ -31,7 +31,6 @@ from kiqbridge.host.surroundings import report_on_children, supervisor_title, ti
 from kiqbridge.host.systemd import Notifier, Report, take_notifier
 from kiqbridge.perform.capsule import capsules_of
 from kiqbridge.perform.job_logger import configure_logging
-from kiqbridge.perform.shell_command import command_environment, declare_shell_command
 from kiqbridge.runtime import descriptors, job_forks, user_code
 from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.store.redis_pool import RedisPool
@@ -105,6 +104,11 @@ def run(options: argparse.Namespace) -> int:
         require_extras(config)
     load_all(config.require)
     if config.shell_commands:
+        from kiqbridge.perform.shell_command import (  # noqa: PLC0415 - loaded where it is asked for
+            command_environment,
+            declare_shell_command,
+        )
+
         declare_shell_command(
             config.shell_commands,
             environment=command_environment(os.environ, config.shell_environment),
