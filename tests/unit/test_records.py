@@ -115,9 +115,9 @@ def test_equal_frozen_objects_have_equal_hashes(dataclass):
     assert len({Pair(left=1, right=2), Pair(left=1, right=2), Pair(left=2, right=2)}) == 2
 
 
-@BOTH
-def test_a_field_that_is_not_equal_to_itself_does_not_make_an_object_unequal_to_itself(dataclass):
-    @dataclass(frozen=True, slots=True)
+def test_a_field_that_is_not_equal_to_itself_does_not_make_an_object_unequal_to_itself():
+    # As the standard library up to Python 3.12; that of 3.13 compares field by field.
+    @records.dataclass(frozen=True, slots=True)
     class One:
         value: float
 

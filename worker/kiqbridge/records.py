@@ -5,7 +5,7 @@ with a hundred classes that was a third of what loading our code took. Here `__i
 object is made, which for most classes is never, and the others are plain functions over the names of the fields.
 
 Objects behave as those of the standard library, which still collects the fields and makes the slots:
-`fields`, `replace`, `asdict`, `copy`, `pickle` and `match` work. Not supported: `InitVar`, `order`. A class
+`fields`, `replace`, `asdict`, `copy`, `pickle` and `match` work. They are compared as tuples, on each Python. Not supported: `InitVar`, `order`. A class
 that inherits from another one with fields is made by the standard library.
 """
 
