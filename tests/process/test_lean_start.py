@@ -17,7 +17,7 @@ import sys
 from kiqbridge.engine import schedule_leader
 schedule_leader.LOOK_S = 3600
 from kiqbridge.commands.cli import main
-sys.exit(main(["worker", "-r", "jobs.py", "-c", "2"]))
+sys.exit(main(["worker", "-r", "jobs.py", "-c", "2", *sys.argv[1:]]))
 """
 JOBS = """
 import json, os, signal, sys
@@ -69,17 +69,32 @@ NOT_LOADED = {
 
 
 def test_the_first_job_of_a_worker_waits_for_no_module_that_it_does_not_need(redis_url, tmp_path):
-    (tmp_path / "jobs.py").write_text(JOBS)
+    loaded = modules_at_first_job(redis_url, tmp_path)
+
+    assert [name for name in loaded if belongs_to(name, NOT_LOADED)] == []
+
+
+def test_processes_of_a_supervisor_share_what_each_would_load_later(redis_url, tmp_path):
+    loaded = modules_at_first_job(redis_url, tmp_path, "--processes", "2")
+
+    assert loaded >= {
+        "kiqbridge.clocks.declared",
+        "kiqbridge.clocks.missed",
+        "kiqbridge.clocks.placing",
+        "kiqbridge.engine.lock_watch",
+    }
+
+
+def modules_at_first_job(redis_url, folder, *flags):
+    """Names of the modules, as the first job of a worker finds them."""
+    (folder / "jobs.py").write_text(JOBS)
     client = Client(redis_url)
     client.push({"class": "note_modules", "args": []})
     client.close()
-    env = {"REDIS_URL": redis_url, "KIQBRIDGE_RUN_DIR": str(tmp_path / "run")}
-
-    with ChildProcess([sys.executable, "-c", WORKER], env=env, cwd=tmp_path) as worker:
-        worker.wait_for((tmp_path / "modules").exists, PATIENT_S, "the first job")
-
-    loaded = json.loads((tmp_path / "modules").read_text())
-    assert [name for name in loaded if belongs_to(name, NOT_LOADED)] == []
+    env = {"REDIS_URL": redis_url, "KIQBRIDGE_RUN_DIR": str(folder / "run")}
+    with ChildProcess([sys.executable, "-c", WORKER, *flags], env=env, cwd=folder) as worker:
+        worker.wait_for((folder / "modules").exists, PATIENT_S, "the first job")
+    return set(json.loads((folder / "modules").read_text()))
 
 
 def belongs_to(name, packages):

@@ -216,6 +216,9 @@ def _supervise(config: Config, notifier: Notifier) -> None:
         KiqbridgeError: none of them could start.
     """
     from kiqbridge.commands.supervisor import Hooks, Supervisor  # noqa: PLC0415 - see _is_supervised
+    from kiqbridge.engine.parts import load_before_fork  # noqa: PLC0415 - see _is_supervised
+
+    load_before_fork()
 
     def work(inbox: SignalInbox, link: "SupervisorLink") -> None:
         launcher = Launcher(

@@ -82,6 +82,13 @@ LABEL = "kiqbridge"
 """Our processes carry it, so that Ruby's UI and version detection can distinguish them."""
 
 
+def load_before_fork() -> None:
+    """Load what a process loads after its first job: processes that are forked share the memory of what is loaded before."""
+    import kiqbridge.clocks.missed  # noqa: PLC0415 - a single process loads these on a thread
+    import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
+    import kiqbridge.engine.lock_watch  # noqa: F401, PLC0415 - see above
+
+
 class EngineParts:
     """All parts of one worker process.
 
