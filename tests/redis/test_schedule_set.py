@@ -203,11 +203,9 @@ def test_200_schedules_are_a_few_round_trips(redis, operator, schedules, monkeyp
     monkeypatch.setattr(
         type(operator.pool), "call", lambda _, *words: trips.append(1) or call(*words)
     )
-    begun = time.perf_counter()
 
     rows = schedules.fetch()
 
     assert len(rows) == 200
     assert all(len(row.occurrences) == 5 for row in rows)
     assert len(trips) <= 5
-    assert time.perf_counter() - begun < 2  # 60 ms on a quiet machine
