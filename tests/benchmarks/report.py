@@ -1,6 +1,7 @@
 """What a figure is worth without its settings: nothing. Machine, versions, and docs/benchmarks.md."""
 
 import importlib.metadata
+import os
 import platform
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.outcome import Outcome, as_markdown
 from benchmarks.peers import describe
+from benchmarks.sides import PYTHON
 from benchmarks.stage import (
     ALL_CORES,
     SERVER_CORE,
@@ -38,7 +40,7 @@ def settings(stage: Stage) -> str:
             f"date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
             f"machine: {len(ALL_CORES)} cores of {_processor()}, {_memory_gb():.0f} GB, {platform.system()} {platform.machine()}",
             f"server: {_server(stage)}, on core {core(SERVER_CORE)}, nothing saved to disk",
-            f"ours: kiqbridge {kiqbridge.__version__}, Python {platform.python_version()}, {_libraries()}, on core {core(WORKER_CORE)}; kiqbridge worker -c 10, reliable fetch: at least once",
+            f"ours: kiqbridge {kiqbridge.__version__}, Python {platform.python_version()}, {_libraries()}, on core {core(WORKER_CORE)}; kiqbridge worker -c 10, reliable fetch: at least once{_environment()}",
             f"Sidekiq: {_sidekiq(stage)}",
             *describe(stage.peers),
             f"rounds: {stage.sizes.rounds} of each, in turn",
@@ -70,6 +72,11 @@ def _server(stage: Stage) -> str:
     given = bench_binaries()
     origin = "given" if given else "Debian" if shutil.which("redis-server") else "embedded"
     return f"{server_title(stage.client)} ({origin})"
+
+
+def _environment() -> str:
+    """Which one the workers of `sides.ours` run in, if it is not that of the tests."""
+    return "; in an environment of its own dependencies alone" if os.environ.get(PYTHON) else ""
 
 
 def _libraries() -> str:
