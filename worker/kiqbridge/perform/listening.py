@@ -67,7 +67,7 @@ LOOK_S_A_PROCESS: Final = 0.2
 LOOK_AT_LEAST_S: Final = 0.3
 OFTEN_UP_TO: Final = 6
 """So many processes look as often as that."""
-LOOK_AT_MOST_S: Final = 30.0
+LOOK_AT_MOST_S: Final = 60.0
 SMALL_FLEET: Final = 3
 """In a fleet that is no larger every parked process looks as often as a standby."""
 LATE_S: Final = 5.0
