@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from support.waiting import wait_until
 
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store import scripts
@@ -69,7 +70,7 @@ def test_those_that_idle_are_closed_and_opened_again_when_needed(redis, shared):
 
     shared.trim(0)
 
-    assert opened(redis, before) == 0
+    wait_until(lambda: opened(redis, before) == 0, what="the end of what was opened")
     assert connection.call("PING") == b"PONG"
 
 
@@ -105,8 +106,8 @@ def test_one_that_is_out_of_step_and_in_use_is_closed_when_its_call_ends(redis, 
     assert used.call("PING") == b"PONG"
     before = clients(redis)
     shared.put(used)
-    assert len(before - clients(redis)) >= 1
-    assert opened(redis, before) == 0
+    wait_until(lambda: before - clients(redis), what="the end of what was out of step")
+    wait_until(lambda: opened(redis, before) == 0, what="the end of what was opened")
 
 
 def test_how_much_goes_into_one_call_is_known_from_call_to_call(shared):
@@ -127,6 +128,6 @@ def test_a_pool_closes_what_idles(redis, redis_url):
 
     pool.trim(0)
 
-    assert opened(redis, before) == 0
+    wait_until(lambda: opened(redis, before) == 0, what="the end of what was opened")
     assert pool.call("PING") == b"PONG"
     pool.close()
