@@ -33,7 +33,7 @@ JOB_S = 0.01
 
 @job(name="ShortJob")
 def short_job() -> None:
-    time.sleep(JOB_S)
+    time.sleep(JOB_S)  # what such a job does
 
 
 class Incarnation:

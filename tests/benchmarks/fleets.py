@@ -195,14 +195,14 @@ def deploy(stage: Stage) -> list[Outcome]:
         series = stack.enter_context(_sampled(place.client))
         began = time.perf_counter()
         stage.progress.step("the normal load")
-        time.sleep(normal_s)
+        time.sleep(normal_s)  # so long a load is what the deploy is compared with
         replaced = time.perf_counter()
         stage.progress.step(f"replacing {count} processes")
         new.order("start")
         started = time.perf_counter()
         old.order("stop")
         stopped = time.perf_counter()
-        time.sleep(normal_s)
+        time.sleep(normal_s)  # what comes after the deploy is measured as well
         load.set()
         new.order("stop")
         held = place.left()[1]

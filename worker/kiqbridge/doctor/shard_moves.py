@@ -11,6 +11,7 @@ from kiqbridge.doctor.finding import Finding, Rule, counted, listed, printable
 from kiqbridge.errors import PayloadError, RedisRefused
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
+from kiqbridge.wire.flow_mark import flow_of
 from kiqbridge.wire.names import text_of
 
 UNFINISHED: Final = Rule(
@@ -138,9 +139,9 @@ def _stays(text: bytes) -> bool:
         return False
     if not isinstance(job, dict):
         return False
-    flow = job.get("flow")
-    is_bound = isinstance(flow, dict) and (flow.get("bid") or flow.get("next") is not None)
-    return bool(is_bound) or isinstance(job.get("tick"), dict)
+    # As in the scripts that move (store/scripts/move_hold.lua): what these say is decided there.
+    flow = flow_of(job) or {}
+    return "bid" in flow or "next" in flow or isinstance(job.get("tick"), dict)
 
 
 def _again(operator: Operator, moves: Sequence[tuple[str, str]]) -> str:
