@@ -15,6 +15,7 @@ from support.waiting import wait_until
 from kiqbridge.logs.log_writer import LogWriter
 from kiqbridge.runtime.interruption import PENDING, Interruption, checkpoint, settle
 from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.runtime.origins import OURS
 
 
 class Interrupted(BaseException):
@@ -153,6 +154,34 @@ class TestCheckpoint:
             user_code.log_error(log, ValueError("x"), "one of our lines")
 
         assert not pending.is_raised
+
+    def test_comes_again_where_our_own_code_goes_on_after_an_error_but_not_while_it_cleans_up(
+        self, pending
+    ):
+        ours = {}
+        source = """
+def goes_on(call):
+    try:
+        call()
+    except BaseException:
+        pass
+
+def cleans_up(call):
+    try:
+        call()
+    except BaseException:
+        call()
+        raise
+"""
+        exec(compile(source, f"{OURS}store/sample.py", "exec"), ours)
+
+        ours["goes_on"](checkpoint)
+        with pytest.raises(Interrupted):
+            ours["cleans_up"](checkpoint)
+        ours["goes_on"](checkpoint)  # it has reached this test
+
+        assert pending.is_raised
+        checkpoint()
 
     def test_raises_nothing_in_another_thread(self, pending):
         seen = []

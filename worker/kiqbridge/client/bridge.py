@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kiqbridge.client.middleware import is_async
 from kiqbridge.runtime import frames, job_forks
+from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.runtime.threads import keep_loop_running
 
 logger = logging.getLogger(__name__)
@@ -200,6 +201,8 @@ def _next_turn(
     while True:
         with contextlib.suppress(queue.Empty):
             return turns.get(timeout=LOOK_S)
+        if PENDING:  # a push of a job, whose `async def` middleware does not come back
+            checkpoint()
         if not owner.serves(loop):
             raise RuntimeError(
                 "the event loop on which `async def` middleware of this job ran has ended; the log of "

@@ -11,7 +11,6 @@ from kiqbridge.client.prepare import PreparedJob, text_of_payload
 from kiqbridge.clock import client_now
 from kiqbridge.errors import PushNotReplicated, PushOutcomeUnknown, RedisUnavailable
 from kiqbridge.records import dataclass
-from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replicas import NotReplicated, Replicas
@@ -198,9 +197,6 @@ class JobWriter:
             raise outcome_unknown(jids[0], job_class, error) from error
         except NotReplicated as doubt:
             raise not_replicated(jids, doubt) from doubt
-        finally:
-            if PENDING:  # a job that does little but push is interrupted here
-                checkpoint()
 
     def run_script(
         self,
@@ -222,9 +218,6 @@ class JobWriter:
             )
         except NotReplicated as doubt:
             return doubt.replies[0], doubt
-        finally:
-            if PENDING:  # as in `send`
-                checkpoint()
         return answer, None
 
 

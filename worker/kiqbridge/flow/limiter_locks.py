@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from kiqbridge.errors import KiqbridgeError
+from kiqbridge.errors import JobTimeout, KiqbridgeError
 from kiqbridge.store.limits import Lock, give_back_lock, renew_lock
 
 logger = logging.getLogger(__name__)
@@ -65,11 +65,13 @@ def give_back(held: Held) -> None:
     held.is_over = True
     try:
         give_back_lock(held.lock)
-    except KiqbridgeError as error:
+    except BaseException as error:
+        _keeper().give_back_later(held)  # also after an interruption: a second time does nothing
+        if isinstance(error, JobTimeout) or not isinstance(error, KiqbridgeError):
+            raise
         logger.warning(
             "a lock of %s is given back later, and counts until then: %s", held.lock.key, error
         )
-        _keeper().give_back_later(held)
 
 
 class Keeper:

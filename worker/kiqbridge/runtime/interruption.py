@@ -3,7 +3,7 @@
 An error that is raised in the midst of our own code, or in a library that holds a lock, leaves that
 lock taken for ever. `landing.py` decides by the thread's stack whether it may be raised now. What may
 not is `PENDING`: the thread is looked at again every few milliseconds (limits.py), and the error is
-raised at the latest at a `checkpoint`, where a call of user code into our own code comes to its end.
+raised at the latest at a `checkpoint`, where a call to Redis that user code has caused comes to its end.
 Looking and raising happen without the interpreter lock being given away in between (`_raise_at`).
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from kiqbridge.runtime.collection import current_frames, without_collection
+from kiqbridge.runtime.origins import Origin, origin_of
 
 LOOK_AGAIN_S = 0.001
 
@@ -36,7 +37,7 @@ class Interruption:
         is_raised: it has been raised, though it may not have arrived yet.
     """
 
-    __slots__ = ("_wanted", "ident", "is_over", "is_raised", "kind")
+    __slots__ = ("_error", "_wanted", "ident", "is_over", "is_raised", "kind")
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Interruption:
         self.kind = kind
         self.is_over = False
         self.is_raised = False
+        self._error: BaseException | None = None
         self._wanted = is_wanted
 
     @property
@@ -77,9 +79,36 @@ class Interruption:
             time.sleep(pause_s)  # whether it waits in this call is seen by a second look
         return False
 
+    def arrive(self) -> None:
+        """Raise it on its own thread, if it is wanted, or if it was raised here and our own code has caught it.
+
+        Many functions of ours go on after an error of Redis (`except KiqbridgeError`), and JobTimeout looks like one.
+        """
+        if self._error is not None and self._is_lost(self._error):
+            self.is_raised = False
+        if self.is_wanted:
+            self.is_raised = True
+            self._error = self._error or self.kind()
+            raise self._error
+
+    @staticmethod
+    def _is_lost(error: BaseException) -> bool:
+        """Whether it has ended in our own code: neither is it on its way, nor has it reached a user's."""
+        handled = sys.exc_info()[1]
+        while handled is not None:
+            if handled is error:  # this call cleans up
+                return False
+            handled = handled.__context__
+        # The first entry is the outermost function that the error has reached.
+        reached = error.__traceback__
+        return reached is not None and (
+            origin_of(reached.tb_frame.f_code.co_filename) is Origin.OURS
+        )
+
     def end(self) -> None:
         """What it was to end has ended, on its own thread: take it back if it is still under way."""
         self.is_over = True
+        self._error = None  # it keeps the job's variables
         forget(self)
         if self.is_raised:
             try:  # noqa: SIM105 - not by a function, in which it could arrive as well
@@ -102,27 +131,26 @@ def settle() -> None:
 
 
 def checkpoint() -> None:
-    """Raise what is pending for this thread, if user code made the call that ends here.
+    """Raise what is pending for this thread, if a job made the call that ends here.
 
-    Called under `if PENDING:` where nothing of ours is held: at the end of a push, and of a log line.
-    A job that does little else would otherwise hardly ever be met in its own code.
+    Called under `if PENDING:` where nothing of ours is held: at the end of each call to Redis (RedisPool),
+    and of a log line. A job that does little but call us would otherwise hardly ever be met in its own
+    code, and never while a function of ours waits and asks again.
     """
     pending = PENDING.get(threading.get_ident())
-    if pending is None or not pending.is_wanted:
+    if pending is None:
         return
-    from kiqbridge.runtime.landing import is_called_by_user  # noqa: PLC0415 - as in `attempt`
+    from kiqbridge.runtime.landing import is_called_by_job  # noqa: PLC0415 - as in `attempt`
 
-    if is_called_by_user(sys._getframe(1)):  # noqa: SLF001 - this thread's own stack
-        pending.is_raised = True
-        raise pending.kind
+    if is_called_by_job(sys._getframe(1)):  # noqa: SLF001 - this thread's own stack
+        pending.arrive()
 
 
 def check() -> None:
     """Raise what is pending for this thread: here it can do no harm, whoever called."""
     pending = PENDING.get(threading.get_ident())
-    if pending is not None and pending.is_wanted:
-        pending.is_raised = True
-        raise pending.kind
+    if pending is not None:
+        pending.arrive()
 
 
 def _raise_at(frame: FrameType, lasti: int, ident: int, kind: type[BaseException]) -> bool:

@@ -122,16 +122,29 @@ def _waits_for_a_condition(frame: FrameType) -> bool:
     return known.call_at(lasti) == (True, "acquire") and known.is_guarded(lasti)
 
 
-def is_called_by_user(frame: FrameType | None) -> bool:
-    """Whether a user's code called this, through libraries that pass errors on, logging and our code at most."""
-    for origin in (Origin.OURS, Origin.LOGGING):
-        while frame is not None and origin_of(frame.f_code.co_filename) is origin:
-            frame = frame.f_back
+def is_called_by_job(frame: FrameType | None) -> bool:
+    """Whether a job called this: a user's code, through libraries that pass errors on, logging and our code at most.
+
+    `contextlib` counts as ours: it passes on what our generators raise. What we do in a job's name before its
+    first line, such as waiting for its limiter, is the job's as well.
+    """
+    while frame is not None and _is_ours(frame.f_code):
+        if frame.f_code.co_name == "call" and frame.f_code.co_filename == _INVOCATION:
+            return True
+        frame = frame.f_back
+    while frame is not None and origin_of(frame.f_code.co_filename) is Origin.LOGGING:
+        frame = frame.f_back
     while frame is not None and origin_of(frame.f_code.co_filename) is Origin.LIBRARY:
         if not _passes_on(frame.f_code, frame.f_lasti):
             return False
         frame = frame.f_back
     return frame is not None and origin_of(frame.f_code.co_filename) is Origin.USER
+
+
+def _is_ours(code: CodeType) -> bool:
+    return origin_of(code.co_filename) is Origin.OURS or (
+        standard_module(code.co_filename) == "contextlib"
+    )
 
 
 def _passes_on(code: CodeType, lasti: int) -> bool:

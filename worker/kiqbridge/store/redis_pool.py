@@ -15,6 +15,7 @@ from redis.connection import AbstractConnection
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.runtime import job_forks
+from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.connection_faults import Fault, probe, probe_nodes
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.redis_connection import RedisConnection
@@ -227,6 +228,8 @@ class RedisPool:
                 self._idle.append(connection)
         finally:
             slots.put(slot)
+            if PENDING:  # a job that waits in our functions, or does little but call them, is interrupted here
+                checkpoint()
 
     def call(self, *command: str | bytes | float) -> Any:
         """As `RedisConnection.call`, on a connection of the pool."""
@@ -293,6 +296,8 @@ class RedisPool:
                 self._idle.append(connection)
         finally:
             slots.put(slot)
+            if PENDING:  # as in `run`
+                checkpoint()
 
     def _slot(self, slots: "queue.SimpleQueue[_Slot]") -> "_Slot":
         try:

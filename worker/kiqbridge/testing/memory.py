@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kiqbridge.errors import KiqbridgeError, RedisRefused
+from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import FOLDER, Script, load
 from kiqbridge.testing.lua_scripts import LuaScripts, lua_or_none
@@ -97,6 +98,8 @@ class Memory:
             end = self._next
         if end > first:
             self._on_pushed(first, end)
+        if PENDING:  # as in RedisPool
+            checkpoint()
         return replies
 
     def script(
@@ -119,6 +122,8 @@ class Memory:
             end = self._next
         if end > first:
             self._on_pushed(first, end)
+        if PENDING:  # as in RedisPool
+            checkpoint()
         return answer
 
     def _lua_scripts(self, script: Script) -> LuaScripts:
