@@ -10,7 +10,10 @@ from support.strategies import ARGUMENTS
 
 from kiqbridge import Client, Job, configure, job
 from kiqbridge.client.default_client import default_client
-from kiqbridge.errors import PayloadError, RedisRefused
+from kiqbridge.errors import PayloadError, PushOutcomeUnknown, RedisRefused, RedisUnavailable
+from kiqbridge.flow import Unique
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import ReplyLost
 from kiqbridge.wire.json_text import loads
 
 SOON = 1_900_000_000
@@ -34,6 +37,29 @@ def echo(redis_url):
 
         yield declared
         made.close()
+
+
+class ThirdCallFails(RedisPool):
+    """The server's memory is full from the third call on, or the reply to that call is lost."""
+
+    def __init__(self, url, redis, fault):
+        super().__init__(url)
+        self.redis, self.fault, self.calls = redis, fault, 0
+
+    def _fail(self, act):
+        self.calls += 1
+        if self.calls == 3 and self.fault == "full":
+            self.redis.config_set("maxmemory", 1)
+        answer = act()
+        if self.calls == 3:
+            raise ReplyLost("by the test's will")
+        return answer
+
+    def run(self, *args, **options):
+        return self._fail(lambda: super(ThirdCallFails, self).run(*args, **options))
+
+    def script(self, *args, **options):
+        return self._fail(lambda: super(ThirdCallFails, self).script(*args, **options))
 
 
 def queued(redis, name="default"):
@@ -447,6 +473,66 @@ class TestRefused:
             client.push_bulk({"class": "EchoJob", **bulk})
 
         assert keys(redis) == set()
+
+    @pytest.mark.parametrize("kind", ["alike", "later", "middleware", "unique"])
+    @pytest.mark.parametrize("fault", ["full", "lost"])
+    def test_one_that_fails_on_its_way_says_which_jobs_are_in_redis(
+        self, redis, redis_url, kind, fault
+    ):
+        pool = ThirdCallFails(redis_url, redis, fault)
+        client = Client(pool=pool)
+        bulk = {"class": "EchoJob", "args": [[n] for n in range(8)], "batch_size": 2}
+        if kind == "later":
+            bulk["at"] = SOON
+        elif kind == "unique":
+            bulk["unique"] = Unique(ttl_s=60)
+        elif kind == "middleware":
+            client.middleware.add(
+                lambda _cls, item, _queue, call_next: item["args"][0] and call_next()
+            )
+
+        try:
+            with pytest.raises(RedisUnavailable if fault == "full" else PushOutcomeUnknown) as told:
+                client.push_bulk(bulk)
+        finally:
+            redis.config_set("maxmemory", 0)
+            pool.close_all()
+
+        error = told.value
+        there = scheduled(redis) if kind == "later" else [(0, job) for job in queued(redis)]
+        sent = {job["jid"]: job["args"][0] for _, job in there}
+        in_doubt = {4, 5} if fault == "lost" else set()
+        first = 1 if kind == "middleware" else 0  # the middleware stops the job of 0
+        assert {jid: place for place, jid in {**error.pushed, **error.unknown}.items()} == sent
+        assert set(error.pushed) == set(range(first, 4))
+        assert set(error.unknown) == in_doubt
+        assert set(error.not_pushed) == set(range(4, 8)) - in_doubt
+        assert not set(error.not_pushed.values()) & set(sent)
+        assert f"Of the {8 - first} jobs of this call {4 - first} are enqueued" in str(error)
+
+    def test_a_queue_of_another_type_keeps_no_other_shard_from_its_jobs_and_the_error_says_so(
+        self, shards
+    ):
+        client = shards.client()
+        client.middleware.add(
+            lambda _cls, item, _queue, call_next: item.update(queue=item["args"][0]) or call_next()
+        )
+        for each in shards.raw.values():
+            each.flushdb()
+        shards.raw["mail"].set("queue:mail", "somebody's")
+
+        with pytest.raises(RedisRefused) as told:
+            client.push_bulk({"class": "EchoJob", "args": [["mail"], ["critical"], ["low"]]})
+        client.close()
+
+        error = told.value
+        assert (set(error.pushed), set(error.not_pushed), set(error.unknown)) == (
+            {1, 2},
+            {0},
+            set(),
+        )
+        [there] = queued(shards.raw["fast"], "critical")
+        assert there["jid"] == error.pushed[1]
 
     @pytest.mark.parametrize("item", [None, [], "EchoJob", 5])
     def test_a_bulk_that_is_no_object_is_refused(self, client, redis, item):

@@ -6,6 +6,7 @@ password or a secret.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 _JIDS: Final = 3
@@ -13,7 +14,35 @@ _JIDS: Final = 3
 
 
 class KiqbridgeError(Exception):
-    """Root of all errors raised by Kiqbridge: catch this to catch us."""
+    """Root of all errors raised by Kiqbridge: catch this to catch us.
+
+    Attributes:
+        pushed, not_pushed, unknown: place among the jobs of the call → jid, after a push of many jobs that was
+            ended by this error (`perform_bulk`, `push_bulk`): the jobs that are in Redis, those that are not,
+            and those of which nobody can say. Empty for other calls.
+    """
+
+    pushed: Mapping[int, str] = MappingProxyType({})
+    not_pushed: Mapping[int, str] = MappingProxyType({})
+    unknown: Mapping[int, str] = MappingProxyType({})
+
+    def tell_pushed(self, jids: Sequence[str | None], states: Sequence[bool | None]) -> None:
+        """Note what became of the jobs of one call: True = in Redis, None = unknown; a jid of None is no job."""
+        jobs = [
+            (place, jid, state)
+            for place, (jid, state) in enumerate(zip(jids, states, strict=True))
+            if jid
+        ]
+        self.pushed = {place: jid for place, jid, state in jobs if state}
+        self.not_pushed = {place: jid for place, jid, state in jobs if state is False}
+        self.unknown = {place: jid for place, jid, state in jobs if state is None}
+        if self.args and (self.pushed or self.unknown):
+            doubt = f", {len(self.unknown):,} may be" if self.unknown else ""
+            self.args = (
+                f"{self.args[0]}. Of the {len(jobs):,} jobs of this call {len(self.pushed):,} are enqueued{doubt} and "
+                f"{len(self.not_pushed):,} are not: push only those of not_pushed of this error again",
+                *self.args[1:],
+            )
 
 
 class ConfigError(KiqbridgeError):
@@ -37,10 +66,16 @@ class JobNotFound(KiqbridgeError):  # noqa: N818 - a name that users already rel
 
 
 class RedisUnavailable(KiqbridgeError):  # noqa: N818 - a name that users already rely on
-    """Redis cannot be reached; the message holds the address without the password.
+    """Redis cannot be reached, or refuses to write (memory full); the message holds the address without the password.
 
-    Nothing was written: the command never reached a server, or the server refused it.
+    Nothing was written of the round trip that failed: it never reached a server, or the server refused it. A push
+    of many jobs takes several: `pushed` names those that are in Redis.
+
+    Attributes:
+        refused: places of the commands that the server refused, if it answered.
     """
+
+    refused: Sequence[int] = ()
 
 
 class RedisMisconfigured(RedisUnavailable):
@@ -171,7 +206,13 @@ class NotAllowed(EventError):  # noqa: N818 - a name that users already rely on
 
 
 class RedisRefused(KiqbridgeError):  # noqa: N818 - reads as what happened, beside RedisUnavailable
-    """Redis answered a command with an error (wrong type, no permission); the message quotes it."""
+    """Redis answered a command with an error (wrong type, no permission); the message quotes it.
+
+    Attributes:
+        refused: as of `RedisUnavailable`.
+    """
+
+    refused: Sequence[int] = ()
 
 
 class Shutdown(BaseException):

@@ -251,8 +251,9 @@ class Client(Everywhere):
             The jids in order, None in the place of jobs that middleware stopped or a rule left out.
 
         Raises:
-            KiqbridgeError: as `push`; batches before the failing one are enqueued, and after a lost
-                reply the jid raised is the first of its batch.
+            KiqbridgeError: as `push`; jobs before it, and after it those of other shards, may be enqueued:
+                `pushed`, `not_pushed` and `unknown` of the error say which. After a lost reply the jid raised is
+                the first of its round trip.
         """
         if COLLECTOR.get() is not None and (collector := collector_of(self)) is not None:
             return collector.push_bulk(item)

@@ -9,7 +9,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kiqbridge.client.prepare import PreparedJob, text_of_payload
 from kiqbridge.clock import client_now
-from kiqbridge.errors import PushNotReplicated, PushOutcomeUnknown, RedisUnavailable
+from kiqbridge.errors import (
+    KiqbridgeError,
+    PushNotReplicated,
+    PushOutcomeUnknown,
+    RedisRefused,
+    RedisUnavailable,
+)
 from kiqbridge.records import dataclass
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.redis_pool import RedisPool
@@ -170,7 +176,7 @@ class JobWriter:
             commands = push_commands(self.keys, {payload["queue"]: (text,)})
         else:
             commands = schedule_commands(self.keys, (score(job.at), text))
-        self.send(commands, (payload["jid"],), payload["class"])
+        self._send_jobs(commands, (job,))
 
     def _write_texts(self, jobs: Sequence[PreparedJob], texts: Sequence[bytes]) -> None:
         scheduled: list[str | bytes] = []
@@ -182,7 +188,18 @@ class JobWriter:
                 scheduled += [score(job.at), text]
         commands = push_commands(self.keys, by_queue)
         commands += schedule_commands(self.keys, scheduled)
-        self.send(commands, [job.jid for job in jobs], jobs[0].payload["class"])
+        self._send_jobs(commands, jobs)
+
+    def _send_jobs(self, commands: Sequence[Command], jobs: Sequence[PreparedJob]) -> None:
+        are_pushed: bool | None = True
+        try:
+            self.send(commands, [job.jid for job in jobs], jobs[0].payload["class"])
+        except KiqbridgeError as error:
+            are_pushed = are_pushed_after(error, commands)
+            raise
+        finally:
+            for job in jobs:
+                job.is_pushed = are_pushed
 
     def send(self, commands: Sequence[Command], jids: Sequence[str], job_class: str) -> None:
         """Run commands that push jobs with these jids; `job_class` is that of the first one.
@@ -255,6 +272,17 @@ def push_placed(
     raise RedisUnavailable(
         f"queue {queue_of(waiting[0])!r:.100} is being moved to another shard; repeat the push"
     )
+
+
+def are_pushed_after(error: KiqbridgeError, commands: Sequence[Command]) -> bool | None:
+    """Whether the jobs of a `send` that failed are in Redis; None: nobody can say, at least of some."""
+    if isinstance(error, PushNotReplicated):
+        return True
+    if not isinstance(error, RedisUnavailable | RedisRefused):
+        return None
+    pushes = {place for place, command in enumerate(commands) if command[0] != "SADD"}
+    refused = pushes.intersection(error.refused or pushes)
+    return not refused or (False if refused == pushes else None)
 
 
 def score(at: float) -> str:

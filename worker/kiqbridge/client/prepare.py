@@ -49,6 +49,7 @@ class PreparedJob:
         profile: how its times are written.
         rule: which of several jobs with the same arguments run; None = all.
         name: under which it is one of them, if it has a rule.
+        is_pushed: whether it is in Redis; None = nobody can say.
     """
 
     payload: dict[str, Any]
@@ -57,6 +58,7 @@ class PreparedJob:
     profile: Profile
     rule: "Rule | None" = None
     name: str = ""
+    is_pushed: bool | None = False
 
     @property
     def queue(self) -> str:

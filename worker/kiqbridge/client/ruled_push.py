@@ -12,6 +12,7 @@ from kiqbridge.client.job_writer import (
     JobWriter,
     Placed,
     Writes,
+    are_pushed_after,
     not_replicated,
     outcome_unknown,
     push_placed,
@@ -19,7 +20,7 @@ from kiqbridge.client.job_writer import (
 )
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.client.unique import Debounce, Throttle, Unique
-from kiqbridge.errors import NotUnique, PayloadError
+from kiqbridge.errors import KiqbridgeError, NotUnique, PayloadError
 from kiqbridge.store import scripts
 from kiqbridge.store.locks import LOOK_S
 from kiqbridge.store.redis_pool import RedisPool
@@ -111,6 +112,7 @@ def _push_unique_at(
     if isinstance(answers[0], list):
         _raise_conflicts(indexed, {indexed[number - 1][0]: text_of(jid) for number, jid in answers})
     for (index, job), owner in zip(indexed, answers, strict=True):
+        job.is_pushed = not owner
         jids[index] = None if owner else job.jid
         if job.jid in owned:
             former_locks.replace_former(owned[job.jid], job.name, writer)
@@ -157,6 +159,8 @@ def _push_debounced(jobs: list[PreparedJob], writer: JobWriter, now: float) -> l
         longest = "" if rule.max_wait_s is None else repr(float(rule.max_wait_s))
         args += [job.name, float(rule.wait_s), longest, writer.text(job, now)]
     _run(_PUSH_DEBOUNCED, [own.schedule, own.flow_spans, own.flow_spans_until], args, jobs, writer)
+    for job in jobs:
+        job.is_pushed = True
     return [job.jid for job in jobs]
 
 
@@ -177,7 +181,9 @@ def _push_throttled(jobs: list[PreparedJob], writer: JobWriter, now: float) -> l
         job.at = given
         args += [job.name, rule.limit, float(rule.per_s), rule.over, job.queue, at, text, later]
     answers = _run(_PUSH_THROTTLED, keys, args, jobs, writer)
-    return [None if answer == b"-" else job.jid for job, answer in zip(jobs, answers, strict=True)]
+    for job, answer in zip(jobs, answers, strict=True):
+        job.is_pushed = answer != b"-"
+    return [job.jid if job.is_pushed else None for job in jobs]
 
 
 def _refuse_flow(job: PreparedJob, what: str) -> None:
@@ -198,8 +204,14 @@ def _run(
 ) -> Any:
     try:
         answers, doubt = writer.run_script(script, keys, args, repeatable=False)
-    except ReplyLost as error:
-        raise outcome_unknown(jobs[0].jid, jobs[0].payload["class"], error) from error
+    except KiqbridgeError as error:
+        for job in jobs:
+            job.is_pushed = are_pushed_after(error, [[script.sha]])
+        if isinstance(error, ReplyLost):
+            raise outcome_unknown(jobs[0].jid, jobs[0].payload["class"], error) from error
+        raise
     if doubt:
+        for job in jobs:
+            job.is_pushed = True
         raise not_replicated([job.jid for job in jobs], doubt) from doubt
     return answers

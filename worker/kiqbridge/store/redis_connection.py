@@ -168,7 +168,11 @@ class RedisConnection:
         answers = replies[:-1] if replicas else replies
         for reply in answers:
             if isinstance(reply, Exception):
-                raise translate(reply, self._source.address) from reply
+                failed = translate(reply, self._source.address)
+                failed.refused = [
+                    place for place, each in enumerate(answers) if isinstance(each, Exception)
+                ]
+                raise failed from reply
         if replicas is None:
             return answers
         check_confirmed(replies[-1], replicas, answers)

@@ -86,7 +86,7 @@ def unavailable(error: Exception, address: str, *, uses_tls: bool) -> RedisUnava
     )
 
 
-def translate(error: Exception, address: str) -> KiqbridgeError:
+def translate(error: Exception, address: str) -> RedisUnavailable | RedisRefused:
     """The error to raise for one that the server at `address` answered with."""
     text = error_text(error)
     fault = fault_of(error)
