@@ -38,11 +38,11 @@ class KiqbridgeError(Exception):
         self.unknown = {place: jid for place, jid, state in jobs if state is None}
         if self.args and (self.pushed or self.unknown):
             doubt = f", {len(self.unknown):,} may be" if self.unknown else ""
-            self.args = (
+            told = (
                 f"{self.args[0]}. Of the {len(jobs):,} jobs of this call {len(self.pushed):,} are enqueued{doubt} and "
-                f"{len(self.not_pushed):,} are not: push only those of not_pushed of this error again",
-                *self.args[1:],
+                f"{len(self.not_pushed):,} are not: push only those of not_pushed of this error again"
             )
+            self.args = (told, *self.args[1:])
 
 
 class ConfigError(KiqbridgeError):

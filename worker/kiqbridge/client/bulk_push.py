@@ -76,7 +76,8 @@ def _push_alike(first: PreparedJob, bulk: Bulk, writer: JobWriter) -> list[str |
     states: list[bool | None] = [False] * count
     try:
         for start in range(0, count, bulk.batch_size):
-            _write_alike(first, bulk, slice(start, start + bulk.batch_size), jids, states, writer)
+            batch = slice(start, start + bulk.batch_size)
+            _write_alike(first, bulk, batch, jids=jids, states=states, writer=writer)
     except KiqbridgeError as error:
         error.tell_pushed(jids, states)
         raise
@@ -87,6 +88,7 @@ def _write_alike(
     first: PreparedJob,
     bulk: Bulk,
     batch: slice,
+    *,
     jids: list[str],
     states: list[bool | None],
     writer: JobWriter,
