@@ -46,6 +46,13 @@ DECLARING = (
     '@job(queue="")\ndef on_no_queue(): ...',
     "@job(tags={1, 2})\ndef with_a_set(): ...",
     "@job(max_retries=3)\ndef as_elsewhere(): ...",
+    "@job\ndef rows(path): yield path",
+    '@job(name="")\ndef without_a_name(): ...',
+    '@job(queue="a b")\ndef on_two_queues(): ...',
+    '@job(retry="five")\ndef as_a_word(): ...',
+    '@job(timeout_s="1m")\ndef as_a_text(): ...',
+    "job(lambda: None)",
+    "class Mailer:\n    @job\n    def send(self, user): ...",
     "class Base(Job): ...\nBase.perform_async()",
 )
 ENQUEUING = (
@@ -81,6 +88,7 @@ ENQUEUING = (
     'Client(profile="9")',
     "Client(max_payload_bytes=-1)",
     'Client("localhost:6379")',
+    'Client("redis://localhost/abc")',
     'greet.perform_async("Ada")  # no server there',
 )
 MAPPINGS = (

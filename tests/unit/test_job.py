@@ -1,6 +1,7 @@
 """Declaring jobs, and what a call of theirs enqueues."""
 
 import datetime as dt
+import functools
 import inspect
 import os
 import subprocess
@@ -37,6 +38,11 @@ def declare():
         return f"invoice {invoice_id} {copy}"
 
     return send_invoice
+
+
+class Owner:
+    def method(self, n):
+        pass
 
 
 class TestFunction:
@@ -111,8 +117,17 @@ class TestFunction:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"queue": ""}, "queue '' is not a queue name"),
+            ({"queue": ""}, "queue '' is empty"),
             ({"queue": None}, "queue None is not a queue name"),
+            ({"queue": "a b"}, "queue 'a b' holds white space"),
+            ({"retry_queue": 5}, "retry_queue 5 is not a queue name"),
+            ({"retry": "five"}, "retry 'five' is not a number of retries"),
+            ({"retry": -1}, "retry -1 is not a number of retries"),
+            ({"retry": 2.5}, "retry 2.5 is not a number of retries"),
+            ({"timeout_s": "abc"}, "timeout_s 'abc' is not a number of seconds above 0"),
+            ({"timeout_s": True}, "timeout_s True is not a number of seconds above 0"),
+            ({"retry_for": "1h"}, "option retry_for: '1h' is not a number of seconds"),
+            ({"tags": "mail"}, "option tags: 'mail' is not a list of texts"),
             ({"tags": {"a"}}, "option tags: .* would not arrive as it is"),
             (
                 {"retry_for": dt.timedelta(hours=1)},
@@ -127,6 +142,44 @@ class TestFunction:
             @job(**options)
             def wrong():
                 pass
+
+    @pytest.mark.parametrize("name", ["", " ", "a\nb", 5])
+    def test_a_name_that_no_payload_could_hold_is_refused(self, name):
+        with pytest.raises(ConfigError, match=r"the name of .*declared is not a text of printable"):
+
+            @job(name=name)
+            def declared():
+                pass
+
+        with pytest.raises(ConfigError, match=r"the name of Declared is not a text of printable"):
+            type("Declared", (Job,), {"class_name": name, "perform": lambda _self: None})
+
+    def test_a_function_with_yield_is_refused_and_iterable_named(self):
+        def plain(n):
+            yield n
+
+        async def asynchronous(n):
+            yield n
+
+        for function in (plain, asynchronous):
+            with pytest.raises(ConfigError, match=r"has a yield, .* declare an IterableJob"):
+                job(function)
+            with pytest.raises(ConfigError, match=r"has a yield"):
+                type("Yields", (Job,), {"perform": function})
+
+    @pytest.mark.parametrize(
+        ("function", "message"),
+        [
+            (lambda: None, r"a lambda has no name"),
+            (Owner.method, r"Owner.method is a method, .* no self"),
+            (Owner, r"is no function; .* derive a class from Job"),
+            ("nightly", r"'nightly' is no function; .* @job\(name="),
+            (functools.partial(print, 1), r"is no function"),
+        ],
+    )
+    def test_what_no_worker_could_call_is_refused(self, function, message):
+        with pytest.raises(ConfigError, match=rf"^@job: .*{message}"):
+            job(function)
 
     @pytest.mark.parametrize(
         ("options", "message"),

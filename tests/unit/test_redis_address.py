@@ -34,6 +34,9 @@ def test_it_is_shown_without_the_password(url, shown):
         "redis://:s3cret@host:port/0",
         "redis://:s3cret/x@host:6379",
         "redis://:s3cret@[host",
+        "redis://:s3cret@host/abc",
+        "redis://:s3cret@host:6379/1/2",
+        "rediss://:s3cret@host/1x?socket_timeout=5",
     ],
 )
 def test_what_is_no_address_is_refused_without_the_password(url):

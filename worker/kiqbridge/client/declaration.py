@@ -3,9 +3,9 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast, get_args
+from typing import Any, TypeGuard, cast, get_args
 
-from kiqbridge.client.arguments import JobArguments
+from kiqbridge.client.arguments import JobArguments, signature_of
 from kiqbridge.client.place import place_of
 from kiqbridge.client.registry import (
     ERROR_ACTIONS,
@@ -21,7 +21,7 @@ from kiqbridge.client.registry import (
 )
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.options import ATTRIBUTES, FLOW_OPTIONS, unknown_declared, with_attributes
-from kiqbridge.wire.payload import check_json, shorten
+from kiqbridge.wire.payload import check_json, shorten, validate
 from kiqbridge.wire.queues import fault_of_name
 
 
@@ -53,6 +53,31 @@ def wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"job {name!r}: {error}") from error
 
 
+def name_of_function(function: Callable[..., Any], name: str | None) -> str:
+    """The wire name of a function that is declared: the given one, or its own.
+
+    Raises:
+        ConfigError: it is no function, or one that a worker could not call, or has no name.
+    """
+    if isinstance(function, type) or not hasattr(function, "__qualname__"):
+        raise ConfigError(
+            f"@job: {shorten(function)} is no function; write @job above a function, with options @job(name=…, queue=…), "
+            "and derive a class from Job"
+        )
+    owner = function.__qualname__.rpartition(".")[0]
+    first = next(iter(signature_of(function).parameters), "")
+    if first in ("self", "cls") and owner and not owner.endswith("<locals>"):
+        raise ConfigError(
+            f"@job: {function.__qualname__} is a method, and a worker has no {first} to call it with; write a function, "
+            "or a class derived from Job with a method perform"
+        )
+    if name is None and function.__name__ == "<lambda>":
+        raise ConfigError(
+            "@job: a lambda has no name by which a payload could name it; write a def, or @job(name=…)"
+        )
+    return function.__name__ if name is None else name
+
+
 def define(
     name: str,
     options: Mapping[str, Any],
@@ -70,17 +95,29 @@ def define(
         annotated: the function by whose annotations arguments are converted; None = they pass as they are.
 
     Raises:
-        ConfigError: a keyword-only parameter has no default, `queue` is no name, or an option has no JSON
-            text.
+        ConfigError: a keyword-only parameter has no default, the name or `queue` is none, `retry` is no number
+            of retries, or an option has no JSON text.
     """
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ConfigError(
+            f"job {name!r}: the name of {declared.__qualname__} is not a text of printable characters; write a "
+            "name such as Reports::Nightly, or leave it out"
+        )
     check_signature(name, signature)
-    if not isinstance(options.get("queue"), str) or not options["queue"]:
-        raise ConfigError(f"job {name!r}: queue {options.get('queue')!r} is not a queue name")
-    if (fault := fault_of_name(options["queue"])) is not None:
-        raise ConfigError(f"job {name!r}: queue {options['queue']!r} {fault}")
+    for option in ("queue", "retry_queue"):
+        queue = options.get(option, "default")
+        fault = fault_of_name(queue) if isinstance(queue, str) else "is not a queue name"
+        if fault is None and any(map(str.isspace, queue)):
+            fault = "holds white space"
+        if fault is not None:
+            raise ConfigError(
+                f"job {name!r}: {option} {shorten(queue)} {fault}; write a name such as mailers"
+            )
+    _check_retry(name, options.get("retry"))
     try:
         for option, value in options.items():
             check_json(value, option)
+        validate({"class": name, "args": [], **options})
     except PayloadError as error:
         raise ConfigError(f"job {name!r}: option {error}") from error
     return JobDefinition(
@@ -159,6 +196,12 @@ def handling_of(
     Raises:
         ConfigError: a value that cannot be used; names the job and the value.
     """
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(
+            f"job {name!r}: {function.__qualname__} has a yield, so that calling it would not run its body; for work "
+            "in many steps declare an IterableJob: build_enumerator yields the items, each_iteration does the work "
+            "(docs/iterable.md)"
+        )
     is_async = inspect.iscoroutinefunction(function)
     if pool not in (None, *get_args(Pool)) or (pool == "thread" and is_async):
         raise ConfigError(
@@ -167,10 +210,7 @@ def handling_of(
         )
     if pool == "async" and not is_async:
         raise ConfigError(f"job {name!r}: pool 'async' is for `async def` jobs")
-    if timeout_s is not None and not 0 < timeout_s < float("inf"):
-        raise ConfigError(
-            f"job {name!r}: timeout_s {timeout_s!r} is not a number of seconds above 0"
-        )
+    _check_seconds(name, "timeout_s", timeout_s)
     _check_max_run(name, timeout_s, max_run_s, on_max_run)
     for kind, action in (on_error or {}).items():
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
@@ -209,18 +249,28 @@ def _check_max_run(
 ) -> None:
     if on_max_run not in get_args(OnMaxRun):
         raise ConfigError(f"job {name!r}: on_max_run {on_max_run!r} is not requeue or dead")
-    if max_run_s is None:
-        return
-    if not _is_number(max_run_s) or not 0 < max_run_s < float("inf"):
-        raise ConfigError(
-            f"job {name!r}: max_run_s {max_run_s!r} is not a number of seconds above 0"
-        )
-    if timeout_s is not None and max_run_s <= timeout_s:
+    _check_seconds(name, "max_run_s", max_run_s)
+    if max_run_s is not None and timeout_s is not None and max_run_s <= timeout_s:
         raise ConfigError(
             f"job {name!r}: max_run_s {max_run_s:g} is not longer than timeout_s {timeout_s:g}: the job "
             "would be taken away before its time limit could end it; make it longer"
         )
 
 
-def _is_number(value: object) -> bool:
+def _check_seconds(name: str, what: str, value: object) -> None:
+    if value is not None and not (_is_number(value) and 0 < float(value) < float("inf")):
+        raise ConfigError(
+            f"job {name!r}: {what} {shorten(value)} is not a number of seconds above 0; write one such as 30"
+        )
+
+
+def _check_retry(name: str, retry: object) -> None:
+    if not isinstance(retry, int) or retry < 0:
+        raise ConfigError(
+            f"job {name!r}: retry {shorten(retry)} is not a number of retries; write True (25), a whole number, 0 "
+            "(dead at the first failure) or False (dropped)"
+        )
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -20,7 +20,14 @@ from typing import Any, ClassVar, Unpack, cast, overload
 from kiqbridge.client.arguments import signature_of
 from kiqbridge.client.class_calls import ClassCalls
 from kiqbridge.client.current import interrupted
-from kiqbridge.client.declaration import define, handling_of, scheduled, wire_options, wired
+from kiqbridge.client.declaration import (
+    define,
+    handling_of,
+    name_of_function,
+    scheduled,
+    wire_options,
+    wired,
+)
 from kiqbridge.client.encrypted import encrypting
 from kiqbridge.client.function_job import FunctionJob
 from kiqbridge.client.limited import LimiterRule, limited
@@ -116,12 +123,12 @@ def job(
             `unique`, `debounce` and `throttle` say which of several jobs run: `kiqbridge.flow`.
 
     Raises:
-        ConfigError: the name is taken, there is no such option, an option has no JSON text, or a
-            keyword-only parameter has no default.
+        ConfigError: the name is taken, there is no such option, or its value cannot be used; or a worker could
+            not call the function: a generator, a method, or a keyword-only parameter without a default.
     """
 
     def declare(function: Callable[P, R]) -> FunctionJob[P, R]:
-        wire_name = name or function.__name__
+        wire_name = name_of_function(function, name)
         wired = {key: value for key, value in options.items() if key not in BESIDE}
         definition = define(
             wire_name,

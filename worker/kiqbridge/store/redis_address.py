@@ -20,6 +20,8 @@ READ_TIMEOUT_S: Final = 3.0
 
 _QUERY_PASSWORD = re.compile(r"([?&](?:sentinel_)?password=)[^&]*")
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
+_DATABASE = re.compile(r"[^/]*(/\d*/?)?")
+"""What follows the password in an address: host, port and number of the database."""
 _NOT_TAKEN_OVER = ("maint_notifications", "oss_cluster_maint", "orig_")
 """Of a given client's settings: a managed service's notices, which need RESP 3, and their state."""
 
@@ -91,7 +93,7 @@ def connection_factory(
             return made
         if url and url.startswith("unix://"):
             del options["socket_keepalive"]  # which such a connection does not have
-        made = redis.ConnectionPool.from_url(url or DEFAULT_URL, protocol=2, **options)
+        made = _to_server(url or DEFAULT_URL, options)
         _check_options(made, url or "")
     except ValueError:
         raise ConfigError(
@@ -100,6 +102,13 @@ def connection_factory(
             "redis+cluster://host:6379,host:6379, and quote special characters of a password"
         ) from None  # the original quotes what it takes for the port: it may be the password
     return made
+
+
+def _to_server(url: str, options: dict[str, Any]) -> redis.ConnectionPool:
+    rest = url.partition("://")[2].partition("?")[0].rpartition("@")[2]
+    if not (url.startswith("unix://") or _DATABASE.fullmatch(rest)):
+        raise ValueError("the path is no number of a database; redis-py would take database 0")
+    return redis.ConnectionPool.from_url(url, protocol=2, **options)
 
 
 def _library() -> dict[str, Any]:
