@@ -46,6 +46,7 @@ DECLARING = (
     '@job(queue="")\ndef on_no_queue(): ...',
     "@job(tags={1, 2})\ndef with_a_set(): ...",
     "@job(max_retries=3)\ndef as_elsewhere(): ...",
+    "@job(unique_for=600)\ndef as_in_enterprise(): ...",
     "@job\ndef rows(path): yield path",
     '@job(name="")\ndef without_a_name(): ...',
     '@job(queue="a b")\ndef on_two_queues(): ...',

@@ -84,6 +84,8 @@ def test_integers_of_seconds_are_found(good, raw, member):
         ({"bid": "b4a577edbccf1d"}, "foreign-batch"),
         ({"encrypt": True}, "foreign-encryption"),
         ({"unique_for": 60}, "foreign-lock"),
+        ({"lock_digest": "uniquejobs:5f4d"}, "foreign-lock"),
+        ({"unique_digest": "uniquejobs:5f4d"}, "foreign-lock"),
     ],
 )
 def test_what_only_ruby_can_honour_is_found_where_python_serves(good, raw, more, rule):

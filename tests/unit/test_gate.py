@@ -46,6 +46,18 @@ def test_an_ordinary_job_runs():
     assert gatekeeper().check(JOB) is None
 
 
+@pytest.mark.parametrize("lock", ["unique_for", "lock_digest", "unique_digest"])
+def test_a_job_with_a_lock_of_ruby_runs_and_that_is_said_once_for_its_class(lock, caplog):
+    gate = gatekeeper(foreign_jobs="refuse")
+
+    for job_class in ("Mail", "Mail", "Other"):
+        assert gate.check(JOB | {"class": job_class, lock: "uniquejobs:5f4d"}) is None
+
+    said = [each.getMessage() for each in caplog.records]
+    assert [each.split(" has ")[0] for each in said] == ["class Mail", "class Other"]
+    assert f"({lock}), which only Ruby releases" in said[0]
+
+
 class TestPausedClasses:
     def test_their_jobs_are_put_off_by_a_minute_more_or_less(self):
         gate = gatekeeper("Mail")

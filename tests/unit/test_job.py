@@ -493,6 +493,12 @@ class TestOptionsThatNobodyKnows:
             ({"time_limit": 5}, "did you mean timeout_s?"),
             ({"backtrase": 5}, "did you mean backtrace?"),
             ({"tenant": "acme"}, "attributes={'tenant': …}"),
+            ({"unique_for": 600}, "did you mean unique=Unique(ttl_s=…) of kiqbridge.flow?"),
+            ({"unique_until": "start"}, "did you mean unique=Unique(ttl_s=…, until=…)"),
+            ({"encrypt": True}, "did you mean encrypted=True?"),
+            ({"lock": "until_executed"}, "did you mean unique=Unique("),
+            ({"on_conflict": "reject"}, "did you mean unique=Unique("),
+            ({"concurrency": 1}, "did you mean limiter=limiter.concurrent(NAME, N)"),
         ],
     )
     def test_a_declaration_with_one_is_refused_with_a_suggestion(self, options, hint):
@@ -509,6 +515,7 @@ class TestOptionsThatNobodyKnows:
         [
             ({"max_retries": 3}, "did you mean retry?"),
             ({"que": "low"}, "did you mean queue?"),
+            ({"unique_for": 600}, "did you mean unique=Unique("),
             ({"countdown": 5}, "did you mean wait?"),
             ({"eta": 5}, "did you mean wait_until?"),
             ({"unique": True}, "unique: True is not a kiqbridge.flow.Unique(…)"),
@@ -523,6 +530,18 @@ class TestOptionsThatNobodyKnows:
     def test_further_options_are_held_to_the_same(self):
         with pytest.raises(PayloadError, match=r"^set: que: "):
             declare().set(queue="low").set(que="high")
+
+    @pytest.mark.parametrize(
+        "attributes",
+        [
+            {"unique_for": 600},
+            {"sidekiq_options": {"unique_for": 600}},
+            {"sidekiq_options": {"lock": "until_executed"}},
+        ],
+    )
+    def test_a_class_that_would_be_unique_in_ruby_alone_is_refused(self, attributes):
+        with pytest.raises(ConfigError, match=r"^job 'Odd': .* did you mean unique=Unique\("):
+            type("Odd", (Job,), {**attributes, "perform": lambda _self: None})
 
     @pytest.mark.parametrize("attributes", [5, ["a"], "a", None])
     def test_attributes_are_a_dict(self, attributes):

@@ -45,6 +45,7 @@ def test_what_is_strange_is_remarked(text, remark):
         ({"bid": "B"}, "warn: bid: It belongs to a batch"),
         ({"encrypt": True}, "warn: encrypt: Its last argument is encrypted"),
         ({"unique_for": 60}, "warn: unique_for: It holds a lock"),
+        ({"lock_digest": "uniquejobs:5f4d"}, "warn: lock_digest: It holds a lock"),
         ({"args": ["x" * 100_001]}, "warn: It has 100,"),
     ],
 )

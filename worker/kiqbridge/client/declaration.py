@@ -1,7 +1,7 @@
 """Checking what a declaration says, and making its definition: used by `@job` and by `Job`."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeGuard, cast, get_args
 
@@ -20,7 +20,13 @@ from kiqbridge.client.registry import (
     definition_of,
 )
 from kiqbridge.errors import ConfigError, PayloadError
-from kiqbridge.wire.options import ATTRIBUTES, FLOW_OPTIONS, unknown_declared, with_attributes
+from kiqbridge.wire.options import (
+    ATTRIBUTES,
+    FLOW_OPTIONS,
+    foreign_word,
+    unknown_declared,
+    with_attributes,
+)
 from kiqbridge.wire.payload import check_json, shorten, validate
 from kiqbridge.wire.queues import fault_of_name
 
@@ -39,6 +45,17 @@ def wire_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
             f"job {name!r}: attributes: {shorten(options[ATTRIBUTES])} is not a dict of names and values"
         )
     return wired(name, options)
+
+
+def refuse_foreign(name: str, options: Iterable[str]) -> None:
+    """Refuse what Sidekiq Enterprise or a gem would act upon, in `sidekiq_options` or as an attribute of a class.
+
+    Raises:
+        ConfigError: names the first one, and our word for it.
+    """
+    unknown = foreign_word(options)
+    if unknown is not None:
+        raise ConfigError(f"job {name!r}: {unknown}")
 
 
 def wired(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

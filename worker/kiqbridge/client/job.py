@@ -24,6 +24,7 @@ from kiqbridge.client.declaration import (
     define,
     handling_of,
     name_of_function,
+    refuse_foreign,
     scheduled,
     wire_options,
     wired,
@@ -42,7 +43,7 @@ from kiqbridge.client.registry import (
 )
 from kiqbridge.client.signatures import P, R
 from kiqbridge.runtime import frames
-from kiqbridge.wire.options import BESIDE, FLOW_OPTIONS, SCHEDULED, DeclaredOptions
+from kiqbridge.wire.options import BESIDE, ENTERPRISE, FLOW_OPTIONS, SCHEDULED, DeclaredOptions
 
 _CLASS_OPTIONS = (
     "retry",
@@ -200,6 +201,10 @@ class Job(ClassCalls):
         if perform is None:
             return
         options = {name: getattr(cls, name) for name in _CLASS_OPTIONS if hasattr(cls, name)}
+        refuse_foreign(
+            cls.__name__,
+            [*cls.sidekiq_options, *(name for name in ENTERPRISE if hasattr(cls, name))],
+        )
         signature = signature_of(perform)
         parameters = list(signature.parameters.values())
         is_method = inspect.isfunction(inspect.getattr_static(cls, "perform"))

@@ -1,7 +1,7 @@
 """Rules about single jobs: what a sample of the queues and sets holds."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kiqbridge.api import JobRecord
@@ -53,11 +53,16 @@ FOREIGN_ENCRYPTION: Final = Rule(
 FOREIGN_LOCK: Final = Rule(
     id="foreign-lock",
     area="wire",
-    reports="unique jobs of Sidekiq Enterprise (unique_for) that wait for a Python worker",
-    why="Python does not release the lock at the end, so Ruby drops further ones until unique_for is over",
-    action="let only Ruby workers serve its queue, or enqueue it with push_once of Kiqbridge in place of unique_for",
+    reports="unique jobs of Sidekiq Enterprise (unique_for) or sidekiq-unique-jobs (lock_digest, unique_digest) that "
+    "wait for a Python worker",
+    why="Python does not release the lock at the end, so Ruby drops further ones until it expires, if ever",
+    action="let only Ruby workers serve its queue, or enqueue it without that option and with unique of kiqbridge.flow",
 )
-_FOREIGN: Final = {FOREIGN_BATCH: "bid", FOREIGN_ENCRYPTION: "encrypt", FOREIGN_LOCK: "unique_for"}
+_FOREIGN: Final[Mapping[Rule, Sequence[str]]] = {
+    FOREIGN_BATCH: ("bid",),
+    FOREIGN_ENCRYPTION: ("encrypt",),
+    FOREIGN_LOCK: ("unique_for", "lock_digest", "unique_digest"),
+}
 
 
 def check_payloads(system: System) -> Iterator[Finding]:
@@ -126,14 +131,19 @@ def check_timestamps(system: System) -> Iterator[Finding]:
 def check_foreign(system: System) -> Iterator[Finding]:
     """What only Ruby can honour, where a Python process serves the queue."""
     served = system.fleet.queues_of_python
-    for rule, member in _FOREIGN.items():
-        jobs = [each for each in _alive(system) if each.job.item.get(member)]
-        found = Counter(_named(each) for each in jobs if each.job.queue in served)
+    waiting = [each for each in _alive(system) if each.job.queue in served]
+    for rule, members in _FOREIGN.items():
+        jobs = [each for each in waiting if any(map(each.job.item.get, members))]
+        found = Counter(map(_named, jobs))
         if found:
             names = [f"{name} ({count})" for name, count in found.items()]
-            yield rule.problem(f"jobs with {member}: {listed(names)}; {system.sample.scope}")
+            yield rule.problem(
+                f"jobs with {' or '.join(members)}: {listed(names)}; {system.sample.scope}"
+            )
         else:
-            yield rule.ok(f"no job with {member} waits for Python; {system.sample.scope}")
+            yield rule.ok(
+                f"no job with {' or '.join(members)} waits for Python; {system.sample.scope}"
+            )
 
 
 def _alive(system: System) -> list[Sampled]:

@@ -4,6 +4,7 @@
 - Its class is paused: it is put off by a minute, untouched (pauses of queues are the claim's matter).
 - It uses a feature of Sidekiq Pro or Enterprise that only Ruby can honour, `bid` or `encrypt` (§21):
   refused to the dead set, or by setting run all the same or put off until a Ruby worker takes it.
+- Ruby holds a lock for it (`unique_for`, `lock_digest`): it runs, and that is said once for each class.
 - Its class is not declared here, and the setting routes such jobs to another queue.
 - Its batch is cancelled: it ends without being performed.
 """
@@ -30,6 +31,13 @@ JITTER_S = 10.0
 
 MOST_NAMES = 1000
 """Classes that are remembered as warned about: their names come from payloads, anybody's."""
+
+_LOCKS: Mapping[str, str] = {
+    "unique_for": "Sidekiq Enterprise",
+    "lock_digest": "sidekiq-unique-jobs",
+    "unique_digest": "sidekiq-unique-jobs",
+}
+"""Members of payloads that say that Ruby holds a lock for the job, and whose it is."""
 
 _FEATURES = (
     ("bid", "belongs to a batch of Sidekiq Pro, which would never learn that it ran here"),
@@ -105,6 +113,9 @@ class Gatekeeper:
             "bid" in payload
             or "encrypt" in payload
             or "expires_in" in payload
+            or "unique_for" in payload
+            or "lock_digest" in payload
+            or "unique_digest" in payload
             or self._paused.classes
             or self._route
         ):
@@ -131,6 +142,15 @@ class Gatekeeper:
                 "(unknown_class)",
             )
             return Diversion(queue=self._route)
+        for lock, owner in _LOCKS.items():
+            if payload.get(lock):
+                self._warn_once(
+                    lock,
+                    shown,
+                    f"class {shown} has jobs with a lock of {owner} ({lock}), which only Ruby releases: they run here, and "
+                    "Ruby takes further ones for duplicates until the lock expires; let only Ruby workers serve their "
+                    "queue, or enqueue them without it and with unique of kiqbridge.flow",
+                )
         for feature, reason in _FEATURES:
             if payload.get(feature):
                 return self._foreign(payload, shown, feature, reason)

@@ -18,6 +18,8 @@ _FOREIGN: Final = {
     "bid": "It belongs to a batch of Sidekiq Pro: only Ruby workers with Pro keep count of it.",
     "encrypt": "Its last argument is encrypted by Sidekiq Enterprise: only Ruby workers with the key can read it.",
     "unique_for": "It holds a lock of Sidekiq Enterprise: only Ruby workers release it.",
+    "lock_digest": "It holds a lock of sidekiq-unique-jobs: only Ruby workers release it.",
+    "unique_digest": "It holds a lock of sidekiq-unique-jobs: only Ruby workers release it.",
 }
 
 

@@ -37,14 +37,8 @@ class JobOptions(TypedDict, total=False):
     """Token; Sidekiq 8 profiles the execution of a Ruby job."""
     profiler_options: Mapping[str, Any]
     """For Sidekiq 8's profiler."""
-    encrypt: bool
-    """Sidekiq Enterprise: the last argument is encrypted."""
     expires_in: float | timedelta
     """Seconds, or a timedelta, after which the job is not begun any more; the option of Sidekiq Pro."""
-    unique_for: float
-    """Sidekiq Enterprise: seconds of its lock."""
-    unique_until: str
-    """Sidekiq Enterprise: success or start."""
     result_ttl: float | timedelta | None
     """Seconds, or a timedelta, for which the job's result is kept (docs/results.md); default: it is not."""
     attributes: Mapping[str, Any]
@@ -134,10 +128,36 @@ _LOCAL: Final = (
     "retries_exhausted",
     "on_error",
     "check_arguments",
+    "encrypted",
+    "limiter",
     *sorted(BESIDE),
 )
 """Options of a declaration that do not go on the wire, for suggestions."""
+FOREIGN_WORDS: Final[Mapping[str, str]] = {
+    # Sidekiq Enterprise
+    "unique_for": "unique=Unique(ttl_s=…) of kiqbridge.flow",
+    "unique_until": "unique=Unique(ttl_s=…, until=…) of kiqbridge.flow",
+    "encrypt": "encrypted=True",
+    # sidekiq-unique-jobs
+    "lock": "unique=Unique(ttl_s=…) of kiqbridge.flow",
+    "lock_ttl": "unique=Unique(ttl_s=…) of kiqbridge.flow",
+    "lock_timeout": "unique=Unique(ttl_s=…) of kiqbridge.flow",
+    "lock_args_method": "unique=Unique(ttl_s=…, by=…) of kiqbridge.flow",
+    "unique_args": "unique=Unique(ttl_s=…, by=…) of kiqbridge.flow",
+    "on_conflict": "unique=Unique(ttl_s=…, on_conflict=…) of kiqbridge.flow",
+    # sidekiq-throttled
+    "sidekiq_throttle": "limiter=… of kiqbridge.flow",
+    # blocks of Ruby's classes
+    "sidekiq_retry_in": "retry_in",
+    "sidekiq_retries_exhausted": "retries_exhausted",
+}
+"""What Sidekiq Enterprise and gems call what has another name here: a payload would carry it, and nothing would act."""
+
 _OTHER_WORDS: Final[Mapping[str, str]] = {
+    **FOREIGN_WORDS,
+    "concurrency": "limiter=limiter.concurrent(NAME, N) of kiqbridge.flow",
+    "threshold": "limiter=limiter.window(NAME, N, per=…) of kiqbridge.flow",
+    "rate_limit": "limiter=limiter.window(NAME, N, per=…) of kiqbridge.flow",
     "max_retries": "retry",
     "retries": "retry",
     "retry_limit": "retry",
@@ -171,6 +191,10 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
 """What other libraries call them."""
 
 
+ENTERPRISE: Final = ("unique_for", "unique_until", "sidekiq_throttle")
+"""Those that an attribute of a class can only mean as they do; a `lock` may be anything."""
+
+
 def unknown_declared(options: Iterable[str]) -> str | None:
     """Why options of a declaration are refused, naming the first one; None when all are known."""
     return _first_unknown(options, _DECLARED, [*_DECLARED, *_LOCAL])
@@ -179,6 +203,11 @@ def unknown_declared(options: Iterable[str]) -> str | None:
 def unknown_pushed(options: Iterable[str]) -> str | None:
     """The same for the options of a single push."""
     return _first_unknown(options, _PUSHED, list(_PUSHED))
+
+
+def foreign_word(options: Iterable[str]) -> str | None:
+    """The same for options among which there may be attributes of the user's own, of those that gems have a meaning for."""
+    return _first_unknown(options, frozenset(options) - FOREIGN_WORDS.keys(), list(_LOCAL))
 
 
 def with_attributes(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,7 +238,8 @@ def _suggestion(name: str, near: list[str]) -> str:
     import difflib  # noqa: PLC0415 - only to help with an error
 
     word = _OTHER_WORDS.get(name)
-    found = [word] if word in near else difflib.get_close_matches(name, sorted(near), n=1)
+    is_known = word is not None and word.partition("=")[0] in near
+    found = [word] if is_known else difflib.get_close_matches(name, sorted(near), n=1)
     hint = f"; did you mean {found[0]}?" if found else "."
     return (
         f"is no option of a job{hint} An attribute of your own goes into attributes={{{name!r}: …}}"
