@@ -65,6 +65,7 @@ ENQUEUING = (
     'greet.perform_async("\\ud800")',
     'remind.perform_async("Ada", [])',
     'remind.perform_async("5d0a54ab-1f7a-4bd7-85a3-a0f15d0a54ab", ["2026-01-01", "soon"])',
+    'greet.perform_in("5m", "Ada")',
     'greet.perform_at("tomorrow", "Ada")',
     'greet.perform_at(datetime(2026, 1, 1), "Ada")',
     'greet.perform_bulk(["Ada", "Grace"])',

@@ -4,6 +4,7 @@ import datetime as dt
 import functools
 import inspect
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -415,6 +416,44 @@ class TestEnqueuing:
 
         send_invoice.set(wait=dt.timedelta(hours=2)).perform_async(1)
         assert before + 7200 <= pushes.last["at"] <= time.time() + 7200
+
+    @pytest.mark.parametrize(
+        "push",
+        [
+            lambda declared: declared.perform_in("5m", 1),
+            lambda declared: declared.set(wait="5m").perform_async(1),
+            lambda declared: declared.perform_at("5m", 1),
+        ],
+    )
+    def test_an_interval_as_a_text_is_refused_with_what_to_write(self, pushes, push):
+        with pytest.raises(PayloadError, match=r"^at: '5m' is a text; .* timedelta\(minutes=5\)"):
+            push(declare())
+
+        assert pushes.calls == []
+
+    @pytest.mark.parametrize(
+        ("name", "ours"),
+        [("delay", "perform_async("), ("send", "perform_async("), ("apply_async", "set(queue=")],
+    )
+    def test_the_calls_of_other_libraries_name_ours(self, name, ours):
+        class Written(Job):
+            def perform(self) -> None: ...
+
+        function = declare()
+        for declared in (function, function.set(queue="low"), Written, Written()):
+            assert not hasattr(declared, name)
+            with pytest.raises(AttributeError, match=rf"^a job has no {name}; .*{re.escape(ours)}"):
+                getattr(declared, name)
+
+    def test_a_job_may_have_methods_of_such_names(self):
+        class Mailer(Job):
+            def perform(self) -> str:
+                return self.send()
+
+            def send(self) -> str:
+                return "sent"
+
+        assert Mailer().perform() == "sent"
 
     def test_an_interval_that_has_passed_means_now(self, pushes):
         send_invoice = declare()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Unpack, overload
 
-from kiqbridge.client.job_pusher import JobPusher, Setter, as_list
+from kiqbridge.client.job_pusher import JobPusher, Setter, as_list, naming_our_calls
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.signatures import (
     BulkOptions,
@@ -23,6 +23,7 @@ from kiqbridge.client.signatures import (
 from kiqbridge.wire.options import PushOptions
 
 
+@naming_our_calls
 class ClassCalls:
     """What `Job` and its subclasses can be asked for: to be enqueued, or run here and now.
 

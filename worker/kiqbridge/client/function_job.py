@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Generic, Unpack, overload
 
-from kiqbridge.client.job_pusher import JobPusher, Setter, as_list
+from kiqbridge.client.job_pusher import JobPusher, Setter, as_list, naming_our_calls
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.registry import MARK, JobDefinition
 from kiqbridge.client.signatures import BulkOptions, EnqueuesRow, JobCall, P, R, Ts
 from kiqbridge.wire.options import PushOptions
 
 
+@naming_our_calls
 class FunctionJob(Generic[P, R]):
     """A function declared with `@job`: still callable, and it can be enqueued.
 

@@ -6,7 +6,7 @@ send_invoice, "at": …})`.
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Generic, Unpack, overload
+from typing import Any, Final, Generic, NoReturn, TypeVar, Unpack, overload
 
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
@@ -22,6 +22,38 @@ from kiqbridge.wire.options import (
     with_attributes,
 )
 from kiqbridge.wire.payload import run_time, shorten
+
+T = TypeVar("T")
+
+_OTHER_CALLS: Final[Mapping[str, str]] = {
+    "delay": "perform_async(…)",
+    "send": "perform_async(…)",
+    "enqueue": "perform_async(…)",
+    "perform_later": "perform_async(…)",
+    "kiq": "perform_async(…), or await aperform_async(…)",
+    "apply_async": "perform_async(…), with options set(queue=…, wait=…).perform_async(…)",
+    "send_with_options": "set(queue=…, wait=…).perform_async(…)",
+    "perform_now": "perform_inline(…)",
+    "apply": "perform_inline(…)",
+}
+"""How other libraries enqueue a job, and what it is here."""
+
+
+class _OtherCall:
+    """An attribute that is not there, and says what is."""
+
+    def __init__(self, name: str, ours: str) -> None:
+        self._message = f"a job has no {name}; what you look for is {ours} (docs/migrate)"
+
+    def __get__(self, _instance: object, _owner: type) -> NoReturn:
+        raise AttributeError(self._message)
+
+
+def naming_our_calls(kind: type[T]) -> type[T]:
+    """A class of what can be enqueued, whose missing methods of other libraries name ours."""
+    for name, ours in _OTHER_CALLS.items():
+        setattr(kind, name, _OtherCall(name, ours))  # unknown to type checkers, as before
+    return kind
 
 
 class JobPusher:
@@ -94,10 +126,16 @@ class JobPusher:
         return {**self._options, "args": arguments, **self._class}
 
     def _push_at(self, when: float | datetime | timedelta, item: dict[str, Any]) -> str | None:
+        if isinstance(when, str):
+            raise PayloadError(
+                f"at: {shorten(when)} is a text; give seconds such as 300, or timedelta(minutes=5), and for a point in "
+                "time an aware datetime or epoch seconds"
+            )
         at = run_time(when, client_now())
         return default_client().push(item if at is None else item | {"at": at})
 
 
+@naming_our_calls
 class Setter(Generic[P]):
     """A job with options for one push, made by `set`.
 
