@@ -156,6 +156,7 @@ TESTED_ELSEWHERE = {
     "client/iteration": "redis/test_iterable.py",
     "client/iteration_state": "redis/test_iterable.py",
     "client/job_pusher": "redis/test_client.py",
+    "perform/loop_watch": "redis/test_event_loop.py",
     "client/job_writer": "redis/test_client.py",
     "client/resources": "unit/test_lifecycle.py",
     "client/server": "unit/test_lifecycle.py",

@@ -114,6 +114,43 @@ def in_flight(redis):
     return [text for key in redis.keys("kb:inflight:*:[01]") for text in redis.lrange(key, 0, -1)]
 
 
+class TestBlocked:
+    def test_a_job_that_blocks_the_loop_is_logged_with_its_stack_once_for_its_class(
+        self, working, jobs, client, caplog
+    ):
+        go_on, ended = threading.Event(), []
+
+        @job(name="Blocks")
+        async def blocks(for_s):
+            go_on.wait(for_s)
+            ended.append(for_s)
+
+        def said(text):
+            return [each.getMessage() for each in caplog.records if text in each.getMessage()]
+
+        push(client, "Gated", 3)
+        with working(loop_blocked_s="0.1"):
+            wait_until(lambda: jobs.running == 3)
+            jid = client.push({"class": "Blocks", "args": [60]})
+            wait_until(lambda: said("has been blocked"))
+            go_on.set()
+            wait_until(lambda: said("goes on, after"))
+            go_on.clear()
+            client.push({"class": "Blocks", "args": [0.5]})
+            wait_until(lambda: ended == [60, 0.5])
+
+        [line] = said("has been blocked")
+        assert f"by job {jid} of class Blocks: its 4 running jobs stand still" in line
+        assert "in blocks" in line
+        assert "go_on.wait(for_s)" in line
+
+    def test_with_0_nobody_watches(self, working, jobs, client):
+        push(client, "Gated", 1)
+        with working(loop_blocked_s="0"):
+            wait_until(lambda: jobs.running == 1)
+            assert not [each for each in threading.enumerate() if "loop-watch" in each.name]
+
+
 class TestRunning:
     def test_hundreds_run_at_once_on_two_threads(self, working, jobs, client, redis):
         push(client, "Gated", 300)

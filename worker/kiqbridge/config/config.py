@@ -71,6 +71,7 @@ class Config:
     start_period_s: float
     stuck_after_s: float
     end_stuck_after_s: float
+    loop_blocked_s: float
     beat_s: float
     metrics: str
     prometheus_port: int

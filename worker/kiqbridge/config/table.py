@@ -281,6 +281,14 @@ SETTINGS: tuple[Setting, ...] = (
         "status 70, to be started anew; from 5",
     ),
     Setting(
+        name="loop_blocked_s",
+        parse=seconds_or_off("loop_blocked_s"),
+        default=1.0,
+        env=("KIQBRIDGE_LOOP_BLOCKED_S",),
+        help="seconds after which a job that blocks the event loop of `async def` jobs is logged with its stack; "
+        "0 = never",
+    ),
+    Setting(
         name="beat_s",
         parse=seconds("beat_s"),
         default=10,

@@ -53,6 +53,7 @@ class EngineContext:
     declared: Registry
     look_ahead: int
     fetch: str
+    loop_blocked_s: float
     run_marks: RunMarks | None = None
 
 
@@ -88,6 +89,7 @@ class CapsuleRuntime:
                 runtime=context.runtime,
                 resources=resources,
             )
+            self.loop.blocked_s = context.loop_blocked_s
         self.listening = Listening(
             list(capsule.weights),
             context.keys,

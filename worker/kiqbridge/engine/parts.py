@@ -410,6 +410,7 @@ class EngineParts:
             declared=self.registry,
             look_ahead=config.look_ahead,
             fetch=config.fetch,
+            loop_blocked_s=config.loop_blocked_s,
             run_marks=self.run_marks,
         )
 

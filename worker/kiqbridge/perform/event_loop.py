@@ -36,6 +36,7 @@ from kiqbridge.inflight.claims import give_back
 from kiqbridge.inflight.lease import LeaseKeeper
 from kiqbridge.perform.execution import Execution, JobRunner
 from kiqbridge.perform.job_logger import TID
+from kiqbridge.perform.loop_watch import LoopWatch
 from kiqbridge.perform.rooms import Room
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.records import dataclass
@@ -88,6 +89,7 @@ class EventLoop:
         processed, failed: how many so far; only ever counted up, and only by this thread.
         on_lost: called with the reason when there is no loop any more and no other takes its place;
             to be set before `start`.
+        blocked_s: seconds after which a job that blocks the loop is logged, 0 = never; as `on_lost`.
     """
 
     def __init__(
@@ -108,6 +110,8 @@ class EventLoop:
         self.processed = 0
         self.failed = 0
         self.on_lost: Callable[[str], object] = self._log_end
+        self.blocked_s = 0.0
+        self._watch = LoopWatch(self)
         self._runner = runner
         self._keeper = keeper
         self._bookkeeper = bookkeeper
@@ -167,6 +171,25 @@ class EventLoop:
             )
         if self._failure is not None:
             raise self._failure
+        if self.blocked_s:
+            self._watch.start()
+
+    @property
+    def ident(self) -> int:
+        """`threading.get_ident()` of its thread."""
+        return self._thread.ident or 0
+
+    @property
+    def count(self) -> int:
+        """How many jobs are here."""
+        return len(self._running)
+
+    def current(self) -> Execution | None:
+        """The job whose own task the loop is in now, for any thread; None: it is in none."""
+        task = asyncio.current_task(self._loop)
+        found = (held for held in list(self._running.values()) if held.task is task)
+        held = next(found, None) if task is not None else None
+        return None if held is None else held.execution
 
     def take(self, chunk: Chunk, execution: Execution) -> None:
         """Run a job that a thread has claimed, and for which it has entered the room."""
@@ -174,6 +197,7 @@ class EventLoop:
         job = RunningJob(chunk.queue, execution.text, wall_now())
         held = _Held(f"loop-{next(self._numbers):x}", chunk, job, execution)
         self._running[held.tid] = held
+        self._watch.wake()
         self._inbox.append(held)
         if not self._woken:
             self._woken = True
@@ -239,6 +263,7 @@ class EventLoop:
     def stop(self, timeout_s: float) -> None:
         """Close the resources and end the thread."""
         self._stopping.set()
+        self._watch.stop()
         end = self._end
         if end is not None and self.alive:
             with contextlib.suppress(RuntimeError):
