@@ -276,15 +276,16 @@ def test_each_job_of_a_bus_event_has_an_identity_and_its_own_one_wins(invoke, re
     assert second == {"enqueued": [], "duplicates": first["enqueued"], "stale": []}
     assert guards(redis).keys() == {
         f"event:11:HealthPulse:1:0:{event['id']}",
-        f"event:13:NightlyReport:1:1:{event['id']}",
+        f"event@:3:low:13:NightlyReport:1:1:{event['id']}",
         "event:11:HealthPulse:1:0:published-a-second-time",
-        "event:13:NightlyReport:1:1:published-a-second-time",
-        "key:20:Billing::CloseDayJob:close-2026-11-20",
+        "event@:3:low:13:NightlyReport:1:1:published-a-second-time",
+        "key@:5:rails:20:Billing::CloseDayJob:close-2026-11-20",
     }
     assert again["duplicates"] == [first["enqueued"][2]]
 
 
-def test_a_tick_in_a_bus_event_is_told_by_its_instant_whatever_the_event(invoke, redis):
+def test_a_tick_in_a_bus_event_is_told_by_its_instant_whatever_the_event(mapped, redis):
+    invoke = mapped("allow: [{source: bus, classes: ['*'], queues: ['*'], ticks: ['shop/*']}]")
     detail = read_event("scheduler_tick", tick=tick_at())
 
     answers = [invoke(read_event("bus_event", id=name, detail=detail)) for name in "ab"]
@@ -400,10 +401,9 @@ def test_the_ledger_outlives_every_queue_of_the_template():
 
 def test_a_tick_that_is_not_due_yet_is_refused_and_the_true_one_is_enqueued(invoke, redis):
     tick = tick_at(-24 * 60)
-    event = {"detail-type": "t", "source": "shop", "id": "e", "detail": JOB | {"tick": tick}}
 
     with pytest.raises(EventError, match=r"^tick.at: .* is more than 60 s ahead of the clock of"):
-        invoke(event)
+        invoke(JOB | {"tick": tick})
 
     assert redis.dbsize() == 0
     assert invoke(JOB | {"tick": tick_at(0)})["enqueued"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from datetime import UTC, datetime
 
 import pytest
 from support.enqueue_function import Context
@@ -76,6 +77,21 @@ class TestColdStart:
         assert (line["level"], line["outcome"], line["version"]) == ("INFO", "published", 100)
         entry = json.loads(redis.hget("kb:manifests", "shop"))
         assert entry["by"] == f"lambda:{Context().aws_request_id}"
+
+    def test_a_tick_is_pushed_after_its_environment_has_published(self, layer, load, redis, lines):
+        """A deployment has changed the job of a schedule, and its tick is the first event of the new function."""
+        layer(manifest(100))
+        load().lambda_handler(JOB, Context())
+        lines()
+        changed = {"class": "NightlyReport", "args": []}
+        layer(manifest(200, Nightly=RULE | {"jobs": [changed]}))
+        at = f"{datetime.now(UTC):%FT%H:%M:00Z}"
+
+        load().lambda_handler(changed | {"tick": {"schedule": "shop/Nightly", "at": at}}, Context())
+
+        assert redis.zcard("kb:ticks:shop/Nightly") == 1
+        [line] = lines()
+        assert (line["outcome"], line["version"]) == ("published", 200)
 
     def test_it_costs_one_command_where_they_are_published_and_none_later(
         self, layer, load, redis, lines
@@ -163,13 +179,13 @@ class TestAfterAFailure:
         publisher = Publisher(pool, Keys(), "shop", monotonic=lambda: now[0])
         redis.set("kb:manifests", "mine")
 
-        assert publisher.after_push("a")["outcome"] == "failed"
+        assert publisher.once("a")["outcome"] == "failed"
         redis.delete("kb:manifests")
-        assert publisher.after_push("a") is None
+        assert publisher.once("a") is None
         assert not redis.exists("kb:manifests")
         now[0] += AGAIN_S
-        assert publisher.after_push("a")["outcome"] == "published"
-        assert publisher.after_push("a") is None
+        assert publisher.once("a")["outcome"] == "published"
+        assert publisher.once("a") is None
         pool.close()
 
     def test_a_server_that_is_silent_keeps_the_event_no_longer_than_it_may(
@@ -182,7 +198,7 @@ class TestAfterAFailure:
         assert pool.call("PING") == b"PONG"
         redis.client_pause(60_000, all=False)  # of writes, so that it can be ended
 
-        assert publisher.after_push("a")["outcome"] == "failed"
+        assert publisher.once("a")["outcome"] == "failed"
 
         redis.client_unpause()
         pool.close()

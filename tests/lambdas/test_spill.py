@@ -5,7 +5,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.enqueue_function import Context, read_event
+from support.enqueue_function import Context, invoked_by, read_event
 from support.sqs import Queue, arn_of, simulated_sqs
 
 from kiqbridge import PayloadError, PushOutcomeUnknown, RedisUnavailable
@@ -45,7 +45,7 @@ def start(load, environment, redis_url):
     def start(*, away):
         environment.setenv("REDIS_URL", AWAY if away else redis_url)
         app = load()
-        return lambda event: app.lambda_handler(event, Context())
+        return lambda event, alias="": app.lambda_handler(event, invoked_by(alias))
 
     return start
 
@@ -498,6 +498,26 @@ class TestTrust:
         spill.send(json.dumps(content))
 
         assert spill.deliver(start(away=False)) == 1
+        assert numbers(redis) == [1]
+
+    def test_the_alias_that_brought_the_job_counts_and_delivers_nothing_of_the_queue_itself(
+        self, spill, start, redis, mapped
+    ):
+        mapped("""
+            allow:
+              - {source: direct, alias: iot, classes: [HealthPulse], queues: [default]}
+              - {source: direct, classes: [NightlyReport], queues: [default]}
+            """)
+        start(away=True)(job(1), alias="iot")
+        [content] = spill.bodies()
+        content["kiqbridge_spill"].update(alias="")
+        own = {"class": "NightlyReport", "args": [2]}
+        forged = content | {"jobs": [own]}
+        back = start(away=False)
+
+        assert failures(back(batch(forged, arn=arn_of("spill")), alias="iot")) == ["m0"]
+        assert failures(back(batch(content, arn=arn_of("spill")))) == ["m0"]
+        assert spill.deliver(back) == 1
         assert numbers(redis) == [1]
 
     @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from kiqbridge.wire.guards import (
 )
 from kiqbridge.wire.json_text import dumps, loads
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import MAX_NAME
 
 SOON = 1_900_000_000
 MINUTE = int(time.time()) // 60 * 60
@@ -392,6 +393,9 @@ class TestScope:
                 (event_identity("e", "1:r").of_job(0), "A"),
             ),
             (("k" * 5000, "A"), ("k" * 5001, "A")),
+            (("k", "A", "low"), ("k", "A")),
+            (("k", "A", "low"), ("1:A:k", "low")),
+            (("k", "A:1", "low"), ("k", "1", "low:A")),
         ],
     )
     def test_no_separator_in_a_name_makes_two_guards_one(self, one, other):
@@ -687,6 +691,97 @@ class TestTick:
         assert sorted(outcome.kind for outcome in outcomes) == ["duplicate"] * 7 + ["enqueued"]
         assert len({tuple(each.jid for each in outcome.jobs) for outcome in outcomes}) == 1
         assert len(queued(redis)) == 2
+
+
+class TestTickOfOtherJobs:
+    """A tick claims an occurrence for the classes and queues that the schedule's definition or ledger names."""
+
+    def define(self, redis, *jobs):
+        redis.hset("kb:schedules", "s", dumps({"expression": "* * * * *", "jobs": list(jobs)}))
+
+    def tick(self, client, *items, at=MINUTE):
+        outcome = client.push_tick("s", at, list(items), by="aws", overlap="skip")
+        return outcome.kind
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"class": "Other", "args": [1]},
+            item(1, queue="low"),
+            {"active_job": "Work::Other", "args": []},
+        ],
+        ids=["of another class", "in another queue", "of Rails"],
+    )
+    def test_jobs_that_nothing_names_are_enqueued_apart_once(self, client, redis, other):
+        self.define(redis, item(2))
+
+        kinds = [self.tick(client, each) for each in (other, other, item(1), item(1), other)]
+
+        assert kinds == ["enqueued", "duplicate", "enqueued", "duplicate", "duplicate"]
+        jobs = [
+            loads(text)
+            for key in ("low", "default")
+            for text in redis.lrange(f"queue:{key}", 0, -1)
+        ]
+        assert sorted(job["tick"]["schedule"] == "s" for job in jobs) == [False, True]
+        assert redis.zcard("kb:ticks:s") == 1
+        assert redis.hgetall("kb:attempts:s") == {str(MINUTE).encode(): b"2"}
+
+    def test_only_all_jobs_of_a_definition_claim_its_occurrence(self, client, redis):
+        self.define(redis, item(), {"class": "Bill", "args": []})
+
+        assert self.tick(client, item()) == "enqueued"
+        assert self.tick(client, item(), {"class": "Bill", "args": []}) == "enqueued"
+        assert redis.zcard("kb:ticks:s") == 1
+
+    def test_without_a_definition_the_first_says_nothing_about_other_jobs(self, client, redis):
+        kinds = [self.tick(client, item(each)) for each in (1, 2)]
+        other = {"class": "Other", "args": []}
+        kinds += [self.tick(client, other) for _ in range(2)]
+
+        assert kinds == ["enqueued", "duplicate"] * 2
+        assert redis.zcard("kb:ticks:s") == 1
+
+    def test_jobs_of_the_ledger_are_the_schedules_own_while_a_deployment_changes_them(
+        self, client, redis
+    ):
+        """The old Input still arrives when the definition is new, and again after a rollback."""
+        self.define(redis, item())
+        self.tick(client, item(), at=MINUTE - 120)
+        renamed = {"class": "Renamed", "args": []}
+        self.define(redis, renamed)
+
+        for at, each in ((MINUTE - 60, item()), (MINUTE, renamed), (MINUTE + 60, item())):
+            assert self.tick(client, each, at=at) == "enqueued"
+
+        assert redis.zcard("kb:ticks:s") == 4
+
+    def test_of_an_entry_that_says_nothing_any_delivery_is_a_duplicate(self, client, redis):
+        """Entries of an earlier version, and of what the fleet places."""
+        redis.zadd(
+            "kb:ticks:s", {f'{{"at":{MINUTE},"jids":["x"],"by":"aws","enqueued_at":1}}': MINUTE}
+        )
+
+        assert self.tick(client, item()) == "duplicate"
+
+    def test_a_long_name_is_cut(self, client, redis):
+        name = "s" * 250
+        redis.hset("kb:schedules", name, dumps({"expression": "* * * * *", "jobs": [item()]}))
+
+        client.push_tick(name, MINUTE, [{"class": "Other", "args": []}], by="aws")
+
+        [job] = queued(redis)
+        assert len(job["tick"]["schedule"]) <= MAX_NAME
+        assert redis.exists(f"kb:ticks:{job['tick']['schedule']}")
+
+    @pytest.mark.parametrize(
+        "text", ["{", "[]", "5", '{"jobs":5}', '{"jobs":["x"]}', '{"jobs":[{}]}']
+    )
+    def test_a_definition_that_cannot_be_read_stops_no_tick(self, client, redis, text):
+        redis.hset("kb:schedules", "s", text)
+
+        assert self.tick(client, item()) == "enqueued"
+        assert redis.exists("kb:ticks:s")
 
 
 class TestPausedTick:

@@ -84,9 +84,8 @@ def test_an_occurrence_is_refused_on_all_shards_and_enqueued_when_there_is_room(
 
 @pytest.mark.parametrize("state", ["paused", "skipped", "stale", "future"])
 def test_an_occurrence_that_enqueues_nothing_is_not_refused(client, full, state):
-    work = {"class": "Work", "args": [], "queue": "critical"}
     schedules = Schedules(client)
-    schedules.save(ScheduleDefinition(name="s", expression="* * * * *", jobs=(work,)))
+    schedules.save(ScheduleDefinition(name="s", expression="* * * * *", jobs=tuple(ITEMS)))
     at = MINUTE
     if state == "paused":
         schedules.pause("s")

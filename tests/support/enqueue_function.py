@@ -22,11 +22,20 @@ ENVIRONMENT = {
 }
 
 
+INVOKED = "arn:aws:lambda:eu-west-1:123456789012:function:enqueue"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What the function reads of Lambda's context."""
 
     aws_request_id: str = "8f5b8f0e-0f4a-4d57-9f1e-1c9f6c1f0a11"
+    invoked_function_arn: str = INVOKED
+
+
+def invoked_by(alias: str) -> Context:
+    """An invocation by an alias of the function; "" = without one."""
+    return Context(invoked_function_arn=f"{INVOKED}:{alias}" if alias else INVOKED)
 
 
 def load_app() -> ModuleType:

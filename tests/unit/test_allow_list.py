@@ -6,6 +6,7 @@ import pytest
 
 from kiqbridge import NotAllowed
 from kiqbridge.aws.allow_list import CLASSES, QUEUES, AllowList, SourceRule
+from kiqbridge.aws.record import Sender
 
 WRAPPERS = [
     "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper",
@@ -149,7 +150,7 @@ class TestRules:
         ],
     )
     def test_what_a_rule_lists_passes(self, item, source, origin):
-        self.allowed(self.ORDERS, self.BUS).check(item, source, origin)
+        self.allowed(self.ORDERS, self.BUS).check(item, Sender(source, origin))
 
     @pytest.mark.parametrize(
         ("item", "source", "origin", "message"),
@@ -204,7 +205,7 @@ class TestRules:
     )
     def test_anything_else_of_any_source_is_refused(self, item, source, origin, message):
         with pytest.raises(NotAllowed) as raised:
-            self.allowed(self.ORDERS, self.BUS).check(item, source, origin)
+            self.allowed(self.ORDERS, self.BUS).check(item, Sender(source, origin))
 
         assert str(raised.value) == message
 
@@ -213,9 +214,46 @@ class TestRules:
         bills = replace(self.ORDERS, classes=("Bill",), queues=("low",))
         allowed = self.allowed(mails, bills)
 
-        allowed.check(job("Bill", queue="low"), "sqs", "arn:1:orders")
+        allowed.check(job("Bill", queue="low"), Sender("sqs", "arn:1:orders"))
         with pytest.raises(NotAllowed):
-            allowed.check(job("Mail", queue="low"), "sqs", "arn:1:orders")
+            allowed.check(job("Mail", queue="low"), Sender("sqs", "arn:1:orders"))
+
+    def test_one_rule_must_allow_class_queue_and_tick(self):
+        ticking = replace(self.BUS, classes=("Mail",), ticks=("shop/*",))
+        allowed, bus = self.allowed(self.BUS, ticking), Sender("bus")
+
+        allowed.check(job("Any", queue="low"), bus)
+        allowed.check(job("Mail", queue="low"), bus, "shop/Mail")
+        for item, schedule in (
+            (job("Any", queue="low"), "shop/Mail"),
+            (job(queue="low"), "b/Mail"),
+        ):
+            with pytest.raises(NotAllowed):
+                allowed.check(item, bus, schedule)
+        with pytest.raises(
+            NotAllowed,
+            match=r"^tick.schedule: 's' is not among the ticks of map.* for source 'bus'",
+        ):
+            self.allowed(self.BUS).check(job(queue="low"), bus, "s")
+
+    def test_without_rules_a_direct_invocation_ticks_and_no_other_source(self):
+        allowed = AllowList(classes=("*",), queues=("*",))
+
+        allowed.check(job(), schedule="shop/Mail")
+        with pytest.raises(
+            NotAllowed, match="of source 'sqs': a tick is taken from direct invocations only"
+        ):
+            allowed.check(job(), Sender("sqs"), "shop/Mail")
+
+    def test_a_rule_is_about_invocations_without_an_alias_unless_it_names_one(self):
+        iot = replace(self.BUS, aliases=("iot*",))
+        item = job(queue="low")
+
+        self.allowed(iot).check(item, Sender("bus", "", "iot-2"))
+        self.allowed(replace(iot, aliases=("*",))).check(item, Sender("bus"))
+        for rule, alias in ((iot, ""), (self.BUS, "iot")):
+            with pytest.raises(NotAllowed, match="may enqueue nothing"):
+                self.allowed(rule).check(item, Sender("bus", "", alias))
 
     def test_an_empty_list_of_rules_allows_nothing(self):
         with pytest.raises(NotAllowed, match="source 'direct' may enqueue nothing"):
@@ -225,4 +263,4 @@ class TestRules:
         allowed = AllowList(classes=("Mail",), queues=("*",), rules=(self.BUS,))
 
         with pytest.raises(NotAllowed, match="KIQBRIDGE_ALLOWED_CLASSES"):
-            allowed.check(job("Any", queue="low"), "bus")
+            allowed.check(job("Any", queue="low"), Sender("bus"))

@@ -117,7 +117,9 @@ def test_the_rules_per_source_count_for_examples_and_for_the_schedules_of_the_te
         re.match(r"error: mappings.yml:6 allow: EnqueueFunction.\w+: source ", line)
         for line in lines
     )
-    lifted = allow.replace("]\n", ", {source: '*', classes: ['*'], queues: ['*']}]\n")
+    lifted = allow.replace(
+        "]\n", ", {source: '*', classes: ['*'], queues: ['*'], ticks: ['*/*']}]\n"
+    )
     assert check(textwrap.dedent(ONE) + lifted)[0] == 0
     code, lines = check(
         textwrap.dedent(ONE)
@@ -125,6 +127,18 @@ def test_the_rules_per_source_count_for_examples_and_for_the_schedules_of_the_te
     )
     assert code == 1
     assert "mappings[0].example[0]: s3_object_created.json: source 'bus'" in lines[0]
+
+
+def test_rules_that_let_nobody_tick_a_schedule_of_the_template_are_a_fault(check):
+    code, lines = check(
+        "allow: [{source: direct, classes: ['*'], queues: ['*'], ticks: ['*/Heal*']}]"
+    )
+
+    assert code == 1
+    assert len(lines) == 3
+    assert all(
+        "tick.schedule: '" in line and " is not among the ticks of " in line for line in lines
+    )
 
 
 def test_a_schema_counts_for_the_schedules_of_the_template(check):
@@ -181,4 +195,4 @@ def test_the_examples_of_the_shipped_file_are_right_when_they_are_uncommented(tm
         "mappings.yml:13 mappings[1] (order lines)",
     ]
     assert '  s3_object_created.json: HealthPulse ["' in lines
-    assert "2 rules" in lines and "schemas: of NightlyReport" in lines
+    assert "3 rules" in lines and "schemas: of NightlyReport" in lines

@@ -48,16 +48,16 @@ def test_deliveries_are_listed_with_source_class_and_job(browser, operator, redi
 
 
 @pytest.mark.parametrize(
-    ("identity", "job_class", "name"),
+    ("identity", "job_class", "name", "queue"),
     [
-        ("order-5", "Mail", "order-5"),
-        ("12:30", "A:B", "12:30"),
-        (Identity(Source.SQS, ("arn:aws:sqs:x", "id-1")), "Mail", "arn:aws:sqs:x id-1"),
-        (Identity(Source.HTTP, ("key",)), "", "key"),
+        ("order-5", "Mail", "order-5", "default"),
+        ("12:30", "A:B", "12:30", "low"),
+        (Identity(Source.SQS, ("arn:aws:sqs:x", "id-1")), "Mail", "arn:aws:sqs:x id-1", "low"),
+        (Identity(Source.HTTP, ("key",)), "", "key", "low"),
     ],
 )
-def test_a_guard_is_read_back_from_its_name(identity, job_class, name):
-    guard = parse_guard(guard_field(identity, job_class), "1700000000 jid")
+def test_a_guard_is_read_back_from_its_name(identity, job_class, name, queue):
+    guard = parse_guard(guard_field(identity, job_class, queue), "1700000000 jid")
 
     assert (guard.job_class, guard.name, guard.jid) == (job_class, name, "jid")
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.clocks.manifest_store import StandingManifest, manifests_of
-from kiqbridge.wire.guards import KEEP_S, Source
+from kiqbridge.wire.guards import KEEP_S, WITH_QUEUE, Source
 from kiqbridge.wire.names import text_of
 
 LOOKED_AT: Final = 500
@@ -102,7 +102,8 @@ def parse_guard(field: str, value: str) -> Guard:
     """A guard out of its field (wire/guards.py) and its value `UNTIL JID`."""
     until_text, _, jid = value.partition(" ")
     until = _number(until_text)
-    source, _, rest = field.partition(":")
+    origin, _, rest = field.partition(":")
+    source = origin.removesuffix(WITH_QUEUE)
     if source not in set(Source):
         return Guard(source="", job_class="", name="", jid=jid, enqueued_at=None, until=until)
     parts: list[str] = []
@@ -112,6 +113,8 @@ def parse_guard(field: str, value: str) -> Guard:
             break
         parts.append(rest[head.end() : end])
         rest = rest[end + 1 :]
+    if source != origin:
+        del parts[:1]
     scope, *inner = parts or [""]
     return Guard(
         source=source,

@@ -1,11 +1,12 @@
 """Which classes and queues may be enqueued from AWS: none that is not listed.
 
-Whoever may invoke the function chooses class, queue and arguments; a `tick` grants nothing, since a
-caller can write one. A job's class is matched where it runs: Active Job's adapter is only a wrapper,
+Whoever may invoke the function chooses class, queue and arguments. A `tick` grants nothing: it is taken from
+senders that may tick the schedule only. A job's class is matched where it runs: Active Job's adapter is only a wrapper,
 and a job that fails may move to another queue.
 
-The lists of the environment are for all sources. Rules per source (`allow` in mappings.yml) restrict them
-further: as soon as there is one, a source that no rule names may enqueue nothing.
+The lists of the environment are for all sources; with them alone, ticks are taken from direct invocations. Rules
+per source (`allow` in mappings.yml) restrict them further: as soon as there is one, a source that no rule names may
+enqueue nothing, and one rule must allow class, queue and schedule.
 """
 
 import functools
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, Self
 
+from kiqbridge.aws.record import DIRECT, Sender
 from kiqbridge.config.function_settings import ALLOWED_CLASSES, ALLOWED_QUEUES
 from kiqbridge.config.setting import read
 from kiqbridge.errors import NotAllowed
@@ -37,19 +39,27 @@ class SourceRule:
         place: file, line and key, for messages.
         sources: names of sources (`Record.source`).
         origins: senders (`Record.origin`).
+        aliases: by which the function was invoked (`Sender.alias`); by default, without any.
         classes: job classes.
         queues: queues.
+        ticks: schedules whose ticks may stand beside the jobs.
     """
 
     place: str
     sources: Globs
     origins: Globs = ("*",)
+    aliases: Globs = ("",)
     classes: Globs = ()
     queues: Globs = ()
+    ticks: Globs = ()
 
-    def takes(self, source: str, origin: str) -> bool:
-        """Whether the rule is about records of this source and sender."""
-        return _is_any(source, self.sources) and _is_any(origin, self.origins)
+    def takes(self, sender: Sender) -> bool:
+        """Whether the rule is about records of this sender."""
+        return (
+            _is_any(sender.source, self.sources)
+            and _is_any(sender.origin, self.origins)
+            and _is_any(sender.alias, self.aliases)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +78,15 @@ class AllowList:
         """Read both lists, comma-separated; a missing one is empty."""
         return cls(classes=read(ALLOWED_CLASSES, environ), queues=read(ALLOWED_QUEUES, environ))
 
-    def check(self, item: Mapping[str, Any], source: str = "direct", origin: str = "") -> None:
-        """Refuse a validated item whose class or queue is not listed, for all or for its source.
+    def check(
+        self, item: Mapping[str, Any], sender: Sender = DIRECT, schedule: str | None = None
+    ) -> None:
+        """Refuse a validated item whose class, queue or tick is not listed, for all or for its source.
 
         Args:
             item: a job as `Client.push` takes it.
-            source: name of the source that brought it (`Record.source`).
-            origin: its sender (`Record.origin`).
+            sender: who brought it.
+            schedule: that of the tick beside it; None = there is none.
 
         Raises:
             NotAllowed: names the value, and where to allow it.
@@ -84,27 +96,42 @@ class AllowList:
         for field, name in _queues_of(item):
             _require(field, name, self.queues, QUEUES)
         if self.rules is not None:
-            self._check_rules(item, source, origin)
+            self._check_rules(item, sender, schedule)
+        elif schedule is not None and sender.source != DIRECT.source:
+            raise NotAllowed(
+                f"tick.schedule: {shorten(schedule)} of {_shown(sender)}: a tick is taken from direct "
+                "invocations only, as which schedules arrive; to allow it write allow into the file of "
+                "mappings, with ticks for this source"
+            )
 
-    def _check_rules(self, item: Mapping[str, Any], source: str, origin: str) -> None:
-        """One rule must allow all classes and queues of the item."""
-        sender = f"source {source!r}" + (f" and origin {shorten(origin)}" if origin else "")
-        rules = [rule for rule in self.rules or () if rule.takes(source, origin)]
-        refusals = [refusal for rule in rules if (refusal := _refusal(item, rule)) is not None]
+    def _check_rules(self, item: Mapping[str, Any], sender: Sender, schedule: str | None) -> None:
+        """One rule must allow all classes and queues of the item, and its tick."""
+        rules = [rule for rule in self.rules or () if rule.takes(sender)]
+        refusals = [
+            refusal for rule in rules if (refusal := _refusal(item, schedule, rule)) is not None
+        ]
         if rules and len(refusals) < len(rules):
             return
         if refusals:
-            raise NotAllowed(f"{refusals[-1]} for {sender}; to allow it add it there")
+            raise NotAllowed(f"{refusals[-1]} for {_shown(sender)}; to allow it add it there")
         raise NotAllowed(
-            f"{sender} may enqueue nothing: allow in the file of mappings lists other sources only; to "
+            f"{_shown(sender)} may enqueue nothing: allow in the file of mappings lists other sources only; to "
             "allow it add an entry with its source, classes and queues"
+            + (" and alias" if sender.alias else "")
         )
 
 
-def _refusal(item: Mapping[str, Any], rule: SourceRule) -> str | None:
+def _shown(sender: Sender) -> str:
+    origin = f" and origin {shorten(sender.origin)}" if sender.origin else ""
+    alias = f", invoked as {shorten(sender.alias)}," if sender.alias else ""
+    return f"source {sender.source!r}{origin}{alias}"
+
+
+def _refusal(item: Mapping[str, Any], schedule: str | None, rule: SourceRule) -> str | None:
     for kind, found, globs in (
         ("classes", _classes_of(item), rule.classes),
         ("queues", _queues_of(item), rule.queues),
+        ("ticks", () if schedule is None else (("tick.schedule", schedule),), rule.ticks),
     ):
         for field, name in found:
             if not _is_any(name, globs):

@@ -94,7 +94,8 @@ class Enqueuer:
         schemas: what the arguments of a class must be; None = anything.
         http: which HTTP requests may ask for jobs.
         shows_arguments: whether messages about events may show values of theirs.
-        publisher: publishes the schedules of the template after the first push; None = nobody does.
+        publisher: publishes the schedules of the template after the first push, before a tick; None = nobody
+            does.
     """
 
     def __init__(
@@ -221,7 +222,15 @@ class Enqueuer:
             raise handled.error
         return handled.answer
 
-    def handle(self, event: object, *, now: float, by: str = "lambda", xray: str = "") -> Handled:
+    def handle(
+        self,
+        event: object,
+        *,
+        now: float,
+        by: str = "lambda",
+        xray: str = "",
+        alias: str = "",
+    ) -> Handled:
         """As `enqueue`, with what became of each record; an error is part of it, not raised.
 
         Args:
@@ -229,27 +238,30 @@ class Enqueuer:
             now: as for `enqueue`.
             by: as for `enqueue`.
             xray: trace header of the invocation, for jobs that came with no trace of their own.
+            alias: by which the function was invoked, as `Sender.alias`.
         """
         shown = contextlib.nullcontext() if self._shows_arguments else redaction.arguments_hidden()
         with texts_limited(self._http.max_event_bytes), shown:
-            return self._handle(event, now, by, xray)
+            return self._handle(event, now, by, xray, alias)
 
-    def _handle(self, event: object, now: float, by: str, xray: str) -> Handled:
-        if self._publisher is not None and self._publisher.is_command(event):
+    def _handle(self, event: object, now: float, by: str, xray: str, alias: str) -> Handled:
+        # With rules an alias has what they name: not what no rule is about.
+        is_own = not alias or self._allowed.rules is None
+        if is_own and self._publisher is not None and self._publisher.is_command(event):
             return self._published(self._publisher, event, by)
         try:
-            delivery = self._read(event)
+            delivery = self._read(event, is_own=is_own)
         except (EventError, PayloadError) as error:
             return Handled(source=UNKNOWN, error=error)
         if isinstance(delivery, Done):
             return Handled(source=delivery.source, answer=delivery.answer, ignored=delivery.why)
-        if xray:
+        if xray or alias:
+            trace = attributes(xray=xray) if xray else {}
             records = [
-                each if each.trace else replace(each, trace=attributes(xray=xray))
-                for each in delivery.records
+                replace(each, trace=each.trace or trace, alias=alias) for each in delivery.records
             ]
             delivery = replace(delivery, records=records)
-        results, push_ms = self._results(delivery, now, by)
+        results, push_ms, published = self._results(delivery, now, by)
         is_answered = delivery.answer is not None
         return Handled(
             source=delivery.source,
@@ -257,13 +269,13 @@ class Enqueuer:
             answer=delivery.answer(results) if delivery.answer else _success(delivery, results),
             error=None if is_answered else _reason(results),
             push_ms=push_ms,
-            published=self._after_push(results, by),
+            published=published or self._after_push(results, by),
         )
 
     def _after_push(self, results: Sequence[Result], by: str) -> dict[str, Any] | None:
         if self._publisher is None or not any(each.jobs for each in results):
             return None
-        return self._publisher.after_push(by)
+        return self._publisher.once(by)
 
     def _published(self, publisher: "Publisher", event: Any, by: str) -> Handled:
         try:
@@ -272,15 +284,18 @@ class Enqueuer:
             return Handled(source=PUBLISH, error=error)
         return Handled(source=PUBLISH, answer=answer, published=answer)
 
-    def _read(self, event: object) -> Delivery | Done:
-        if self._pusher.has_spilled(event):
+    def _read(self, event: object, *, is_own: bool) -> Delivery | Done:
+        if is_own and self._pusher.has_spilled(event):
             return sources.read_spilled(event)
         return sources.read(event, self._http)
 
     def _results(
         self, delivery: Delivery, now: float, by: str
-    ) -> tuple[list[Result], float | None]:
-        """What became of each record, and for how long it was pushed; all that may be is, together."""
+    ) -> tuple[list[Result], float | None, dict[str, Any] | None]:
+        """What became of each record, for how long it was pushed, and what was published before a tick.
+
+        All that may be pushed is, together.
+        """
         results: dict[int, Result] = {}
         asked: dict[int, Asked] = {}
         failed: set[str | None] = set()
@@ -298,13 +313,16 @@ class Enqueuer:
         if failed and delivery.answering is Answering.WHOLE:
             results |= {place: held_back(each.record) for place, each in asked.items()}
             asked = {}
-        push_ms = None
+        push_ms = published = None
         if asked:
+            if self._publisher and any(each.request.tick for each in asked.values()):
+                # A deployment has changed which jobs its schedules name: their ticks go by that.
+                published = self._publisher.once(by)
             began = time.perf_counter()
             pushed = self._pusher.push(list(asked.values()), delivery.answering, by)
             push_ms = round((time.perf_counter() - began) * 1000, 3)
             results |= dict(zip(asked, pushed, strict=True))
-        return [results[place] for place in range(len(delivery.records))], push_ms
+        return [results[place] for place in range(len(delivery.records))], push_ms, published
 
     def _checked(self, record: Record, now: float) -> Asked | Result:
         try:
@@ -314,9 +332,10 @@ class Enqueuer:
             asked = Asked(record, request)
             if request.sender is None:  # else it was stamped when it was first seen
                 asked = stamped(asked)
-            source, origin = request.sender or (record.source, record.origin)
+            sender = request.sender or record.sender
+            schedule = None if request.tick is None else request.tick.schedule
             for job in asked.request.jobs:
-                self._allowed.check(job.item, source, origin)
+                self._allowed.check(job.item, sender, schedule)
                 if self._schemas is not None:
                     self._schemas.check(job.item)
         except (EventError, PayloadError) as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kiqbridge.aws.enqueue import Enqueuer, Handled
+from kiqbridge.aws.record import alias_in
 from kiqbridge.aws.report import Report, Reporting
 from kiqbridge.aws.sources import failure_answer, is_http
 from kiqbridge.aws.time_left import seconds_for_redis
@@ -62,9 +63,10 @@ class EnqueueHandler:
             self._is_cold = False
             report.count(ColdStart=1)
         by = f"lambda:{request_id}" if request_id else "lambda"
+        alias = alias_in(getattr(context, "invoked_function_arn", None))
         try:
             with deadline.within(seconds_for_redis(context)):
-                handled = self._handled(event, by, report)
+                handled = self._handled(event, by, alias, report)
         except Exception as error:
             report.failed(error, is_raised=not is_http(event))
             if is_http(event):
@@ -78,16 +80,16 @@ class EnqueueHandler:
         finally:
             report.write(sys.stdout)
 
-    def _handled(self, event: Any, by: str, report: Report) -> Handled:
+    def _handled(self, event: Any, by: str, alias: str, report: Report) -> Handled:
         if self._is_traced is None:
             self._is_traced = bool(read(settings.TRACING, self._environ))
         if not self._is_traced:
-            return self.enqueuer().handle(event, now=time.time(), by=by)
+            return self.enqueuer().handle(event, now=time.time(), by=by, alias=alias)
         from kiqbridge.aws import tracing  # noqa: PLC0415 - a start waits for each module
 
         xray = self._environ.get(tracing.HEADER, "")
         return tracing.traced(
             self._reporting.service,
-            lambda: self.enqueuer().handle(event, now=time.time(), by=by, xray=xray),
+            lambda: self.enqueuer().handle(event, now=time.time(), by=by, xray=xray, alias=alias),
             warn=report.warn,
         )

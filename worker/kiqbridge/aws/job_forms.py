@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeGuard
 
 from kiqbridge.aws.plain import check_plain
+from kiqbridge.aws.record import Sender
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.wire import active_job
@@ -105,13 +106,12 @@ class JobRequest:
 class EnqueueRequest:
     """What an event asks for: all of `jobs` or none, and once only if there is a tick.
 
-    `sender`: source and origin of the record that brought it, if it is not the one at hand: what is
-    allowed goes by them.
+    `sender`: whose record brought it, if it is not the one at hand: what is allowed goes by it.
     """
 
     jobs: Sequence[JobRequest]
     tick: Tick | None = None
-    sender: tuple[str, str] | None = None
+    sender: Sender | None = None
 
 
 def is_job_form(value: object) -> TypeGuard[Mapping[str, Any]]:

@@ -1,7 +1,8 @@
 """Publishing the schedules of the template from the function that they invoke.
 
 The build writes their manifest into the layer. A warm environment publishes it once, after its first push, so
-that no event waits for it; one HGET finds that it is published already. A direct invocation with
+that no event waits for it but a tick, whose jobs the schedule must name; one HGET finds that it is published
+already. A direct invocation with
 
     {"kiqbridge": "publish"}            or            {"kiqbridge": "publish", "rollback": true}
 
@@ -71,7 +72,7 @@ class Publisher:
     def __repr__(self) -> str:
         return f"Publisher({self._stack!r}, {str(self._path)!r})"
 
-    def after_push(self, by: str) -> dict[str, Any] | None:
+    def once(self, by: str) -> dict[str, Any] | None:
         """Publish, unless this environment has; never raises.
 
         Returns:

@@ -7,7 +7,7 @@ A source (`sources/`) knows the form of one service's events and nothing of jobs
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import KiqbridgeError
@@ -16,6 +16,35 @@ from kiqbridge.wire.guards import Identity
 
 SPILLED: Final = "spill"
 """`Record.source` of what comes back out of a spill queue."""
+
+
+_WITH_ALIAS: Final = 8
+"""Parts of such an ARN: `arn:aws:lambda:REGION:ACCOUNT:function:NAME:ALIAS`."""
+
+
+class Sender(NamedTuple):
+    """Whose records those are: what they may enqueue goes by it.
+
+    Attributes:
+        source: name of the service's form, such as `sqs`.
+        origin: `Record.origin`.
+        alias: alias or version by which the function was invoked; "" = none, or `$LATEST`. Lambda writes it
+            into the context, whatever the event says.
+    """
+
+    source: str
+    origin: str = ""
+    alias: str = ""
+
+
+DIRECT: Final = Sender("direct")
+"""Who invokes the function with the job itself."""
+
+
+def alias_in(arn: object) -> str:
+    """The alias or version in the ARN of a function, as `Sender.alias`."""
+    parts = arn.split(":") if isinstance(arn, str) else []
+    return parts[7] if len(parts) == _WITH_ALIAS and parts[7] != "$LATEST" else ""
 
 
 class Answering(StrEnum):
@@ -33,9 +62,10 @@ class Answering(StrEnum):
 class Record:
     """One thing that a service delivered.
 
-    `source` and `origin` are those of the service that called, which IAM has checked. Whatever that
+    `source` and `origin` are those of the service that called, as it writes them. Whatever that
     service carries from another one (a message of a queue can look like a notification of S3) is in
-    `event`, `job` and `facets` only, so that a forged message gets no rights but the queue's.
+    `event`, `job` and `facets` only, so that a forged message gets no rights but the queue's. Who
+    invokes the function with an event of its own choice writes all of them; not `alias`.
 
     Attributes:
         source: name of the service's form, such as `sqs`: in mappings, rules, log lines and metrics.
@@ -57,6 +87,7 @@ class Record:
         trace: attributes that its jobs carry, see `trace.attributes`.
         ignored: why nothing is to be enqueued (a service's test event); "" else.
         no_job: the message of its refusal, if `job` is none and no mapping takes it; "" = a general one.
+        alias: as `Sender.alias`.
         parts: several records that one message carries: all of them or none are enqueued. Then `job`
             is None, and each part has an identity of its own.
     """
@@ -75,7 +106,13 @@ class Record:
     trace: Mapping[str, str] = field(default_factory=dict)
     ignored: str = ""
     no_job: str = ""
+    alias: str = ""
     parts: "Sequence[Record]" = ()
+
+    @property
+    def sender(self) -> Sender:
+        """Whose record it is."""
+        return Sender(self.source, self.origin, self.alias)
 
 
 def leaves(record: Record) -> Iterator[Record]:

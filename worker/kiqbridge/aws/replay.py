@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from kiqbridge.aws.depth import class_of, queue_of
 from kiqbridge.aws.job_forms import EnqueueRequest, Tick
 from kiqbridge.aws.push import Asked, Pusher, StaleTick, held_back, stale_tick
-from kiqbridge.aws.record import Answering, Result
+from kiqbridge.aws.record import Answering, Result, alias_in
 from kiqbridge.aws.spill_form import ENVELOPE
 from kiqbridge.client.client import TICK_HORIZON_S
 from kiqbridge.client.guarded_push import Enqueued
@@ -32,11 +32,13 @@ class DeadLetter:
         event: as the function was given it.
         envelope: who put it there: `spill`, `sqs`, `on-failure`, `lambda`, `scheduler`, `rule`.
         reason: why, in the words of the service; "" = it did not say.
+        alias: by which the function was invoked with it, as `Sender.alias`, so far as the service says.
     """
 
     event: Any
     envelope: str
     reason: str = ""
+    alias: str = ""
 
 
 def dead_letter_of(message: Mapping[str, Any], queue_arn: str) -> DeadLetter:
@@ -60,9 +62,12 @@ def dead_letter_of(message: Mapping[str, Any], queue_arn: str) -> DeadLetter:
         return DeadLetter(event=_as_delivered(message, queue_arn), envelope="sqs")
     if isinstance(content, Mapping) and "requestPayload" in content:
         context = content.get("requestContext")
-        condition = context.get("condition") if isinstance(context, Mapping) else None
+        context = context if isinstance(context, Mapping) else {}
         return DeadLetter(
-            event=content["requestPayload"], envelope="on-failure", reason=str(condition or "")
+            event=content["requestPayload"],
+            envelope="on-failure",
+            reason=str(context.get("condition") or ""),
+            alias=alias_in(context.get("functionArn")),
         )
     reason = attributes.get("ERROR_MESSAGE") or attributes.get("ErrorMessage") or ""
     if "SCHEDULE_ARN" in attributes:

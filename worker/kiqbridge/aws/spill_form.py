@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kiqbridge.aws.job_forms import EnqueueRequest, Tick, parse_jobs
-from kiqbridge.aws.record import Record
+from kiqbridge.aws.record import Record, Sender
 from kiqbridge.errors import EventError
 from kiqbridge.wire.guards import Identity, Source, own_key
 from kiqbridge.wire.payload import shorten
@@ -61,6 +61,7 @@ def message_of(
             "id": name,
             "source": record.source,
             "origin": record.origin,
+            "alias": record.alias,
             "by": by,
             "at": now,
             "guards": [_written(job.dedupe_key) for job in jobs],
@@ -92,7 +93,7 @@ def request_of_spilled(content: object, now: float) -> EnqueueRequest:
         )
     form = {key: value for key, value in content.items() if key != ENVELOPE}
     request = parse_jobs(form, now)
-    sender = (str(envelope.get("source", "")), str(envelope.get("origin", "")))
+    sender = Sender(*(str(envelope.get(name, "")) for name in Sender._fields))
     if request.tick is not None:
         return replace(request, sender=sender)
     guards, name = envelope.get("guards"), envelope.get("id")

@@ -358,7 +358,12 @@ class Client(Everywhere):
         ]
         mark = TickMark(schedule=schedule, at=instant, overlap=overlap, max_age_s=max_age_s)
         occurrence = guarded_push.Occurrence(
-            mark=mark, by=by, horizon_s=horizon_s, ahead_s=ahead_s, ignore_pause=ignore_pause
+            mark=mark,
+            by=by,
+            horizon_s=horizon_s,
+            ahead_s=ahead_s,
+            ignore_pause=ignore_pause,
+            scope=guarded_push.scope_of(items),
         )
         jobs = [(index, job) for index, job in enumerate(prepared) if job is not None]
         return guarded_push.push_tick(occurrence, jobs, self._writer, now=now, limits=limits or {})

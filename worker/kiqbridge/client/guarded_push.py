@@ -5,7 +5,10 @@ repeated call, after a lost reply or by a caller that retries, enqueues nothing 
 jids of the first one.
 """
 
+import hashlib
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from kiqbridge.client.job_writer import (
@@ -20,7 +23,7 @@ from kiqbridge.client.job_writer import (
 from kiqbridge.client.known import find_jids, tick_entry
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.client.shard_limits import check_once, check_tick, noting
-from kiqbridge.errors import PayloadError, QueueTooDeep
+from kiqbridge.errors import PayloadError, QueueTooDeep, RedisRefused
 from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.replies import ReplyLost
@@ -29,14 +32,19 @@ from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import Identity, guard_field, keep_s
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
-from kiqbridge.wire.payload import TICK, check_json
-from kiqbridge.wire.tick_mark import TickMark
+from kiqbridge.wire.payload import DEFAULT_OPTIONS, TICK, check_json
+from kiqbridge.wire.tick_mark import MAX_NAME, TickMark
+
+logger = logging.getLogger(__name__)
 
 _PUSH_ONCE = scripts.load("push_once")
 _PUSH_TICK = scripts.load("push_tick")
 
 _MOVED: Final = 0
 """What these scripts answer when a queue has moved."""
+
+_LOOKED_AT: Final = 10
+"""Last entries of a ledger whose jobs are the schedule's, too: during a deployment, and after its rollback."""
 
 TickKind = Literal["enqueued", "duplicate", "stale", "future", "paused", "skipped"]
 
@@ -176,6 +184,22 @@ def _known_before(
     return list(found.values())
 
 
+Scope = list[list[str]]
+"""Class and queue of jobs, each pair once, in order."""
+
+
+def scope_of(items: Sequence[Mapping[str, Any]]) -> Scope:
+    """Which jobs these are, before middleware, as far as it matters who may enqueue them."""
+    pairs = {
+        (
+            str(each[active_job.KEY] if active_job.KEY in each else _performed_class(each)),
+            str(each.get("queue") or DEFAULT_OPTIONS["queue"]),
+        )
+        for each in items
+    }
+    return [list(pair) for pair in sorted(pairs)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:
     """One occurrence of a schedule; the fields are the arguments of `Client.push_tick`."""
@@ -185,6 +209,7 @@ class Occurrence:
     horizon_s: int
     ahead_s: float | None
     ignore_pause: bool
+    scope: Scope
 
 
 def push_tick(
@@ -233,10 +258,12 @@ def _push_tick(
 ) -> TickOutcome | None:
     """What became of these jobs; None: a queue has moved, and nothing is pushed."""
     jobs = [job for _, job in indexed]
+    if not _is_named(occurrence, writer):
+        occurrence = _apart(occurrence)
     mark, attribute = occurrence.mark, occurrence.mark.to_attribute()
     for job in jobs:
         job.payload[TICK] = attribute  # whatever the caller or middleware has put there
-    about = {"by": occurrence.by, "enqueued_at": now}
+    about = {"by": occurrence.by, "enqueued_at": now, "of": occurrence.scope}
     about_jobs: dict[str, Any] = {"jids": [job.jid for job in jobs]}
     if placed.keys:  # a move may put jobs of two shards on one, of which only one has got its part
         about_jobs["queues"] = [job.queue for job in jobs]
@@ -269,13 +296,54 @@ def _push_tick(
     if answer == _MOVED:
         return None
     _check_depth(answer, indexed)
-    known = [json_text.loads(each) for each in answer[1:] if placed.keys and each != entry]
-    if known and all("queues" in each for each in known):
+    known = [json_text.loads(each) for each in answer[1:] if each != entry]
+    if known and not any(_is_of(each, occurrence.scope) for each in known):
+        apart = _apart(occurrence)
+        return _push_tick(apart, indexed, writer, placed, now=now, limits=limits)
+    if placed.keys and known and all("queues" in each for each in known):
         return _complete_tick(indexed, known, writer, placed, mark, now=now, limits=limits)
     outcome = _tick_outcome(indexed, answer, entry, without_jobs)
     if doubt and outcome.jobs:
         raise not_replicated([job.jid for job in outcome.jobs], doubt) from doubt
     return outcome
+
+
+def _is_named(occurrence: Occurrence, writer: JobWriter) -> bool:
+    """Whether the schedule's definition or ledger names these jobs; also if neither says anything."""
+    name, keys = occurrence.mark.schedule, writer.keys
+    try:
+        definition = writer.pool.call("HGET", keys.schedules, name)
+        jobs = json_text.loads(definition)["jobs"] if definition else []
+        if not jobs or scope_of(jobs) == occurrence.scope:
+            return True
+    except (RedisRefused, ValueError, KeyError, TypeError, AttributeError):
+        return True  # what cannot be read stops no tick
+    entries = writer.pool.call("ZRANGE", keys.ticks(name), -_LOOKED_AT, -1)
+    return any(_is_of(json_text.loads(each), occurrence.scope) for each in entries)
+
+
+def _is_of(entry: Mapping[str, Any], scope: Scope) -> bool:
+    """Whether an entry of a ledger is of such jobs; what says nothing may be of any."""
+    return bool(entry.get("of", scope) == scope)
+
+
+def _apart(occurrence: Occurrence) -> Occurrence:
+    """The same occurrence of a schedule that is named after its jobs, too, with a ledger of its own.
+
+    So its jobs are enqueued once, and nothing that the schedule itself enqueues is taken for enqueued, running
+    or missed because of them.
+    """
+    mark = occurrence.mark
+    jobs = ", ".join(f"{job_class} in {queue}" for job_class, queue in occurrence.scope)
+    name = f"{mark.schedule} ({jobs})"
+    if len(name) > MAX_NAME:
+        name = f"{mark.schedule[:80]} ({hashlib.sha256(name.encode()).hexdigest()})"
+    logger.warning(
+        "tick of %s: neither its definition nor its ledger names %s; enqueued under %s. If the rule was changed, "
+        'publish its schedules ({"kiqbridge": "publish"}, or kiqbridge schedule publish)',
+        mark.schedule, jobs, name,
+    )  # fmt: skip
+    return replace(occurrence, mark=replace(mark, schedule=name))
 
 
 def _complete_tick(
@@ -345,7 +413,7 @@ def guard_of(job: PreparedJob, dedupe_key: str | Identity | None) -> str:
     for part in (dedupe_key,) if isinstance(dedupe_key, str) else dedupe_key.parts:
         if not part.isascii():
             check_json(part, "dedupe_key")
-    return guard_field(dedupe_key, _performed_class(job.payload))
+    return guard_field(dedupe_key, _performed_class(job.payload), job.queue)
 
 
 def check_count(count: int) -> None:

@@ -163,7 +163,9 @@ def _handled(
             outcome |= {"envelope": letter.envelope, "reason": letter.reason or None}
             pusher.is_spilled = letter.envelope == "spill"
             pusher.sent_at = float(message["Attributes"]["SentTimestamp"]) / 1000
-            outcome |= _outcome(enqueuer.handle(letter.event, now=time.time(), by=by))
+            outcome |= _outcome(
+                enqueuer.handle(letter.event, now=time.time(), by=by, alias=letter.alias)
+            )
         except EventError as error:
             outcome |= {"outcome": "refused", "jobs": [], "error": str(error)}
         if outcome["outcome"] in _DONE and not options.dry_run:

@@ -1,7 +1,8 @@
 """What makes two deliveries of a job the same one, so that the second does not enqueue it again.
 
-A guard is known by where its name comes from (the caller's own key, an event's id), by the class of
-the job, and by that name: `order-5` of a mail says nothing about `order-5` of a bill.
+A guard is known by where its name comes from (the caller's own key, an event's id), by class and queue of
+the job, and by that name: `order-5` of a mail says nothing about `order-5` of a bill. What a sender may enqueue
+is a matter of class and queue, so nobody uses up a name for jobs that only others may enqueue.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from kiqbridge.records import dataclass
+from kiqbridge.wire.payload import DEFAULT_OPTIONS
 
 LONGEST_FIELD: Final = 256
 """Longer ones are kept as their digest, so that the memory of a guard is bounded."""
@@ -51,6 +53,9 @@ class Source(StrEnum):
     SERVICE = "service"
     """Of any other service: its name, and what identifies its event, as a JSON list of texts."""
 
+
+WITH_QUEUE: Final = "@"
+"""Stands behind the source in the name of a guard whose first part is a queue."""
 
 DAY_S: Final = 86_400
 
@@ -98,7 +103,7 @@ _OF_ANY_CLASS: Final = (Source.HTTP,)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What makes two deliveries of a job the same one, besides its class.
+    """What makes two deliveries of a job the same one, besides its class and queue.
 
     Attributes:
         source: where the parts come from.
@@ -113,15 +118,24 @@ class Identity:
         return Identity(self.source, (str(index), *self.parts))
 
 
-def guard_field(dedupe_key: str | Identity, job_class: str) -> str:
+def guard_field(
+    dedupe_key: str | Identity, job_class: str, queue: str = DEFAULT_OPTIONS["queue"]
+) -> str:
     """The name under which a guard is kept; two different guards never have the same one.
 
-    Each part but the last has its length in front: a separator could be part of a name.
+    Each part but the last has its length in front: a separator could be part of a name. A queue other than
+    `default` comes first, which a mark behind the source says.
     """
     identity = dedupe_key if isinstance(dedupe_key, Identity) else own_key(dedupe_key)
-    scope = "" if identity.source in _OF_ANY_CLASS else job_class
-    *first, last = (scope, *identity.parts)
-    text = ":".join([identity.source, *(f"{len(part)}:{part}" for part in first), last])
+    source, parts = str(identity.source), identity.parts
+    if identity.source in _OF_ANY_CLASS:
+        parts = ("", *parts)
+    elif queue == DEFAULT_OPTIONS["queue"]:
+        parts = (job_class, *parts)
+    else:
+        source, parts = f"{source}{WITH_QUEUE}", (queue, job_class, *parts)
+    *first, last = parts
+    text = ":".join([source, *(f"{len(part)}:{part}" for part in first), last])
     encoded = text.encode()
     if len(encoded) <= LONGEST_FIELD:
         return text

@@ -144,7 +144,7 @@ class _Checking:
                 self.lines.append(f"  {path.name}: no job")
                 continue
             for job in request.jobs:
-                self._allowed.check(job.item, record.source, record.origin)
+                self._allowed.check(job.item, record.sender)
                 self._schemas.check(job.item)
                 self.lines.append(f"  {path.name}: {described(job)}")
 
@@ -169,13 +169,16 @@ class _Checking:
 
     def _check_schedule(self, schedule: TemplateSchedule) -> None:
         """A schedule's job must be allowed for its source, and fit its schema."""
-        delivery = sources.read(json.loads(schedule.input or "{}"))
+        event = json.loads(schedule.input or "{}")
+        delivery = sources.read(event)
         if isinstance(delivery, Done):
             return
+        tick = event.get("tick")
+        name = tick.get("schedule") if isinstance(tick, dict) else None
         for record in delivery.records:
             for job in schedule.jobs:
                 try:
-                    self._allowed.check(job, record.source, record.origin)
+                    self._allowed.check(job, record.sender, name)
                 except EventError as error:
                     self.faults.append(Fault("allow", f"{schedule.where}: {error}"))
                 try:

@@ -21,7 +21,7 @@ _MAPPING_KEYS: Final = (
     *("name", "match", "filter", "each", "jobs", "allow_null", "example"),
     *_JOB_KEYS,
 )
-_RULE_KEYS: Final = ("source", "origin", "classes", "queues")
+_RULE_KEYS: Final = ("source", "origin", "alias", "classes", "queues", "ticks")
 _NOT_OPTIONS: Final = frozenset({*_JOB_KEYS, "jobs", "tick", "wrapped"})
 
 Patterns = tuple[str, ...]
@@ -219,8 +219,10 @@ class _Reading:
             place=self._document.place(path),
             sources=self._patterns(entry.get("source", []), f"{path}.source"),
             origins=self._patterns(entry.get("origin", "*"), f"{path}.origin"),
+            aliases=self._patterns(entry.get("alias", ""), f"{path}.alias"),
             classes=self._patterns(entry.get("classes", []), f"{path}.classes"),
             queues=self._patterns(entry.get("queues", []), f"{path}.queues"),
+            ticks=self._patterns(entry.get("ticks", []), f"{path}.ticks"),
         )
 
     def _object(self, value: Any, path: str, keys: Sequence[str] | None) -> Mapping[str, Any]:
