@@ -7,6 +7,7 @@ import shutil
 import pytest
 from infra import check_template
 from infra.decided import decide
+from infra.examples import example_files
 from samtranslator.yaml_helper import yaml_parse
 
 TEMPLATE = check_template.TEMPLATE
@@ -55,6 +56,40 @@ class TestEachNestedTemplate:
         }
         condition = {"Condition": stack["Condition"]}
         assert decide(condition, defaults, root["Conditions"]) is False
+
+
+KEYED = {
+    "AWS::Logs::LogGroup": "KmsKeyId",
+    "AWS::SecretsManager::Secret": "KmsKeyId",
+    "AWS::SNS::Topic": "KmsMasterKeyId",
+    "AWS::SQS::Queue": "KmsMasterKeyId",
+}
+"""What `KmsKeyArn` encrypts, and the property that names a key."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [TEMPLATE, *NESTED, *example_files()],
+    ids=lambda path: f"{path.parent.name}/{path.name}",
+)
+def test_the_key_of_the_stack_reaches_all_secrets_logs_topics_and_queues(path):
+    template = read(path)
+    without = [
+        name
+        for name, resource in template["Resources"].items()
+        if (member := KEYED.get(resource.get("Type", ""))) is not None
+        and resource["Properties"].get(member)
+        != {"Fn::If": ["HasKmsKey", {"Ref": "KmsKeyArn"}, NO_VALUE]}
+    ]
+    takes = [
+        resource["Properties"].get("Parameters", {}).get("KmsKeyArn")
+        for resource in read(TEMPLATE)["Resources"].values()
+        if resource.get("Properties", {}).get("TemplateURL") == f"infra/{path.name}"
+    ]
+
+    assert without == []
+    if "KmsKeyArn" in template.get("Parameters", {}) and path != TEMPLATE:
+        assert takes == [{"Ref": "KmsKeyArn"}]
 
 
 class TestRedisStack:

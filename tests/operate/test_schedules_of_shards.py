@@ -90,8 +90,9 @@ def test_list_has_those_of_all_shards_their_pauses_and_those_of_ruby(client, sha
 
 
 def test_an_occurrence_with_jobs_on_several_shards_is_one(client, run):
-    save(client, "a", "mail")
     items = [{"class": "Work", "args": [], "queue": queue} for queue in ("mail", "critical")]
+    every_minute = ScheduleDefinition(name="a", expression="* * * * *", jobs=tuple(items))
+    Schedules(client).save(every_minute)
     at = int(time.time()) // 60 * 60 - 120
     client.push_tick("a", at, items, by="test:1")
     client.push_tick("a", at + 60, items[1:], by="test:2")

@@ -727,6 +727,20 @@ class TestTickOfOtherJobs:
         assert redis.zcard("kb:ticks:s") == 1
         assert redis.hgetall("kb:attempts:s") == {str(MINUTE).encode(): b"2"}
 
+    @pytest.mark.parametrize(
+        ("state", "kind"),
+        [({"paused": {"until": None}}, "paused"), ({"skipped": [MINUTE]}, "skipped")],
+    )
+    def test_what_stops_the_schedule_stops_them(self, client, redis, state, kind):
+        self.define(redis, item())
+        set_state(redis, **state)
+        other = {"class": "Other", "args": []}
+
+        assert self.tick(client, other) == kind
+        assert queued(redis) == []
+        by_hand = client.push_tick("s", MINUTE, [other], by="cli", ignore_pause=True)
+        assert by_hand.kind == "enqueued"
+
     def test_only_all_jobs_of_a_definition_claim_its_occurrence(self, client, redis):
         self.define(redis, item(), {"class": "Bill", "args": []})
 

@@ -153,7 +153,7 @@ def test_each_shard_has_the_schedules_of_a_template_whose_ticks_it_watches(
 
     assert (done["outcome"], done["schedules"]) == ("published", 3)
     assert where(shards) == {"mail": {"shop/B"}, "fast": {"shop/A"}, "rest": {"shop/C"}}
-    assert publisher.after_push("test") is None, "all of it stands"
+    assert publisher.once("test") is None, "all of it stands"
     shards.raw["rest"].delete("kb:manifests")
     again = publisher.command({"kiqbridge": "publish"}, "test")
     assert (again["outcome"], again["schedules"]) == ("published", 3)

@@ -26,6 +26,7 @@ from kiqbridge.client.shard_limits import check_once, check_tick, noting
 from kiqbridge.errors import PayloadError, QueueTooDeep, RedisRefused
 from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
+from kiqbridge.store.pauses import server_time
 from kiqbridge.store.replies import ReplyLost
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.bulk import BATCH_SIZE
@@ -259,7 +260,7 @@ def _push_tick(
     """What became of these jobs; None: a queue has moved, and nothing is pushed."""
     jobs = [job for _, job in indexed]
     if not _is_named(occurrence, writer):
-        occurrence = _apart(occurrence)
+        return _push_apart(occurrence, indexed, writer, placed, now=now, limits=limits)
     mark, attribute = occurrence.mark, occurrence.mark.to_attribute()
     for job in jobs:
         job.payload[TICK] = attribute  # whatever the caller or middleware has put there
@@ -298,8 +299,7 @@ def _push_tick(
     _check_depth(answer, indexed)
     known = [json_text.loads(each) for each in answer[1:] if each != entry]
     if known and not any(_is_of(each, occurrence.scope) for each in known):
-        apart = _apart(occurrence)
-        return _push_tick(apart, indexed, writer, placed, now=now, limits=limits)
+        return _push_apart(occurrence, indexed, writer, placed, now=now, limits=limits)
     if placed.keys and known and all("queues" in each for each in known):
         return _complete_tick(indexed, known, writer, placed, mark, now=now, limits=limits)
     outcome = _tick_outcome(indexed, answer, entry, without_jobs)
@@ -327,13 +327,29 @@ def _is_of(entry: Mapping[str, Any], scope: Scope) -> bool:
     return bool(entry.get("of", scope) == scope)
 
 
-def _apart(occurrence: Occurrence) -> Occurrence:
-    """The same occurrence of a schedule that is named after its jobs, too, with a ledger of its own.
+def _push_apart(
+    occurrence: Occurrence,
+    indexed: Sequence[tuple[int, PreparedJob]],
+    writer: JobWriter,
+    placed: Placed,
+    *,
+    now: float,
+    limits: Mapping[str, int],
+) -> TickOutcome | None:
+    """As `_push_tick`, under a name that has the jobs in it, too, with a ledger of its own.
 
-    So its jobs are enqueued once, and nothing that the schedule itself enqueues is taken for enqueued, running
-    or missed because of them.
+    So they are enqueued once, and nothing that the schedule itself enqueues is taken for enqueued, running or
+    missed because of them. What stops the schedule stops them.
     """
+    from kiqbridge.schedule.state import ScheduleState  # noqa: PLC0415 - few ticks need it
+
     mark = occurrence.mark
+    text, clock = writer.pool.run(("HGET", writer.keys.schedule_states, mark.schedule), ("TIME",))
+    state = ScheduleState.from_text(text)
+    if not occurrence.ignore_pause and mark.at in state.skipped:
+        return TickOutcome(kind="skipped", jobs=[])
+    if not occurrence.ignore_pause and state.pause_at(server_time(clock)) is not None:
+        return TickOutcome(kind="paused", jobs=[])
     jobs = ", ".join(f"{job_class} in {queue}" for job_class, queue in occurrence.scope)
     name = f"{mark.schedule} ({jobs})"
     if len(name) > MAX_NAME:
@@ -343,7 +359,8 @@ def _apart(occurrence: Occurrence) -> Occurrence:
         'publish its schedules ({"kiqbridge": "publish"}, or kiqbridge schedule publish)',
         mark.schedule, jobs, name,
     )  # fmt: skip
-    return replace(occurrence, mark=replace(mark, schedule=name))
+    apart = replace(occurrence, mark=replace(mark, schedule=name))
+    return _push_tick(apart, indexed, writer, placed, now=now, limits=limits)
 
 
 def _complete_tick(
