@@ -1,15 +1,19 @@
 """Celery's names and options: what is translated, what is refused and with which words."""
 
 import random
+import sys
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from kiqbridge.client.default_client import own_default_client
 from kiqbridge.client.registry import default_registry
-from kiqbridge.compat.celery import Celery, MaxRetriesExceededError, Retry, shared_task
+from kiqbridge.client.require import load_all
+from kiqbridge.compat.celery import Celery, MaxRetriesExceededError, Retry, exceptions, shared_task
 from kiqbridge.compat.celery.exceptions import SoftTimeLimitExceeded
 from kiqbridge.compat.celery.options import Conf
+from kiqbridge.compat.celery.request import Request, called
 from kiqbridge.compat.celery.retry import RetryRule, retry_now
 from kiqbridge.compat.celery.task import seconds_left, when_of
 from kiqbridge.compat.celery.utils.log import get_task_logger
@@ -73,6 +77,7 @@ class TestDeclaring:
             ({"serializer": "pickle"}, "JSON"),
             ({"base": object}, "middleware"),
             ({"max_retires": 3}, "no counterpart"),
+            ({"retry_kwargs": {"eta": 3}}, "retry_kwargs: eta"),
         ],
     )
     def test_an_option_without_a_counterpart_is_refused_with_what_to_write(
@@ -83,6 +88,13 @@ class TestDeclaring:
 
     def test_options_that_hold_anyway_may_be_said(self, app):
         app.task(name="x", acks_late=True, ignore_result=True, serializer="json")(lambda: None)
+
+    def test_a_function_with_a_yield_is_refused(self, app):
+        def rows():
+            yield 1
+
+        with pytest.raises(ConfigError, match="yield"):
+            app.task(rows)
 
     def test_options_are_given_by_keyword(self, app):
         with pytest.raises(ConfigError, match="by keyword"):
@@ -138,6 +150,10 @@ class TestSettings:
         with pytest.raises(ConfigError, match="worker_pool"):
             app.config_from_object(Settings)
         del Settings.worker_pool
+        Settings.CELERY_TASK_SERIALIZER = "json"
+        with pytest.raises(ConfigError, match="celery_task_serializer"):
+            app.config_from_object(Settings)
+        del Settings.CELERY_TASK_SERIALIZER
         app.config_from_object(Settings)
 
         assert app.conf.task_default_queue == "main"
@@ -147,14 +163,59 @@ class TestSettings:
             Celery("shop", broker="amqp://guest:secret@host//")
         assert "secret" not in str(caught.value)
 
-    def test_results_are_kept_where_there_is_a_backend_and_the_task_does_not_ignore_them(self):
-        kept, none = Celery("shop", backend="redis://h"), Celery("shop", backend="rpc://")
-        assert kept.conf.result_ttl(ignored=None) == 86_400
-        assert kept.conf.result_ttl(ignored=True) is None
-        assert none.conf.result_ttl(ignored=None) is None
-        kept.conf.update(result_expires=60, task_ignore_result=True)
-        assert kept.conf.result_ttl(ignored=None) is None
-        assert kept.conf.result_ttl(ignored=False) == 60
+    @pytest.mark.parametrize(
+        ("conf", "task", "call", "ttl_s"),
+        [
+            ({"result_backend": "redis://h"}, {}, {}, 86_400),
+            ({"result_backend": "rpc://"}, {}, {}, None),
+            ({"result_backend": "redis://h"}, {"ignore_result": True}, {}, None),
+            ({"result_backend": "redis://h"}, {"ignore_result": True}, {"ignore_result": False}, 86_400),
+            ({"result_backend": "redis://h", "task_ignore_result": True}, {}, {}, None),
+            ({"result_backend": "redis://h", "result_expires": 60}, {"ignore_result": False}, {}, 60),
+        ],
+    )  # fmt: skip
+    def test_results_are_kept_where_there_is_a_backend_and_nothing_ignores_them(
+        self, app, conf, task, call, ttl_s
+    ):
+        app.conf.update(conf)
+        with fake() as jobs:
+            app.task(name="t", **task)(lambda: None).apply_async(**call)
+            assert jobs.jobs[0].payload.get("flow", {}).get("result_ttl_s") == ttl_s
+
+
+class TestLoading:
+    def test_a_worker_imports_what_the_application_names(self, tmp_path, monkeypatch):
+        monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / "wf_app.py").write_text(
+            "from kiqbridge.compat.celery import Celery\n"
+            "app = Celery('shop', include=['wf_included'])\n"
+            "app.autodiscover_tasks(['wf_found', 'wf_without'])\n"
+        )
+        for package in ("wf_found", "wf_without"):
+            (tmp_path / package).mkdir()
+            (tmp_path / package / "__init__.py").touch()
+        for module in ("wf_included.py", "wf_found/tasks.py"):
+            (tmp_path / module).write_text("from wf_app import app\n@app.task\ndef go(): pass\n")
+
+        load_all(("wf_app",))
+
+        assert {each.name for each in default_registry} == {"wf_included.go", "wf_found.tasks.go"}
+
+    def test_without_packages_djangos_applications(self, app, tmp_path, monkeypatch):
+        monkeypatch.delitem(sys.modules, "django.apps", raising=False)
+        with pytest.raises(ConfigError, match=r"manage\.py"):
+            app.autodiscover_tasks(force=True)
+        (tmp_path / "wf_mail").mkdir()
+        (tmp_path / "wf_mail" / "tasks.py").write_text("seen = True\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        registry = SimpleNamespace(
+            ready=True, get_app_configs=lambda: [SimpleNamespace(name="wf_mail")]
+        )
+        monkeypatch.setitem(sys.modules, "django.apps", SimpleNamespace(apps=registry))
+
+        app.autodiscover_tasks(force=True)
+
+        assert sys.modules["wf_mail.tasks"].seen
 
 
 class TestCalling:
@@ -212,9 +273,50 @@ class TestCalling:
             result = fails.delay()
             jobs.drain(raise_errors=False)
             assert (result.state, result.failed()) == ("FAILURE", True)
-            assert result.result == "ValueError: no luck"
+            assert isinstance(result.result, JobFailed) and "ValueError: no luck" in str(
+                result.info
+            )
+            assert isinstance(result.get(timeout=0, propagate=False), JobFailed)
+            assert result.traceback is None
             with pytest.raises(JobFailed):
                 result.get(timeout=0)
+
+    def test_no_result_is_waited_for_that_nobody_keeps(self, app):
+        with fake():
+            result = app.task(name="t")(lambda: None).delay()
+            for ask in (result.get, result.ready, lambda: result.state, lambda: result.result):
+                with pytest.raises(ConfigError, match="backend"):
+                    ask()
+            app.conf.result_backend = "redis://"
+            assert app.task(name="quiet", ignore_result=True)(lambda: None).delay().get() is None
+            with pytest.raises(PayloadError, match="callback"):
+                app.AsyncResult("J").get(callback=print)
+
+    def test_an_expired_task_is_revoked(self, app):
+        app.conf.result_backend = "redis://"
+        with fake() as jobs:
+            result = app.task(name="t")(lambda: None).apply_async(expires=60)
+            jobs.clock.move(minutes=2)
+            jobs.drain()
+            assert (result.state, result.failed()) == ("REVOKED", False)
+
+    def test_it_expires_at_the_same_time_whenever_it_is_due(self, app):
+        task = app.task(name="t")(lambda: None)
+        with fake() as jobs:
+            task.apply_async(countdown=600, expires=900)
+            assert jobs.jobs[0].payload["expires_in"] == pytest.approx(300, abs=5)
+
+    def test_by_name_with_the_options_of_any_call(self, app):
+        app.conf.result_backend = "redis://"
+        shared_task(name="shared")(lambda x, y: None)
+        with fake() as jobs:
+            app.send_task("shared", kwargs={"x": 1, "y": 2})
+            app.send_task("elsewhere", [1], routing_key="low", expires=60, task_id="a" * 24)
+            [known, other] = jobs.jobs
+        assert known.payload["args"] == [1, 2]
+        assert (other.queue, other.payload["jid"]) == ("low", "a" * 24)
+        assert other.payload["flow"]["result_ttl_s"] == 86_400
+        assert other.payload["expires_in"] == 60
 
     def test_signatures_name_the_way_out(self, app):
         with pytest.raises(ConfigError, match=r"kiqbridge\.flow"):
@@ -263,13 +365,14 @@ class TestTryingAgain:
     def test_self_retry_keeps_the_error(self, app):
         task = app.task(bind=True, name="t", default_retry_delay=5)(lambda self: None)
 
-        with pytest.raises(Retry) as caught:
-            task.retry(exc=OSError("away"))
+        with called(Request("t", id="J")):
+            with pytest.raises(Retry) as caught:
+                task.retry(exc=OSError("away"))
+            assert isinstance(task.retry(throw=False), Retry)
 
         assert isinstance(caught.value.__cause__, OSError)
         assert "OSError: away" in str(caught.value)
         assert caught.value.delay_s(0) == 5
-        assert isinstance(task.retry(throw=False), Retry)
 
     def test_none_left(self):
         with pytest.raises(OSError, match="away"):
@@ -287,4 +390,5 @@ class TestTryingAgain:
 
 def test_exceptions_and_loggers_have_celerys_places():
     assert SoftTimeLimitExceeded is JobTimeout
+    assert exceptions.TimeoutError is ResultTimeout
     assert get_task_logger("shop").name == "shop"

@@ -7,6 +7,7 @@ import os
 import pkgutil
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,13 @@ _OURS = f"{Path(__file__).parents[1]}{os.sep}"
 _IMPORTLIB = Path(importlib.__file__).parent
 _FRAMES = 10
 """The last ones are shown."""
+
+_later: list[Callable[[], object]] = []
+
+
+def after_loading(load: Callable[[], object]) -> None:
+    """Call this once `load_all` has imported a target: for what imports modules that import the caller's."""
+    _later.append(load)
 
 
 def load_all(targets: tuple[str, ...]) -> None:
@@ -30,6 +38,8 @@ def load_all(targets: tuple[str, ...]) -> None:
     for target in targets:
         try:
             _load(target)
+            while _later:
+                _later.pop(0)()
         except ConfigError as error:  # also of a declaration in what is being imported
             place = _place_of(error)
             if not place:

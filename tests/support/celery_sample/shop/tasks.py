@@ -53,3 +53,23 @@ def order(number, lines=()):
     note("order", f"{number} with {len(lines)}")
     add.delay(number, len(lines))
     send_mail.apply_async((number,), {"template": "order"})
+
+
+@app.task(bind=True, autoretry_for=(OSError,), retry_backoff=True, max_retries=2)
+def down(self):
+    """Fails each time with an error that is tried again."""
+    note("down", f"try {self.request.retries}")
+    raise TimeoutError
+
+
+@app.task(bind=True, max_retries=1)
+def give_up(self):
+    """Asks for another try, without an error."""
+    raise self.retry(countdown=1)
+
+
+@app.task(bind=True)
+def describe(self, x, y=0):
+    """What it knows of itself."""
+    me = self.request
+    return [me.id, me.retries, me.is_eager, me.called_directly, [x, y]]

@@ -9,11 +9,12 @@
     fetch.apply_async(("https://example.com",), countdown=60, queue="slow")
 
 A task is a declared job whose wire name is Celery's name of the task, `package.module.function`. What has no
-counterpart is refused with what to write in its place (docs/migrate/celery.md); nothing is ignored silently.
+counterpart is refused with what to write in its place; docs/migrate/celery.md lists what is accepted without effect.
 """
 
 from kiqbridge.compat.celery.app import Celery, current_task, shared_task
-from kiqbridge.compat.celery.results import AsyncResult, Request
+from kiqbridge.compat.celery.request import Request
+from kiqbridge.compat.celery.result import AsyncResult, EagerResult
 from kiqbridge.compat.celery.retry import MaxRetriesExceededError, Retry
 from kiqbridge.compat.celery.task import Task
 from kiqbridge.compat.celery.utils.log import get_task_logger
@@ -21,6 +22,7 @@ from kiqbridge.compat.celery.utils.log import get_task_logger
 __all__ = [
     "AsyncResult",
     "Celery",
+    "EagerResult",
     "MaxRetriesExceededError",
     "Request",
     "Retry",

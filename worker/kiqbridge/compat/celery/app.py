@@ -1,20 +1,22 @@
 """Celery's application: its settings, its tasks, and `shared_task`, whose tasks follow the latest application."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from kiqbridge.client.default_client import configure, default_client
-from kiqbridge.compat.celery.options import Conf, check_call
-from kiqbridge.compat.celery.results import AsyncResult, Request
-from kiqbridge.compat.celery.task import SENT, Task, when_of
+from kiqbridge.client.require import after_loading
+from kiqbridge.compat.celery.options import Conf, check_call, latest_conf, make_latest
+from kiqbridge.compat.celery.request import Request, current_request
+from kiqbridge.compat.celery.result import AsyncResult
+from kiqbridge.compat.celery.task import Task, call_options, when_of
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.wire.options import with_attributes
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_latest: "list[Celery]" = []
 
 
 class Celery:
@@ -24,7 +26,7 @@ class Celery:
         main: name for messages.
         broker: address of Redis; default as for `kiqbridge.configure`.
         backend: any address of Redis: results are kept, in the Redis of the jobs, for `result_expires`.
-        include: modules to import, as `autodiscover_tasks`.
+        include: modules that a worker imports after those of its `-r`.
         config: passed to `conf.update`.
 
     Attributes:
@@ -51,8 +53,10 @@ class Celery:
             self._check_broker(broker)
             configure(broker)
         self.conf.update(config)
-        self._include = list(include)
-        _latest[:] = [self]
+        if include:
+            modules = list(include)
+            after_loading(lambda: [import_module(module) for module in modules])
+        make_latest(conf)
 
     def _check_broker(self, broker: str) -> None:
         if not broker.startswith(("redis://", "rediss://", "unix://")):
@@ -90,43 +94,70 @@ class Celery:
         kwargs: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> AsyncResult:
-        """Enqueue by name; a task that is not declared here takes no keyword arguments.
+        """Enqueue by name, with the options of `apply_async`; a task that is not declared here takes no keyword arguments.
 
         Raises:
             PayloadError: as `apply_async`; keyword arguments of an unknown task.
         """
-        if name in self.tasks:
-            return self.tasks[name].apply_async(args, kwargs, **options)
+        task = self.tasks.get(name) or _shared.tasks.get(name)
+        if task is not None:
+            return task.apply_async(args, kwargs, **options)
         if kwargs:
             raise PayloadError(
                 f"{name}: is not declared here, so the places of {', '.join(kwargs)} are not known; give args=[…]"
             )
-        check_call(name, {key: value for key, value in options.items() if key not in SENT})
-        item: dict[str, Any] = {"class": name, "args": list(args or ())}
-        item["queue"] = options.get("queue") or self.conf.route_of(name)
-        if options.get("task_id") is not None:
-            item["jid"] = options["task_id"]
-        if (at := when_of(options.get("countdown"), options.get("eta"))) is not None:
-            item["at"] = at
-        return AsyncResult(default_client().push(item))
+        sent = {each: options.pop(each, None) for each in _SENT}
+        check_call(name, options)
+        at = when_of(sent["countdown"], sent["eta"])
+        ignored = self.conf.ignores_result(options.get("ignore_result"))
+        chosen = call_options(
+            self.conf,
+            queue=sent["queue"] or options.get("routing_key") or self.conf.route_of(name),
+            at=at,
+            expires=sent["expires"],
+            task_id=sent["task_id"],
+            ignored=ignored,
+        )
+        item = {"class": name, "args": list(args or ()), **with_attributes(chosen)}
+        jid = default_client().push(item if at is None else item | {"at": at})
+        return AsyncResult(jid, conf=self.conf, ignored=ignored)
+
+    def AsyncResult(self, id: str) -> AsyncResult:  # noqa: A002, N802 - Celery's name
+        """The result of a job of this application by its jid."""
+        return AsyncResult(id, conf=self.conf)
 
     def autodiscover_tasks(
-        self, packages: Iterable[str] = (), related_name: str = "tasks", **_options: Any
+        self,
+        packages: Iterable[str] | None = None,
+        related_name: str = "tasks",
+        *,
+        force: bool = False,
     ) -> None:
-        """Import `PACKAGE.tasks` of each package, where there is one, and the modules of `include`.
+        """Import `PACKAGE.tasks` of each package, where there is one, after a worker has imported its `-r`.
+
+        Args:
+            packages: their names; None: all installed applications of Django.
+            related_name: of the module in each.
+            force: now.
 
         Raises:
             ImportError: such a module cannot be imported for a reason of its own.
+            ConfigError: None, and Django is not set up.
         """
-        for module in self._include:
-            import_module(module)
-        for package in packages:
-            name = f"{package}.{related_name}"
-            try:
-                import_module(name)
-            except ModuleNotFoundError as error:
-                if error.name not in (name, package):
-                    raise
+
+        def load() -> None:
+            for package in _django_apps() if packages is None else packages:
+                name = f"{package}.{related_name}"
+                try:
+                    import_module(name)
+                except ModuleNotFoundError as error:
+                    if error.name not in (name, package):
+                        raise
+
+        if force:
+            load()
+        else:
+            after_loading(load)
 
     def config_from_object(self, obj: object, namespace: str = "") -> None:
         """Settings out of an object, or of a module by its name; with a namespace, the names that begin with it.
@@ -156,11 +187,11 @@ class Celery:
     @property
     def current_task(self) -> "Task[..., Any] | None":
         """The task whose job runs here."""
-        return self.tasks.get(str(Request().task))
+        return self.tasks.get(str(current_request().task))
 
 
 _shared = Celery("shared")
-_shared._conf_of = lambda: _latest[0].conf  # noqa: SLF001 - as Celery's: the application that was made last
+_shared._conf_of = latest_conf  # noqa: SLF001 - as Celery's: the application that was made last
 
 
 def shared_task(*args: Any, **options: Any) -> Any:
@@ -174,12 +205,12 @@ class _CurrentTask:
     @property
     def request(self) -> Request:
         """Of the running job."""
-        return Request()
+        return current_request()
 
     @property
     def name(self) -> str | None:
         """Of the running task; None: none runs here."""
-        return Request().task
+        return current_request().task
 
 
 current_task = _CurrentTask()
@@ -188,3 +219,16 @@ current_task = _CurrentTask()
 def _module_of(function: Callable[..., Any], app: Celery) -> str:
     module = function.__module__
     return app.main if module == "__main__" and app.main else module
+
+
+def _django_apps() -> list[str]:
+    module = sys.modules.get("django.apps")
+    if module is None or not module.apps.ready:
+        raise ConfigError(
+            "autodiscover_tasks() without packages looks at Django's applications, and Django is not set up here; "
+            "start with: python manage.py kiqbridge worker"
+        )
+    return [each.name for each in module.apps.get_app_configs()]
+
+
+_SENT: Final = ("queue", "task_id", "countdown", "eta", "expires")

@@ -4,11 +4,13 @@ An option that is ignored silently costs somebody a night. So each is in one of 
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from kiqbridge.errors import ConfigError, PayloadError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 HONOURED: Final = frozenset(
     {
@@ -56,6 +58,9 @@ INSTEAD: Final[Mapping[str, str]] = {
     "beat_schedule": "run: kiqbridge schedule import FILE (docs/schedules.md)",
     "task_serializer": "arguments are JSON, which Ruby can read, too; leave it out",
     "accept_content": "arguments are JSON; leave it out",
+    "broker_url": "give it to Celery(broker=…), or set REDIS_URL",
+    "imports": "write Celery(include=[…])",
+    "include": "write Celery(include=[…])",
     "task_annotations": "give the options at the task",
 }
 
@@ -72,12 +77,14 @@ _IMPLIED_SETTINGS: Final[Mapping[str, tuple[object, ...]]] = {
     "broker_connection_retry_on_startup": (True,),
     "worker_prefetch_multiplier": tuple(range(1, 65)),
     "worker_hijack_root_logger": (True, False),
-    "task_eager_propagates": (True,),
     "task_store_eager_result": (False,),
 }
 
 
-_BEGINNINGS: Final = ("task_", "worker_", "result_", "broker_", "beat_", "event_", "redis_")
+_BEGINNINGS: Final = (
+    "task_", "worker_", "result_", "broker_", "beat_", "event_", "redis_", "celery", "imports", "include",
+    "database_", "cache_", "security_", "control_",
+)  # fmt: skip
 
 
 class Routed(Protocol):
@@ -94,6 +101,7 @@ class Conf:
         task_default_queue: for tasks and calls that name none; `default`.
         task_routes: pattern of names → `{"queue": NAME}`, or the name.
         task_always_eager: run each call at once, in the caller, as tests like it.
+        task_eager_propagates: raise the error of such a call in its place; else it is in the result.
         result_backend: an address of Redis: results are kept, in the Redis of the jobs; None: they are not.
         result_expires: seconds, or a timedelta, for which they are; a day.
         task_ignore_result: keep none unless a task says `ignore_result=False`.
@@ -104,6 +112,7 @@ class Conf:
             "task_default_queue",
             "task_routes",
             "task_always_eager",
+            "task_eager_propagates",
             "result_backend",
             "result_expires",
             "task_ignore_result",
@@ -115,6 +124,7 @@ class Conf:
         self.task_default_queue = "default"
         self.task_routes: Mapping[str, Any] = {}
         self.task_always_eager = False
+        self.task_eager_propagates = False
         self.result_backend: str | None = None
         self.result_expires: float | timedelta = DAY_S
         self.task_ignore_result = False
@@ -159,10 +169,9 @@ class Conf:
                     return str(queue)
         return self.task_default_queue
 
-    def result_ttl(self, *, ignored: bool | None) -> float | timedelta | None:
-        """For how long a task's result is kept, None = not at all; `ignored`: what the task says of it."""
-        ignores = self.task_ignore_result if ignored is None else ignored
-        return None if ignores or not self.result_backend else self.result_expires
+    def ignores_result(self, said: bool | None) -> bool:  # noqa: FBT001 - what a task or a call says
+        """Whether a result is dropped; `said`: what the task or the call says of it, None: nothing."""
+        return self.task_ignore_result if said is None else bool(said)
 
     def queue_of(self, task: Routed, given: str | None) -> str:
         """The queue of a call: its own, the task's, that of `task_routes`, the default."""
@@ -195,3 +204,16 @@ def check_call(name: str, options: Mapping[str, Any]) -> None:
             continue
         hint = INSTEAD.get(option, "leave it out, or see the options of set() in kiqbridge.job")
         raise PayloadError(f"{name}: {option}={value!r} has no counterpart here: {hint}")
+
+
+_latest: Final[list[Conf]] = [Conf()]
+
+
+def latest_conf() -> Conf:
+    """The settings of the application that was made last: what counts where none is named, as in Celery."""
+    return _latest[0]
+
+
+def make_latest(conf: Conf) -> None:
+    """Of an application that was made just now."""
+    _latest[0] = conf

@@ -6,12 +6,13 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, TypeVar, cast
 
 from kiqbridge.client.job import job
 from kiqbridge.compat.celery.options import Conf, check_call, check_task
-from kiqbridge.compat.celery.results import AsyncResult, Request
-from kiqbridge.compat.celery.retry import Retry, RetryRule, retry_now
+from kiqbridge.compat.celery.request import Request, called, current_request
+from kiqbridge.compat.celery.result import AsyncResult, EagerResult
+from kiqbridge.compat.celery.retry import MaxRetriesExceededError, Retry, RetryRule, retry_now
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.payload import new_jid
 
@@ -33,6 +34,8 @@ class Task(Generic[P, R]):
         job: the declared job.
     """
 
+    MaxRetriesExceededError = MaxRetriesExceededError
+
     def __init__(
         self,
         function: Callable[..., R],
@@ -43,19 +46,28 @@ class Task(Generic[P, R]):
     ) -> None:
         given = dict(options)
         check_task(name, given)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigError(
+                f"task {name}: its function has a yield, so that calling it runs nothing; return a list"
+            )
         functools.update_wrapper(self, function)
         self.name = name
         self._conf = conf
         self.queue: str | None = given.get("queue")
         self._ignores_result: bool | None = given.get("ignore_result")
         again = given.get("retry_kwargs", {})
+        if unknown := again.keys() - {"max_retries", "countdown"}:
+            raise ConfigError(
+                f"task {name}: retry_kwargs: {min(unknown)} has no counterpart here; there are max_retries and countdown"
+            )
         most = again.get("max_retries", given.get("max_retries", 3))
         self.max_retries: int | None = most
+        self._most = FOREVER if most is None else int(most)
         pause = again.get("countdown", given.get("default_retry_delay", 180))
         self.default_retry_delay = float(pause)
         self._function = functools.partial(function, self) if given.get("bind") else function
         limit = max(given.get("time_limit") or 0, given.get("soft_time_limit") or 0)
-        rule = RetryRule(
+        self._rule = rule = RetryRule(
             autoretry_for=tuple(given.get("autoretry_for", ())),
             dont_autoretry_for=tuple(given.get("dont_autoretry_for", ())),
             delay_s=self.default_retry_delay,
@@ -67,7 +79,7 @@ class Task(Generic[P, R]):
         declare = job(
             name=name,
             queue=self.queue or conf().task_default_queue,
-            retry=FOREVER if most is None else int(most),
+            retry=self._most,
             timeout_s=float(limit) if limit else None,
             retry_in=rule.delay,
         )
@@ -75,15 +87,18 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, here and now."""
-        return self._function(*args, **kwargs)
+        with called(Request(self.name, args=args, kwargs=kwargs)):
+            return self._function(*args, **kwargs)
+
+    run = __call__
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
     @property
     def request(self) -> Request:
-        """The running job."""
-        return Request()
+        """The innermost call of a task, or the running job."""
+        return current_request()
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> AsyncResult:
         """Enqueue now. Raises as `perform_async`."""
@@ -117,27 +132,22 @@ class Task(Generic[P, R]):
             KiqbridgeError: as `perform_async`.
         """
         check_call(self.name, options)
-        chosen: dict[str, Any] = {"queue": self._conf().queue_of(self, queue)}
-        if options.get("routing_key") and not queue:
-            chosen["queue"] = options["routing_key"]
-        if task_id is not None:
-            chosen["jid"] = task_id
-        ignored = options.get("ignore_result", self._ignores_result)
-        if (ttl := self._conf().result_ttl(ignored=ignored)) is not None:
-            chosen["result_ttl"] = ttl
-        if expires is not None:
-            chosen["expires_in"] = seconds_left(expires)
-        given_args, given_kwargs = tuple(args or ()), dict(kwargs or {})
-        if self._conf().task_always_eager:
+        conf, at = self._conf(), when_of(countdown, eta)
+        if conf.task_always_eager:
             return self.apply(args, kwargs, task_id=task_id)
-        setter: Any = self.job.set(**chosen)
-        if countdown is not None and eta is not None:
-            raise PayloadError(f"{self.name}: give countdown (seconds) or eta (a time), not both")
-        if countdown is not None:
-            return AsyncResult(setter.perform_in(countdown, *given_args, **given_kwargs))
-        if eta is not None:
-            return AsyncResult(setter.perform_at(eta, *given_args, **given_kwargs))
-        return AsyncResult(setter.perform_async(*given_args, **given_kwargs))
+        ignored = conf.ignores_result(options.get("ignore_result", self._ignores_result))
+        queue = queue or options.get("routing_key") or conf.queue_of(self, None)
+        setter: Any = self.job.set(
+            **call_options(
+                conf, queue=queue, at=at, expires=expires, task_id=task_id, ignored=ignored
+            )
+        )
+        given_args, given_kwargs = tuple(args or ()), dict(kwargs or {})
+        if at is None:
+            jid = setter.perform_async(*given_args, **given_kwargs)
+        else:
+            jid = setter.perform_at(at, *given_args, **given_kwargs)
+        return AsyncResult(jid, conf=conf, ignored=ignored)
 
     def apply(
         self,
@@ -145,12 +155,41 @@ class Task(Generic[P, R]):
         kwargs: Mapping[str, Any] | None = None,
         *,
         task_id: str | None = None,
-    ) -> AsyncResult:
-        """Run here and now, through middleware, as a worker would; an error of the task is raised."""
+        retries: int = 0,
+        throw: bool | None = None,
+        **options: Any,
+    ) -> EagerResult:
+        """Run here and now, through middleware, as a worker would, and try again at once; it needs no server.
+
+        Args:
+            args, kwargs: of the function.
+            task_id: the jid.
+            retries: how often it was tried before.
+            throw: raise the error of the first try; default: the setting `task_eager_propagates`. Else the error
+                of the last one is in the result.
+            options: Celery's others; those without a counterpart are refused.
+
+        Raises:
+            PayloadError: it cannot be enqueued like this either.
+        """
+        check_call(self.name, options)
+        throw = self._conf().task_eager_propagates if throw is None else throw
         jid = task_id or new_jid()
+        arguments = self.job.with_args(*(args or ()), **(kwargs or {})).args
         setter: Any = self.job.set(jid=jid)
-        setter.perform_inline(*(args or ()), **(kwargs or {}))
-        return AsyncResult(jid)
+        while True:
+            request = Request(self.name, id=jid, retries=retries, args=arguments, is_eager=True)
+            with called(request):
+                try:
+                    setter.perform_inline(*(args or ()), **(kwargs or {}))
+                except Exception as error:
+                    if throw or not request.has_begun:
+                        raise
+                    if retries >= self._most or self._rule.delay(retries, error, {}) == "kill":
+                        return EagerResult(jid, None, error)
+                else:
+                    return EagerResult(jid, request.returned)
+            retries += 1
 
     def retry(
         self,
@@ -175,6 +214,7 @@ class Task(Generic[P, R]):
             options: refused.
 
         Raises:
+            BaseException: `exc`, or Retry without one, where the function is called directly and no job runs.
             Retry: always, if `throw` and retries are left; the worker puts the job into the retry set.
             MaxRetriesExceededError: none are left, and there is no `exc`.
         """
@@ -183,10 +223,13 @@ class Task(Generic[P, R]):
                 f"{self.name}: retry() keeps the arguments and the queue of the job; to enqueue it with others "
                 "call apply_async() and return"
             )
+        request = self.request
+        if request.called_directly:
+            raise exc or Retry()
         most = self.max_retries if max_retries is None else max_retries
         again = retry_now(
             self.name,
-            self.request.retries,
+            request.retries,
             most=most,
             exc=exc,
             when=eta if eta is not None else countdown,
@@ -210,11 +253,44 @@ class Task(Generic[P, R]):
     si = signature = subtask = s
 
 
-SENT: Final = frozenset({"queue", "task_id", "countdown", "eta"})
+def call_options(
+    conf: Conf,
+    *,
+    queue: str,
+    at: float | None,
+    expires: float | timedelta | datetime | None,
+    task_id: str | None,
+    ignored: bool,
+) -> dict[str, Any]:
+    """Options of one push: those of `set` in `kiqbridge.job`.
+
+    Args:
+        conf: of the application.
+        queue: where the job goes.
+        at: when it runs, epoch seconds; None = now.
+        expires: as Celery's, from now on.
+        task_id: the jid.
+        ignored: no result is kept.
+    """
+    chosen: dict[str, Any] = {"queue": queue}
+    if task_id is not None:
+        chosen["jid"] = task_id
+    if not ignored and conf.result_backend:
+        chosen["result_ttl"] = conf.result_expires
+    if expires is not None:
+        wait_s = 0.0 if at is None else max(at - time.time(), 0.0)  # expires_in counts from then
+        chosen["expires_in"] = max(seconds_left(expires) - wait_s, 0.001)
+    return chosen
 
 
 def when_of(countdown: float | None, eta: datetime | float | None) -> float | None:
-    """Epoch seconds at which a job shall run, or None: now."""
+    """Epoch seconds at which a job shall run, or None: now.
+
+    Raises:
+        PayloadError: both are given, or `eta` has no time zone.
+    """
+    if countdown is not None and eta is not None:
+        raise PayloadError("give countdown (seconds) or eta (a time), not both")
     if countdown is not None:
         return time.time() + float(countdown)
     if isinstance(eta, datetime):
@@ -236,16 +312,31 @@ def seconds_left(expires: float | timedelta | datetime) -> float:
 
 
 def _plain(function: Callable[..., R], call: Callable[..., R]) -> Callable[..., R]:
-    """The function as a job sees it: a bound task without its first parameter."""
-    if call is function:
-        return function
+    """The function as a job sees it, noting what it returns: a bound task without its first parameter."""
+    performed: Any
+    if inspect.iscoroutinefunction(function):
 
-    @functools.wraps(function)
-    def perform(*args: Any, **kwargs: Any) -> R:
-        return call(*args, **kwargs)
+        @functools.wraps(function)
+        async def perform_on_loop(*args: Any, **kwargs: Any) -> Any:
+            request = current_request()
+            request.has_begun = True
+            request.returned = await call(*args, **kwargs)  # type: ignore[misc]
+            return request.returned
 
+        performed = perform_on_loop
+    else:
+
+        @functools.wraps(function)
+        def perform(*args: Any, **kwargs: Any) -> R:
+            request = current_request()
+            request.has_begun = True
+            request.returned = returned = call(*args, **kwargs)
+            return returned
+
+        performed = perform
     signature = inspect.signature(function)
-    perform.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=list(signature.parameters.values())[1:]
+    parameters = list(signature.parameters.values())
+    performed.__signature__ = signature.replace(
+        parameters=parameters if call is function else parameters[1:]
     )
-    return perform
+    return cast("Callable[..., R]", performed)

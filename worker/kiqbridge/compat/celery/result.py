@@ -1,0 +1,178 @@
+"""Celery's results: of a job that is performed elsewhere, and of a call that ran at once."""
+
+import math
+import traceback
+from typing import Any, Final
+
+from kiqbridge.client.results import await_result, fetch_result
+from kiqbridge.compat.celery.options import Conf, latest_conf
+from kiqbridge.errors import ConfigError, JobFailed, PayloadError
+from kiqbridge.wire.result import Result
+
+_HOLDS: Final = frozenset({"interval", "no_ack", "follow_parents", "disable_sync_subtasks"})
+"""Arguments of `get` that are about another way to wait; they may be said."""
+
+_STATES: Final = {"done": "SUCCESS", "expired": "REVOKED", "cancelled": "REVOKED"}
+
+
+class AsyncResult:
+    """A job that was enqueued; Celery's name of it.
+
+    Args:
+        id: its jid; None if client middleware stopped the push.
+        conf: of the application that enqueued it; default: of the one that was made last.
+        ignored: its task keeps no result; `get` returns None, as Celery's.
+
+    Attributes:
+        id: the jid.
+    """
+
+    def __init__(
+        self,
+        id: str | None,  # noqa: A002 - Celery's name
+        *,
+        conf: Conf | None = None,
+        ignored: bool = False,
+    ) -> None:
+        self.id = id
+        self.ignored = ignored
+        self._conf = conf
+
+    @property
+    def task_id(self) -> str | None:
+        """The jid."""
+        return self.id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    def get(
+        self,
+        timeout: float | None = None,
+        propagate: bool = True,  # noqa: FBT001, FBT002 - Celery's
+        **options: Any,
+    ) -> Any:
+        """What the task returned; blocks until it has ended.
+
+        Args:
+            timeout: seconds, None = for ever.
+            propagate: raise the error of a task that failed; False returns it.
+            options: Celery's others; those without a counterpart are refused.
+
+        Raises:
+            JobFailed: it ended without success.
+            ResultTimeout: it has not ended.
+            ConfigError: the application has no `backend`, so no result is kept.
+            PayloadError: client middleware stopped the push, or an option has no counterpart.
+        """
+        unknown = options.keys() - _HOLDS
+        if unknown:
+            raise PayloadError(f"get: {min(unknown)} has no counterpart here; leave it out")
+        if self.ignored:
+            return None
+        return self._awaited(math.inf if timeout is None else timeout, propagate=propagate)
+
+    def ready(self) -> bool:
+        """Whether it has ended."""
+        return self.state != "PENDING"
+
+    def successful(self) -> bool:
+        """Whether it has ended well."""
+        return self.state == "SUCCESS"
+
+    def failed(self) -> bool:
+        """Whether it has failed for good."""
+        return self.state == "FAILURE"
+
+    @property
+    def state(self) -> str:
+        """SUCCESS, FAILURE, REVOKED (expired or cancelled), or PENDING: it has not ended, or its result is gone.
+
+        Raises:
+            ConfigError: the application has no `backend`, so no result is kept.
+        """
+        found = self._found()
+        return "PENDING" if found is None else _STATES.get(found.outcome, "FAILURE")
+
+    @property
+    def status(self) -> str:
+        """The state."""
+        return self.state
+
+    @property
+    def result(self) -> Any:
+        """What the task returned; the error of a task that failed; None: it has not ended."""
+        found = self._found()
+        if found is None:
+            return None
+        if found.outcome == "done":
+            return found.value
+        return JobFailed(self.id or "", found.outcome, found.error, found.message)
+
+    @property
+    def info(self) -> Any:
+        """The result."""
+        return self.result
+
+    @property
+    def traceback(self) -> str | None:
+        """None: a result is kept without it; the retry set and the dead set have it (option `backtrace`)."""
+        return None
+
+    def _awaited(self, timeout_s: float, *, propagate: bool) -> Any:
+        self._require_backend()
+        try:
+            return await_result(self.id or "", timeout_s=timeout_s)
+        except JobFailed as error:
+            if propagate:
+                raise
+            return error
+
+    def _found(self) -> Result | None:
+        self._require_backend()
+        return fetch_result(self.id or "")
+
+    def _require_backend(self) -> None:
+        if (self._conf or latest_conf()).result_backend is None:
+            raise ConfigError(
+                f"the result of {self.id}: none is kept, since the application has no backend; "
+                'write Celery(…, backend="redis://")'
+            )
+
+
+class EagerResult(AsyncResult):
+    """Of a call that ran at once, in the caller; it needs no server.
+
+    Args:
+        id: as for `AsyncResult`.
+        value: what the task returned.
+        error: that of a task that failed, or None.
+    """
+
+    def __init__(self, id: str, value: Any, error: BaseException | None = None) -> None:  # noqa: A002
+        super().__init__(id)
+        self._value = value
+        self._error = error
+
+    @property
+    def state(self) -> str:
+        """SUCCESS or FAILURE."""
+        return "SUCCESS" if self._error is None else "FAILURE"
+
+    @property
+    def result(self) -> Any:
+        """What the task returned, or its error."""
+        return self._value if self._error is None else self._error
+
+    @property
+    def traceback(self) -> str | None:
+        """Of the error; None: there is none."""
+        return None if self._error is None else "".join(traceback.format_exception(self._error))
+
+    def _awaited(self, _timeout_s: float, *, propagate: bool) -> Any:
+        if propagate and self._error is not None:
+            raise self._error
+        return self.result
