@@ -8,7 +8,9 @@
 # It lists each class that has Sidekiq's `perform_async` and each one of Active Job, with the parameters of its
 # `perform`. Ruby's methods have no types, so each is "any". It runs no job and needs no Redis.
 #
-# Jobs that the application enqueues for others, for which it has no class, are listed in an environment variable:
+# A class without `perform` is one that the application enqueues for others, with arguments that are not known. Jobs
+# that it enqueues for others without a class, or with a number of arguments to check, are listed in an environment
+# variable:
 #
 #   KIQBRIDGE_ENQUEUES="SendInvoice/2 HealthPulse/0" bin/rails runner kiqbridge_contract.rb
 
@@ -20,7 +22,7 @@ module KiqbridgeContract
   module_function
 
   def document
-    { contract: VERSION, app: app, language: "ruby", jobs: jobs.sort.to_h, enqueues: enqueues.sort.to_h }
+    { contract: VERSION, app: app, language: "ruby", jobs: jobs.sort.to_h, enqueues: stubs.merge(enqueues).sort.to_h }
   end
 
   def app
@@ -30,14 +32,34 @@ module KiqbridgeContract
   end
 
   def jobs
-    Rails.application.eager_load! if defined?(Rails) && Rails.respond_to?(:application) && Rails.application
-    ObjectSpace.each_object(Class).each_with_object({}) do |klass, found|
-      next if klass.name.nil? || klass.singleton_class? || wrapper?(klass)
-      next unless sidekiq?(klass) || active_job?(klass)
-      next unless klass.method_defined?(:perform) && klass.instance_method(:perform).owner != Object
+    classes.select { |klass| performs?(klass) }.to_h { |klass| [klass.name, described(klass)] }
+  end
 
-      found[klass.name] = described(klass)
+  # Classes without `perform` are enqueued for others, with arguments that are not known, or are a base of others.
+  def stubs
+    without = classes.reject { |klass| performs?(klass) || %w[ApplicationJob ApplicationWorker].include?(klass.name) }
+    without.reject { |klass| classes.any? { |other| other < klass } }.to_h do |klass|
+      shown = { parameters: [], takes_more: true, queue: queue(klass) }
+      shown[:active_job] = true if active_job?(klass)
+      [klass.name, shown]
     end
+  end
+
+  def classes
+    @classes ||= begin
+      Rails.application.eager_load! if defined?(Rails) && Rails.respond_to?(:application) && Rails.application
+      ObjectSpace.each_object(Class).select do |klass|
+        !klass.name.nil? && !klass.singleton_class? && !wrapper?(klass) && (sidekiq?(klass) || active_job?(klass))
+      end
+    end
+  end
+
+  # Active Job has a `perform` of its own, which only raises.
+  def performs?(klass)
+    return false unless klass.method_defined?(:perform)
+
+    owner = klass.instance_method(:perform).owner
+    owner != Object && !owner.name.to_s.start_with?("ActiveJob::", "Sidekiq::")
   end
 
   def sidekiq?(klass)
@@ -56,6 +78,7 @@ module KiqbridgeContract
   def described(klass)
     method = klass.instance_method(:perform)
     shown = { parameters: [] }
+    keywords = []
     method.parameters.each_with_index do |(kind, name), index|
       case kind
       when :req, :opt
@@ -64,8 +87,16 @@ module KiqbridgeContract
         shown[:parameters] << parameter
       when :rest
         shown[:takes_more] = true
+      when :keyreq, :key
+        parameter = { name: name.to_s, type: "any", keyword: true }
+        parameter[:optional] = true if kind == :key
+        keywords << parameter
+      when :keyrest
+        shown[:takes_more_keywords] = true
       end
     end
+    shown[:parameters].concat(keywords)
+    shown[:active_job] = true if active_job?(klass)
     shown[:queue] = queue(klass)
     file, line = method.source_location
     shown[:place] = "#{file.delete_prefix("#{Dir.pwd}/")}:#{line}" if file && file.start_with?(Dir.pwd)

@@ -30,9 +30,21 @@ module Billing
   class CloseDayJob < ActiveJob::Base
     queue_as :billing
 
-    def perform(day, *rest)
+    def perform(day, *rest, copy:, lang: "en")
     end
   end
+end
+
+class ApplicationJob < ActiveJob::Base
+end
+
+class NightlyJob < ApplicationJob
+  queue_as :python
+end
+
+class SendInvoice
+  include Sidekiq::Worker
+  sidekiq_options queue: "mail"
 end
 
 class Helper
@@ -61,13 +73,25 @@ def test_ruby_prints_the_contract_of_its_jobs(tmp_path, monkeypatch):
     assert hard.place.startswith("jobs.rb:")
     close = contract.jobs["Billing::CloseDayJob"]
     assert (close.least, close.takes_more, close.queue) == (1, True, "billing")
+    assert close.active_job and not hard.active_job
+    assert [(each.name, each.optional) for each in close.keywords.values()] == [
+        ("copy", False),
+        ("lang", True),
+    ]
+    assert set(contract.enqueues) == {"NightlyJob", "SendInvoice", "send_invoice"}
+    assert contract.enqueues["NightlyJob"].is_unknown
     python = Contract(
         app="shop",
         language="python",
-        jobs={"send_invoice": JobContract(parameters=(Parameter(name="number", type="integer"),))},
-        enqueues={"HardJob": JobContract()},
+        jobs={
+            "send_invoice": JobContract(parameters=(Parameter(name="number", type="integer"),)),
+            "NightlyJob": JobContract(parameters=(Parameter(name="day"),), queue="python"),
+        },
+        enqueues={"HardJob": JobContract(), "Billing::CloseDayJob": JobContract()},
     )
     assert [(each.job, each.kind) for each in compare([python, contract])] == [
+        ("Billing::CloseDayJob", "Active Job"),
         ("HardJob", "arity"),
+        ("SendInvoice", "nobody performs it"),
         ("send_invoice", "arity"),
     ]

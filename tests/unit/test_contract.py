@@ -1,5 +1,6 @@
 """What applications expect of each other's jobs: exported, compared, written as classes."""
 
+import ast
 import dataclasses
 import datetime as dt
 import decimal
@@ -221,6 +222,34 @@ class TestComparing:
         assert fits(given, expected) is does
 
 
+def active(*parameters, **options):
+    return JobContract(parameters=parameters, active_job=True, **options)
+
+
+def keyword(name, type="any", *, optional=False):  # noqa: A002 - as of a parameter
+    return Parameter(name=name, type=type, optional=optional, keyword=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "taken", "kinds"),
+    [
+        (active(keyword("copy")), active(keyword("copy"), keyword("lang", optional=True)), []),
+        (active(keyword("copy", optional=True)), active(keyword("copy")), ["arity"]),
+        (active(), active(keyword("copy")), ["arity"]),
+        (active(keyword("cpoy")), active(keyword("copy")), ["arity", "arity"]),
+        (active(keyword("x")), active(takes_more_keywords=True), []),
+        (active(keyword("x", "string")), active(keyword("x", "integer")), ["type"]),
+        (takes(), active(), ["Active Job"]),
+        (active(), takes(), ["Active Job"]),
+        (takes(more=True), takes("any", "any"), []),
+    ],
+)
+def test_active_jobs_are_compared_by_their_keywords_and_their_kind(given, taken, kinds):
+    caller = Contract(app="shop", language="python", jobs={}, enqueues={"A": given})
+
+    assert [each.kind for each in compare([caller, contract("rails", {"A": taken})])] == kinds
+
+
 RUBY = contract(
     "rails",
     {
@@ -246,6 +275,54 @@ def test_stubs_are_python_that_enqueues(tmp_path):
     assert "def perform(self, p0: int, p1: str | None = ...) -> None: ..." in text
     assert "def perform(self, p0: date, p1: UUID, *more: Any) -> None: ..." in text
     assert "from datetime import date" in text
+
+
+def test_stubs_of_active_jobs_are_active_jobs(tmp_path):
+    parameters = (Parameter(name="day"), keyword("copy"), keyword("lang", optional=True))
+    close = active(*parameters, keyword("class"), queue="billing")
+    stubs = write_stubs(contract("rails", {"Billing::CloseDayJob": close}))
+    (tmp_path / "ruby_jobs.py").write_text(stubs)
+    script = (
+        "import json, ruby_jobs\nfrom kiqbridge.rails import Symbol\n"
+        "from kiqbridge.testing import fake\n"
+        "with fake() as jobs:\n"
+        "    ruby_jobs.BillingCloseDayJob.perform_async(Symbol('x'), copy=True, **{'class': 1})\n"
+        "    print(json.dumps(jobs.jobs[0].payload))"
+    )
+
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    payload = json.loads(run.stdout)
+    assert (payload["wrapped"], payload["queue"]) == ("Billing::CloseDayJob", "billing")
+    [symbol, keywords] = payload["args"][0]["arguments"]
+    assert symbol["_aj_serialized"].endswith("SymbolSerializer")
+    assert keywords == {"copy": True, "class": 1, "_aj_ruby2_keywords": ["copy", "class"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['x"""\nprint()\n"""', "x'''\nprint()", "x\\", "x\ud800", "²", "Any", "RemoteJob", "ﬁx", "\0"],
+)
+def test_a_contracts_texts_are_data_in_its_stubs_and_never_code(text):
+    odd = active(Parameter(name=text), keyword(text), queue=text, place=text)
+
+    stubs = write_stubs(
+        Contract(app=text, language=text, jobs={f"{text}::A": odd, text: odd, "B": takes()})
+    )
+
+    compile(stubs.encode(), "stubs", "exec")
+    tree = ast.parse(stubs)
+    assert {type(each) for each in tree.body} == {ast.Expr, ast.ImportFrom, ast.ClassDef}
+    assert not [each for each in ast.walk(tree) if isinstance(each, ast.Call)]
+    assert text in {each.value for each in ast.walk(tree) if isinstance(each, ast.Constant)}
+
+
+def test_an_optional_parameter_before_a_needed_one_is_needed_in_python():
+    ruby = JobContract(parameters=(Parameter(name="a", optional=True), Parameter(name="b")))
+
+    assert "(self, a: Any, b: Any)" in write_stubs(contract("x", {"A": ruby}))
 
 
 def test_the_command_exports_compares_and_writes(tmp_path):
@@ -286,8 +363,6 @@ def test_names_that_python_does_not_take():
         "x", {"A": JobContract(parameters=(Parameter(name="class"), Parameter(name="self")))}
     )
     assert "argument_1: Any, argument_2: Any" in write_stubs(odd)
-    hostile = write_stubs(contract("x", {'"""\nimport os': takes()}))
-    compile(hostile, "stub", "exec")
     with pytest.raises(ConfigError, match="another job"):
         write_stubs(contract("x", {"A::B": takes(), "AB": takes()}))
 

@@ -1,25 +1,31 @@
 """What Rails enqueues reaches the declared job of the class inside, with its arguments (§17)."""
 
+import dataclasses
 import datetime as dt
 import functools
 import json
 import logging
 import random
+import uuid
 from decimal import Decimal
 from pathlib import Path
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 import pytest
 from support.jobs import own_declarations
 from support.runners import make_runner
 
-from kiqbridge import Client, PayloadError, job
+from kiqbridge import Client, ConfigError, PayloadError, job
+from kiqbridge import rails as rails_types
 from kiqbridge.client import inline, rails
 from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import JobNotFound
+from kiqbridge.flow import Unique
 from kiqbridge.perform.execution import Execution
 from kiqbridge.perform.gate import Gatekeeper
 from kiqbridge.perform.job_lines import JobLines
+from kiqbridge.testing import fake
 from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, GlobalID, Range, Symbol, serialize
 from kiqbridge.wire.active_job_values import deserialize_arguments
 
@@ -333,3 +339,124 @@ class TestArguments:
         record = GlobalID(text)
 
         assert (record.app, record.model_name, record.model_id) == parts
+
+
+@dataclasses.dataclass
+class Line:
+    product: str
+    price: Decimal
+
+
+ZONED = dt.datetime(2026, 7, 1, 8, tzinfo=ZoneInfo("Europe/Berlin"))
+
+
+class TestAnnotations:
+    @pytest.mark.parametrize(
+        ("annotation", "sent", "given"),
+        [
+            (dt.date, dt.date(2026, 1, 1), dt.date(2026, 1, 1)),
+            (dt.date, "2026-01-01", dt.date(2026, 1, 1)),
+            (dt.datetime | None, ZONED, ZONED),
+            (list[dt.datetime], [ZONED], [ZONED]),
+            (str, Symbol("a"), Symbol("a")),
+            (Literal["low", "high"], Symbol("high"), Symbol("high")),
+            (Symbol, Symbol("a"), Symbol("a")),
+            (Symbol, "a", Symbol("a")),
+            (GlobalID | None, GlobalID("gid://shop/Order/7"), GlobalID("gid://shop/Order/7")),
+            (Range | None, Range(begin=1.5, end=None, exclude_end=True), Range(begin=1.5, end=None, exclude_end=True)),
+            (range, range(1, 4), range(1, 4)),
+            (int, dt.timedelta(minutes=5), 300),
+            (dt.timedelta, dt.timedelta(minutes=5), dt.timedelta(minutes=5)),
+            (Decimal, 5, Decimal(5)),
+            (Line, {Symbol("product"): "tea", Symbol("price"): Decimal("1.5")}, Line("tea", Decimal("1.5"))),
+            (uuid.UUID, "5d0a54ab-24c1-4c1e-8a4f-7a7b2d7a2f61", uuid.UUID("5d0a54ab-24c1-4c1e-8a4f-7a7b2d7a2f61")),
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("by", ["place", "keyword"])
+    def test_arguments_are_what_the_annotations_say(self, annotation, sent, given, by, calls):
+        def nightly(it, *, only=None):
+            calls.append(it if by == "place" else only)
+
+        nightly.__annotations__ = {"it": annotation, "only": annotation}
+        job(name="NightlyJob")(nightly)
+        named = {"only": sent, "_aj_ruby2_keywords": ["only"]}
+
+        assert run(payload_of(sent, named) if by == "keyword" else payload_of(sent)) is None
+
+        assert calls == [given] and type(calls[0]) is type(given)
+        if given is ZONED:
+            assert calls[0].tzinfo == ZONED.tzinfo
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["x"], "day of NightlyJob: expected date"),
+            ([ZONED], "day of NightlyJob: expected date"),
+            ([dt.date(2026, 1, 1), 5], "lines of NightlyJob: expected list of Line"),
+            (
+                [dt.date(2026, 1, 1), [{"product": 5, "price": 1}]],
+                r"lines[0].product of NightlyJob: expected str",
+            ),
+            (
+                [dt.date(2026, 1, 1), {"copy": 1, "_aj_ruby2_keywords": ["copy"]}],
+                "copy of NightlyJob: expected bool",
+            ),
+        ],
+    )
+    def test_what_does_not_fit_is_dead_at_once_and_never_called(self, arguments, said, calls):
+        @job(name="NightlyJob")
+        def nightly(day: dt.date, lines: list[Line] = (), *, copy: bool = False):
+            calls.append(day)
+
+        settlement = run(payload_of(*arguments))
+
+        assert (settlement.verdict.value, calls) == ("dead", [])
+        assert json.loads(settlement.text)["error_message"].startswith(said)
+
+    def test_a_job_that_checks_nothing_gets_what_rails_sent(self, calls):
+        @job(name="NightlyJob", check_arguments=False)
+        def nightly(day: dt.date):
+            calls.append(day)
+
+        assert run(payload_of("x")) is None and calls == ["x"]
+
+
+def test_an_active_job_is_enqueued_by_its_class_with_keywords():
+    class NightlyJob(rails_types.RemoteActiveJob):
+        class_name = "Billing::NightlyJob"
+        queue = "rails"
+
+        def perform(self, day: dt.date, note: str = "", *, copy: bool) -> None: ...
+
+    day = dt.date(2026, 1, 1)
+    with fake() as jobs:
+        NightlyJob.perform_async(day, copy=True)
+        NightlyJob.set(queue="low").perform_in(60, day, Symbol("x"), copy=False)
+        NightlyJob.perform_bulk([NightlyJob.with_args(day, copy=True)])
+        Client("redis://").push({"active_job": NightlyJob.class_name, "args": [day], "kwargs": {"copy": True}, "queue": "rails"})  # fmt: skip
+        [first, *alike, later] = jobs.jobs
+        wanted = [serialize([day, {"copy": True, "_aj_ruby2_keywords": ["copy"]}])] * 3
+        assert [each.args[0]["arguments"] for each in (first, *alike)] == wanted
+        assert {each.queue for each in (first, *alike)} == {"rails"} and later.queue == "low"
+        for args, kwargs, said in (
+            (["x"], {"copy": True}, "day of Billing::NightlyJob: expected date"),
+            ([day], {"copy": 1}, "copy of Billing::NightlyJob: expected bool"),
+            ([day], {}, "missing a required argument: 'copy'"),
+        ):
+            with pytest.raises(PayloadError, match=said):
+                NightlyJob.perform_async(*args, **kwargs)
+    assert default_registry.find("Billing::NightlyJob") is None
+    with pytest.raises(ConfigError, match="flow control"):
+        type(
+            "Odd",
+            (rails_types.RemoteActiveJob,),
+            {"unique": Unique(), "perform": lambda self: None},
+        )
+
+
+def test_the_types_of_rails_are_imported_from_one_place():
+    assert (rails_types.Symbol, rails_types.GlobalID, rails_types.Range) == (
+        Symbol,
+        GlobalID,
+        Range,
+    )

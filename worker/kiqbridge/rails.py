@@ -1,5 +1,6 @@
-"""For declared jobs that perform what Rails enqueued with Active Job (docs/rails.md)."""
+"""For what Rails enqueues or performs with Active Job: the types of its arguments, and its jobs (docs/rails.md)."""
 
-from kiqbridge.client.rails import RailsJob, current_job
+from kiqbridge.client.rails import GlobalID, RailsJob, Range, Symbol, current_job
+from kiqbridge.client.remote import RemoteActiveJob
 
-__all__ = ["RailsJob", "current_job"]
+__all__ = ["GlobalID", "RailsJob", "Range", "RemoteActiveJob", "Symbol", "current_job"]

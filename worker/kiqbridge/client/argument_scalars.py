@@ -152,7 +152,7 @@ def _isoformat_of_date(value: Any) -> str:
     return _isoformat(value)
 
 
-def _parse_uuid(kind: type, text: str) -> Any:
+def _parse_text(kind: type, text: str) -> Any:
     return kind(text)
 
 
@@ -216,7 +216,7 @@ _SCALARS: Final[dict[str, Callable[[type], Converter]]] = {
     "builtins.float": _plain(int),
     "builtins.NoneType": _plain(),
     "builtins.bytes": _bytes,
-    "uuid.UUID": _textual("UUID, or its text", str, _parse_uuid),
+    "uuid.UUID": _textual("UUID, or its text", str, _parse_text),
     "decimal.Decimal": _textual("Decimal, or its digits as text", str, _parse_decimal, int, float),
     "datetime.datetime": _textual(
         "datetime with time zone, or its ISO 8601 text such as 2026-01-01T08:30:00+00:00",
@@ -228,4 +228,10 @@ _SCALARS: Final[dict[str, Callable[[type], Converter]]] = {
     ),
     "datetime.time": _textual("time, or its text such as 08:30:00", _isoformat, _parse_iso),
     "datetime.timedelta": _timedelta,
+    "kiqbridge.wire.active_job_values.Symbol": _textual("Symbol, or its text", str, _parse_text),
+    "kiqbridge.wire.active_job_values.GlobalID": _textual(
+        "GlobalID, or its text", str, _parse_text
+    ),
+    "kiqbridge.wire.active_job_values.Range": _plain(),
+    "builtins.range": _plain(),
 }

@@ -13,11 +13,12 @@ with a name that cannot be found, such as one imported under `TYPE_CHECKING`, wh
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kiqbridge import redaction
 from kiqbridge.errors import ArgumentMismatch, PayloadError
+from kiqbridge.wire.active_job_values import as_json
 from kiqbridge.wire.payload import shorten_argument
 
 if TYPE_CHECKING:
@@ -46,8 +47,10 @@ class JobArguments:
     """
 
     __slots__ = (
+        "_by_name",
         "_converters",
         "_function",
+        "_keywords",
         "_mismatch",
         "_name",
         "_parameters",
@@ -63,8 +66,10 @@ class JobArguments:
         self._function = function
         parameters = signature.parameters.values()
         self._parameters = [each for each in parameters if each.kind in _PLACED]
+        self._keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
         self._rest = next((each for each in parameters if each.kind is each.VAR_POSITIONAL), None)
         self._converters: list[Converter | None] | None = None
+        self._by_name: dict[str, tuple[inspect.Parameter, Converter | None]] = {}
         self._mismatch: type[Mismatch]
         self.to_wire: Way = self._first_to_wire
         self.from_wire: Way = self._first_from_wire
@@ -117,7 +122,12 @@ class JobArguments:
         self._mismatch = Mismatch
         compiler = Compiler(namespace_of(self._function), f"job {self._name}")
         rest = [] if self._rest is None else [self._rest]
-        found = [compiler.compiled(each.annotation) for each in (*self._parameters, *rest)]
+        placed = [*self._parameters, *rest]
+        self._by_name = {
+            each.name: (each, compiler.compiled(each.annotation))
+            for each in (*placed, *self._keywords)
+        }
+        found = [self._by_name[each.name][1] for each in placed]
         exact = [each.exact for each in found if each is not None and each.exact is not None]
         self._converters = converters = found if any(found) else []
         # One with `*rest` is looked at value by value: its types are not known beforehand.
@@ -126,6 +136,37 @@ class JobArguments:
             _passing_plain(plain, functools.partial(self._convert, way)) if converters else _same
             for way in ("to_wire", "from_wire")
         )
+
+    def from_rails(
+        self, args: list[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments of an Active Job, deserialized, as the job is called with them.
+
+        Each is held against its annotation in the form that it has in JSON, as if Sidekiq had written it. What is
+        then the same value stays as Rails meant it: a `Symbol`, a datetime with its zone.
+
+        Raises:
+            ArgumentMismatch: one is not what its parameter is annotated with.
+        """
+        if self._converters is None:
+            self._compile()
+        labels = map(self._label, range(len(args)))
+        placed = [self._of_rails(label, value) for label, value in zip(labels, args, strict=True)]
+        return placed, {name: self._of_rails(name, value) for name, value in kwargs.items()}
+
+    def _of_rails(self, label: str, value: Any) -> Any:
+        name = label.partition("[")[0]
+        parameter, converter = self._by_name.get(name, (None, None))
+        if parameter is None or converter is None or type(value) is converter.exact:
+            return value
+        written = as_json(value)
+        try:
+            read = converter.from_wire(written)
+        except self._mismatch as mismatch:
+            if _is_default(value, parameter.default):
+                return value
+            self._refuse(label, mismatch, "from_wire")
+        return value if written is not value and read == value else read
 
     def _convert(self, way: str, args: Sequence[Any]) -> list[Any]:
         return [self._converted(place, value, way) for place, value in enumerate(args)]
@@ -141,13 +182,14 @@ class JobArguments:
         except self._mismatch as mismatch:
             if at < named and _is_default(value, self._parameters[at].default):
                 return value
-            self._refuse(place, mismatch, way)
+            self._refuse(self._label(place), mismatch, way)
 
-    def _refuse(self, place: int, mismatch: "Mismatch", way: str) -> NoReturn:
+    def _label(self, place: int) -> str:
         if place < len(self._parameters):
-            name = self._parameters[place].name
-        else:
-            name = f"{self._rest.name if self._rest else ''}[{place - len(self._parameters)}]"
+            return self._parameters[place].name
+        return f"{self._rest.name if self._rest else ''}[{place - len(self._parameters)}]"
+
+    def _refuse(self, name: str, mismatch: "Mismatch", way: str) -> NoReturn:
         hidden = any(map(redaction.current().hides, (name, *mismatch.names)))
         shown = redaction.HIDDEN if hidden else shorten_argument(mismatch.value)
         text = (

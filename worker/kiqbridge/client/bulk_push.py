@@ -10,7 +10,7 @@ from typing import Any
 
 from kiqbridge.client.job_writer import JobWriter, Writes, are_pushed_after, score
 from kiqbridge.client.middleware import Chain, ClientMiddleware
-from kiqbridge.client.prepare import PreparedJob, no_text, prepare
+from kiqbridge.client.prepare import PreparedJob, by_active_job, no_text, prepare
 from kiqbridge.clock import client_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
@@ -30,7 +30,7 @@ def push_bulk(
 ) -> list[str | None]:
     """See `Client.push_bulk`."""
     now = client_now()
-    bulk = parse_bulk(item, now, random.random)
+    bulk = parse_bulk(by_active_job(item), now, random.random)
     count = len(bulk.argument_lists)
     if count and bulk.are_alike and not len(middleware):
         first = prepare(bulk.item(0), now, middleware, profile.current, bulk=True, by_rule=True)

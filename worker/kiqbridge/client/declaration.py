@@ -105,6 +105,7 @@ def define(
     signature: inspect.Signature,
     handling: Handling,
     annotated: Callable[..., Any] | None = None,
+    active_job: bool = False,
 ) -> JobDefinition:
     """A checked definition; see `JobDefinition` for the arguments.
 
@@ -120,7 +121,8 @@ def define(
             f"job {name!r}: the name of {declared.__qualname__} is not a text of printable characters; write a "
             "name such as Reports::Nightly, or leave it out"
         )
-    check_signature(name, signature)
+    if not active_job:
+        check_signature(name, signature)
     for option in ("queue", "retry_queue"):
         queue = options.get(option, "default")
         fault = fault_of_name(queue) if isinstance(queue, str) else "is not a queue name"
@@ -147,6 +149,7 @@ def define(
         place=place_of(declared),
         handling=handling,
         arguments=JobArguments(name, annotated, signature) if annotated is not None else None,
+        active_job=active_job,
     )
 
 

@@ -194,6 +194,7 @@ class Job(ClassCalls):
     encrypted: ClassVar[bool | Sequence[str]] = False
     jid: str
     _is_remote: ClassVar[bool] = False
+    _is_active_job: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -216,6 +217,7 @@ class Job(ClassCalls):
             perform_of=lambda instance: cast("Callable[..., Any]", instance.perform),
             signature=signature.replace(parameters=parameters[1:] if is_method else parameters),
             annotated=perform if cls.check_arguments else None,
+            active_job=cls._is_active_job,
             handling=handling_of(
                 cls.__name__,
                 perform,

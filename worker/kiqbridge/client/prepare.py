@@ -117,6 +117,7 @@ def _prepare_any(
 ) -> PreparedJob | None:
     own_jid = not isinstance(item, (dict, Mapping)) or "jid" not in item
     profile: Profile | None = None
+    item = by_active_job(item)
     if active_job.is_active_job(item) and not trusted:
         rails_job = active_job.parse(item)
         profile = wire_profile()
@@ -158,6 +159,15 @@ def _prepare_any(
         job.name = name_of(rule, definition, plain)
         rule.stamp(payload, job.name, is_taken=by_rule)
     return job
+
+
+def by_active_job(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The item; of a declared Active Job with its name as `active_job` in the place of `class`."""
+    remote = definition_of(item.get("class")) if isinstance(item, (dict, Mapping)) else None
+    if remote is None or not remote.active_job:
+        return item
+    others = {key: value for key, value in item.items() if key != "class"}
+    return {**remote.options, **others, active_job.KEY: remote.name}
 
 
 def _prepare_plain(

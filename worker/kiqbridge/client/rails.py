@@ -16,11 +16,34 @@ from functools import partial
 from typing import Any
 
 from kiqbridge.client.registry import JobDefinition, Registry
-from kiqbridge.errors import PayloadError
+from kiqbridge.errors import ArgumentMismatch, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.wire.active_job import WRAPPERS
-from kiqbridge.wire.active_job_values import KEYWORDS, RESERVED, SYMBOL_KEYS, deserialize_arguments
+from kiqbridge.wire.active_job_values import (
+    KEYWORDS,
+    RESERVED,
+    SYMBOL_KEYS,
+    GlobalID,
+    Range,
+    Symbol,
+    deserialize_arguments,
+)
 from kiqbridge.wire.payload import shorten
+
+__all__ = [
+    "GlobalID",
+    "RailsJob",
+    "Range",
+    "Symbol",
+    "current_job",
+    "find",
+    "of",
+    "performed_class",
+    "require",
+    "rules_of",
+    "shown_arguments",
+    "written",
+]
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _WRAPPERS_OPTIONS = {"retry": True}
@@ -103,7 +126,7 @@ def of(payload: Mapping[str, Any], registry: Registry) -> JobDefinition | None:
         definition,
         options={**definition.options, **_WRAPPERS_OPTIONS},
         perform_of=partial(_perform_of, definition),
-        arguments=None,  # Rails' serialization has types of its own
+        arguments=None,  # the wrapper's own argument passes as it is
     )
 
 
@@ -146,6 +169,28 @@ def shown_arguments(payload: Mapping[str, Any], definition: JobDefinition | None
     if is_inside and isinstance(args, list) and args and isinstance(args[0], dict):
         return args[0].get("arguments", [])
     return args
+
+
+def written(
+    definition: JobDefinition, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[Any]:
+    """The arguments of a call for `active_job.serialize`; keywords are the last one.
+
+    Raises:
+        PayloadError: the job could not be called like this, or a value is not what its parameter is annotated with.
+    """
+    try:
+        definition.signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise PayloadError(
+            f"args: {definition.name} cannot be called like this: {error}"
+        ) from error
+    if definition.arguments is not None:
+        try:
+            definition.arguments.from_rails(list(args), kwargs)
+        except ArgumentMismatch as error:
+            raise PayloadError(f"args: {error}") from None
+    return [*args, {**kwargs, KEYWORDS: list(kwargs)}] if kwargs else list(args)
 
 
 def _perform_of(definition: JobDefinition, instance: Any) -> Callable[..., Any]:
@@ -191,6 +236,7 @@ def _call_of(
 
     Raises:
         PayloadError: it is none, or an argument cannot be read.
+        ArgumentMismatch: an argument is not what its parameter is annotated with.
     """
     if len(wrapped) != 1 or not isinstance(wrapped[0], dict):
         raise PayloadError(
@@ -198,10 +244,12 @@ def _call_of(
         )
     [data] = wrapped
     raw = data.get("arguments")
-    args = deserialize_arguments(raw)
-    if not args or not isinstance(args[-1], dict):
-        return data, args, {}
-    args, kwargs = _with_keywords(definition.signature, args, raw[-1])
+    args: list[Any] = deserialize_arguments(raw)
+    kwargs: Mapping[str, Any] = {}
+    if args and isinstance(args[-1], dict):
+        args, kwargs = _with_keywords(definition.signature, args, raw[-1])
+    if definition.arguments is not None:
+        args, kwargs = definition.arguments.from_rails(args, kwargs)
     if kwargs and not _needs_keywords(definition.signature, kwargs):
         args, kwargs = (
             definition.bind(tuple(args), kwargs),

@@ -85,6 +85,7 @@ class JobDefinition:
         schedule: declared beside it, if one is.
         rule: which of several jobs with the same arguments run: a `Unique`, `Debounce` or `Throttle`.
         place: where it is declared; None = unknown.
+        active_job: it is enqueued as Rails' Active Job, with arguments of Rails' types, and keywords.
         plain_options: `options`, if nothing of the declaration asks for more at a push than to write them; else
             None.
     """
@@ -101,6 +102,7 @@ class JobDefinition:
     schedule: "ScheduleDefinition | None" = None
     rule: "Rule | None" = None
     place: Place | None = field(default=None, repr=False, compare=False)
+    active_job: bool = False
     plain_options: Mapping[str, Any] | None = field(init=False, repr=False, compare=False)
     _min: int = field(init=False, repr=False, compare=False)
     _max: float = field(init=False, repr=False, compare=False)
@@ -114,6 +116,7 @@ class JobDefinition:
         is_plain = (
             self.rule is None
             and not self.encrypted
+            and not self.active_job
             and _PLAIN_OPTIONS.issuperset(self.options)
             and self.name.isascii()
             and all(map(is_surely_fine, self.options.values()))
@@ -134,6 +137,10 @@ class JobDefinition:
         Raises:
             PayloadError: as `bind`, or a value is not what its parameter is annotated with.
         """
+        if self.active_job:
+            from kiqbridge.client.rails import written  # noqa: PLC0415 - which imports this module
+
+            return written(self, args, kwargs)
         bound = self.bind(args, kwargs)
         return bound if self.arguments is None else self.arguments.to_wire(bound)
 

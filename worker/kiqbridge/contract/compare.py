@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from kiqbridge.contract.document import ANY, Contract, JobContract
 
-Kind = Literal["nobody performs it", "arity", "type", "performed twice"]
+Kind = Literal["nobody performs it", "arity", "type", "performed twice", "Active Job"]
 
 _NUMBERS: Final = frozenset({"integer", "number"})
 
@@ -53,22 +53,51 @@ def _held_against(
     name: str, caller: Contract, wanted: JobContract, performer: Contract
 ) -> Iterator[Disagreement]:
     taken = performer.jobs[name]
-    sides = (
-        f"{caller.app} enqueues it{_at(wanted)} with {{}}, {performer.app} takes {{}}{_at(taken)}"
-    )
+    sides = f"{caller.app} enqueues it{_at(wanted)} {{}}, {performer.app} takes {{}}{_at(taken)}"
+    # Python performs both; of what Ruby enqueues by a list of names the kind is not known.
+    is_known = performer.language == "ruby" and caller.language != "ruby"
+    if is_known and wanted.active_job != taken.active_job:
+        kinds = [
+            "Active Job" if each.active_job else "Sidekiq's own job" for each in (wanted, taken)
+        ]
+        advice = "RemoteActiveJob" if taken.active_job else "RemoteJob"
+        text = sides.format(f"as {kinds[0]}", f"it as {kinds[1]}")
+        yield Disagreement(name, "Active Job", f"{text}; declare it as {advice}")
+        return
+    if wanted.is_unknown:
+        return
     if wanted.least < taken.least or wanted.most > taken.most:
-        text = sides.format(_count(wanted), _count(taken))
+        text = sides.format(f"with {_count(wanted)}", _count(taken))
         yield Disagreement(name, "arity", f"{text}; make them the same")
         return
-    for number, (given, expected) in enumerate(
-        zip(wanted.parameters, taken.parameters, strict=False), 1
-    ):
+    for number, (given, expected) in enumerate(zip(wanted.placed, taken.placed, strict=False), 1):
         if not fits(given.type, expected.type):
             text = sides.format(
-                f"{given.type} as argument {number} ({given.name})",
+                f"with {given.type} as argument {number} ({given.name})",
                 f"{expected.type} ({expected.name})",
             )
             yield Disagreement(name, "type", f"{text}; make them the same")
+    if taken.active_job:
+        yield from _keywords(name, sides, wanted, taken)
+
+
+def _keywords(
+    name: str, sides: str, wanted: JobContract, taken: JobContract
+) -> Iterator[Disagreement]:
+    given, expected = wanted.keywords, taken.keywords
+    for keyword, each in given.items():
+        other = expected.get(keyword)
+        if other is None and not taken.takes_more_keywords:
+            text = sides.format(f"with keyword {keyword}", "none of this name")
+            yield Disagreement(name, "arity", f"{text}; make them the same")
+        elif other is not None and not fits(each.type, other.type):
+            text = sides.format(f"with {each.type} as keyword {keyword}", other.type)
+            yield Disagreement(name, "type", f"{text}; make them the same")
+    for keyword, each in expected.items():
+        missing = keyword not in given or (given[keyword].optional and not each.optional)
+        if missing and not each.optional and not wanted.takes_more_keywords:
+            text = sides.format(f"not always with keyword {keyword}", "it in each call")
+            yield Disagreement(name, "arity", f"{text}; make them the same")
 
 
 def _performed_twice(contracts: Sequence[Contract]) -> Iterator[Disagreement]:

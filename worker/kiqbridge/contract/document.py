@@ -6,7 +6,8 @@
 
 A type is a text: `integer`, `number`, `string`, `boolean`, `null`, `array`, `object`, `any`, several of them with `|`,
 and of texts how they are written: `string:uuid`, `string:date-time`, `string:date`, `string:decimal`. Ruby's methods
-have no types, so all of a Ruby application's are `any`.
+have no types, so all of a Ruby application's are `any`. A job that takes any number of arguments and names none is
+one whose arguments are not known. `active_job`, and parameters with `keyword`, are those of Rails' Active Jobs.
 """
 
 import json
@@ -18,6 +19,7 @@ from kiqbridge.errors import ConfigError
 
 VERSION: Final = 1
 ANY: Final = "any"
+_FLAGS: Final = ("takes_more", "takes_more_keywords", "active_job")
 _TYPES: Final = frozenset(
     {"integer", "number", "string", "boolean", "null", "array", "object", ANY}
 )
@@ -25,11 +27,12 @@ _TYPES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter: its type as above, and whether a caller may leave it out."""
+    """One parameter: its type as above, whether a caller may leave it out, and whether it is given by keyword."""
 
     name: str
     type: str = ANY
     optional: bool = False
+    keyword: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,26 +40,45 @@ class JobContract:
     """What a job takes.
 
     Attributes:
-        parameters: by position.
+        parameters: by position, then those by keyword, which only Active Jobs are called with.
         takes_more: any number of further arguments.
+        takes_more_keywords: any further keyword arguments.
+        active_job: it is enqueued as Rails' Active Job.
         queue: that its declaration names, or "".
         place: file and line of it, or "".
     """
 
     parameters: tuple[Parameter, ...] = ()
     takes_more: bool = False
+    takes_more_keywords: bool = False
+    active_job: bool = False
     queue: str = ""
     place: str = ""
 
     @property
+    def placed(self) -> list[Parameter]:
+        """Parameters by position."""
+        return [each for each in self.parameters if not each.keyword]
+
+    @property
+    def keywords(self) -> dict[str, Parameter]:
+        """Parameters by keyword, by their names."""
+        return {each.name: each for each in self.parameters if each.keyword}
+
+    @property
     def least(self) -> int:
-        """How many arguments it needs."""
-        return sum(not each.optional for each in self.parameters)
+        """How many arguments it needs by position."""
+        return sum(not each.optional for each in self.placed)
 
     @property
     def most(self) -> float:
-        """How many it takes."""
-        return float("inf") if self.takes_more else len(self.parameters)
+        """How many it takes by position."""
+        return float("inf") if self.takes_more else len(self.placed)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing is known of the arguments, as of a Ruby class without `perform`."""
+        return self.takes_more and not self.parameters
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the document; what is the default is left out."""
@@ -64,11 +86,13 @@ class JobContract:
             "parameters": [
                 {"name": each.name, "type": each.type}
                 | ({"optional": True} if each.optional else {})
+                | ({"keyword": True} if each.keyword else {})
                 for each in self.parameters
             ]
         }
-        if self.takes_more:
-            shown["takes_more"] = True
+        for name in _FLAGS:
+            if getattr(self, name):
+                shown[name] = True
         return shown | {
             name: value for name, value in (("queue", self.queue), ("place", self.place)) if value
         }
@@ -135,12 +159,13 @@ def _job(document: Mapping[str, Any]) -> JobContract:
             name=str(each["name"]),
             type=_checked(str(each.get("type", ANY))),
             optional=bool(each.get("optional", False)),
+            keyword=bool(each.get("keyword", False)),
         )
         for each in document["parameters"]
     )
     return JobContract(
         parameters=parameters,
-        takes_more=bool(document.get("takes_more", False)),
+        **{name: bool(document.get(name, False)) for name in _FLAGS},
         queue=str(document.get("queue", "")),
         place=str(document.get("place", "")),
     )

@@ -57,11 +57,14 @@ def contract_of(definition: JobDefinition) -> JobContract:
                 name=each.name,
                 type=type_of(hints.get(each.name, Any)),
                 optional=each.default is not each.empty,
+                keyword=each.kind is each.KEYWORD_ONLY,
             )
             for each in parameters
-            if each.kind in _PLACED
+            if each.kind in (*_PLACED, each.KEYWORD_ONLY)
         ),
         takes_more=any(each.kind is each.VAR_POSITIONAL for each in parameters),
+        takes_more_keywords=any(each.kind is each.VAR_KEYWORD for each in parameters),
+        active_job=definition.active_job,
         queue=str(definition.options.get("queue", "")),
         place=_place_of(function) if function is not None else "",
     )

@@ -1,6 +1,7 @@
 """From another application's contract to Python classes that enqueue its jobs, typed.
 
-The classes are `RemoteJob`s: they are enqueued, and nothing here performs them.
+The classes are `RemoteJob`s, or `RemoteActiveJob`s: they are enqueued, and nothing here performs them. A contract comes
+from elsewhere, and its stubs are imported: its texts stand in them as literals and checked names only.
 """
 
 import keyword
@@ -29,6 +30,7 @@ _IMPORTS: Final = {
     "Decimal": "from decimal import Decimal",
     "Any": "from typing import Any",
 }
+_TAKEN: Final = frozenset({*_IMPORTS, "RemoteJob", "RemoteActiveJob"})
 
 
 def write_stubs(contract: Contract) -> str:
@@ -47,9 +49,9 @@ def write_stubs(contract: Contract) -> str:
         classes[class_name] = _class(class_name, name, contract.jobs[name])
     body = "\n\n\n".join(classes.values())
     return (
-        f'"""Jobs that {contract.app} performs, to be enqueued from here.\n\n'
-        "Written by `kiqbridge contract stubs`; write it again when the contract has changed.\n"
-        f'"""\n\n{_imports(body)}\n\n\n{body}\n'
+        f"{f'Jobs that {contract.app} performs, to be enqueued from here.'!r}\n\n"
+        "# Written by `kiqbridge contract stubs`; write it again when the contract has changed.\n\n"
+        f"{_imports(body)}\n\n\n{body}\n"
     )
 
 
@@ -57,11 +59,14 @@ def class_name_of(name: str) -> str:
     """`Billing::CloseDayJob` becomes `BillingCloseDayJob`."""
     parts = [part for part in re.split(r"\W+", name) if part]
     joined = "".join(part[0].upper() + part[1:] for part in parts) or "Job"
-    return f"Job{joined}" if joined[0].isdigit() or keyword.iskeyword(joined) else joined
+    if joined.isidentifier() and not keyword.iskeyword(joined) and joined not in _TAKEN:
+        return joined
+    return f"Job{joined}" if f"Job{joined}".isidentifier() else "Job" + joined.encode().hex()
 
 
 def _class(class_name: str, name: str, job: JobContract) -> str:
-    lines = [f"class {class_name}(RemoteJob):", f'    """`{_plain(name)}`."""', ""]
+    base = "RemoteActiveJob" if job.active_job else "RemoteJob"
+    lines = [f"class {class_name}({base}):", f"    {f'`{name}`.'!r}", ""]
     if name != class_name:
         lines.append(f"    class_name = {name!r}")
     if job.queue:
@@ -73,15 +78,36 @@ def _class(class_name: str, name: str, job: JobContract) -> str:
 
 
 def _parameters(job: JobContract) -> Iterable[str]:
-    taken: set[str] = {"self"}
-    for number, each in enumerate(job.parameters, 1):
+    taken: set[str] = {"self", "more", "keywords"}
+    # Of Ruby's parameters an optional one may stand before a needed one, of Python's it may not.
+    needed = max((at for at, each in enumerate(job.placed) if not each.optional), default=-1)
+    for at, each in enumerate(job.placed):
         name = re.sub(r"\W", "_", each.name)
-        if not name.isidentifier() or keyword.iskeyword(name) or name in taken:
-            name = f"argument_{number}"
+        if not _is_name(name) or name in taken:
+            name = f"argument_{at + 1}"
         taken.add(name)
-        yield f"{name}: {python_type(each)}{' = ...' if each.optional else ''}"
+        yield f"{name}: {python_type(each)}{' = ...' if at > needed else ''}"
     if job.takes_more:
         yield "*more: Any"
+    if job.active_job:  # a plain job is given no keywords
+        yield from _keywords(job, taken)
+
+
+def _keywords(job: JobContract, taken: set[str]) -> Iterable[str]:
+    named = [each for name, each in job.keywords.items() if _is_name(name) and name not in taken]
+    if named and not job.takes_more:
+        yield "*"
+    for each in named:
+        yield f"{each.name}: {python_type(each)}{' = ...' if each.optional else ''}"
+    # In Ruby a keyword may be `class:`.
+    if job.takes_more_keywords or len(named) < len(job.keywords):
+        yield "**keywords: Any"
+
+
+def _is_name(text: str) -> bool:
+    """Whether it can be a parameter's name, and is then this very name: Python changes `__x` and `\ufb01`."""
+    is_plain = text.isascii() and text.isidentifier() and not text.startswith("__")
+    return is_plain and not keyword.iskeyword(text)
 
 
 def python_type(parameter: Parameter) -> str:
@@ -99,9 +125,9 @@ def _imports(body: str) -> str:
     if "from datetime import date" in standard and "from datetime import datetime" in standard:
         standard = [line for line in standard if not line.startswith("from datetime")]
         standard = sorted([*standard, "from datetime import date, datetime"])
-    return "\n".join([*standard, *([""] if standard else []), "from kiqbridge import RemoteJob"])
-
-
-def _plain(name: str) -> str:
-    """As part of a docstring: a name out of a file must not end it."""
-    return re.sub(r'["\\`\n]', "_", name)
+    bases = {
+        "(RemoteJob):": "from kiqbridge import RemoteJob",
+        "(RemoteActiveJob):": "from kiqbridge.rails import RemoteActiveJob",
+    }
+    ours = [line for base, line in bases.items() if base in body]
+    return "\n".join([*standard, *([""] if standard else []), *ours])

@@ -4,6 +4,7 @@
 a job that runs here, which refuses what it does not know, and `deserialize`, which leaves it as it is.
 """
 
+import operator
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -92,6 +93,24 @@ def deserialize(value: Any) -> Any:
         except (TypeError, ValueError, ArithmeticError):  # of a Rails that writes it in another way
             return value
     return {key: deserialize(child) for key, child in _members(value)}
+
+
+def as_json(value: Any) -> Any:
+    """A deserialized value in the form of JSON that Sidekiq's own arguments have; the same object if it has it.
+
+    A range stays as it is: JSON has none.
+    """
+    if isinstance(value, list):
+        items = [as_json(each) for each in value]
+        return value if all(map(operator.is_, items, value)) else items
+    if isinstance(value, dict):
+        pairs = {as_json(key): as_json(each) for key, each in value.items()}
+        same = all(map(operator.is_, pairs, value)) and all(
+            map(operator.is_, pairs.values(), value.values())
+        )
+        return value if same else pairs
+    write = _JSON.get(type(value))
+    return value if write is None else write(value)
 
 
 def deserialize_arguments(arguments: object) -> list[Any]:
@@ -201,6 +220,19 @@ def _moment(value: Mapping[str, Any]) -> datetime:
     except (KeyError, ValueError, OSError):  # a name of Rails' own, or no tzdata here
         return moment
 
+
+def _whole(number: float) -> int | float:
+    return int(number) if number.is_integer() else number
+
+
+_JSON: Final[Mapping[type, Callable[[Any], Any]]] = {
+    Symbol: str,
+    GlobalID: str,
+    date: date.isoformat,
+    datetime: datetime.isoformat,
+    timedelta: lambda value: _whole(value.total_seconds()),
+    Decimal: str,
+}
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "Symbol": lambda value: Symbol(_text_of(value)),
