@@ -18,7 +18,7 @@ from kiqbridge.compat.celery.retry import RetryRule, retry_now
 from kiqbridge.compat.celery.task import seconds_left, when_of
 from kiqbridge.compat.celery.utils.log import get_task_logger
 from kiqbridge.errors import ConfigError, JobTimeout, PayloadError
-from kiqbridge.results import JobFailed, ResultTimeout
+from kiqbridge.results import JobFailed, ResultOmitted, ResultTimeout
 from kiqbridge.testing import fake
 
 
@@ -116,6 +116,7 @@ class TestSettings:
         ("name", "value", "said"),
         [
             ("result_backend", "db+sqlite://", "in the Redis of the jobs"),
+            ("result_expires", None, "at most a year"),
             ("task_serializer", "pickle", "JSON"),
             ("accept_content", ["pickle"], "JSON"),
             ("beat_schedule", {"x": {}}, "kiqbridge schedule import"),
@@ -291,6 +292,16 @@ class TestCalling:
             assert app.task(name="quiet", ignore_result=True)(lambda: None).delay().get() is None
             with pytest.raises(PayloadError, match="callback"):
                 app.AsyncResult("J").get(callback=print)
+
+    def test_a_result_that_could_not_be_kept(self, app):
+        app.conf.result_backend = "redis://"
+        with fake() as jobs:
+            result = app.task(name="t")(object).delay()
+            jobs.drain()
+            assert result.successful()
+            for ask in (result.get, lambda: result.result):
+                with pytest.raises(ResultOmitted):
+                    ask()
 
     def test_an_expired_task_is_revoked(self, app):
         app.conf.result_backend = "redis://"

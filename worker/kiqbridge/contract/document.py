@@ -5,7 +5,7 @@
      "enqueues": {"HardJob": {"parameters": [...]}}}
 
 A type is a text: `integer`, `number`, `string`, `boolean`, `null`, `array`, `object`, `any`, several of them with `|`,
-and of texts how they are written: `string:uuid`, `string:date-time`, `string:date`, `string:decimal`. Ruby's methods
+and of texts how they are written: `string:uuid`, `string:date-time`, `string:date`, `string:time`, `string:decimal`, `string:base64`. Ruby's methods
 have no types, so all of a Ruby application's are `any`. A job that takes any number of arguments and names none is
 one whose arguments are not known. `active_job`, and parameters with `keyword`, are those of Rails' Active Jobs.
 """

@@ -55,6 +55,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "trail": "there is no trail",
     "serializer": "arguments are JSON, which Ruby can read, too; leave it out",
     "result_backend": "results are kept in the Redis of the jobs; write redis://",
+    "result_expires": "each result is kept for a time of at most a year; give seconds, or a timedelta",
     "beat_schedule": "run: kiqbridge schedule import FILE (docs/schedules.md)",
     "task_serializer": "arguments are JSON, which Ruby can read, too; leave it out",
     "accept_content": "arguments are JSON; leave it out",
@@ -148,6 +149,8 @@ class Conf:
             if value in ("", "disabled://", "rpc://"):
                 value = None
             is_kept = value is None or str(value).startswith(("redis://", "rediss://", "unix://"))
+        elif name == "result_expires":
+            is_kept = bool(value)
         else:
             is_kept = name in self.KNOWN - _IMPLIED_SETTINGS.keys()
         if is_kept:

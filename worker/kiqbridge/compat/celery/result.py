@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from kiqbridge.client.results import await_result, fetch_result
 from kiqbridge.compat.celery.options import Conf, latest_conf
-from kiqbridge.errors import ConfigError, JobFailed, PayloadError
-from kiqbridge.wire.result import Result
+from kiqbridge.errors import ConfigError, JobFailed, PayloadError, ResultTimeout
 
 _HOLDS: Final = frozenset({"interval", "no_ack", "follow_parents", "disable_sync_subtasks"})
 """Arguments of `get` that are about another way to wait; they may be said."""
@@ -65,6 +64,7 @@ class AsyncResult:
         Raises:
             JobFailed: it ended without success.
             ResultTimeout: it has not ended.
+            ResultOmitted: what it returned is no JSON, or longer than 256 KiB.
             ConfigError: the application has no `backend`, so no result is kept.
             PayloadError: client middleware stopped the push, or an option has no counterpart.
         """
@@ -94,7 +94,8 @@ class AsyncResult:
         Raises:
             ConfigError: the application has no `backend`, so no result is kept.
         """
-        found = self._found()
+        self._require_backend()
+        found = fetch_result(self.id or "")
         return "PENDING" if found is None else _STATES.get(found.outcome, "FAILURE")
 
     @property
@@ -104,13 +105,16 @@ class AsyncResult:
 
     @property
     def result(self) -> Any:
-        """What the task returned; the error of a task that failed; None: it has not ended."""
-        found = self._found()
-        if found is None:
+        """What the task returned; the error of a task that failed; None: it has not ended.
+
+        Raises:
+            ResultOmitted: what it returned is no JSON, or longer than 256 KiB.
+            ConfigError: as `state`.
+        """
+        try:
+            return self._awaited(0.0, propagate=False)
+        except ResultTimeout:
             return None
-        if found.outcome == "done":
-            return found.value
-        return JobFailed(self.id or "", found.outcome, found.error, found.message)
 
     @property
     def info(self) -> Any:
@@ -130,10 +134,6 @@ class AsyncResult:
             if propagate:
                 raise
             return error
-
-    def _found(self) -> Result | None:
-        self._require_backend()
-        return fetch_result(self.id or "")
 
     def _require_backend(self) -> None:
         if (self._conf or latest_conf()).result_backend is None:
