@@ -54,7 +54,7 @@ TESTED_ELSEWHERE = {
     "store/audit_log": "redis/test_actions.py",
     "store/operating": "redis/test_actions.py",
     **dict.fromkeys(
-        (f"compat/celery/{name}" for name in ("app", "options", "task")),
+        (f"compat/celery/{name}" for name in ("app", "options", "request", "task")),
         "unit/test_celery.py",
     ),
     **dict.fromkeys(
@@ -199,6 +199,7 @@ TESTED_ELSEWHERE = {
     "commands/spill_command": "lambdas/test_replay.py",
     "commands/sqs_messages": "lambdas/test_replay.py",
     "commands/worker_command": "process/test_worker.py",
+    "client/remote": "unit/test_contract.py",
     "config/client_settings": "unit/test_table.py",
     "config/config": "unit/test_merge.py",
     "config/function_settings": "unit/test_table.py",

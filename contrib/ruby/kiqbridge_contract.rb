@@ -103,10 +103,13 @@ module KiqbridgeContract
     shown
   end
 
+  # "" where only a job knows it, by its arguments.
   def queue(klass)
     return klass.get_sidekiq_options["queue"].to_s if sidekiq?(klass)
 
     name = klass.queue_name
+    return klass.new.queue_name if name.equal?(ActiveJob::Base.queue_name) # the default one, with its prefix
+
     name.is_a?(Proc) ? "" : name.to_s
   end
 

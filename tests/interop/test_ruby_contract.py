@@ -35,6 +35,13 @@ module Billing
   end
 end
 
+class PlainJob < ActiveJob::Base
+  self.queue_name_prefix = "app"
+
+  def perform(first = 1, second)
+  end
+end
+
 class ApplicationJob < ActiveJob::Base
 end
 
@@ -66,13 +73,14 @@ def test_ruby_prints_the_contract_of_its_jobs(tmp_path, monkeypatch):
     contract = read_contract(run.stdout, "ruby")
 
     assert json.loads(run.stdout)["language"] == "ruby"
-    assert set(contract.jobs) == {"HardJob", "Billing::CloseDayJob"}
+    assert set(contract.jobs) == {"HardJob", "Billing::CloseDayJob", "PlainJob"}
     hard = contract.jobs["HardJob"]
     assert (hard.least, hard.most, hard.queue) == (1, 2, "hard")
     assert [each.name for each in hard.parameters] == ["user_id", "name"]
     assert hard.place.startswith("jobs.rb:")
     close = contract.jobs["Billing::CloseDayJob"]
     assert (close.least, close.takes_more, close.queue) == (1, True, "billing")
+    assert contract.jobs["PlainJob"].queue == "app_default"
     assert close.active_job and not hard.active_job
     assert [(each.name, each.optional) for each in close.keywords.values()] == [
         ("copy", False),
