@@ -11,6 +11,7 @@ from kiqbridge.client.default_client import own_default_client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.compat.celery import Celery, MaxRetriesExceededError, Retry, exceptions, shared_task
+from kiqbridge.compat.celery.app import _shared_tasks
 from kiqbridge.compat.celery.exceptions import SoftTimeLimitExceeded
 from kiqbridge.compat.celery.options import Conf
 from kiqbridge.compat.celery.request import Request, called
@@ -25,6 +26,7 @@ from kiqbridge.testing import fake
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     monkeypatch.setattr(default_registry, "_definitions", {})
+    _shared_tasks.clear()
     with own_default_client():
         yield
 
@@ -132,13 +134,14 @@ class TestSettings:
             task_serializer="json", accept_content=["json"], timezone="UTC", enable_utc=True
         )
 
-    def test_from_an_object_with_a_namespace(self, app):
+    def test_from_an_object_with_a_namespace(self, app, monkeypatch):
         class Settings:
             CELERY_TASK_DEFAULT_QUEUE = "main"
             CELERY_TASK_ROUTES = {"a": "b"}  # noqa: RUF012
             OTHER = 1
 
-        app.config_from_object(Settings, namespace="CELERY")
+        monkeypatch.setitem(sys.modules, "wf_conf", SimpleNamespace(settings=Settings))
+        app.config_from_object("wf_conf:settings", namespace="CELERY")
 
         assert (app.conf.task_default_queue, app.conf.route_of("a")) == ("main", "b")
 

@@ -45,6 +45,7 @@ def test_a_task_calls_others():
 def test_names():
     assert add.name == "shop.tasks.add"
     assert order.name == "shop.tasks.order"
+    assert app.tasks[order.name].name == order.name
 
 
 def test_an_error_reaches_whoever_calls_the_function():
@@ -69,6 +70,8 @@ def test_a_result_is_there_at_once(call):
     assert result.ready() and result.successful() and not result.failed()
     assert result.traceback is None
     assert result.id == result.task_id == str(result)
+    assert result.wait() == 5
+    assert result == result.id and result != call()
 
 
 def test_an_error_stays_in_the_result():

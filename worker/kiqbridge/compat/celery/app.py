@@ -2,9 +2,10 @@
 
 import inspect
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 from kiqbridge.client.default_client import configure, default_client
 from kiqbridge.client.require import after_loading
@@ -19,6 +20,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+_shared_tasks: dict[str, Task[..., Any]] = {}
+
+
 class Celery:
     """Celery's application: configuration and declared tasks.
 
@@ -31,8 +35,10 @@ class Celery:
 
     Attributes:
         conf: the settings, see `options.Conf`.
-        tasks: name → task.
+        tasks: name → task; those of `shared_task` included.
     """
+
+    _latest_main: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -46,7 +52,7 @@ class Celery:
         self.main = main
         self.conf = conf = Conf()
         self._conf_of: Callable[[], Conf] = lambda: conf
-        self.tasks: dict[str, Task[..., Any]] = {}
+        self.tasks = ChainMap[str, Task[..., Any]]({}, _shared_tasks)
         if backend:
             self.conf.result_backend = backend
         if broker is not None:
@@ -57,6 +63,7 @@ class Celery:
             modules = list(include)
             after_loading(lambda: [import_module(module) for module in modules])
         make_latest(conf)
+        Celery._latest_main = main
 
     def _check_broker(self, broker: str) -> None:
         if not broker.startswith(("redis://", "rediss://", "unix://")):
@@ -99,7 +106,7 @@ class Celery:
         Raises:
             PayloadError: as `apply_async`; keyword arguments of an unknown task.
         """
-        task = self.tasks.get(name) or _shared.tasks.get(name)
+        task = self.tasks.get(name)
         if task is not None:
             return task.apply_async(args, kwargs, **options)
         if kwargs:
@@ -160,14 +167,20 @@ class Celery:
             after_loading(load)
 
     def config_from_object(self, obj: object, namespace: str = "") -> None:
-        """Settings out of an object, or of a module by its name; with a namespace, the names that begin with it.
+        """Settings out of an object, or of a module by its name, such as `proj.celeryconfig` or `django.conf:settings`.
+
+        With a namespace, the names that begin with it.
 
         Without one, a name counts that is a setting of Celery's; others, such as imports, do not.
 
         Raises:
             ConfigError: as `Conf.update`.
         """
-        source = import_module(obj) if isinstance(obj, str) else obj
+        source = obj
+        if isinstance(obj, str):
+            module, _, attribute = obj.partition(":")
+            source = import_module(module)
+            source = getattr(source, attribute) if attribute else source
         prefix = f"{namespace}_" if namespace else ""
         found = {
             name.removeprefix(prefix).lower(): getattr(source, name)
@@ -190,12 +203,14 @@ class Celery:
         return self.tasks.get(str(current_request().task))
 
 
-_shared = Celery("shared")
+_shared = Celery()
+_shared.tasks = ChainMap(_shared_tasks)
 _shared._conf_of = latest_conf  # noqa: SLF001 - as Celery's: the application that was made last
 
 
 def shared_task(*args: Any, **options: Any) -> Any:
     """Declare a task without an application, as `@shared_task` or `@shared_task(bind=True, …)`."""
+    _shared.main = Celery._latest_main  # noqa: SLF001 - as above
     return _shared.task(*args, **options)
 
 

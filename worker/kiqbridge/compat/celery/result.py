@@ -45,6 +45,12 @@ class AsyncResult:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}>"
 
+    def __eq__(self, other: object) -> bool:
+        return self.id == (other.id if isinstance(other, AsyncResult) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     def __str__(self) -> str:
         return str(self.id)
 
@@ -74,6 +80,8 @@ class AsyncResult:
         if self.ignored:
             return None
         return self._awaited(math.inf if timeout is None else timeout, propagate=propagate)
+
+    wait = get
 
     def ready(self) -> bool:
         """Whether it has ended."""
