@@ -10,7 +10,8 @@ from kiqbridge import Client, ConfigError, IterableJob, configure, job
 from kiqbridge import server as server_
 from kiqbridge.api import DeadSet, RetrySet
 from kiqbridge.client.default_client import default_client
-from kiqbridge.testing import EndlessJobs, drain, fake, real_jobs
+from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
+from kiqbridge.testing import EndlessJobs, drain, fake, inline, real_jobs
 
 pytestmark = pytest.mark.any_server
 
@@ -187,3 +188,85 @@ def test_the_end_of_a_job_under_flow_control_is_applied(mode, redis_url, note):
 
         assert client.pool.call("EXISTS", client.keys.flow_ends) == 0
         assert jobs.performed[0].outcome == "done"
+
+
+@pytest.mark.parametrize("mode", ["fake", "inline", "server"])
+class TestBatches:
+    """Their callbacks are performed like other jobs, wherever jobs are performed for a test."""
+
+    @pytest.fixture
+    def jobs(self, mode, redis_url):
+        ways = {"fake": fake, "inline": inline, "server": lambda: real_jobs(redis_url)}
+        with ways[mode]() as jobs:
+            yield jobs
+
+    @pytest.fixture
+    def closed(self, seen):
+        @job(name="Closed")
+        def closed(text):
+            batch = current_batch()
+            seen.append(text if batch is None else f"{text} {batch.event}")
+
+        return closed
+
+    @pytest.mark.parametrize("count", [2, 0])
+    def test_what_a_job_makes_calls_back(self, jobs, note, seen, closed, count):
+        @job
+        def outer():
+            with Batch(on_success=call(closed, "outer")):
+                note.perform_async("part")
+                with Batch(on_success=call(closed, "a"), on_complete=call(closed, "b")):
+                    for number in range(count):
+                        note.perform_async(number)
+
+        outer.perform_async()
+        jobs.drain()
+
+        ends = ["a success", "b complete", "outer success", "part"]
+        assert sorted(map(str, seen)) == [*map(str, range(count)), *ends]
+        assert seen[-1] == "outer success"
+        assert {each.pending for each in BatchSet()} == {0}
+
+    def test_one_without_jobs_succeeds_at_once(self, jobs, seen, closed):
+        with Batch(on_success=call(closed, "empty")):
+            pass
+        jobs.drain()
+
+        assert seen == ["empty success"]
+
+    def test_a_group_hands_on_to_what_follows_it(self, jobs, note, seen, closed):
+        chain(group(call(note, 1), call(note, 2)), call(closed, "all")).perform_async()
+        jobs.drain()
+
+        assert sorted(seen[:2]) == [1, 2]
+        assert seen[2:] == ["all"]
+
+    def test_what_is_left_of_a_cancelled_one_is_not_performed(self, jobs, seen, closed):
+        @job(name="Cancelling")
+        def cancelling():
+            seen.append("began")
+            current_batch().cancel()
+
+        with Batch(on_complete=call(closed, "ended")) as batch:
+            cancelling.perform_async()
+            cancelling.perform_async()
+        jobs.drain()
+
+        assert seen == ["began", "ended complete"]
+        assert len(batch.failed_jids()) == 1
+        assert batch.pending_jids() == []
+
+
+def test_records_have_what_a_job_returned_or_raised(jobs):
+    @job
+    def half(number):
+        return {"half": number / 2}
+
+    half.perform_async(3)
+    half.perform_async("a")
+    jobs.drain(raise_errors=False)
+
+    done, failed = jobs.performed
+    assert (done.result, done.error) == ({"half": 1.5}, None)
+    assert failed.result is None
+    assert isinstance(failed.error, TypeError)

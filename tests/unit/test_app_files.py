@@ -32,6 +32,7 @@ def test_the_app_has_its_name_and_our_version(files):
 
     assert project["name"] == "shop"
     assert project["dependencies"] == [f"kiqbridge[worker]=={__version__}"]
+    assert f"kiqbridge[local,testing]=={__version__}" in project["optional-dependencies"]["dev"]
     assert f"kiqbridge[lambda]=={__version__}" in files["lambdas/requirements.txt"]
     assert (
         tomllib.loads(files["samconfig.toml"])["default"]["global"]["parameters"]["stack_name"]

@@ -43,23 +43,24 @@ def echo(seen):
     @job(name="Echo", queue="low")
     def echo(*args, last=None):
         seen.append(args)
-        return "no job's result is passed on"
+        return "echo"
 
     return echo
 
 
 class TestPerforming:
-    def test_a_function_runs_with_its_arguments_and_the_answer_is_true(self, echo, seen):
-        assert echo.perform_inline(1, "two", {"three": [3.0]}) is True
+    def test_a_function_runs_with_its_arguments_and_what_it_returns_is_the_answer(self, echo, seen):
+        assert echo.perform_inline(1, "two", {"three": [3.0]}) == "echo"
         assert seen == [(1, "two", {"three": [3.0]})]
 
     def test_a_class_is_instantiated_with_its_jid(self, seen):
         class Report(Job):
             def perform(self, day, copy=False):
                 seen.append((self.jid, day, copy))
+                return day
 
-        assert Report.perform_inline("monday", copy=True) is True
-        assert Report.set(queue="high").perform_inline("sunday") is True
+        assert Report.perform_inline("monday", copy=True) == "monday"
+        assert Report.set(queue="high").perform_inline("sunday") == "sunday"
 
         assert [call[1:] for call in seen] == [("monday", True), ("sunday", False)]
         assert all(len(call[0]) == 24 for call in seen)
@@ -69,8 +70,9 @@ class TestPerforming:
         async def crawl(url):
             await asyncio.sleep(0)
             seen.append(url)
+            return {url: 200}
 
-        assert crawl.perform_inline("a") is True
+        assert crawl.perform_inline("a") == {"a": 200}
         assert seen == ["a"]
 
     def test_within_a_running_loop_an_async_job_is_run_to_its_end_too(self, seen):
@@ -80,12 +82,13 @@ class TestPerforming:
         async def crawl(url):
             await asyncio.sleep(0)
             seen.append((url, tenant.get()))
+            return url
 
         async def main():
             tenant.set("acme")
             return crawl.perform_inline("a")
 
-        assert asyncio.run(main()) is True
+        assert asyncio.run(main()) == "a"
         assert seen == [("a", "acme")]
 
     def test_arguments_go_through_json_as_through_redis(self, seen):
@@ -134,7 +137,7 @@ class TestPerforming:
     def test_profile_auto_asks_no_redis(self, echo, seen):
         configure(NOWHERE, profile="auto")
 
-        assert echo.perform_inline() is True
+        assert echo.perform_inline() == "echo"
 
 
 class TestMiddleware:
@@ -155,7 +158,7 @@ class TestMiddleware:
         client.middleware.add(push)
         client.server_middleware.add(server)
 
-        assert echo.perform_inline(1) is True
+        assert echo.perform_inline(1) == "echo"
         assert seen == [
             ("push", True, "low"),
             ("server in", True, "acme", "low"),
@@ -192,7 +195,7 @@ class TestMiddleware:
         server.middleware.add(lambda *given: seen.append("worker") or given[-1]())
         client.server_middleware.add(lambda *given: seen.append("client") or given[-1]())
 
-        assert echo.perform_inline(1) is True
+        assert echo.perform_inline(1) == "echo"
         assert seen == ["worker", "client", (1,)]
 
     def test_one_of_the_worker_that_does_not_call_on_skips_the_job(self, server, echo, seen):
@@ -217,11 +220,12 @@ class TestMiddleware:
         @job
         async def crawl():
             seen.append("job")
+            return 7
 
         server.middleware.add(plain)
         server.middleware.add(asynchronous)
 
-        assert crawl.perform_inline() is True
+        assert crawl.perform_inline() == 7
         assert seen == ["plain in", "async in", "job", "async out", "plain out"]
 
 
@@ -240,7 +244,8 @@ class TestResources:
             if depth:
                 read.perform_inline(depth - 1)
 
-        assert read.perform_inline(1) is True
+        read.perform_inline(1)
+
         assert seen == ["open", "a pool", "a pool", "closed"]
         with pytest.raises(ConfigError, match="is not open here"):
             _ = database.value
@@ -256,12 +261,13 @@ class TestResources:
         @job
         async def crawl():
             seen.append(session.value)
+            return session.value
 
         async def within_a_loop():
             return crawl.perform_inline()
 
-        assert crawl.perform_inline() is True
-        assert asyncio.run(within_a_loop()) is True
+        assert crawl.perform_inline() == "a session"
+        assert asyncio.run(within_a_loop()) == "a session"
         assert seen == ["open", "a session", "closed"] * 2
 
     def test_what_is_open_already_is_neither_opened_nor_closed(self, server, seen):
@@ -276,7 +282,7 @@ class TestResources:
             seen.append(database.value)
 
         database.opened("the worker's")
-        assert read.perform_inline() is True
+        read.perform_inline()
         assert database.value == seen[0] == "the worker's"
         database.closed()
 
@@ -317,5 +323,5 @@ class TestTimeLimits:
         def quick():
             seen.append("done")
 
-        assert quick.perform_inline() is True
+        quick.perform_inline()
         assert seen == ["done"]

@@ -245,7 +245,7 @@ class TestInline:
             def on_complete(self):
                 seen.append("complete")
 
-        assert Work.perform_inline("x") is True
+        Work.perform_inline("x")
 
         assert seen == [
             ("build", "x", None),
@@ -327,7 +327,7 @@ class TestInline:
             def on_complete(self):
                 seen.append("complete")
 
-        assert Work.perform_inline() is True
+        Work.perform_inline()
         assert seen == []
 
     @pytest.mark.parametrize(
@@ -478,5 +478,5 @@ class TestInline:
                     asyncio.get_running_loop()
                 asyncio.run(asyncio.sleep(0))
 
-        assert Work.perform_inline() is True
+        Work.perform_inline()
         assert not inspect.iscoroutinefunction(Work.perform)

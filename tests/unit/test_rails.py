@@ -119,9 +119,10 @@ class TestPerforming:
         @job(name="NightlyJob")
         def nightly(day, *, copy=False):
             calls.append((day, copy, rails.current_job().executions))
+            return "done"
 
         item = {"active_job": "NightlyJob", "args": [dt.date(2026, 1, 1)], "kwargs": {"copy": True}}
-        assert inline.perform(Client("redis://127.0.0.1:1/0", profile="7"), item) is True
+        assert inline.perform(Client("redis://127.0.0.1:1/0", profile="7"), item) == "done"
 
         assert calls == [(dt.date(2026, 1, 1), True, 1)]
 

@@ -135,7 +135,7 @@ class TestSchedules:
         def report(text):
             pass
 
-        jobs.clock.move(hours=1)
+        jobs.clock.move(hours=1, schedules=True)
 
         found = jobs.enqueued(report)
         assert [each.tick["at"] - int(MONDAY.timestamp()) for each in found] == [
@@ -148,32 +148,32 @@ class TestSchedules:
     def test_a_saved_schedule_fires_unless_it_is_paused_or_skipped(self, jobs, note):
         schedules = Schedules()
         schedules.save(Schedule("hourly", note, args=["hourly"], cron="0 * * * *"))
-        jobs.clock.move(hours=2)
+        jobs.clock.move(hours=2, schedules=True)
         assert len(jobs.enqueued(note)) == 2
 
         schedules.pause("hourly", reason="test")
-        jobs.clock.move(hours=2)
+        jobs.clock.move(hours=2, schedules=True)
         assert len(jobs.enqueued(note)) == 2
 
         schedules.resume("hourly")
-        jobs.clock.move(hours=1)
+        jobs.clock.move(hours=1, schedules=True)
         assert len(jobs.enqueued(note)) == 3
         assert schedules.delete("hourly")
-        jobs.clock.move(hours=1)
+        jobs.clock.move(hours=1, schedules=True)
         assert len(jobs.enqueued(note)) == 3
 
     def test_schedules_of_another_namespace_fire_there(self, jobs, note):
         client = Client(namespace="mine")
         Schedules(client).save(Schedule("hourly", note, args=["hourly"], cron="0 * * * *"))
 
-        jobs.clock.move(hours=1)
+        jobs.clock.move(hours=1, schedules=True)
 
         assert [keys.prefix for keys, *_ in jobs.memory.waiting()] == ["mine:"]
 
-    def test_schedules_may_be_left_out(self, jobs):
+    def test_schedules_fire_only_when_they_are_asked_for(self, jobs):
         job(name="Each", cron="* * * * *")(lambda: None)
 
-        jobs.clock.move(hours=1, schedules=False)
+        jobs.clock.move(hours=1)
 
         assert jobs.jobs == []
 
@@ -182,8 +182,8 @@ class TestSchedules:
         def report():
             pass
 
-        jobs.clock.move(hours=1)
-        jobs.clock.move(minutes=20)
+        jobs.clock.move(hours=1, schedules=True)
+        jobs.clock.move(minutes=20, schedules=True)
         assert jobs.drain() == 1
 
     def test_a_job_that_is_begun_too_late_is_not_performed(self, jobs, seen):
@@ -191,9 +191,9 @@ class TestSchedules:
         def report():
             seen.append("report")
 
-        jobs.clock.move(minutes=75)
+        jobs.clock.move(minutes=75, schedules=True)
         jobs.drain()
-        jobs.clock.move(minutes=50)
+        jobs.clock.move(minutes=50, schedules=True)
         jobs.drain()
 
         assert seen == ["report"]
@@ -204,4 +204,4 @@ class TestSchedules:
         job(name="Each", cron="* * * * *")(lambda: None)
 
         with pytest.raises(EndlessJobs, match=r"clock\.freeze"):
-            jobs.clock.move(hours=2)
+            jobs.clock.move(hours=2, schedules=True)

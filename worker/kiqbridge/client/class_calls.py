@@ -84,18 +84,14 @@ class ClassCalls:
 
     @overload
     @classmethod
-    def perform_inline(
-        cls: type[HasPerform[P]], *args: P.args, **kwargs: P.kwargs
-    ) -> bool | None: ...
+    def perform_inline(cls: type[HasPerform[P]], *args: P.args, **kwargs: P.kwargs) -> Any: ...
 
     @overload
     @classmethod
-    def perform_inline(
-        cls: type[HasIteration[P]], *args: P.args, **kwargs: P.kwargs
-    ) -> bool | None: ...
+    def perform_inline(cls: type[HasIteration[P]], *args: P.args, **kwargs: P.kwargs) -> Any: ...
 
     @classmethod
-    def perform_inline(cls, *args: Any, **kwargs: Any) -> bool | None:
+    def perform_inline(cls, *args: Any, **kwargs: Any) -> Any:
         """Run here and now; see `FunctionJob.perform_inline`."""
         return JobPusher(cls).perform_inline(*args, **kwargs)
 

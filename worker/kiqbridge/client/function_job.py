@@ -93,10 +93,10 @@ class FunctionJob(Generic[P, R]):
         """
         return self._pusher.perform_bulk(args, **options)
 
-    def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> bool | None:
+    def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Run here and now as a worker would, without Redis and retries; see `inline.perform`.
 
-        Returns True, or None when middleware stopped it; an error of the job is raised.
+        Returns what the job returned, or None when middleware stopped it; an error of the job is raised.
         """
         return self._pusher.perform_inline(*args, **kwargs)
 

@@ -14,7 +14,7 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client import rails
 from kiqbridge.client.client import Client
@@ -34,7 +34,7 @@ _users = 0
 _timekeeper: "Timekeeper | None" = None
 
 
-def perform(client: Client, item: Mapping[str, Any]) -> Literal[True] | None:
+def perform(client: Client, item: Mapping[str, Any]) -> Any:
     """Run one job on the calling thread.
 
     Args:
@@ -43,7 +43,7 @@ def perform(client: Client, item: Mapping[str, Any]) -> Literal[True] | None:
         item: as for `Client.push`; `at` is ignored.
 
     Returns:
-        True, or None when a middleware stopped it.
+        What the job returned, as it is; None when a middleware stopped it. Ruby's answers true (§5.8).
 
     Raises:
         PayloadError: as `Client.push`.
@@ -61,20 +61,24 @@ def perform(client: Client, item: Mapping[str, Any]) -> Literal[True] | None:
         instance = definition.instantiate(payload["jid"])
         args = (instance, payload, payload["queue"])
         if definition.handling.pool == "async":
-            passed = _run(_on_a_loop(definition, chain, args))
-        else:
-            passed = chain.invoke(args, lambda: _call(definition, instance, payload))
-    return True if passed else None
+            return _run(_on_a_loop(definition, chain, args))
+        returned = None
+
+        def call() -> Any:
+            nonlocal returned
+            returned = _call(definition, instance, payload)
+            return returned
+
+        chain.invoke(args, call)
+    return returned
 
 
-def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) -> Literal[True]:
+def _call(definition: JobDefinition, instance: Any, payload: Mapping[str, Any]) -> Any:
     function, timeout_s = definition.perform_of(instance), definition.handling.timeout_s
     if timeout_s is None:
-        _finish(function(*_arguments(definition, payload)))
-    else:
-        with limits().limit(timeout_s):
-            _finish(function(*_arguments(definition, payload)))
-    return True
+        return _finish(function(*_arguments(definition, payload)))
+    with limits().limit(timeout_s):
+        return _finish(function(*_arguments(definition, payload)))
 
 
 def _arguments(definition: JobDefinition, payload: Mapping[str, Any]) -> list[Any]:
@@ -88,31 +92,34 @@ def _arguments(definition: JobDefinition, payload: Mapping[str, Any]) -> list[An
 
 async def _on_a_loop(
     definition: JobDefinition, chain: Chain[ServerMiddleware], args: tuple[Any, ...]
-) -> Literal[True] | None:
-    """An `async def` job within its middleware, with the asynchronous resources open on this loop."""
+) -> Any:
+    """What an `async def` job returned; it runs within its middleware, with the asynchronous resources open on this loop."""
     import asyncio  # noqa: PLC0415 - most who only enqueue never need it
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as asyncio
 
     instance, payload, _queue = args
     timeout_s = definition.handling.timeout_s
+    returned = None
 
-    async def call() -> Literal[True]:
+    async def call() -> Any:
+        nonlocal returned
         limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
-                await definition.perform_of(instance)(*_arguments(definition, payload))
+                returned = await definition.perform_of(instance)(*_arguments(definition, payload))
         except TimeoutError as error:
             if limit.expired():
                 raise JobTimeout(f"took longer than its timeout_s of {timeout_s:g} s") from error
             raise
-        return True
+        return returned
 
     async with _loop_resources():
         if not len(chain):
             return await call()
         # Each change of kind in the chain takes one thread.
         with ThreadPoolExecutor(len(chain)) as executor:
-            return await chain.invoke_async(args, call, executor)
+            await chain.invoke_async(args, call, executor)
+    return returned
 
 
 @contextlib.contextmanager
@@ -170,10 +177,9 @@ def limits() -> "Timekeeper":
     return _timekeeper
 
 
-def _finish(result: object) -> None:
-    """Wait for a plain function's coroutine."""
-    if inspect.iscoroutine(result):
-        _run(result)
+def _finish(result: Any) -> Any:
+    """What a plain function returned; a coroutine is waited for."""
+    return _run(result) if inspect.iscoroutine(result) else result
 
 
 def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:

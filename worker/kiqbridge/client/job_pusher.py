@@ -68,7 +68,7 @@ class JobPusher:
         """As called on the job itself, or after `set`."""
         return default_client().push(self._args_first(args, kwargs))
 
-    def perform_inline(self, *args: Any, **kwargs: Any) -> bool | None:
+    def perform_inline(self, *args: Any, **kwargs: Any) -> Any:
         """As `perform_async`."""
         from kiqbridge.client import inline  # noqa: PLC0415 - few run jobs inline
 
@@ -187,7 +187,7 @@ class Setter(Generic[P]):
         """Enqueue for a time; see `FunctionJob.perform_at`."""
         return self._pusher.perform_set_at(when, *args, **kwargs)
 
-    def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> bool | None:
+    def perform_inline(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Run here and now with these options; see `FunctionJob.perform_inline`."""
         return self._pusher.perform_inline(*args, **kwargs)
 

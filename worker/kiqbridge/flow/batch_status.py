@@ -84,7 +84,7 @@ def _by_change(client: Client) -> Iterator[tuple[float, BatchStatus]]:
     start = 0
     while True:
         end = start + _PAGE - 1
-        page = client.pool.call("ZREVRANGE", client.keys.batches, start, end, "WITHSCORES")
+        page = client.pool.call("ZRANGE", client.keys.batches, start, end, "REV", "WITHSCORES")
         scores = _scores(page)
         if not scores:
             return

@@ -127,16 +127,17 @@ class Outbox:
         self._thread.start()
 
     def look(self) -> bool:
-        """Take and apply what is due, up to `BATCH`; whether there may be more.
+        """Take and apply what is due, up to `BATCH`; whether there may be more: others, or what these have added.
 
         Raises:
             KiqbridgeError: Redis is away; nothing is lost.
         """
         taken = take_ends(self._connection, self._scene.keys, most=BATCH, for_s=TAKE_S)
+        has_added = False
         for text in taken:
             threads.beat()
-            self._apply(text)
-        return len(taken) == BATCH
+            has_added |= self._apply(text)
+        return has_added or len(taken) == BATCH
 
     def look_for_cancelled(self) -> None:
         """Read which batches are cancelled.
@@ -146,14 +147,15 @@ class Outbox:
         """
         self.bids = read_cancelled(self._connection, self._scene.keys, time.time())
 
-    def _apply(self, text: bytes) -> None:
+    def _apply(self, text: bytes) -> bool:
+        """Apply an end; whether that has added others."""
         keys = self._scene.keys
         try:
             end = FlowEnd.from_text(text)
         except ValueError:  # its message could quote a token
             logger.warning("an end in %s cannot be read: dropped", keys.flow_ends)
             drop_end(self._connection, keys, text)
-            return
+            return False
         with log_context(**{"class": end.job_class, "jid": end.jid}):
             try:
                 effects = self._effects(end)
@@ -163,7 +165,7 @@ class Outbox:
                 user_code.log_error(
                     logger, error, "the end of a job could not be applied; it is tried again"
                 )
-                return
+                return False
             try:
                 answers = apply_end(self._connection, keys, text, effects)
             except RedisRefused as error:
@@ -173,10 +175,16 @@ class Outbox:
                     error,
                     keys.flow_ends,
                 )
-                return
-            if answers is not None:
-                self.applied += 1
-                self._check(effects, answers)
+                return False
+            if answers is None:
+                return False
+            self.applied += 1
+            if any(effect.name == "report" for effect in effects):
+                self._on_report()
+            return any(
+                answer and effect.name in ADDING
+                for effect, answer in zip(effects, answers, strict=True)
+            )
 
     def _effects(self, end: FlowEnd) -> list[Effect]:
         effects: list[Effect] = []
@@ -187,13 +195,6 @@ class Outbox:
             elif made is not None:
                 effects.append(made)
         return effects
-
-    def _check(self, effects: Sequence[Effect], answers: Sequence[int | bytes]) -> None:
-        for effect, answer in zip(effects, answers, strict=True):
-            if effect.name == "report":
-                self._on_report()
-            elif answer and effect.name in ADDING:
-                self._some.set()
 
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="kiqbridge-outbox", daemon=True)

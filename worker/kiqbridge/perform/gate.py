@@ -54,7 +54,8 @@ class PausedClasses(Protocol):
 class CancelledBatches(Protocol):
     """Who knows the batches whose jobs are not performed any more."""
 
-    bids: frozenset[str]
+    @property
+    def bids(self) -> frozenset[str]: ...  # noqa: D102 - see above
 
 
 class NoBatches:

@@ -279,6 +279,7 @@ class FakeJobs:
             self.memory, self.clock, client_of=self._performer.client, enqueue=self._enqueue
         )
         most = MOST_JOBS if limit is None else limit
+        self._performer.apply_ends()
         count = 0
         while (place := self._next(asked)) is not None:
             if count >= most:
@@ -320,7 +321,7 @@ class FakeJobs:
         raise_error_of(performed, raises=raises)
 
     def _pushed(self, first: int, end: int) -> None:
-        """Perform what was pushed just now, if this is `inline`."""
+        """Perform what was pushed just now, and let ends have their consequences, if this is `inline`."""
         if not self._performs_at_once:
             return
         depth = _DEPTH.get()
@@ -334,6 +335,7 @@ class FakeJobs:
             for place in self.memory.waiting():
                 if first <= place.entry.number < end and self.memory.take(place):
                     self._perform(place, raises=self._raises)
+            self._performer.apply_ends()
         finally:
             _DEPTH.reset(token)
 

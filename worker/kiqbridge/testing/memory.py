@@ -60,8 +60,8 @@ class Memory:
 
     Args:
         now: epoch seconds; for TIME and what expires.
-        on_pushed: called after each call that pushed to queues, with the numbers of its first entry and of
-            the one after its last; without the lock.
+        on_pushed: called after each call that pushed to queues, or left ends of jobs under flow control, with the
+            numbers of its first entry and of the one after its last; without the lock.
 
     Attributes:
         lock: held during each call; taken by who reads or changes the values directly.
@@ -111,7 +111,7 @@ class Memory:
             NotInMemory: it has no function here, and lupa is not installed.
         """
         with self.lock:
-            first = self._next
+            first, ends = self._next, self._count_ends(keys)
             function = self.functions.get(script.sha)
             given = [_bytes(arg) for arg in args]
             answer = (
@@ -120,11 +120,15 @@ class Memory:
                 else self._lua_scripts(script).run(script, keys, given)
             )
             end = self._next
-        if end > first:
+            has_ends = self._count_ends(keys) > ends
+        if end > first or has_ends:
             self._on_pushed(first, end)
         if PENDING:  # as in RedisPool
             checkpoint()
         return answer
+
+    def _count_ends(self, keys: Sequence[str]) -> int:
+        return sum(len(self.get(key, dict)) for key in keys if key.endswith(_ENDS))
 
     def _lua_scripts(self, script: Script) -> LuaScripts:
         if self._lua is None:
@@ -309,7 +313,8 @@ class Memory:
         self._expires.pop(key, None)
 
 
-_PLACES: Final = ("queues", "schedule", "retry", "dead", "kb:schedules")
+_ENDS: Final = "kb:flow:ends"
+_PLACES: Final = ("queues", "schedule", "retry", "dead", "kb:schedules", _ENDS)
 
 
 def _bytes(part: str | bytes | float) -> bytes:

@@ -5,6 +5,7 @@ Each is a function (memory, key, further parts) → the reply, as hiredis gives 
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from kiqbridge.testing.memory import Hash, List, Memory, NotInMemory, Zset
@@ -70,11 +71,11 @@ def _zrem(memory: Memory, key: str, parts: Sequence[bytes]) -> int:
 
 def _zrange(memory: Memory, key: str, parts: Sequence[bytes]) -> list[bytes]:
     options = {part.upper() for part in parts[2:]}
-    if b"BYSCORE" in options and b"REV" not in options:
+    if b"BYSCORE" in options:
         return _zrangebyscore(memory, key, parts)
     if options - {b"WITHSCORES", b"REV"}:
         raise NotInMemory(
-            "ZRANGE: the fake of kiqbridge.testing takes no BYLEX, no LIMIT without BYSCORE and no BYSCORE with REV"
+            "ZRANGE: the fake of kiqbridge.testing takes no BYLEX, and no LIMIT without BYSCORE"
         )
     pairs = memory.sorted_set(key)
     if b"REV" in options:
@@ -86,11 +87,14 @@ def _zrange(memory: Memory, key: str, parts: Sequence[bytes]) -> list[bytes]:
 
 def _zrangebyscore(memory: Memory, key: str, parts: Sequence[bytes]) -> list[bytes]:
     options = [part.upper() for part in parts[2:]]
+    lowest, highest = reversed(parts[:2]) if b"REV" in options else parts[:2]
     pairs = [
         pair
         for pair in memory.sorted_set(key)
-        if _is_above(pair[0], parts[0]) and _is_below(pair[0], parts[1])
+        if _is_above(pair[0], lowest) and _is_below(pair[0], highest)
     ]
+    if b"REV" in options:
+        pairs.reverse()
     if b"LIMIT" in options:
         place = options.index(b"LIMIT")
         offset, count = int(options[place + 1]), int(options[place + 2])
@@ -164,6 +168,15 @@ def _hsetnx(memory: Memory, key: str, parts: Sequence[bytes]) -> int:
 def _hgetall(memory: Memory, key: str, _parts: Sequence[bytes]) -> list[bytes]:
     fields: Hash = memory.get(key, dict)
     return [part for pair in fields.items() for part in pair]
+
+
+def _hscan(memory: Memory, key: str, parts: Sequence[bytes]) -> list[Any]:
+    """All fields in one page."""
+    fields: Hash = memory.get(key, dict)
+    options = dict(zip(parts[1::2], parts[2::2], strict=True))
+    wanted = text_of(options.get(b"MATCH", b"*"))
+    pairs = [pair for pair in fields.items() if fnmatchcase(text_of(pair[0]), wanted)]
+    return [b"0", [part for pair in pairs for part in pair]]
 
 
 def _hdel(memory: Memory, key: str, parts: Sequence[bytes]) -> int:
@@ -304,6 +317,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "HMGET": lambda memory, key, parts: [memory.get(key, dict).get(part) for part in parts],
     "HGETALL": _hgetall,
     "HEXISTS": lambda memory, key, parts: int(parts[0] in memory.get(key, dict)),
+    "HSCAN": _hscan,
     "HLEN": lambda memory, key, _parts: len(memory.get(key, dict)),
     "HDEL": _hdel,
     "HINCRBY": _hincrby,

@@ -154,7 +154,7 @@ def _ticks(
             raise EndlessJobs(
                 f"schedule {tick.definition.name} and others fire more than {MOST_TICKS:,} times in "
                 f"{until - before:,.0f} s: begin with clock.freeze(at=…), which fires nothing, and move by "
-                "less, or with schedules=False"
+                "less, or without schedules=True"
             )
         yield tick
 

@@ -35,6 +35,8 @@ from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.settle.task_report import NOT_PERFORMED
+from kiqbridge.store.outbox import read_cancelled
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.testing.loop_thread import LoopThread
 from kiqbridge.testing.memory import Memory
@@ -74,11 +76,24 @@ class _NothingPaused:
 
 
 @dataclass(slots=True)
+class _Cancelled:
+    """The batches that are cancelled now."""
+
+    client: Client
+    now: Callable[[], float]
+
+    @property
+    def bids(self) -> frozenset[str]:
+        return read_cancelled(self.client.pool, self.client.keys, self.now())
+
+
+@dataclass(slots=True)
 class _Outcomes:
     """Decides as a worker does, and keeps what the job raised."""
 
     failures: Failures
     error: BaseException | None = None
+    result: Any = None
     left_out: Literal["", "expired", "skipped"] = ""
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
@@ -116,6 +131,22 @@ class Ran(NamedTuple):
     settlement: Settlement | None
     error: BaseException | None
     left_out: Literal["", "expired", "skipped"] = ""
+    result: Any = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What became of the job, in a word."""
+        if self.left_out:
+            return self.left_out
+        if self.settlement is None:
+            return "done"
+        if self.settlement.verdict is Verdict.LEAVE:
+            return "discarded" if self.settlement.failed else "done"
+        return _OUTCOMES[self.settlement.verdict]
+
+    def record(self, job: RecordedJob) -> PerformedJob:
+        """For who asks what was performed."""
+        return PerformedJob(job=job, outcome=self.outcome, result=self.result, error=self.error)
 
 
 class JobPerformer:
@@ -157,7 +188,7 @@ class JobPerformer:
         )
         outcomes = _Outcomes(failures)
         settlement = self._run(client, job.queue, job.text, outcomes)
-        return Ran(settlement, outcomes.error, outcomes.left_out)
+        return Ran(settlement, outcomes.error, outcomes.left_out, outcomes.result)
 
     def client(self, keys: Keys, pool: RedisPool) -> Client:
         """What a worker of this namespace pushes with, as when it moves a job that is due."""
@@ -187,6 +218,7 @@ class JobPerformer:
                 unknown_class="retry",
                 rng=self._rng,
                 wall_now=self._now,
+                cancelled=_Cancelled(client, self._now),
             ).check,
             max_payload_bytes=client.max_payload_bytes,
         )
@@ -207,7 +239,10 @@ class JobPerformer:
             if left is not None:
                 outcomes.left_out = "skipped"
                 return left
-            return runner.perform(read, _TestThread())
+            settlement = runner.perform(read, _TestThread())
+            if outcomes.error is None and read.result is not NOT_PERFORMED:
+                outcomes.result = read.result
+            return settlement
         finally:
             if loop is not None:
                 LOOP.reset(loop)
@@ -304,7 +339,7 @@ class MemoryPerformer:
             self._settle(keys, queue, ran.settlement)
             if ran.settlement.notify is not None:
                 ran.settlement.notify()
-        return PerformedJob(job=job, outcome=outcome_of(ran), error=ran.error)
+        return ran.record(job)
 
     def _settle(self, keys: Keys, queue: str, settlement: Settlement) -> None:
         memory, verdict = self._memory, settlement.verdict
@@ -319,8 +354,13 @@ class MemoryPerformer:
                 memory.push(keys, settlement.queue or queue, settlement.text)
             if settlement.report:
                 memory.run_one("ZADD", report_key(keys, settlement.report), 0, settlement.report)
-        if settlement.report:
-            apply_ends(self.client(keys))
+        self.apply_ends()
+
+    def apply_ends(self) -> None:
+        """See the function, for all namespaces."""
+        for keys in self._memory.namespaces():
+            if self._memory.sorted_set(keys.flow_ends):
+                apply_ends(self.client(keys))
 
 
 def apply_ends(client: Client) -> None:
@@ -328,17 +368,6 @@ def apply_ends(client: Client) -> None:
     outbox = Outbox(Scene(client.keys, client), client.pool)
     while outbox.look():
         pass
-
-
-def outcome_of(ran: Ran) -> Outcome:
-    """What became of a job, in a word."""
-    if ran.left_out:
-        return ran.left_out
-    if ran.settlement is None:
-        return "done"
-    if ran.settlement.verdict is Verdict.LEAVE:
-        return "discarded" if ran.settlement.failed else "done"
-    return _OUTCOMES[ran.settlement.verdict]
 
 
 _SETS = {Verdict.RETRY: "retry", Verdict.DEAD: "dead", Verdict.SCHEDULE: "schedule"}

@@ -94,11 +94,13 @@ class PerformedJob:
     Attributes:
         job: as it was fetched.
         outcome: what became of it.
+        result: what it returned, as it is; None if it raised, or was not called.
         error: what it raised.
     """
 
     job: RecordedJob
     outcome: Outcome
+    result: Any = None
     error: BaseException | None = None
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ from kiqbridge.store.due_jobs import promote, read_due
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.testing.fake_jobs import MOST_JOBS
 from kiqbridge.testing.modes import drained
-from kiqbridge.testing.performing import EndlessJobs, JobPerformer, apply_ends, outcome_of
+from kiqbridge.testing.performing import EndlessJobs, JobPerformer, apply_ends
 from kiqbridge.testing.recorded import PerformedJob, raise_error_of, read_job
 from kiqbridge.wire import json_text
 from kiqbridge.wire.names import text_of
@@ -104,6 +104,7 @@ class RealJobs:
                 "kiqbridge_fake"
             )
         self._move_due()
+        apply_ends(self.client)
         count = 0
         with self._claimer() as claimer:
             while limit is None or count < limit:
@@ -142,7 +143,7 @@ class RealJobs:
             apply_ends(self.client)
         if settlement is not None and settlement.notify is not None:
             settlement.notify()
-        performed = PerformedJob(job=job, outcome=outcome_of(ran), error=ran.error)
+        performed = ran.record(job)
         self.performed.append(performed)
         raise_error_of(performed, raises=raises)
 

@@ -49,14 +49,14 @@ class VirtualClock:
         hours: float = 0,
         minutes: float = 0,
         seconds: float = 0,
-        schedules: bool = True,
+        schedules: bool = False,
     ) -> None:
         """Let time pass: what becomes due meanwhile is enqueued, each at its time; `drain` performs it.
 
         Args:
             by: a timedelta, or seconds; the others are added.
             days, hours, minutes, seconds: as of `datetime.timedelta`.
-            schedules: False: only scheduled jobs and retries, no schedule fires.
+            schedules: True: declared and saved schedules fire as well, not only scheduled jobs and retries.
 
         Raises:
             ValueError: time cannot go back; `freeze` sets any time.
@@ -66,7 +66,7 @@ class VirtualClock:
         span += timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         self._pass(self.now() + span.total_seconds(), schedules=schedules)
 
-    def travel(self, to: datetime | float, *, schedules: bool = True) -> None:
+    def travel(self, to: datetime | float, *, schedules: bool = False) -> None:
         """Let time pass until then (aware datetime, or epoch seconds); otherwise as `move`."""
         self._pass(float(epoch_seconds(to, field="to")), schedules=schedules)
 
