@@ -38,7 +38,7 @@ NOT_LOADED = {
     "kiqbridge.credentials",
     "kiqbridge.perform.shell_command",
     "kiqbridge.engine.dynamic_schedules",
-    "kiqbridge.engine.lock_watch",
+    "kiqbridge.engine.gone_jobs",
     "kiqbridge.client.schedule",
     "kiqbridge.client.schedules",
     "http.client",
@@ -81,7 +81,7 @@ def test_processes_of_a_supervisor_share_what_each_would_load_later(redis_url, t
         "kiqbridge.clocks.declared",
         "kiqbridge.clocks.missed",
         "kiqbridge.clocks.placing",
-        "kiqbridge.engine.lock_watch",
+        "kiqbridge.engine.gone_jobs",
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 from kiqbridge.api import (
     DeadSet,
     Filter,
+    Queue,
     RetrySet,
     ScheduledSet,
     open_operator,
@@ -15,6 +16,10 @@ from kiqbridge.api import (
     record_audit,
 )
 from kiqbridge.errors import PayloadError, RedisRefused
+from kiqbridge.flow import Batch as FlowBatch
+from kiqbridge.flow import Unique
+from kiqbridge.outbox.effects import Scene
+from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.store import audit_log
 from kiqbridge.store.audit_log import Note
 from kiqbridge.store.operating import BATCH, LOOK, Act, Batch, operate_on_set
@@ -293,6 +298,37 @@ class TestMany:
 
         assert not redis.exists(name)
         assert audited(operator) == [("clear", name, 30, "ann", "cli")]
+
+    @pytest.mark.parametrize("place", ["queue", "schedule", "retry"])
+    def test_jobs_that_are_cleared_end_for_whoever_waits_for_that(self, redis, operator, place):
+        client = operator.client
+        with FlowBatch(client=client) as batch:
+            for number in range(LOOK + 50):
+                batch.push({"class": "Part", "args": [number]})
+        client.push({"class": "One", "args": [], "unique": Unique()})
+        client.push({"class": "Task", "args": [], "task_token": "t" * 20})
+        at = int(time.time())
+        client.push_tick("nightly", at, [{"class": "Tick", "args": []}], by="test")
+        for number in range(LOOK):
+            client.push({"class": "Plain", "args": [number]})
+        texts = redis.lrange("queue:default", 0, -1)
+        if place != "queue":
+            redis.rename("queue:default", "taken")
+            redis.zadd(place, {each: number for number, each in enumerate(texts)})
+        target = Queue("default", operator) if place == "queue" else SETS[place](operator)
+
+        assert target.clear() == len(texts)
+        outbox = Outbox(Scene(client.keys, client), client.pool.connection())
+        while outbox.look():
+            pass
+
+        assert redis.keys("kb:cleared:*") == []
+        assert batch.status().complete
+        assert len(batch.failed_jids()) == LOOK + 50
+        assert redis.hlen("kb:locks") == 0
+        assert b"ann (via cli) cleared" in redis.zrange("kb:reports", 0, 0)[0]
+        [end] = redis.zrangebyscore("kb:ends:nightly", at, at)
+        assert json.loads(end)["outcome"] == "discarded"
 
     @pytest.mark.parametrize(
         ("action", "more"), [("explode", {}), ("reschedule", {}), ("retry", {"at": 5})]

@@ -214,6 +214,17 @@ class TestRunning:
         end(pushed("low")[0])
         assert outer.status().success
 
+    def test_a_job_that_was_done_dies_no_more(self, send, pushed, end):
+        with Batch() as batch:
+            send.perform_async(1)
+            send.perform_async(2)
+        done, _ = pushed()
+        end(done)
+        end(done, outcome="dead")
+
+        assert batch.status().death_at is None
+        assert batch.status().failed == 0
+
     def test_a_cancelled_batch_adds_nothing_and_its_children_neither(self, send, client, outbox):
         with Batch() as outer, Batch() as inner:
             send.perform_async(1)

@@ -32,7 +32,7 @@ from kiqbridge.perform.listening import Listening, Offer, State
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
 from kiqbridge.store.limits import Lock, renew_lock
-from kiqbridge.store.locks import begin_lock, find_due_locks, looked_at, scan_locked
+from kiqbridge.store.locks import begin_lock, find_due_locks, looked_at, scan_flow
 from kiqbridge.store.outbox import apply_end, take_ends
 from kiqbridge.store.pauses import end_pause, read_entries
 from kiqbridge.store.redis_pool import RedisPool
@@ -767,8 +767,8 @@ class TestCluster:
         names = sorted(path.stem for path in scripts.FOLDER.glob("*.lua"))
 
         known = """
-            acknowledge apply_end audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_pause end_run flush_metrics flush_stats forget_guards forget_ledgers give_back
-            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked locks_scan operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
+            acknowledge apply_end audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_guards forget_ledgers give_back
+            hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
             reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause wake_check wake_forget wake_renew
         """
         of_moves = ["move_drop", "move_hold", "move_put", "move_replace", "move_route"]
@@ -806,7 +806,7 @@ def push_by_rules(client, connection, keys):
     connection.call("ZADD", keys.locks_look, 1, name)
     [lock] = find_due_locks(connection, keys, most=1)
     assert lock.jid == jid
-    assert jid in scan_locked(connection, keys.queue("default"), 0, 10).jids
+    assert jid in scan_flow(connection, keys.queue("default"), 0, 10).jids
     assert looked_at(connection, keys, kept=[], gone=[lock], again_s=1) == 1
     effects = [("unlock", [keys.locks, keys.locks_look, keys.replaced], [name, jid])]
     connection.call("ZADD", keys.flow_ends, 0, "end")

@@ -33,7 +33,7 @@ OTHER_FLAGS = {
     "restore_chunk": "#!lua",
     "save_schedule": "#!lua",
     "due": "#!lua flags=no-writes,allow-oom",
-    "locks_scan": "#!lua flags=no-writes,allow-oom",
+    "flow_scan": "#!lua flags=no-writes,allow-oom",
     "read_queue": "#!lua flags=no-writes,allow-oom",
     "read_set": "#!lua flags=no-writes,allow-oom",
 }

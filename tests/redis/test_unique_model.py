@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 from support.engine import EngineProcess, register
 
 from kiqbridge.api import RetrySet, ScheduledSet, open_operator
-from kiqbridge.engine.lock_watch import MISSES, SEARCH_S, LockWatch
+from kiqbridge.engine.gone_jobs import MISSES, SEARCH_S, GoneJobs
 from kiqbridge.errors import NotUnique
 from kiqbridge.flow import Unique
 from kiqbridge.inflight.claims import settle
@@ -69,7 +69,7 @@ class UniqueJobs(RuleBasedStateMachine):
         self.connection = client.pool.connection()
         self.outbox = Outbox(Scene(KEYS, client), self.connection)
         self.now = 0.0
-        self.watch = LockWatch(KEYS, monotonic=lambda: self.now)
+        self.watch = GoneJobs(KEYS, monotonic=lambda: self.now)
         self.operator = open_operator(client=client, by="ann")
         self.model = Model()
         self.running = {}  # jid → (chunk, text)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kiqbridge.api.audit import new_note
+from kiqbridge.api.clearing import cleared
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.leaving import Removal, dead_bounds, dead_text, removal_of
 from kiqbridge.api.retrying import edited, pushed_text
 from kiqbridge.errors import PayloadError
-from kiqbridge.store.audit_log import clear
 from kiqbridge.store.operating import BATCH, LOOK, SEEN, Act, Batch, operate_on_set, read_set
 from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.payload import epoch_seconds
@@ -207,7 +207,8 @@ def clear_set(job_set: "JobSet") -> int:
     """See `JobSet.clear`."""
     operator = job_set.operator
     note = new_note(operator, "clear", job_set.name, "all")
-    return clear(operator.pool, operator.keys, job_set.redis_key, queue="", note=note)
+    has_ends = job_set.name != "dead"  # what is dead has had its end
+    return cleared(operator, job_set.redis_key, note, has_ends=has_ends)
 
 
 def requeue(

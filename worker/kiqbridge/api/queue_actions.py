@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kiqbridge.api.actions import Progress
 from kiqbridge.api.audit import new_note, record_audit
+from kiqbridge.api.clearing import cleared
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.leaving import dead_bounds, dead_text, removal_of
 from kiqbridge.errors import PayloadError
-from kiqbridge.store.audit_log import clear
 from kiqbridge.store.operating import (
     BATCH,
     NEAR,
@@ -189,7 +189,7 @@ def clear_queue(queue: "Queue") -> int:
     """See `Queue.clear`."""
     operator = queue.operator
     note = new_note(operator, "clear", f"queue:{queue.name}", "all")
-    return clear(operator.pool, operator.keys, queue.redis_key, queue=queue.name, note=note)
+    return cleared(operator, queue.redis_key, note, queue=queue.name)
 
 
 def pause_queue(queue: "Queue", reason: str, for_s: float | None) -> "Pause":

@@ -23,7 +23,7 @@ _WORKER: Final = """
 time|wait 0 0|type {dead}|exists {dead}|del {it}|unlink {it}|expire {it} 60|pttl {it}|persist {it}
 get {it}|getex {it}|set {it} 1|mget {it}|incr {it}|incrby {it} 1|bitfield {it} get u8 0
 hget {it} f|hset {it} f v|hsetnx {it} f v|hdel {it} f|hgetall {it}|hmget {it} f|hincrby {it} f 1
-hlen {it}|hexists {it} f
+hlen {it}|hexists {it} f|hscan {it} 0
 lpush {queue} x|rpush {queue} x|lmove {queue} {queue} right left|lrange {queue} 0 0|lindex {queue} 0
 llen {queue}|lrem {queue} 1 x|ltrim {queue} 0 0|lpos {queue} x|rpop {queue}|brpop {queue} 0.01
 blpop {queue} 0.01
@@ -37,7 +37,9 @@ time|wait 0 0|type {guards}|sadd {queues} x|lpush {queue} x|zadd {schedule} 1 x|
 hset {guards} f v|hdel {guards} f|hincrby {attempts} f 1|zrem {until} x|zrangebyscore {until} 0 1
 persist {ticks}|zrange {ticks} 0 0
 """
-_OPERATOR: Final = "zscan {retry} 0|zrank {retry} x|zrevrange {retry} 0 0|zrevrank {retry} x"
+_OPERATOR: Final = (
+    "zscan {retry} 0|zrank {retry} x|zrevrange {retry} 0 0|zrevrank {retry} x|rename {it} {it}"
+)
 
 NEEDS: Final[Mapping[Role, str]] = {
     "worker": _WORKER,

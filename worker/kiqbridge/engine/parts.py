@@ -86,7 +86,7 @@ def load_before_fork() -> None:
     """Load what a process loads after its first job: processes that are forked share the memory of what is loaded before."""
     import kiqbridge.clocks.missed  # noqa: PLC0415 - a single process loads these on a thread
     import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
-    import kiqbridge.engine.lock_watch  # noqa: F401, PLC0415 - see above
+    import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
 
 
 class EngineParts:
@@ -362,7 +362,7 @@ class EngineParts:
     def _make_schedule_steps(self) -> Sequence[ScheduleStep]:
         # Loaded here, by the thread of the schedules: the first job does not wait for it.
         from kiqbridge.engine.dynamic_schedules import dynamic_steps  # noqa: PLC0415 - see above
-        from kiqbridge.engine.lock_watch import LockWatch  # noqa: PLC0415 - see above
+        from kiqbridge.engine.gone_jobs import GoneJobs  # noqa: PLC0415 - see above
 
         dynamic = dynamic_steps(
             self.client,
@@ -373,7 +373,7 @@ class EngineParts:
             is_here=self._has_schedule_here,
             notify=self.missed_watch.notify,
         )
-        return (*dynamic, self.missed_watch.step, LockWatch(self.keys).step)
+        return (*dynamic, self.missed_watch.step, GoneJobs(self.keys).step)
 
     def _make_hooks(self) -> "MissedTickHooks":
         from kiqbridge.clocks.hooks import hooks_of  # noqa: PLC0415 - few processes ever notify

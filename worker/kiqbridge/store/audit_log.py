@@ -15,7 +15,6 @@ MOST_ENTRIES: Final = 10_000
 """The last so many are kept; the number in `parts/audit.lua`."""
 
 _NOTE = scripts.load("audit_note")
-_CLEAR = scripts.load("operate_clear")
 
 
 class Note(NamedTuple):
@@ -46,22 +45,6 @@ def write_note(pool: RedisPool, keys: Keys, note: Note, count: int) -> None:
         RedisUnavailable: repeat it with the same note.
     """
     pool.script(_NOTE, audit_keys(keys), [note.id, repr(note.at), note.text, count])
-
-
-def clear(pool: RedisPool, keys: Keys, key: str, *, queue: str, note: Note) -> int:
-    """Delete a whole list (`queue` names it) or sorted set (`queue` is empty); how many jobs it held.
-
-    Raises:
-        RedisUnavailable: repeat it with the same note.
-        RedisRefused: the key is of another type; nothing was deleted.
-    """
-    return int(
-        pool.script(
-            _CLEAR,
-            [key, keys.queues, *audit_keys(keys)],
-            [note.id, repr(note.at), note.text, queue],
-        )
-    )
 
 
 def read_notes(

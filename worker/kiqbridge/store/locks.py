@@ -19,7 +19,7 @@ LOOK_S: Final = 600.0
 
 _BEGIN: Final = scripts.load("begin_lock")
 _DUE: Final = scripts.load("locks_due")
-_SCAN: Final = scripts.load("locks_scan")
+_SCAN: Final = scripts.load("flow_scan")
 _LOOKED: Final = scripts.load("locks_looked")
 
 
@@ -35,7 +35,7 @@ class Scanned(NamedTuple):
 
     Attributes:
         members: how many were read.
-        jids: those that stand in members with a lock.
+        jids: those that stand in members under flow control.
     """
 
     members: int
@@ -70,7 +70,7 @@ def find_due_locks(connection: RedisConnection, keys: Keys, *, most: int) -> lis
     return [Lock(name, jid) for name, jid in zip(found[::2], found[1::2], strict=True)]
 
 
-def scan_locked(connection: RedisConnection, key: str, start: int, count: int) -> Scanned:
+def scan_flow(connection: RedisConnection, key: str, start: int, count: int) -> Scanned:
     """Read a part of a list of jobs, from its head, or of a sorted set, from its end.
 
     Raises:

@@ -4,7 +4,7 @@ The caller decides what becomes of each job. What another client or a worker has
 rescheduled since it was read is left alone; a batch that is repeated does nothing (`audit_log`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from kiqbridge.store import scripts
@@ -31,6 +31,9 @@ _AROUND: Final = 1_000
 _AROUND_BYTES: Final = 1_000_000
 """Where a job is looked for that is not in its place: so many jobs before and behind it, or bytes."""
 
+CLEARED_S: Final = 86_400
+"""Seconds for which what was cleared is kept, should nobody end its jobs."""
+
 SEEN: Final = 20
 """Members that are named to `read_set` as seen: some of them may have left the set."""
 
@@ -39,6 +42,8 @@ QueueEffect = Literal["move", "bury", "drop"]
 
 _OPERATE_SET = scripts.load("operate_set")
 _OPERATE_QUEUE = scripts.load("operate_queue")
+_CLEAR = scripts.load("operate_clear")
+_END_CLEARED = scripts.load("end_cleared")
 _READ_SET = scripts.load("read_set")
 _READ_QUEUE = scripts.load("read_queue")
 
@@ -167,6 +172,47 @@ def operate_on_queue(
     return int(pool.script(_OPERATE_QUEUE, targets, args))
 
 
+def clear(pool: RedisPool, keys: Keys, key: str, *, queue: str, note: Note, has_ends: bool) -> int:
+    """Delete a whole list (`queue` names it) or sorted set (`queue` is empty); how many jobs it held.
+
+    Args:
+        pool: where to write.
+        keys: the namespace.
+        key: of the list or the set.
+        queue: see above.
+        note: the entry of the audit log.
+        has_ends: its jobs have not ended: they are kept as `keys.cleared(note.id)` for `end_cleared`.
+
+    Raises:
+        RedisUnavailable: repeat it with the same note.
+        RedisRefused: the key is of another type; nothing was deleted.
+    """
+    held = keys.cleared(note.id) if has_ends else key
+    args: list[str | bytes | float] = [note.id, repr(note.at), note.text, queue, CLEARED_S]
+    return int(pool.script(_CLEAR, [key, keys.queues, *audit_keys(keys), held], args))
+
+
+def end_cleared(
+    pool: RedisPool,
+    keys: Keys,
+    held: str,
+    left: int,
+    ends: Iterable[tuple[bytes, LedgerEnd | None]],
+) -> None:
+    """End jobs that were cleared, each with its report or b"" and its end, and keep `left` of those that are held.
+
+    Raises:
+        RedisUnavailable: repeat it.
+        RedisRefused: a key is of another type; nothing was done.
+    """
+    targets = [held, keys.task_reports, keys.flow_ends]
+    args: list[str | bytes | float] = [left]
+    for report, end in ends:
+        args += [report, *_end(end)]
+        targets += _end_keys(keys, end)
+    pool.script(_END_CLEARED, targets, args)
+
+
 class Read(NamedTuple):
     """A part of a sorted set that was read.
 
@@ -199,7 +245,7 @@ def read_set(
         first: rank to begin with, unless a member of `seen` is there.
         seen: members that were read before and left, with their scores, the last one first: it goes on
             behind the first of them that is as it was. `SEEN` of them are looked at.
-        needle: only members that contain these bytes.
+        needle: only members that contain these bytes, or one of its lines.
 
     Raises:
         RedisUnavailable: nothing was read.

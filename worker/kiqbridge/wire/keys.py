@@ -145,6 +145,10 @@ class Keys:
         """List of the jobs of a queue that are on their way to another shard, behind their mark."""
         return f"{self.prefix}kb:moving:{queue}"
 
+    def cleared(self, action: str) -> str:
+        """List or sorted set of the jobs that an operator's action has cleared, until each is ended."""
+        return f"{self.prefix}kb:cleared:{action}"
+
     def batch(self, bid: str) -> str:
         """Hash of one batch."""
         return f"{self.prefix}kb:flow:batch:{bid}"

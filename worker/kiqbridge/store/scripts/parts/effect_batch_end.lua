@@ -2,7 +2,7 @@
 -- include wrong_type
 -- Count the end of a member. Keys: as effect_batch_fire. Arguments: as effect_batch_seal, then the member or '',
 -- `d` for done and `f` for ended without success, `1` when it died, then members to add, which count before the end
--- does. A member that was done once stays done; one that is not known yet is added. Answers the number of ends that
+-- does. A member that was done once stays done, and dies no more; one that is not known yet is added. Answers the number of ends that
 -- were added.
 local function effect_batch_end(keys, args)
   local refused = wrong_type(keys[1], 'hash') or wrong_type(keys[2], 'hash') or wrong_type(keys[3], 'zset')
@@ -36,7 +36,7 @@ local function effect_batch_end(keys, args)
   redis.call('HINCRBY', keys[1], 'total', total)
   redis.call('HINCRBY', keys[1], 'pending', pending)
   redis.call('HINCRBY', keys[1], 'failed', failed)
-  if args[7] == '1' then
+  if args[7] == '1' and former ~= 'd' then
     redis.call('HSET', keys[1], 'dead', 1)
   end
   if redis.call('TTL', keys[2]) == -1 then

@@ -1,13 +1,18 @@
-"""Locks whose job is gone are found and freed; no other one is."""
+"""Jobs that are gone are found: their locks are freed, and they end for their batches; no other job is touched."""
 
 import json
+import time
 
 import pytest
 
 from kiqbridge import Client
-from kiqbridge.engine.lock_watch import MISSES, PART, SEARCH_S, LockWatch
+from kiqbridge.client.flow_ops import KEEP_DONE_S
+from kiqbridge.engine.gone_jobs import AGAIN_S, MISSES, PART, SEARCH_S, GoneJobs
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.flow import Unique
+from kiqbridge.flow import Batch, Unique
+from kiqbridge.outbox.effects import Scene
+from kiqbridge.outbox.outbox import Outbox
+from kiqbridge.store.locks import LOOK_S
 from kiqbridge.wire.keys import Keys
 
 
@@ -28,7 +33,7 @@ def clock():
 
 @pytest.fixture
 def watch(clock, client, redis):
-    return Watching(LockWatch(Keys(), monotonic=clock), clock, client.pool.connection(), redis)
+    return Watching(GoneJobs(Keys(), monotonic=clock), clock, client.pool.connection(), redis)
 
 
 class Watching:
@@ -37,10 +42,12 @@ class Watching:
     def __init__(self, watch, clock, connection, redis):
         self.watch, self.clock, self.connection, self.redis = watch, clock, connection, redis
 
-    def search(self, connection=None):
-        """One search from its beginning to its end; all locks are due for it."""
+    def search(self, connection=None, *, aged=True):
+        """One search from its beginning to its end; all locks are due for it, and `aged` batches."""
         for name in self.redis.hkeys("kb:locks"):
             self.redis.zadd("kb:locks:look", {name: 1})
+        for bid, until in self.redis.zrange("kb:flow:batches", 0, -1, withscores=True):
+            self.redis.zadd("kb:flow:batches", {bid: until - LOOK_S * aged})
         self.clock.now += SEARCH_S
         self.watch.look(connection or self.connection)
         while self.watch._search is not None:
@@ -49,6 +56,19 @@ class Watching:
 
 def push(client, number, **item):
     return client.push({"class": "Seek", "args": [number], "unique": Unique(), **item})
+
+
+@pytest.fixture
+def outbox(client):
+    return Outbox(Scene(client.keys, client), client.pool.connection())
+
+
+def fill(client, count=1):
+    """A batch of jobs, which take their locks when they begin."""
+    with Batch(client=client) as batch:
+        for number in range(count):
+            batch.push({"class": "Seek", "args": [number], "unique": Unique()})
+    return batch
 
 
 def owners(redis):
@@ -90,12 +110,17 @@ def test_a_job_that_is_found_again_in_between_begins_anew(client, watch, redis):
 
 @pytest.mark.parametrize(
     "place",
-    ["queue", "schedule", "retry", "suspects", "in flight", "working", "exporting", "moving"],
+    [
+        *("queue", "schedule", "retry", "suspects", "suspects of a cleared queue", "in flight"),
+        *("working", "exporting", "moving", "outbox"),
+    ],
 )
 def test_a_job_is_found_wherever_it_may_be(place, client, watch, redis):
     keys = Keys()
-    jid = push(client, 1)
+    batch = fill(client)
     text = take(redis)
+    jid = json.loads(text)["jid"]
+    redis.hset("kb:locks", "Seek:1", f"4000000000 {jid}")
     match place:
         case "queue":
             redis.lpush("queue:default", text)
@@ -103,6 +128,13 @@ def test_a_job_is_found_wherever_it_may_be(place, client, watch, redis):
             redis.zadd(place, {text: 5})
         case "suspects":
             redis.lpush(keys.suspects("default"), text)
+        case "suspects of a cleared queue":
+            redis.lpush(keys.suspects("default"), text)
+            redis.srem("queues", "default")
+            redis.sadd("processes", "host:1:abc")
+            redis.hset("host:1:abc", "info", '{"queues":["default"]}')
+        case "outbox":
+            redis.zadd("kb:flow:ends", {b'{"flow":{"bid":"x"},"jid":"%s"}' % jid.encode(): 0})
         case "in flight":
             redis.sadd(keys.inflight, "v2:host:1:aaa")
             redis.hset(keys.claims("v2:host:1:aaa"), "t1", "7 default")
@@ -120,6 +152,57 @@ def test_a_job_is_found_wherever_it_may_be(place, client, watch, redis):
         watch.search()
 
     assert owners(redis) == [jid]
+    assert batch.pending_jids() == [jid]
+    assert watch.watch.ended == 0
+
+
+def test_jobs_of_a_batch_that_are_gone_end_without_success(client, watch, redis, outbox, caplog):
+    batch = fill(client, 2)
+    gone = json.loads(take(redis))["jid"]
+    for searches in range(MISSES):
+        assert watch.watch.ended == 0, searches
+        watch.search()
+    outbox.look()
+
+    assert batch.failed_jids() == [gone]
+    assert batch.status().death_at
+    assert not batch.status().complete
+    assert f"batch {batch.bid}: 1 of its jobs are gone" in caplog.text
+
+    take(redis)
+    for _ in range(MISSES + 1):
+        watch.search()
+    assert watch.watch.ended == 1  # the other one was found in this round
+    watch.clock.now += AGAIN_S
+    for _ in range(MISSES):
+        watch.search()
+    outbox.look()
+
+    assert batch.status().complete
+    assert not batch.status().success
+
+
+def test_one_that_has_ended_meanwhile_is_left_alone(client, watch, redis):
+    batch = fill(client)
+    jid = json.loads(take(redis))["jid"]
+    for _ in range(MISSES - 1):
+        watch.search()
+    redis.hset(Keys().batch_members(batch.bid), jid, "d")
+    watch.search()
+
+    assert redis.zcard("kb:flow:ends") == 0
+
+
+def test_young_batches_and_those_that_succeeded_are_not_looked_at(client, watch, redis):
+    young, done = fill(client), fill(client)
+    for _ in range(2):
+        take(redis)
+    redis.zadd("kb:flow:batches", {done.bid: time.time() + KEEP_DONE_S - 60})
+    for _ in range(MISSES):
+        watch.search(aged=False)
+    assert young.status().pending
+
+    assert watch.watch.ended == 0
 
 
 def test_what_is_dead_holds_no_lock(client, watch, redis):
@@ -155,14 +238,18 @@ def test_a_lock_of_another_job_in_the_meantime_stays(client, watch, redis):
     assert owners(redis) == [later]
 
 
-def test_without_locks_a_look_is_one_command_a_minute(clock):
-    watch = LockWatch(Keys(), monotonic=clock)
+def test_without_locks_and_batches_a_look_is_one_command_a_minute(clock):
+    watch = GoneJobs(Keys(), monotonic=clock)
 
     class Counting:
-        scripts = 0
+        scripts = calls = 0
 
         def script(self, *_):
             self.scripts += 1
+            return []
+
+        def call(self, *_):
+            self.calls += 1
             return []
 
     counting = Counting()
@@ -170,7 +257,7 @@ def test_without_locks_a_look_is_one_command_a_minute(clock):
         watch.look(counting)
         clock.now += 1
 
-    assert counting.scripts == 2
+    assert (counting.scripts, counting.calls) == (2, 1)
 
 
 def test_locks_whose_time_is_over_are_forgotten(client, watch, redis):

@@ -1,0 +1,311 @@
+"""The leader's search for jobs that are gone although nobody has noted their end.
+
+The end of a job frees its lock and is counted in its batch (kiqbridge.outbox). Nobody writes it when Ruby performed
+the job, or somebody deleted it by other means, or its key. So:
+
+1. Once a minute the locks that are due for a look are read, ten minutes after they were taken. Once an hour the
+   batches are gone through that are older than ten minutes and have not succeeded, for jobs that have not ended:
+   up to `MOST_MEMBERS` of them at a time. Without any, that is all: two commands.
+2. Their jobs are sought where jobs are: schedule, retry, queues, suspects, in-flight lists, ends that wait in the
+   outbox, and what processes say that they run. In the direction in which jobs move, and in small parts, a bounded
+   number a second; the search ends when all are found.
+3. A lock whose job was found is looked at an hour later. A job is gone that was found in none of three such searches,
+   each begun a minute after the one before: a job may move while it is sought. Its lock is freed, and it ends as
+   discarded for its batch, since nobody can know whether Ruby has performed it.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kiqbridge.client.flow_ops import KEEP_DONE_S, KEEP_OPEN_S
+from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.errors import KiqbridgeError
+from kiqbridge.runtime import threads
+from kiqbridge.store.locks import LOOK_S, Lock, find_due_locks, looked_at, scan_flow
+from kiqbridge.store.process_set import read_infos
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.replies import pairs_of
+from kiqbridge.wire import json_text
+from kiqbridge.wire.flow_mark import FlowEnd
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import text_of
+
+logger = logging.getLogger(__name__)
+
+EVERY_S: Final = 1.0
+"""Seconds from one turn to the next, while a search is going on."""
+
+SEARCH_S: Final = 60.0
+"""Seconds from the end of a search to the next one."""
+
+AGAIN_S: Final = 3600.0
+"""Seconds until a lock is looked at again whose job was found, and from one round through the batches to the next."""
+
+MISSES: Final = 3
+"""Searches that must not have found a job before it counts as gone."""
+
+MOST: Final = 500
+"""Locks that one search is about."""
+
+MOST_MEMBERS: Final = 10_000
+"""Jobs of batches that one search is about, besides those that the one before has not found."""
+
+PARTS_PER_TURN: Final = 40
+PART: Final = 250
+"""Jobs that one command reads: some tenths of a millisecond of the server's time."""
+
+OVERLAP: Final = 10
+"""Jobs read twice, from one part to the next: what is taken out of the middle moves the others."""
+
+_RUNNING_JID: Final = re.compile(rb'jid\\*"\s*:\s*\\*"([^"\\]*)')
+"""In what a process says that it runs: Sidekiq 7 and later write the job as a text within the JSON (§10.3)."""
+
+
+class Member(NamedTuple):
+    """A job of a batch that has not ended."""
+
+    bid: str
+    jid: str
+
+
+class GoneJobs:
+    """Seeks jobs while this process leads.
+
+    Args:
+        keys: the namespace.
+        monotonic: seconds, for the intervals.
+        misses: see `MISSES`.
+
+    Attributes:
+        freed: how many locks this process has freed.
+        ended: how many jobs of batches it has ended.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        misses: int = MISSES,
+    ) -> None:
+        self.freed = 0
+        self.ended = 0
+        self._keys = keys
+        self._monotonic = monotonic
+        self._misses = misses
+        self._search_at = 0.0
+        self._round_at = 0.0
+        self._members: Iterator[list[Member]] | None = None
+        self._missed: dict[Lock | Member, int] = {}
+        self._search: Iterator[set[str]] | None = None
+        self._sought: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"GoneJobs({self.freed} locks freed, {self.ended} jobs of batches ended)"
+
+    @property
+    def step(self) -> ScheduleStep:
+        """For the leader."""
+        return ScheduleStep("jobs that are gone", EVERY_S, self.look)
+
+    def look(self, connection: RedisConnection) -> None:
+        """Do a part of the search that is going on, or begin one if it is time.
+
+        Raises:
+            RedisUnavailable, RedisRefused: search and round begin anew by a later call.
+        """
+        if self._search is None and self._monotonic() < self._search_at:
+            return
+        try:
+            if self._search is None:
+                self._begin(connection)
+            self._go_on(connection)
+        except KiqbridgeError:
+            self._members, self._round_at = None, 0.0
+            self._end()
+            raise
+
+    def _begin(self, connection: RedisConnection) -> None:
+        locks = find_due_locks(connection, self._keys, most=MOST)
+        missed = [each for each in self._missed if isinstance(each, Member)]
+        sought: list[Lock | Member] = [*locks, *missed, *self._more_members(connection)]
+        self._missed = {each: self._missed.get(each, 0) for each in sought}
+        self._sought = {each.jid for each in sought}
+        self._search = self._places(connection)
+
+    def _more_members(self, connection: RedisConnection) -> list[Member]:
+        """The next jobs of the round through the batches, if one is going on or due."""
+        found: list[Member] = []
+        if self._members is None:
+            if self._monotonic() < self._round_at:
+                return found
+            self._round_at = self._monotonic() + AGAIN_S
+            self._members = _pending_members(connection, self._keys)
+        for _ in range(PARTS_PER_TURN):
+            threads.beat()
+            page = next(self._members, None)
+            if page is None:
+                self._members = None
+                break
+            found += page
+            if len(found) >= MOST_MEMBERS:
+                break
+        return found
+
+    def _go_on(self, connection: RedisConnection) -> None:
+        search = self._search
+        assert search is not None  # noqa: S101 - `look` has begun it
+        for _ in range(PARTS_PER_TURN):
+            threads.beat()
+            jids = next(search, None) if self._sought else None
+            if jids is None:
+                self._conclude(connection)
+                self._end()
+                return
+            self._sought -= jids
+
+    def _conclude(self, connection: RedisConnection) -> None:
+        kept = [
+            each for each in self._missed if isinstance(each, Lock) and each.jid not in self._sought
+        ]
+        missed = {each: n + 1 for each, n in self._missed.items() if each.jid in self._sought}
+        gone = [each for each, times in missed.items() if times >= self._misses]
+        locks = [each for each in gone if isinstance(each, Lock)]
+        if kept or locks:
+            freed = looked_at(connection, self._keys, kept=kept, gone=locks, again_s=AGAIN_S)
+            self.freed += freed
+            if freed:
+                logger.warning(
+                    "%d locks of unique jobs are freed: their jobs are gone, and nobody has noted their end, "
+                    "such as %s of job %s",
+                    freed,
+                    locks[0].name,
+                    locks[0].jid,
+                )
+        self._end_members(connection, [each for each in gone if isinstance(each, Member)])
+        self._missed = {each: times for each, times in missed.items() if times < self._misses}
+
+    def _end_members(self, connection: RedisConnection, gone: Sequence[Member]) -> None:
+        keys, by_batch = self._keys, dict[str, list[str]]()
+        for each in gone:
+            by_batch.setdefault(each.bid, []).append(each.jid)
+        for bid, jids in by_batch.items():
+            states = connection.call("HMGET", keys.batch_members(bid), *jids)
+            pending = [jid for jid, state in zip(jids, states, strict=True) if state == b"p"]
+            ends = [_end_of(bid, jid) for jid in pending]
+            if not ends:
+                continue
+            connection.call("ZADD", keys.flow_ends, *(part for end in ends for part in (0, end)))
+            self.ended += len(ends)
+            logger.warning(
+                "batch %s: %d of its jobs are gone, and nobody has noted their end, such as %s: they were deleted, or "
+                "Ruby has performed them; they end without success",
+                bid,
+                len(ends),
+                pending[0],
+            )
+
+    def _end(self) -> None:
+        self._search = None
+        self._search_at = self._monotonic() + SEARCH_S
+
+    def _places(self, connection: RedisConnection) -> Iterator[set[str]]:
+        """The jids of jobs under flow control in each part of each place; of processes those of all jobs."""
+        keys = self._keys
+        yield from _parts(connection, keys.schedule)
+        yield from _parts(connection, keys.retry)
+        infos = read_infos(connection.run, keys)
+        for name in self._queues(connection, infos):
+            yield from _parts(connection, keys.queue(name))
+            yield from _parts(connection, keys.suspects(name))
+            yield from _parts(connection, keys.moving_batch(name))
+        yield from _parts(connection, keys.exporting)
+        for incarnation in map(text_of, connection.call("SMEMBERS", keys.inflight)):
+            claims = pairs_of(connection.call("HGETALL", keys.claims(incarnation)))
+            for tid in map(text_of, claims):
+                for number in (0, 1):
+                    yield from _parts(connection, keys.inflight_list(incarnation, tid, number))
+        for identity in infos:
+            running = pairs_of(connection.call("HGETALL", keys.work(identity))).values()
+            yield {text_of(jid) for text in running for jid in _RUNNING_JID.findall(text)}
+        yield from _parts(connection, keys.flow_ends)
+        # Once more, for those that have failed or were put off while the rest was read.
+        yield from _parts(connection, keys.retry)
+        yield from _parts(connection, keys.schedule)
+
+    def _queues(
+        self, connection: RedisConnection, infos: Mapping[str, bytes | None]
+    ) -> Sequence[str]:
+        """Queues with jobs, and those that processes serve: suspects wait beside a queue that was cleared, too."""
+        names = set(map(text_of, connection.call("SMEMBERS", self._keys.queues)))
+        for info in infos.values():
+            try:
+                served = json_text.loads(info or b"{}")["queues"]
+                names.update(each for each in served if isinstance(each, str))
+            except (json_text.MalformedJSON, KeyError, TypeError):
+                continue
+        return sorted(names)
+
+
+def _parts(connection: RedisConnection, key: str) -> Iterator[set[str]]:
+    start = 0
+    while True:
+        members, jids = scan_flow(connection, key, start, PART)
+        yield jids
+        if members < PART:
+            return
+        start += PART - OVERLAP
+
+
+def _pending_members(connection: RedisConnection, keys: Keys) -> Iterator[list[Member]]:
+    """Jobs that have not ended, page by page, of batches that have not succeeded; their children end by themselves.
+
+    The score of a batch is when it is forgotten: 180 days after it was made, or was complete without success, and 30
+    days after its success.
+    """
+    now = time.time()
+    within = repr(now + KEEP_DONE_S), repr(now + KEEP_OPEN_S - LOOK_S)
+    start = 0
+    while True:
+        bids = [
+            text_of(each)
+            for each in connection.call(
+                "ZRANGE", keys.batches, *within, "BYSCORE", "LIMIT", start, PART
+            )
+        ]
+        if not bids:
+            return
+        counts = connection.run(*(("HGET", keys.batch(bid), "pending") for bid in bids))
+        yield []
+        for bid, count in zip(bids, counts, strict=True):
+            if int(count or 0) > 0:
+                yield from _pending_of(connection, keys, bid)
+        start += len(bids)
+
+
+def _pending_of(connection: RedisConnection, keys: Keys, bid: str) -> Iterator[list[Member]]:
+    cursor = b"0"
+    while True:
+        cursor, fields = connection.call(
+            "HSCAN", keys.batch_members(bid), cursor, "COUNT", 2 * PART
+        )
+        pairs = pairs_of(fields).items()
+        jids = [text_of(name) for name, state in pairs if state == b"p"]
+        yield [Member(bid, jid) for jid in jids if not jid.startswith("b:")]
+        if cursor == b"0":
+            return
+
+
+def _end_of(bid: str, jid: str) -> bytes:
+    return FlowEnd(
+        flow={"bid": bid},
+        jid=jid,
+        job_class="unknown",
+        outcome="discarded",
+        at=time.time(),
+        error="JobRemoved",
+        message="it is gone from Redis, and nobody has noted its end",
+    ).to_text()
