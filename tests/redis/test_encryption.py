@@ -10,6 +10,10 @@ from support.runners import make_runner
 from kiqbridge import job
 from kiqbridge.client.encryption import decrypt
 from kiqbridge.client.registry import default_registry
+from kiqbridge.errors import DecryptionFailed
+from kiqbridge.flow import call, chain
+from kiqbridge.results import await_result, fetch_result
+from kiqbridge.testing import real_jobs
 
 CARD = "4111-1111-1111-1111"
 
@@ -58,3 +62,61 @@ def test_what_is_moved_by_a_worker_stays_as_it_is(charged, redis, client):
     assert queue == "default"
     assert json.loads(text)["args"] == json.loads(member)["args"]
     assert decrypt(json.loads(text)) == [3, CARD]
+
+
+def everything(redis):
+    """All that the server holds."""
+    read = {
+        b"string": redis.get,
+        b"hash": redis.hgetall,
+        b"set": redis.smembers,
+        b"list": lambda key: redis.lrange(key, 0, -1),
+        b"zset": lambda key: redis.zrange(key, 0, -1),
+    }
+    return str([read[redis.type(key)](key) for key in redis.scan_iter("*")])
+
+
+def test_what_an_encrypted_job_returns_is_encrypted_where_it_is_kept_and_handed_on(
+    charged, redis, redis_url, monkeypatch
+):
+    @job(encrypted=True, result_ttl=60)
+    def decline(card: str) -> str:
+        return f"declined {card}"
+
+    @job(result_ttl=60)
+    def note(text: str, more: str) -> list[str]:
+        charged.append(text)
+        return [text, more]
+
+    with real_jobs(redis_url) as jobs:
+        chain(call(decline, CARD), call(note, "more"), pass_result=True).perform_async()
+        assert jobs.drain(limit=1) == 1
+        [waiting] = redis.lrange("queue:default", 0, -1)
+        assert json.loads(waiting)["kb_encrypted"] == [0]
+        assert CARD not in everything(redis)
+        assert jobs.drain() == 1
+
+        assert charged == [f"declined {CARD}"]
+        assert CARD not in everything(redis)
+        first, second = (each.job.jid for each in jobs.performed)
+        assert await_result(first) == f"declined {CARD}"
+        assert await_result(second) == [f"declined {CARD}", "more"]
+        monkeypatch.delenv("KIQBRIDGE_ENCRYPTION_KEYS")
+        with pytest.raises(DecryptionFailed, match="key '1' is not among"):
+            await_result(first)
+
+
+def test_without_a_key_the_job_is_done_and_its_value_is_omitted(
+    charged, redis_url, monkeypatch, caplog
+):
+    @job(encrypted=True, result_ttl=60)
+    def decline(card: str) -> str:
+        monkeypatch.delenv("KIQBRIDGE_ENCRYPTION_KEYS")
+        return f"declined {card}"
+
+    with real_jobs(redis_url) as jobs:
+        jid = decline.perform_async(CARD)
+        jobs.drain()
+
+        assert fetch_result(jid).is_omitted
+    assert "is not kept: KIQBRIDGE_ENCRYPTION_KEYS" in caplog.text

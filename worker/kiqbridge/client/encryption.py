@@ -6,6 +6,8 @@
    whatever keeps it (queue, schedule, retry, dead) has it in this form: `"kb_encrypted":[0]`.
 3. They are decrypted when the job is called, within server middleware, from the payload as it was fetched.
 
+What such a job returns is encrypted as well, where it is kept or handed on (settle/end_report.py).
+
 AES-256-GCM, by the package `cryptography`. The class, the jid and the place among the arguments are authenticated
 with it, so a ciphertext cannot be moved to another job. This is no form that Sidekiq Enterprise reads.
 """
@@ -57,10 +59,27 @@ def encrypt(payload: dict[str, Any], places: Sequence[int]) -> dict[str, Any]:
                 f"args: the encrypted argument at place {place} of {payload['class']} has no JSON text; it is not "
                 "shown here"
             ) from None
-        nonce = os.urandom(NONCE_BYTES)
-        sealed = cipher.encrypt(nonce, text, _bound_to(payload, place))
-        args[place] = f"{FORM}:{number}:{base64.b64encode(nonce + sealed).decode()}"
+        args[place] = _sealed(number, cipher, text, _bound_to(payload, place))
     return {**payload, "args": args, ENCRYPTED: used}
+
+
+def encrypt_value(jid: str, text: str) -> str:
+    """The JSON text of what a job returned as one of the encrypted value; who opens it needs the jid.
+
+    Raises:
+        ConfigError: as `encrypt`.
+    """
+    number, cipher = _newest()
+    return json.dumps(_sealed(number, cipher, text.encode(), _bound_to_end(jid)))
+
+
+def decrypt_value(jid: str, value: object) -> str:
+    """The counterpart of `encrypt_value`, from the value that its text stands for.
+
+    Raises:
+        DecryptionFailed: as `decrypt`.
+    """
+    return _opened(value, _bound_to_end(jid), f"the value of job {jid}").decode()
 
 
 def decrypt(payload: Mapping[str, Any]) -> list[Any]:
@@ -77,7 +96,8 @@ def decrypt(payload: Mapping[str, Any]) -> list[Any]:
     for place in places:
         if type(place) is not int or not 0 <= place < len(args):
             raise DecryptionFailed(f"{ENCRYPTED} of this job names a place that its arguments lack")
-        plain[place] = _opened(payload, place, args[place])
+        where = f"the argument at place {place}"
+        plain[place] = json_text.loads(_opened(args[place], _bound_to(payload, place), where))
     return plain
 
 
@@ -100,30 +120,36 @@ def plain_arguments(payload: Mapping[str, Any], definition: JobDefinition) -> li
         ) from None
 
 
-def _opened(payload: Mapping[str, Any], place: int, value: object) -> Any:
-    where = f"the argument at place {place}"
+def _sealed(number: str, cipher: "AESGCM", text: bytes, bound: bytes) -> str:
+    nonce = os.urandom(NONCE_BYTES)
+    sealed = cipher.encrypt(nonce, text, bound)
+    return f"{FORM}:{number}:{base64.b64encode(nonce + sealed).decode()}"
+
+
+def _opened(value: object, bound: bytes, where: str) -> bytes:
     form, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
     number, _, body = rest.partition(":")
     if form != FORM:
-        raise DecryptionFailed(
-            f"{where} is not in the form {FORM}, in which arguments are encrypted here"
-        )
+        raise DecryptionFailed(f"{where} is not in the form {FORM}, in which kiqbridge encrypts")
     cipher = _cipher(number)
     from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as in _load
 
     try:
         raw = base64.b64decode(body, validate=True)
-        text = cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], _bound_to(payload, place))
+        return cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], bound)
     except (binascii.Error, ValueError, InvalidTag):
         raise DecryptionFailed(
             f"{where} cannot be decrypted with key {number}: the key is another one than at the push, or class, jid or "
             "text of this job were changed; correct KIQBRIDGE_ENCRYPTION_KEYS, and the job succeeds when it is retried"
         ) from None
-    return json_text.loads(text)
 
 
 def _bound_to(payload: Mapping[str, Any], place: int) -> bytes:
     return json.dumps([FORM, payload.get("class"), payload.get("jid"), place]).encode()
+
+
+def _bound_to_end(jid: str) -> bytes:
+    return json.dumps([FORM, jid, "value"]).encode()
 
 
 _loaded: "tuple[str, dict[str, AESGCM]] | None" = None
@@ -148,7 +174,7 @@ def _cipher(number: str) -> "AESGCM":
         raise DecryptionFailed(f"the keys cannot be read: {error}") from error
     if found is None:
         raise DecryptionFailed(
-            f"key {number[:20]!r} is not among KIQBRIDGE_ENCRYPTION_KEYS of this process; add it, and the job succeeds "
+            f"key {number[:20]!r} is not among KIQBRIDGE_ENCRYPTION_KEYS of this process; add it: a job succeeds then "
             "when it is retried"
         )
     return found

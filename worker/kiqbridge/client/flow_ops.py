@@ -168,10 +168,12 @@ class StepWriter:
         client: prepares the jobs.
         is_first: a client begins what it has just prepared: jobs do not go through middleware again, and a
             repeated call pushes nothing twice.
+        encrypts: the value comes from a job with encrypted arguments, so it is encrypted in the next one.
     """
 
-    def __init__(self, client: Client, *, is_first: bool) -> None:
+    def __init__(self, client: Client, *, is_first: bool, encrypts: bool = False) -> None:
         self._client = client
+        self._encrypts = encrypts
         self._is_first = is_first
 
     def ops(self, launch: Launch, value: str | None = None) -> list[Op]:
@@ -211,6 +213,10 @@ class StepWriter:
         job = self._prepared(payload, at)
         if job is None:
             raise Stopped(payload["jid"])
+        if value is not None and self._encrypts:
+            from kiqbridge.client.encryption import encrypt  # noqa: PLC0415 - for few
+
+            job.payload = encrypt(job.payload, (0,))
         now = time.time()
         if job.at is not None and job.at <= now:
             job.at = None

@@ -8,12 +8,14 @@ needs no connection of its own and no setting of the server.
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.errors import JobFailed, PayloadError, RedisUnavailable, ResultOmitted, ResultTimeout
+from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import shorten
 from kiqbridge.wire.result import Result, parse_result
 
@@ -32,6 +34,7 @@ def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
     Raises:
         PayloadError: the jid is no text; `perform_async` returns None when middleware stopped the push.
         RedisUnavailable: Redis is away.
+        DecryptionFailed: the job has encrypted arguments, and its key is not here.
     """
     if not isinstance(jid, str) or not jid:
         raise PayloadError(
@@ -46,7 +49,7 @@ def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
             failed = failed or error
             continue
         if text is not None:
-            return parse_result(text)
+            return _plain(jid, parse_result(text))
     if failed is not None:
         raise failed
     return None
@@ -64,7 +67,7 @@ def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = N
         JobFailed: it has ended without success: it is dead, or was discarded.
         ResultOmitted: it is done, but what it returned could not be kept.
         ResultTimeout: there is no result yet.
-        PayloadError, RedisUnavailable: as `fetch_result`.
+        PayloadError, RedisUnavailable, DecryptionFailed: as `fetch_result`.
     """
     until = time.monotonic() + timeout_s
     for pause_s in _pauses():
@@ -90,6 +93,15 @@ async def aawait_result(jid: str, *, timeout_s: float = 30.0, client: Client | N
             break
         await asyncio.sleep(min(pause_s, left_s))
     raise _timeout(jid, timeout_s)
+
+
+def _plain(jid: str, found: Result) -> Result:
+    if not found.is_encrypted:
+        return found
+    from kiqbridge.client.encryption import decrypt_value  # noqa: PLC0415 - for few
+
+    value = json_text.loads(decrypt_value(jid, found.value).encode())
+    return replace(found, value=value, is_encrypted=False)
 
 
 def _pauses() -> Iterator[float]:

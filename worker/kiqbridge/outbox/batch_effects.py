@@ -17,6 +17,7 @@ from typing import Final
 from kiqbridge.client.flow_ops import Op, StepWriter, Stopped, end_op, guarded
 from kiqbridge.errors import PayloadError
 from kiqbridge.outbox.effects import Effect, Scene
+from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.flow_steps import Launch, launch_of, member_of, passes_value
 
@@ -38,7 +39,11 @@ def begin_next(end: FlowEnd, scene: Scene) -> list[Effect] | None:
     if bid is not None and isinstance(following, dict):
         following = {**following, "bid": bid}
     output = end.output if passes_value(end.flow) else None
-    return _begin(following, output, scene, is_guarded=True)
+    if output is not None and end.encrypted:
+        from kiqbridge.client.encryption import decrypt_value  # noqa: PLC0415 - for few
+
+        output = decrypt_value(end.jid, json_text.loads(output.encode()))
+    return _begin(following, output, scene, is_guarded=True, encrypts=end.encrypted)
 
 
 def count_end(end: FlowEnd, scene: Scene) -> Effect | None:
@@ -68,7 +73,7 @@ def _goes_on(end: FlowEnd) -> bool:
 
 
 def _begin(
-    value: object, output: str | None, scene: Scene, *, is_guarded: bool
+    value: object, output: str | None, scene: Scene, *, is_guarded: bool, encrypts: bool = False
 ) -> list[Effect] | None:
     """Begin steps; guarded where the end before them may be left twice, by a job that runs twice."""
     launch = launch_of(value)
@@ -76,7 +81,9 @@ def _begin(
         logger.error("what follows in the chain cannot be read: it is not begun: %s", value)
         return None
     try:
-        ops: Sequence[Op] = StepWriter(scene.client, is_first=False).ops(launch, output)
+        ops: Sequence[Op] = StepWriter(scene.client, is_first=False, encrypts=encrypts).ops(
+            launch, output
+        )
     except Stopped as stopped:
         logger.warning("client middleware stopped the push of job %s: its chain ends", stopped.jid)
         return _never_begun(launch, scene)

@@ -65,7 +65,14 @@ def keep_result(end: FlowEnd, scene: Scene) -> Effect | None:
     ttl_s = ttl_in(end.flow)
     if ttl_s is None or not 0 < len(end.jid) <= MAX_JID:
         return None
-    text = result_text(end.outcome, end.at, output=end.output, error=end.error, message=end.message)
+    text = result_text(
+        end.outcome,
+        end.at,
+        output=end.output,
+        encrypted=end.encrypted,
+        error=end.error,
+        message=end.message,
+    )
     return Effect("result", [scene.keys.result(end.jid)], [ttl_s, text])
 
 

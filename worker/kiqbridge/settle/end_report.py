@@ -5,17 +5,21 @@ control, such as a lock, a batch or a chain (wire/flow_mark.py). If both wait, t
 Pure. b"" stands for nobody waits, which is the case of nearly all jobs.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from kiqbridge.errors import ConfigError
 from kiqbridge.settle.failed_payload import error_class, error_message
 from kiqbridge.settle.task_report import TaskOutput, failure_report, success_report
 from kiqbridge.wire.flow_mark import FlowEnd, flow_in, flow_of
 from kiqbridge.wire.flow_steps import passes_value
-from kiqbridge.wire.payload import FLOW, TASK_TOKEN
+from kiqbridge.wire.payload import ENCRYPTED, FLOW, TASK_TOKEN
 from kiqbridge.wire.raw_job import jid_in, outline
 from kiqbridge.wire.task_token import task_in, task_of
 from kiqbridge.wire.tick_mark import EndKind
+
+logger = logging.getLogger(__name__)
 
 MOST_MESSAGE = 2_000
 """Characters of an error's message that are kept with an end."""
@@ -42,6 +46,8 @@ def report_success(payload: Mapping[str, Any], output: TaskOutput, now: float) -
     if flow is None:
         return report
     text = output.text if wants_output(payload) and not output.omitted else None
+    if text is not None and ENCRYPTED in payload:
+        text = _encrypted(payload, text)
     return _end(flow, payload, "done", now, output=text, report=report)
 
 
@@ -77,6 +83,17 @@ def report_failure_in(text: bytes, outcome: EndKind, error: BaseException, now: 
     return _end(flow, payload, outcome, now, error=error, report=report)
 
 
+def _encrypted(payload: Mapping[str, Any], text: str) -> str | None:
+    """What an encrypted job returned, encrypted; None without a key: the job is done, and must not run again."""
+    from kiqbridge.client.encryption import encrypt_value  # noqa: PLC0415 - for few
+
+    try:
+        return encrypt_value(str(payload.get("jid", "")), text)
+    except ConfigError as error:
+        logger.error("what an encrypted job returned is not kept: %s", error)  # noqa: TRY400 - it says all
+        return None
+
+
 def _end(
     flow: Mapping[str, Any],
     payload: Mapping[str, Any],
@@ -97,6 +114,7 @@ def _end(
         error=error_class(error) if error is not None else "",
         message=error_message(error)[:MOST_MESSAGE] if error is not None else "",
         output=output,
+        encrypted=output is not None and ENCRYPTED in payload,
         report=report.decode(),
     ).to_text()
 

@@ -47,6 +47,7 @@ class FlowEnd:
         at: when, epoch seconds.
         error, message: class and message of its last error, or "".
         output: JSON text of what it returned; None: it was not done, or nobody asked for it.
+        encrypted: `output` is the text of an encrypted value (client/encryption.py).
         report: for Step Functions, if a task waits for it as well, or "".
     """
 
@@ -59,6 +60,7 @@ class FlowEnd:
     error: str = ""
     message: str = ""
     output: str | None = None
+    encrypted: bool = False
     report: str = field(default="", repr=False)
 
     def to_text(self) -> bytes:
@@ -75,6 +77,8 @@ class FlowEnd:
         found |= {name: value for name, value in given.items() if value}
         if self.output is not None:
             found["output"] = self.output
+        if self.encrypted:
+            found["encrypted"] = True
         return json_text.dumps(found)
 
     @classmethod
@@ -98,6 +102,7 @@ class FlowEnd:
                 error=str(read.get("error", "")),
                 message=str(read.get("message", "")),
                 output=read.get("output"),
+                encrypted=read.get("encrypted") is True,
                 report=str(read.get("report", "")),
             )
         except (KeyError, TypeError) as error:

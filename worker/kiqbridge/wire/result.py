@@ -41,6 +41,7 @@ class Result:
         outcome: "done"; else "dead", "discarded", "skipped", "expired" or "cancelled".
         at: when, epoch seconds.
         value: what it returned, as JSON carries it; None if it did not end well.
+        is_encrypted: `value` is that of an encrypted job, and in the form in which Redis has it.
         is_omitted: it is done, but what it returned is no JSON, or too long.
         error, message: class and message of its last error, or "".
     """
@@ -48,6 +49,7 @@ class Result:
     outcome: str
     at: float
     value: Any = None
+    is_encrypted: bool = False
     is_omitted: bool = False
     error: str = ""
     message: str = ""
@@ -81,13 +83,21 @@ def ttl_in(flow: Mapping[str, Any]) -> int | None:
 
 
 def result_text(
-    outcome: str, at: float, *, output: str | None, error: str = "", message: str = ""
+    outcome: str,
+    at: float,
+    *,
+    output: str | None,
+    encrypted: bool = False,
+    error: str = "",
+    message: str = "",
 ) -> bytes:
-    """What is kept; `output` is the JSON text of what the job returned."""
+    """What is kept; `output` is the JSON text of what the job returned, or of its encrypted form."""
     found: dict[str, Any] = {"outcome": outcome, "at": at}
     found |= {name: text for name, text in (("error", error), ("message", message)) if text}
     if outcome == "done" and output is None:
         found["omitted"] = True
+    if encrypted:
+        found["encrypted"] = True
     text = json_text.dumps(found)
     return text if not output else b'%s,"value":%s}' % (text[:-1], output.encode())
 
@@ -104,6 +114,7 @@ def parse_result(text: bytes) -> Result:
             outcome=str(read["outcome"]),
             at=float(read["at"]),
             value=read.get("value"),
+            is_encrypted=read.get("encrypted") is True,
             is_omitted=read.get("omitted") is True,
             error=str(read.get("error", "")),
             message=str(read.get("message", "")),
