@@ -7,6 +7,7 @@ import pytest
 
 from kiqbridge import Client
 from kiqbridge.client.flow_ops import KEEP_DONE_S
+from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.engine.gone_jobs import AGAIN_S, MISSES, PART, SEARCH_S, GoneJobs
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.flow import Batch, Unique
@@ -14,6 +15,7 @@ from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.store.locks import LOOK_S
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import JobEnd
 
 
 class Clock:
@@ -182,6 +184,27 @@ def test_jobs_of_a_batch_that_are_gone_end_without_success(client, watch, redis,
     assert not batch.status().success
 
 
+def test_jobs_of_a_schedule_that_are_gone_end_in_its_ledger(client, watch, redis):
+    at = int(time.time() - LOOK_S) - 60
+    jobs = [{"class": "Seek", "args": [number]} for number in range(3)]
+    client.push_tick("nightly", at, jobs, by="test")
+    client.push_tick("young", int(time.time()), jobs[:1], by="test")
+    gone, done = (json.loads(take(redis))["jid"] for _ in range(2))
+    ended = JobEnd(at=at, jid=done, outcome="done", ended_at=time.time())
+    redis.zadd("kb:ends:nightly", {ended.to_text(): at})
+    redis.zadd("kb:ledgers", {"foreign": 1})
+    redis.set("kb:ticks:foreign", "of another type")
+    redis.lpop("queue:default")
+
+    for _ in range(MISSES + 1):
+        watch.search()
+
+    [entry] = read_ledger(watch.connection, Keys(), "nightly")
+    assert {end.jid: end.outcome for end in entry.ends} == {gone: "gone", done: "done"}
+    assert not redis.exists("kb:ends:young")
+    assert watch.watch.ended == 1
+
+
 def test_one_that_has_ended_meanwhile_is_left_alone(client, watch, redis):
     batch = fill(client)
     jid = json.loads(take(redis))["jid"]
@@ -257,7 +280,7 @@ def test_without_locks_and_batches_a_look_is_one_command_a_minute(clock):
         watch.look(counting)
         clock.now += 1
 
-    assert (counting.scripts, counting.calls) == (2, 1)
+    assert (counting.scripts, counting.calls) == (2, 2)
 
 
 def test_locks_whose_time_is_over_are_forgotten(client, watch, redis):

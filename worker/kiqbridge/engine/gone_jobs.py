@@ -1,28 +1,31 @@
 """The leader's search for jobs that are gone although nobody has noted their end.
 
-The end of a job frees its lock and is counted in its batch (kiqbridge.outbox). Nobody writes it when Ruby performed
-the job, or somebody deleted it by other means, or its key. So:
+The end of a job frees its lock, is counted in its batch (kiqbridge.outbox) and stands in the ledger of its schedule.
+Nobody writes it when Ruby performed the job, or somebody deleted it by other means, or its key. So:
 
 1. Once a minute the locks that are due for a look are read, ten minutes after they were taken. Once an hour the
-   batches are gone through that are older than ten minutes and have not succeeded, for jobs that have not ended:
-   up to `MOST_MEMBERS` of them at a time. Without any, that is all: two commands.
+   batches and the ledgers are gone through for jobs older than ten minutes that have not ended: batches that have
+   not succeeded, and the last `MOST_ENTRIES` occurrences of each schedule. Up to `MOST_OF_ROUND` jobs go into one
+   search. Without any, that is all: one command a minute.
 2. Their jobs are sought where jobs are: schedule, retry, queues, suspects, in-flight lists, ends that wait in the
    outbox, and what processes say that they run. In the direction in which jobs move, and in small parts, a bounded
    number a second; the search ends when all are found.
 3. A lock whose job was found is looked at an hour later. A job is gone that was found in none of three such searches,
-   each begun a minute after the one before: a job may move while it is sought. Its lock is freed, and it ends as
-   discarded for its batch, since nobody can know whether Ruby has performed it.
+   each begun a minute after the one before: a job may move while it is sought. Its lock is freed, and for
+   batch and ledger it ends as `gone`, since nobody can know whether Ruby has performed it.
 """
 
 import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Final, NamedTuple, TypeVar
 
 from kiqbridge.client.flow_ops import KEEP_DONE_S, KEEP_OPEN_S
+from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.engine.schedule_leader import ScheduleStep
-from kiqbridge.errors import KiqbridgeError
+from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime import threads
 from kiqbridge.store.locks import LOOK_S, Lock, find_due_locks, looked_at, scan_flow
 from kiqbridge.store.process_set import read_infos
@@ -32,8 +35,11 @@ from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
+from kiqbridge.wire.tick_mark import JobEnd
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 EVERY_S: Final = 1.0
 """Seconds from one turn to the next, while a search is going on."""
@@ -42,7 +48,7 @@ SEARCH_S: Final = 60.0
 """Seconds from the end of a search to the next one."""
 
 AGAIN_S: Final = 3600.0
-"""Seconds until a lock is looked at again whose job was found, and from one round through the batches to the next."""
+"""Seconds until a lock is looked at again whose job was found, and from one round through batches and ledgers to the next."""
 
 MISSES: Final = 3
 """Searches that must not have found a job before it counts as gone."""
@@ -50,8 +56,11 @@ MISSES: Final = 3
 MOST: Final = 500
 """Locks that one search is about."""
 
-MOST_MEMBERS: Final = 10_000
-"""Jobs of batches that one search is about, besides those that the one before has not found."""
+MOST_OF_ROUND: Final = 10_000
+"""Jobs of batches and schedules that one search is about, besides those that the one before has not found."""
+
+MOST_ENTRIES: Final = 1_000
+"""Occurrences of a schedule, the newest, whose jobs are sought."""
 
 PARTS_PER_TURN: Final = 40
 PART: Final = 250
@@ -71,6 +80,14 @@ class Member(NamedTuple):
     jid: str
 
 
+class Tick(NamedTuple):
+    """A job of an occurrence of a schedule that has not ended."""
+
+    schedule: str
+    at: int
+    jid: str
+
+
 class GoneJobs:
     """Seeks jobs while this process leads.
 
@@ -81,7 +98,7 @@ class GoneJobs:
 
     Attributes:
         freed: how many locks this process has freed.
-        ended: how many jobs of batches it has ended.
+        ended: how many jobs it has ended for their batches and ledgers.
     """
 
     def __init__(
@@ -98,13 +115,13 @@ class GoneJobs:
         self._misses = misses
         self._search_at = 0.0
         self._round_at = 0.0
-        self._members: Iterator[list[Member]] | None = None
-        self._missed: dict[Lock | Member, int] = {}
+        self._round: Iterator[Sequence[Member | Tick]] | None = None
+        self._missed: dict[Lock | Member | Tick, int] = {}
         self._search: Iterator[set[str]] | None = None
         self._sought: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"GoneJobs({self.freed} locks freed, {self.ended} jobs of batches ended)"
+        return f"GoneJobs({self.freed} locks freed, {self.ended} jobs ended)"
 
     @property
     def step(self) -> ScheduleStep:
@@ -124,34 +141,35 @@ class GoneJobs:
                 self._begin(connection)
             self._go_on(connection)
         except KiqbridgeError:
-            self._members, self._round_at = None, 0.0
+            self._round, self._round_at = None, 0.0
             self._end()
             raise
 
     def _begin(self, connection: RedisConnection) -> None:
         locks = find_due_locks(connection, self._keys, most=MOST)
-        missed = [each for each in self._missed if isinstance(each, Member)]
-        sought: list[Lock | Member] = [*locks, *missed, *self._more_members(connection)]
+        missed = [each for each in self._missed if not isinstance(each, Lock)]
+        sought = [*locks, *missed, *self._more_of_round(connection)]
         self._missed = {each: self._missed.get(each, 0) for each in sought}
         self._sought = {each.jid for each in sought}
         self._search = self._places(connection)
 
-    def _more_members(self, connection: RedisConnection) -> list[Member]:
-        """The next jobs of the round through the batches, if one is going on or due."""
-        found: list[Member] = []
-        if self._members is None:
+    def _more_of_round(self, connection: RedisConnection) -> Sequence[Member | Tick]:
+        """The next jobs of the round through batches and ledgers, if one is going on or due."""
+        found: list[Member | Tick] = []
+        if self._round is None:
             if self._monotonic() < self._round_at:
                 return found
             self._round_at = self._monotonic() + AGAIN_S
-            self._members = _pending_members(connection, self._keys)
+            batches = _pending_members(connection, self._keys)
+            self._round = chain(batches, _open_ticks(connection, self._keys))
         for _ in range(PARTS_PER_TURN):
             threads.beat()
-            page = next(self._members, None)
+            page = next(self._round, None)
             if page is None:
-                self._members = None
+                self._round = None
                 break
             found += page
-            if len(found) >= MOST_MEMBERS:
+            if len(found) >= MOST_OF_ROUND:
                 break
         return found
 
@@ -186,6 +204,9 @@ class GoneJobs:
                     locks[0].jid,
                 )
         self._end_members(connection, [each for each in gone if isinstance(each, Member)])
+        for each in gone:
+            if isinstance(each, Tick):
+                self._end_tick(connection, each)
         self._missed = {each: times for each, times in missed.items() if times < self._misses}
 
     def _end_members(self, connection: RedisConnection, gone: Sequence[Member]) -> None:
@@ -208,12 +229,21 @@ class GoneJobs:
                 pending[0],
             )
 
+    def _end_tick(self, connection: RedisConnection, tick: Tick) -> None:
+        ends = self._keys.ends(tick.schedule)
+        known = connection.call("ZRANGE", ends, tick.at, tick.at, "BYSCORE")
+        if any(JobEnd.from_text(text).jid == tick.jid for text in known):
+            return
+        end = JobEnd(at=tick.at, jid=tick.jid, outcome="gone", ended_at=time.time())
+        connection.call("ZADD", ends, tick.at, end.to_text())
+        self.ended += 1
+
     def _end(self) -> None:
         self._search = None
         self._search_at = self._monotonic() + SEARCH_S
 
     def _places(self, connection: RedisConnection) -> Iterator[set[str]]:
-        """The jids of jobs under flow control in each part of each place; of processes those of all jobs."""
+        """The jids of jobs under flow control or of schedules in each part of each place; of processes those of all."""
         keys = self._keys
         yield from _parts(connection, keys.schedule)
         yield from _parts(connection, keys.retry)
@@ -282,7 +312,7 @@ def _pending_members(connection: RedisConnection, keys: Keys) -> Iterator[list[M
         yield []
         for bid, count in zip(bids, counts, strict=True):
             if int(count or 0) > 0:
-                yield from _pending_of(connection, keys, bid)
+                yield from _unless_refused(_pending_of(connection, keys, bid))
         start += len(bids)
 
 
@@ -299,12 +329,37 @@ def _pending_of(connection: RedisConnection, keys: Keys, bid: str) -> Iterator[l
             return
 
 
+def _open_ticks(connection: RedisConnection, keys: Keys) -> Iterator[list[Tick]]:
+    """Jobs that have no end in the ledgers, a schedule at a time."""
+    for name in map(text_of, connection.call("ZRANGE", keys.ledgers, 0, -1)):
+        yield from _unless_refused(_open_of(connection, keys, name))
+
+
+def _open_of(connection: RedisConnection, keys: Keys, schedule: str) -> Iterator[list[Tick]]:
+    until = time.time() - LOOK_S
+    entries = read_ledger(connection, keys, schedule, most=MOST_ENTRIES, until=until)
+    yield [
+        Tick(schedule, entry.at, jid)
+        for entry in entries
+        for jid in entry.jids
+        if entry.end_of(jid) is None
+    ]
+
+
+def _unless_refused(pages: Iterator[list[T]]) -> Iterator[list[T]]:
+    """These pages, up to where Redis refuses one: a key of another type must not keep others from being looked at."""
+    try:
+        yield from pages
+    except RedisRefused as error:
+        logger.debug("jobs that are gone: %s", error)
+
+
 def _end_of(bid: str, jid: str) -> bytes:
     return FlowEnd(
         flow={"bid": bid},
         jid=jid,
         job_class="unknown",
-        outcome="discarded",
+        outcome="gone",
         at=time.time(),
         error="JobRemoved",
         message="it is gone from Redis, and nobody has noted its end",

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _BID: Final = re.compile(r"[0-9a-f]{24}")
 
-_DEATHS: Final = ("dead", "discarded")
+_DEATHS: Final = ("dead", "discarded", "gone")
 
 
 def begin_next(end: FlowEnd, scene: Scene) -> list[Effect] | None:

@@ -20,9 +20,10 @@ from kiqbridge.wire.payload import TICK
 Overlap = Literal["allow", "skip", "cancel"]
 """What a job of a schedule does while an earlier one runs: run too, not run, or cancel the earlier one."""
 
-EndKind = Literal["done", "dead", "discarded", "skipped", "expired", "cancelled"]
+EndKind = Literal["done", "dead", "discarded", "skipped", "expired", "cancelled", "gone"]
 """How a job of an occurrence ended: `skipped` by its overlap policy or by middleware, `expired`: begun later
-than its maximum age, `discarded`: it failed and asked for no retry."""
+than its maximum age, `discarded`: it failed and asked for no retry, or was deleted by an operator; `gone`: it is in Redis no more, and
+nobody has noted how it ended (engine/gone_jobs.py)."""
 
 MAX_NAME: Final = 256
 """Characters of the name of a schedule."""

@@ -1,6 +1,6 @@
 #!lua flags=no-writes,allow-oom
 -- Read a part of a list of jobs from its head, or of a sorted set from its end, and find the jids of those under flow
--- control. What is added or taken at the other end moves nothing that is still to be read.
+-- control, and of those of schedules. What is added or taken at the other end moves nothing that is still to be read.
 -- KEYS 1 list or sorted set
 -- ARGV 1 place of the first (from 0), 2 how many
 -- Returns how many were read, then the jids; of nested objects in such a job those too.
@@ -16,7 +16,7 @@ elseif kind == 'zset' then
 end
 local found = {#texts}
 for _, text in ipairs(texts) do
-  if string.find(text, '"flow"', 1, true) then
+  if string.find(text, '"flow"', 1, true) or string.find(text, '"tick"', 1, true) then
     for jid in string.gmatch(text, '"jid"%s*:%s*"([^"]*)"') do
       found[#found + 1] = jid
     end
