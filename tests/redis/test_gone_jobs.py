@@ -8,7 +8,15 @@ import pytest
 from kiqbridge import Client
 from kiqbridge.client.flow_ops import KEEP_DONE_S
 from kiqbridge.clocks.ledger import read_ledger
-from kiqbridge.engine.gone_jobs import AGAIN_S, MISSES, PART, SEARCH_S, GoneJobs
+from kiqbridge.engine.gone_jobs import (
+    AGAIN_S,
+    MISSES,
+    MOST_MISSES,
+    PART,
+    SEARCH_S,
+    SLOW_S,
+    GoneJobs,
+)
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.flow import Batch, Unique
 from kiqbridge.outbox.effects import Scene
@@ -202,6 +210,26 @@ def test_jobs_of_a_schedule_that_are_gone_end_in_its_ledger(client, watch, redis
     [entry] = read_ledger(watch.connection, Keys(), "nightly")
     assert {end.jid: end.outcome for end in entry.ends} == {gone: "gone", done: "done"}
     assert not redis.exists("kb:ends:young")
+    assert watch.watch.ended == 1
+
+
+def test_a_long_search_proves_less(client, watch, redis, monkeypatch):
+    """A job may have gone all the way round while it was sought."""
+    monkeypatch.setattr("kiqbridge.engine.gone_jobs.PARTS_PER_TURN", 1)
+    fill(client)
+    take(redis)
+    looked = watch.watch.look
+
+    def look(connection):
+        watch.clock.now += SLOW_S
+        looked(connection)
+
+    monkeypatch.setattr(watch.watch, "look", look)
+    for _ in range(MOST_MISSES):  # the first one has come no farther than to the batch
+        watch.search()
+    assert watch.watch.ended == 0
+    watch.search()
+
     assert watch.watch.ended == 1
 
 

@@ -11,7 +11,8 @@ Nobody writes it when Ruby performed the job, or somebody deleted it by other me
    outbox, and what processes say that they run. In the direction in which jobs move, and in small parts, a bounded
    number a second; the search ends when all are found.
 3. A lock whose job was found is looked at an hour later. A job is gone that was found in none of three such searches,
-   each begun a minute after the one before: a job may move while it is sought. Its lock is freed, and for
+   each begun a minute after the one before: a job may move while it is sought. The longer a search takes, the more a
+   job may move meanwhile, and the more searches it takes. Its lock is freed, and for
    batch and ledger it ends as `gone`, since nobody can know whether Ruby has performed it.
 """
 
@@ -52,6 +53,11 @@ AGAIN_S: Final = 3600.0
 
 MISSES: Final = 3
 """Searches that must not have found a job before it counts as gone."""
+
+SLOW_S: Final = 10.0
+"""One more search is needed for each so many seconds that a search takes, up to `MOST_MISSES`."""
+
+MOST_MISSES: Final = 12
 
 MOST: Final = 500
 """Locks that one search is about."""
@@ -115,6 +121,7 @@ class GoneJobs:
         self._misses = misses
         self._search_at = 0.0
         self._round_at = 0.0
+        self._begun_at = 0.0
         self._round: Iterator[Sequence[Member | Tick]] | None = None
         self._missed: dict[Lock | Member | Tick, int] = {}
         self._search: Iterator[set[str]] | None = None
@@ -149,6 +156,7 @@ class GoneJobs:
         locks = find_due_locks(connection, self._keys, most=MOST)
         missed = [each for each in self._missed if not isinstance(each, Lock)]
         sought = [*locks, *missed, *self._more_of_round(connection)]
+        self._begun_at = self._monotonic()
         self._missed = {each: self._missed.get(each, 0) for each in sought}
         self._sought = {each.jid for each in sought}
         self._search = self._places(connection)
@@ -190,7 +198,9 @@ class GoneJobs:
             each for each in self._missed if isinstance(each, Lock) and each.jid not in self._sought
         ]
         missed = {each: n + 1 for each, n in self._missed.items() if each.jid in self._sought}
-        gone = [each for each, times in missed.items() if times >= self._misses]
+        took_s = self._monotonic() - self._begun_at
+        needed = min(self._misses + int(took_s / SLOW_S), MOST_MISSES)
+        gone = [each for each, times in missed.items() if times >= needed]
         locks = [each for each in gone if isinstance(each, Lock)]
         if kept or locks:
             freed = looked_at(connection, self._keys, kept=kept, gone=locks, again_s=AGAIN_S)
@@ -207,7 +217,7 @@ class GoneJobs:
         for each in gone:
             if isinstance(each, Tick):
                 self._end_tick(connection, each)
-        self._missed = {each: times for each, times in missed.items() if times < self._misses}
+        self._missed = {each: times for each, times in missed.items() if times < needed}
 
     def _end_members(self, connection: RedisConnection, gone: Sequence[Member]) -> None:
         keys, by_batch = self._keys, dict[str, list[str]]()
