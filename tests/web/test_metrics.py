@@ -1,5 +1,7 @@
 """Metrics: classes by time, with percentiles and deployments; one class with its histogram."""
 
+import re
+
 import pytest
 from support.running_system import System, fill_metrics
 
@@ -74,3 +76,21 @@ def test_a_class_with_a_hostile_name_is_text(browser, redis, system):
 
     assert "<script>alert" not in page.html
     assert name in page.text
+
+
+def test_a_class_that_only_failed_has_a_page_without_durations(browser, redis, system):
+    for key in redis.scan_iter("j|*"):
+        if redis.type(key) == b"hash":
+            redis.hset(key, mapping={"Broken|p": 5, "Broken|f": 5})
+
+    text = browser.open("/metrics/Broken").text
+
+    assert "– average" in text and "– p50" in text
+
+
+@pytest.mark.usefixtures("system")
+def test_the_sum_of_a_plot_is_that_of_the_card(browser):
+    text = browser.open("/metrics/SendMail").text
+
+    card = re.search(r"([\d,]+) executions", text)[1]
+    assert f"executions {card}" in text.partition("Executions of SendMail, per")[2]

@@ -100,6 +100,11 @@ def duration(value: float | None) -> str:
     return " ".join(parts)
 
 
+def milliseconds(value: float | None) -> str:
+    """The same of milliseconds, in which workers measure."""
+    return duration(None if value is None else value / 1000)
+
+
 @pass_context
 def time(context: Context, value: float | None) -> Markup:
     """Epoch seconds as `5 min ago`; the moment itself, with its zone, is in the title."""
@@ -246,6 +251,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "count": count,
     "size": size,
     "duration": duration,
+    "milliseconds": milliseconds,
     "time": time,
     "moment": moment,
     "args": args,

@@ -66,10 +66,15 @@ def show(request: Request) -> Response:
     view = view_of(request)
     span = span_of(request)
     wanted = request.query_params.get("class", "").strip()
-    found = fetch_top(view, span)
-    classes = [each for name, each in found.classes.items() if wanted.lower() in name.lower()]
+
+    def load() -> tuple[list[ClassCounts], Drawn]:
+        found = fetch_top(view, span)
+        classes = [each for name, each in found.classes.items() if wanted.lower() in name.lower()]
+        return classes, _draw(found, classes)
+
+    # Of one reading, so that rows and plots agree.
+    classes, drawn = view.read(("metrics", span, wanted), load, FRESH_S)
     took = _durations(view, span, [each.job_class for each in classes[:MEASURED]])
-    drawn = view.read(("plots", span, wanted), lambda: _draw(found, classes), FRESH_S)
     rows = [
         Row(counts=each, took=took.get(each.job_class), trend=trend)
         for each, trend in zip(classes, drawn.trends, strict=False)
@@ -95,15 +100,17 @@ def show_class(request: Request) -> Response:
     span = span_of(request)
     name = request.path_params["job_class"]
     minutes = MINUTES.get(span, LONGEST)
-    key = ("job metrics", name, minutes)
-    found = view.read(key, lambda: job_metrics(name, minutes, operator=view.operator), FRESH_S)
-    counts, took = found.counts, found.histogram
-    top = fetch_top(view, span)
-    if span in HOURS:
-        counts = top.classes.get(
-            found.counts.job_class,
-            ClassCounts(job_class=name, total=type(counts.total)(), series={}),
-        )
+
+    def load() -> tuple[ClassCounts, Histogram, Markup]:
+        top = fetch_top(view, span)
+        measured = job_metrics(name, minutes, operator=view.operator)
+        known = measured.counts.job_class
+        nothing = ClassCounts(job_class=known, total=type(measured.counts.total)(), series={})
+        counts = top.classes.get(known, nothing)
+        plot = throughput(top, [counts], title=f"Executions of {known}")
+        return counts, measured.histogram, plot
+
+    counts, took, plot = view.read(("class", name, span), load, FRESH_S)
     return render(
         request,
         "metrics_class.html",
@@ -113,11 +120,7 @@ def show_class(request: Request) -> Response:
         counts=counts,
         took=took,
         took_span=_took_span(span),
-        plot=view.read(
-            ("plot of class", name, span),
-            lambda: throughput(top, [counts], title=f"Executions of {counts.job_class}"),
-            FRESH_S,
-        ),
+        plot=plot,
         bars=histogram(
             took.counts,
             BOUNDS_MS,
@@ -142,13 +145,17 @@ def fetch_top(view: View, span: str) -> TopJobs:
 
 
 def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) -> Markup:
-    """Executions and failures over the span, without the bucket that still grows, and what was deployed."""
+    """Executions and failures over the span, and what was deployed.
+
+    The bucket that still grows is not drawn, but counts in the sum, which is that of the lists and cards.
+    """
     executions = Series(
         name="executions",
         values=[
             sum(each.series[at].executions for each in classes if at in each.series)
             for at in found.buckets[:-1]
         ],
+        total=sum(each.total.executions for each in classes),
         is_area=True,
     )
     failures = Series(
@@ -157,6 +164,7 @@ def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) ->
             sum(each.series[at].failures for each in classes if at in each.series)
             for at in found.buckets[:-1]
         ],
+        total=sum(each.total.failures for each in classes),
         shade="bad",
         is_area=True,
     )
@@ -198,6 +206,7 @@ def _class_lines(found: TopJobs, classes: Sequence[ClassCounts]) -> Markup:
         Series(
             name=each.job_class,
             values=_executions(each, found),
+            total=each.total.executions,
             shade=shade,
         )
         for shade, each in zip(_LINES, classes, strict=False)

@@ -87,7 +87,12 @@ def show(request: Request) -> Response:
     """The first screen."""
     view = view_of(request)
     now = view.read(("now",), lambda: fetch(view))
-    top = fetch_top(view, "1h")
+
+    def draw() -> tuple[float, str]:
+        top = fetch_top(view, "1h")
+        return rate_per_minute(top), _plot(top)
+
+    rate, plot = view.read(("plot of now",), draw, FRESH_S)
     return render(
         request,
         "now.html",
@@ -95,8 +100,8 @@ def show(request: Request) -> Response:
         now=now,
         worst=now.verdict.worst(WORST),
         more=len(now.verdict.facts) - WORST,
-        rate=rate_per_minute(top),
-        plot=view.read(("plot of now",), lambda: _plot(top), FRESH_S),
+        rate=rate,
+        plot=plot,
     )
 
 

@@ -27,6 +27,7 @@ class Series:
     Attributes:
         name: as the legend shows it.
         values: a count for each step of time.
+        total: the sum that the legend shows, where it is more than what is drawn; None = that of `values`.
         shade: the class of its colour and dashes, `plot-SHADE`.
         is_area: the ground below its line is filled.
     """
@@ -35,6 +36,12 @@ class Series:
     values: Sequence[float]
     shade: Shade = "ok"
     is_area: bool = False
+    total: float | None = None
+
+    @property
+    def sum(self) -> float:
+        """What the legend shows."""
+        return sum(self.values) if self.total is None else self.total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +112,7 @@ def time_series(
     seen = [mark for mark in marks if frame.starts_at <= mark.at < frame.ends_at]
     description = (
         f"{unit} per {_span(step_s)} from {full_time(frame.starts_at)} to {full_time(frame.ends_at)} UTC: "
-        + "; ".join(f"{each.name} {sum(each.values):,.0f}" for each in folded)
+        + "; ".join(f"{each.name} {each.sum:,.0f}" for each in folded)
         + (f"; {len(seen)} marks" if seen else "")
     )
     drawn = tag(
@@ -154,6 +161,7 @@ def fold(series: Sequence[Series], step_s: float) -> tuple[list[Series], float]:
             ],
             shade=each.shade,
             is_area=each.is_area,
+            total=each.total,
         )
         for each in series
         for padded in [[*each.values, *([0.0] * lack)]]
@@ -262,7 +270,7 @@ def _legend(title: str, series: Sequence[Series], step_s: float) -> Markup:
                 class_="plot-key",
             ),
             f" {each.name} ",
-            tag("span", f"{sum(each.values):,.0f}", class_="number"),
+            tag("span", f"{each.sum:,.0f}", class_="number"),
         )
         for each in series
     ]
