@@ -284,6 +284,23 @@ class TestWhereAPostComesFrom:
 
         assert answer.status_code == 403
 
+    @pytest.mark.parametrize(
+        ("dest", "mode", "status"),
+        [
+            ("image", "no-cors", 403),
+            ("empty", "cors", 403),
+            ("iframe", "navigate", 403),
+            ("document", "navigate", 200),
+        ],
+    )
+    @pytest.mark.parametrize("site", ["cross-site", "same-site"])
+    def test_another_site_opens_the_page_by_a_link_and_embeds_nothing_of_it(
+        self, site, dest, mode, status
+    ):
+        headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Dest": dest, "Sec-Fetch-Mode": mode}
+
+        assert browser_of().request("GET", "/", headers=headers).status_code == status
+
     def test_a_get_changes_nothing(self):
         assert browser_of(role="admin").request("GET", "/act").status_code == 405
 

@@ -21,6 +21,7 @@ from kiqbridge.web.cache import Cache
 from kiqbridge.web.context import Site, build_templates, render
 from kiqbridge.web.roles import Role, parse_role
 from kiqbridge.web.routes import ROUTES
+from kiqbridge.web.searches import Searches
 from kiqbridge.web.security import Security, protections, read_security, with_arguments
 
 ENVIRONMENT_VARIABLES = ("APP_ENV", "RAILS_ENV", "RACK_ENV")
@@ -33,7 +34,7 @@ TITLES: Mapping[int, str] = {
     429: "Too often",
     500: "An error of this page",
     502: "Redis refused",
-    503: "Redis does not answer",
+    503: "Not now",
 }
 
 
@@ -81,6 +82,7 @@ def create_app(
         hides_from=safe.hides_from,
         cache=Cache(),
         templates=build_templates(),
+        searches=Searches(),
     )
     return app
 
@@ -91,7 +93,9 @@ def _environment() -> str:
 
 def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
-    return _error_page(request, error.status_code, error.detail)
+    answer = _error_page(request, error.status_code, error.detail)
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 def _answer_our_error(request: Request, error: Exception) -> Response:
@@ -100,9 +104,12 @@ def _answer_our_error(request: Request, error: Exception) -> Response:
         status = 503
     elif isinstance(error, PayloadError):
         status = 400
-    return _error_page(request, status, str(error))
+    title = "Redis does not answer" if status == 503 else None  # noqa: PLR2004 - as above
+    return _error_page(request, status, str(error), title)
 
 
-def _error_page(request: Request, status: int, detail: str) -> Response:
-    title = TITLES.get(status, "This did not work")
+def _error_page(
+    request: Request, status: int, detail: str, title: str | None = None
+) -> Response:
+    title = title or TITLES.get(status, "This did not work")
     return render(request, "error.html", status, title=title, detail=detail)

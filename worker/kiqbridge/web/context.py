@@ -24,6 +24,7 @@ from kiqbridge.web import shown
 from kiqbridge.web.cache import FRESH_S, Cache
 from kiqbridge.web.guard import Role, allows, csrf_token
 from kiqbridge.web.navigation import LINKS
+from kiqbridge.web.searches import Searches
 
 FOLDER: Final = Path(__file__).parent
 ZONE_COOKIE: Final = "kiqbridge_zone"
@@ -46,6 +47,7 @@ class Site:
         hides_from: whether it does so for a role.
         cache: reads that many viewers share.
         templates: the pages.
+        searches: bounds what looks through many jobs.
     """
 
     operator: Operator
@@ -54,6 +56,7 @@ class Site:
     hides_from: Callable[[Role], bool]
     cache: Cache
     templates: Environment
+    searches: Searches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

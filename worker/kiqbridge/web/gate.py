@@ -1,6 +1,7 @@
 """The gate: who makes a request, and whether one that may change something comes from our own page.
 
-For each request: sign-in and sign-out, the caller, the role. For each one that is no GET, besides:
+For each request: sign-in and sign-out, the caller, the role. A GET that another site makes is refused unless it opens
+the page: an image of that site would let the page read and search. For each one that is no GET, besides:
 
 1. `Sec-Fetch-Site` must be `same-origin`, and `Origin` our own host, as far as a browser sends them.
 2. The caller's writes must not come too often.
@@ -75,7 +76,8 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["method"] not in READS and (fault := _foreign(scope, self._origins)):
+        reads = scope["method"] in READS
+        if fault := _embedded(scope) if reads else _foreign(scope, self._origins):
             await self._refuse_foreign(fault, scope, receive, send)
             return
         path = inner_path(scope)
@@ -190,6 +192,16 @@ def address_of(scope: Scope) -> str:
 
 def _key(scope: Scope, caller: Caller) -> str:
     return f"{address_of(scope)} {caller.way} {caller.name}"
+
+
+def _embedded(scope: Scope) -> str:
+    """Why a GET is a part of another site's page; empty = it is not, or it follows a link."""
+    headers = Headers(scope=scope)
+    site = headers.get("sec-fetch-site", "same-origin")
+    opens = headers.get("sec-fetch-mode") == "navigate"
+    if site in ("same-origin", "none") or (opens and headers.get("sec-fetch-dest") == "document"):
+        return ""
+    return f"Sec-Fetch-Site is {shown(site)}, and the page is not opened"
 
 
 def _foreign(scope: Scope, others: frozenset[str]) -> str:

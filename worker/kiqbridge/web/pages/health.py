@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -10,7 +11,15 @@ from kiqbridge.errors import KiqbridgeError
 from kiqbridge.web.context import Site, reached
 
 
-def show(request: Request) -> Response:
+_THREAD: Final = CapacityLimiter(1)
+
+
+async def show(request: Request) -> Response:
+    """As `answer` says, on a thread of its own: other pages may hold all of theirs."""
+    return await to_thread.run_sync(answer, request, limiter=_THREAD)
+
+
+def answer(request: Request) -> Response:
     """200 when Redis answers, else 503 with the kind of error; asked of Redis once a second at most.
 
     Of several shards one that answers is enough, since the page shows that; with `?shard=NAME` it is about that one.

@@ -18,6 +18,7 @@ from kiqbridge.web.guard import requires
 from kiqbridge.web.lint import remarks
 from kiqbridge.web.pages.job_sets import DELAYS, DONE, SCREENS
 from kiqbridge.web.pages.selection import entry_token, find_entries, find_queued, queued_token
+from kiqbridge.web.searches import searching
 from kiqbridge.web.shown import PAGE_CHARACTERS
 from kiqbridge.web.timeline import place_of, steps, tick_of
 
@@ -277,6 +278,6 @@ _KNOWN: Final = frozenset(
 
 ROUTES: Final = [
     Route("/jobs", find),
-    Route("/jobs/{jid:path}", show),
+    Route("/jobs/{jid:path}", searching(show)),
     Route("/jobs/{jid:path}", act, methods=["POST"]),
 ]

@@ -16,8 +16,15 @@ from kiqbridge.api.actions import Action
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import Role, require_role, requires
 from kiqbridge.web.pages import grouping
-from kiqbridge.web.pages.listing import Listing, Rows, parse_listing, read_shared
+from kiqbridge.web.pages.listing import (
+    Listing,
+    Rows,
+    looks_through,
+    parse_listing,
+    read_shared,
+)
 from kiqbridge.web.pages.selection import entry_token, find_entries
+from kiqbridge.web.searches import searching
 
 MOST_AT_ONCE: Final = 20_000
 """Jobs that one POST acts on: a few seconds. What is left is named, with the same button again."""
@@ -266,11 +273,12 @@ def _routes(screen: Screen) -> list[Route]:
         return act(request, form, screen)
 
     found = [
-        Route(screen.path, partial(show, screen=screen)),
+        Route(screen.path, searching(partial(show, screen=screen), looks_through)),
         Route(screen.path, post, methods=["POST"]),
     ]
     if screen.has_errors:
-        found.append(Route(f"{screen.path}/groups", partial(show_groups, screen=screen)))
+        groups = searching(partial(show_groups, screen=screen))
+        found.append(Route(f"{screen.path}/groups", groups))
     return found
 
 

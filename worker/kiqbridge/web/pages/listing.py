@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from kiqbridge.api import Filter, JobRecord, Page
 from kiqbridge.api.filters import parse_filter
@@ -101,6 +102,11 @@ class Rows(Generic[Row]):
         if self.looked_at is None or self.start + self.looked_at >= self.all:
             return None
         return self.start + self.looked_at
+
+
+def looks_through(request: Request) -> bool:
+    """Whether the address has a filter, or asks what an action on all would be done to."""
+    return any(request.query_params.get(name) for name in (*FILTERS, "confirm"))
 
 
 def parse_listing(query: QueryParams, view: View) -> Listing:

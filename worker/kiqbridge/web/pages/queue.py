@@ -14,8 +14,15 @@ from kiqbridge.api.queue_actions import QueueVerb
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import Role, require_role, requires
 from kiqbridge.web.pages.job_sets import MOST_AT_ONCE, jobs
-from kiqbridge.web.pages.listing import Listing, Rows, parse_listing, read_shared
+from kiqbridge.web.pages.listing import (
+    Listing,
+    Rows,
+    looks_through,
+    parse_listing,
+    read_shared,
+)
 from kiqbridge.web.pages.selection import find_queued, queued_token
+from kiqbridge.web.searches import searching
 
 ACTIONS: Final[Mapping[QueueVerb, str]] = {"move": "Move", "kill": "Kill", "delete": "Delete"}
 DONE: Final[Mapping[QueueVerb, str]] = {
@@ -193,6 +200,6 @@ def _role_for_all(action: str) -> Role:
 
 
 ROUTES: Final = [
-    Route("/queues/{name:path}", show),
+    Route("/queues/{name:path}", searching(show, looks_through)),
     Route("/queues/{name:path}", act, methods=["POST"]),
 ]
