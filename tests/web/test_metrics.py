@@ -6,6 +6,7 @@ import pytest
 from support.running_system import System, fill_metrics
 
 from kiqbridge.api import class_histograms, job_metrics
+from kiqbridge.web.shown import NONE
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_class_that_only_failed_has_a_page_without_durations(browser, redis, s
 
     text = browser.open("/metrics/Broken").text
 
-    assert "– average" in text and "– p50" in text
+    assert f"{NONE} average" in text and f"{NONE} p50" in text
 
 
 @pytest.mark.usefixtures("system")

@@ -108,8 +108,6 @@ def _answer_our_error(request: Request, error: Exception) -> Response:
     return _error_page(request, status, str(error), title)
 
 
-def _error_page(
-    request: Request, status: int, detail: str, title: str | None = None
-) -> Response:
+def _error_page(request: Request, status: int, detail: str, title: str | None = None) -> Response:
     title = title or TITLES.get(status, "This did not work")
     return render(request, "error.html", status, title=title, detail=detail)

@@ -1,13 +1,13 @@
 """GETs that search: on threads of their own, few at once, for a bounded time.
 
 A search reads up to all queues and sets. On the threads of the other pages 60 of them would be all that the page does,
-for as long as they take; here the other pages go on, and what is too much is refused at once.
+for as long as they take; here the other pages go on, and what would wait for long is refused.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, Semaphore, move_on_after, to_thread
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,9 +17,9 @@ from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store import deadline
 
 AT_ONCE: Final = 2
-MOST_WAITING: Final = 16
+BEGIN_WITHIN_S: Final = 5.0
 WITHIN_S: Final = 10.0
-"""About ten million jobs. It counts from the search's own begin, not from that of its wait."""
+"""About ten million jobs on an idle machine; from the search's own begin, not from that of its wait."""
 
 Handler = Callable[[Request], Response]
 
@@ -28,29 +28,34 @@ class Searches:
     """The searches of one application.
 
     Args:
+        begin_within_s: seconds that one may wait for those before it.
         within_s: seconds that one may take.
     """
 
-    def __init__(self, within_s: float = WITHIN_S) -> None:
+    def __init__(
+        self, *, begin_within_s: float = BEGIN_WITHIN_S, within_s: float = WITHIN_S
+    ) -> None:
+        self._begin_within_s = begin_within_s
         self._within_s = within_s
+        self._turns = Semaphore(AT_ONCE)
         self._threads = CapacityLimiter(AT_ONCE)
-        self._asked = 0
 
     async def run(self, handler: Handler, request: Request) -> Response:
         """What the handler answers.
 
         Raises:
-            HTTPException: 503, too many wait, or its time is over.
+            HTTPException: 503, too many are before it, or its time is over.
         """
-        if self._asked >= AT_ONCE + MOST_WAITING:
+        with move_on_after(self._begin_within_s) as wait:
+            await self._turns.acquire()
+        if wait.cancelled_caught:
             raise HTTPException(
                 503, "Too many searches at once: try again in some seconds.", {"Retry-After": "5"}
             )
-        self._asked += 1
         try:
             return await to_thread.run_sync(self._search, handler, request, limiter=self._threads)
         finally:
-            self._asked -= 1
+            self._turns.release()
 
     def _search(self, handler: Handler, request: Request) -> Response:
         with deadline.within(self._within_s):

@@ -10,7 +10,6 @@ from starlette.routing import Route
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.web.context import Site, reached
 
-
 _THREAD: Final = CapacityLimiter(1)
 
 
