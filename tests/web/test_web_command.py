@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -87,6 +89,35 @@ def test_behind_a_path_it_answers_with_and_without_it(redis_url):
         assert answer.status_code == 200
         assert 'href="/jobs/queues"' in answer.text
     assert PASSWORD not in process.output
+
+
+def test_a_connection_that_sends_no_whole_request_is_closed(page):
+    host, port = urlsplit(page.address).netloc.split(":")
+    parts = {
+        "nothing": b"",
+        "half a head": b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
+        "half a body": b"POST /dead HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nx",
+        "a head after an answer": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /",
+    }
+    with ExitStack() as stack:
+        sockets = {}
+        for name, sent in parts.items():
+            sockets[name] = stack.enter_context(socket.create_connection((host, int(port)), 20))
+            sockets[name].sendall(sent)
+
+        assert [name for name, each in sockets.items() if not is_closed(each)] == []
+
+
+def is_closed(connection):
+    """Whether the server ends it before the socket's own time-out."""
+    try:
+        while connection.recv(65_536):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        pass
+    return True
 
 
 def test_a_port_in_use_is_named_with_the_reason():

@@ -4,12 +4,14 @@ import contextlib
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Final
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.web.app import create_app
@@ -21,6 +23,8 @@ END_WITHIN_S: Final = 3
 """What is being answered may end in this time."""
 MOST_AT_ONCE: Final = 2000
 """Connections; others get 503."""
+SILENT_S: Final = 10.0
+"""A request must be whole within this time, and the reader of an answer take some of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +53,32 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._awaited: dict[H11Protocol, tuple[_State, float]] = {}
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections."""
         await super().startup(sockets=sockets)
         if self.started:
             self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second; closes connections that wait for a silent client."""
+        if counter % 10 == 0:
+            self._close_silent(time.monotonic())
+        return await super().on_tick(counter)
+
+    def _close_silent(self, now: float) -> None:
+        """Uvicorn bounds only the time between two requests: those that send nothing would use up all connections."""
+        before, self._awaited = self._awaited, {}
+        for each in list(self.server_state.connections):
+            if not isinstance(each, H11Protocol) or (state := _awaited_state(each)) is None:
+                continue
+            known, since = before.get(each, (state, now))
+            since = since if known == state else now
+            if now - since < SILENT_S:
+                self._awaited[each] = (state, since)
+            else:
+                each.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -68,6 +92,17 @@ class Server(uvicorn.Server):
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         self.handle_exit(number, frame)
+
+
+_State = tuple[int, int]
+
+
+def _awaited_state(connection: H11Protocol) -> _State | None:
+    """What does not change while the server waits for the client: the request, the bytes of answers; None = it need not."""
+    cycle, unread = connection.cycle, connection.transport.get_write_buffer_size()
+    if unread or cycle is None or cycle.response_complete or cycle.more_body:
+        return id(cycle), unread
+    return None
 
 
 def serve(place: Place, security: Security, *, on_ready: Callable[[str], None]) -> int:
@@ -91,6 +126,7 @@ def serve(place: Place, security: Security, *, on_ready: Callable[[str], None]) 
         shown = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
             app,
+            http=H11Protocol,
             access_log=False,
             limit_concurrency=MOST_AT_ONCE,
             lifespan="off",
