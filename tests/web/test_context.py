@@ -61,11 +61,25 @@ def test_below_another_application_every_link_keeps_the_base_path(operator):
     assert browser.request("GET", style).status_code == 200
 
 
-def test_a_notice_is_shown_as_text(browser):
-    page = browser.open("/queues?notice=<b>done</b>")
+def test_what_was_done_is_shown_once_as_text(browser):
+    page = browser.send("/queues/<b>mail<%2Fb>", action="resume")
 
-    assert "<b>done</b>" in page.text
+    assert "<b>mail</b> was not paused." in page.text
     assert "<b>" not in page.html
+    assert "was not paused" not in browser.open("/queues").text
+
+
+def test_nobody_else_can_say_what_was_done(browser, operator):
+    assert "evil" not in browser.open("/queues?notice=evil").text
+    other = Browser(create_app(operator=operator, role="operator"))
+    token = other.open("/queues/x").fields["csrf"]
+    answer = other.request_once("POST", "/queues/evil", data={"csrf": token, "action": "resume"})
+    assert "notice=" not in answer.headers["location"]
+
+    for value in (other.cookies["kiqbridge_notice"], "evil", "ZXZpbA.ZXZpbA", "é"):
+        mine = Browser(browser.app)
+        mine.headers["Cookie"] = f"kiqbridge_notice={value}".encode("latin-1")
+        assert "evil" not in mine.open("/queues").text
 
 
 @pytest.mark.parametrize("name", ["Asia/Tokyo", "Asia%2FTokyo"])  # our script quotes it

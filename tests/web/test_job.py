@@ -50,6 +50,13 @@ def test_a_dead_job_shows_its_life_arguments_error_and_backtrace(browser, redis)
     assert "It belongs to a batch of Sidekiq Pro" in page.text
 
 
+def test_tags_stand_once_and_those_that_are_no_list_as_they_are(browser, redis):
+    push(redis, "default", job("j1", tags=["nightly", "nightly"]), job("j2", tags="weekly"))
+
+    assert browser.open("/jobs/j1").text.partition("Payload")[0].count("nightly") == 1
+    assert 'tags "weekly"' in browser.open("/jobs/j2").text
+
+
 def test_a_job_of_a_schedule_links_to_it(browser, redis):
     push(redis, "default", job("j1", tick={"schedule": "shop/Nightly", "at": 1_700_000_000}))
 

@@ -202,10 +202,20 @@ def test_all_that_match_are_acted_on_after_a_question_with_count_and_filter(brow
     assert redis.llen("queue:default") == 3
 
 
+@pytest.mark.parametrize("action", ["retry", "delete"])
+def test_nothing_is_done_to_all_before_the_question(browser, redis, action):
+    dead(redis, 3)
+
+    page = browser.send("/dead?class=Mail", action=action, all="1")
+
+    assert "All jobs under Dead that match class=Mail: 3 jobs." in page.text
+    assert redis.zcard("dead") == 3
+
+
 def test_scheduled_jobs_are_added_to_their_queue(browser, redis):
     redis.zadd("schedule", {job("s", enqueued_at=None): time.time() + 60})
 
-    page = browser.send("/scheduled", action="retry", all="1")
+    page = browser.send("/scheduled", action="retry", all="1", confirmed="1")
 
     assert "1 job pushed" in page.text
     assert redis.zcard("schedule") == 0
@@ -243,7 +253,7 @@ def test_what_is_done_stands_in_the_audit_log(browser, operator, redis):
     from kiqbridge.api import read_audit
 
     dead(redis, 2)
-    browser.send("/dead", action="retry", all="1")
+    browser.send("/dead", action="retry", all="1", confirmed="1")
 
     [entry] = read_audit(operator)
     assert (entry.action, entry.target, entry.count, entry.via) == ("retry", "dead", 2, "web")

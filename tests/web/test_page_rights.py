@@ -102,9 +102,9 @@ def test_an_operators_page_does_all_under_a_workers_rights_and_those_of_operator
         for path, form in (
             ("/queues/mailers", {"action": "pause", "for_s": "", "reason": "test"}),
             ("/queues/mailers", {"action": "resume"}),
-            ("/retries", {"action": "kill", "all": "1"}),
-            ("/dead", {"action": "retry", "all": "1"}),
-            ("/queues/mailers", {"action": "clear", "all": "1"}),
+            ("/retries", {"action": "kill", "all": "1", "confirmed": "1"}),
+            ("/dead", {"action": "retry", "all": "1", "confirmed": "1"}),
+            ("/queues/mailers", {"action": "clear", "confirmed": "1"}),
         )
     ]
 

@@ -1,5 +1,6 @@
 """The screen of processes: what each is and serves, mixed versions, and signals to them."""
 
+import json
 import re
 import time
 
@@ -52,6 +53,27 @@ def test_workers_of_different_versions_are_pointed_out(browser, system, redis):
     assert "different versions" not in browser.open("/processes").text
 
 
+def test_of_one_process_long_names_and_many_queues_are_cut_and_tags_stand_once(browser, redis):
+    info = {
+        "hostname": "h" * 5000,
+        "pid": 1,
+        "tag": "shop",
+        "labels": ["shop", "berlin", "berlin"],
+        "queues": [f"q{number}" for number in range(500)],
+        "concurrency": 1,
+    }
+    redis.sadd("processes", "p")
+    redis.hset("p", mapping={"info": json.dumps(info), "busy": 0, "beat": time.time()})
+
+    page = browser.open("/processes")
+
+    assert "h" * 100 not in page.html
+    assert "1 process 1 thread 0 busy" in page.text
+    assert (page.text.count("shop"), page.text.count("berlin")) == (1, 1)
+    assert "q29 and 470 more" in page.text
+    assert "1 processes" not in browser.open("/").text
+
+
 @pytest.mark.parametrize(("action", "name"), [("quiet", "TSTP"), ("stop", "TERM")])
 @pytest.mark.usefixtures("system")
 def test_one_process_is_asked_to_quiet_or_stop(browser, operator, redis, action, name):
@@ -73,7 +95,10 @@ def test_a_process_is_asked_to_dump_its_threads(browser, system, redis):
 
 
 def test_all_processes_are_asked_at_once(browser, system, redis):
-    answer = post(browser, "/processes/act-on-all", action="stop")
+    post(browser, "/processes/act-on-all", status=400, action="stop")
+    assert signals(redis, OURS) == []
+
+    answer = post(browser, "/processes/act-on-all", action="stop", confirmed="1")
 
     assert "3 processes were asked to stop" in answer.text
     assert [signals(redis, each) for each in (OURS, OLDER, RUBY)] == [["TERM"]] * 3

@@ -57,7 +57,9 @@ def test_a_queue_of_any_name_has_a_page(browser, redis, name):
 
     assert '"j1"' in page.text
     assert "<b>" not in page.html
-    browser.send(link, action="clear")
+    assert "Clear: 1 job of" in browser.send(link, action="clear").text
+    assert redis.llen(f"queue:{name}") == 1
+    browser.send(link, action="clear", confirmed="1")
     assert redis.llen(f"queue:{name}") == 0
 
 
@@ -109,6 +111,18 @@ def test_all_that_match_are_moved_after_a_question(browser, redis):
 
     browser.send("/queues/mail?class=Mail&confirm=move&to=slow", **question.fields)
     assert (jids(redis, "mail"), jids(redis, "slow")) == (["b"], ["a", "c"])
+
+
+@pytest.mark.parametrize("fields", [{"action": "kill"}, {"action": "move", "to": "slow"}])
+def test_nothing_is_done_to_all_before_the_question(browser, redis, fields):
+    push(redis, "mail", job("a"), job("b"))
+
+    question = browser.send("/queues/mail", all="1", **fields)
+
+    assert "2 jobs of mail?" in question.text
+    assert jids(redis, "mail") == ["a", "b"]
+    browser.send("/queues/mail", **question.fields)
+    assert jids(redis, "mail") == []
 
 
 def test_clearing_asks_with_the_count_and_is_for_administrators(browser, operator, redis):

@@ -1,8 +1,13 @@
 """The path under which a proxy or a gateway shows the page, where nothing else says it to the application."""
 
+import re
+from typing import Final
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kiqbridge.errors import ConfigError
+
+_BASE: Final = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9_.~@:-]+)*")
 
 
 class BasePath:
@@ -13,7 +18,7 @@ class BasePath:
         base: such as `/jobs`; empty = the root.
 
     Raises:
-        ConfigError: it does not begin with a slash, or has characters that no path has.
+        ConfigError: it is no path that `parse_base_path` accepts.
     """
 
     def __init__(self, app: ASGIApp, base: str) -> None:
@@ -39,9 +44,11 @@ def parse_base_path(text: str) -> str:
     """A base path without a slash at its end.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is none. `..`, `.` and an empty part are none: browsers resolve them, so no link would fit.
     """
-    base = text.rstrip("/")
-    if base and (not base.startswith("/") or base.startswith("//") or set(base) & set(' "<>?#\\%')):
-        raise ConfigError(f"web_base_path: {text!r} is no path; write one such as /jobs")
+    base = text.removesuffix("/")
+    if not _BASE.fullmatch(base):
+        raise ConfigError(
+            f"web_base_path: {text!r} is no path; write one such as /ops/jobs, of letters, digits and -_.~@:"
+        )
     return base

@@ -25,11 +25,15 @@ from kiqbridge.web.cache import FRESH_S, Cache
 from kiqbridge.web.guard import Role, allows, csrf_token
 from kiqbridge.web.navigation import LINKS
 from kiqbridge.web.searches import Searches
+from kiqbridge.web.sessions import seal, unseal
 
 FOLDER: Final = Path(__file__).parent
 ZONE_COOKIE: Final = "kiqbridge_zone"
 THEME_COOKIE: Final = "kiqbridge_theme"
 THEMES: Final = ("light", "dark")
+NOTICE_COOKIE: Final = "kiqbridge_notice"
+NOTICE_S: Final = 60
+"""For so long the cookie waits for the page that shows it."""
 MAX_NOTICE: Final = 300
 WITHOUT_SHARD: Final = ("/static/", "/sign-out")
 
@@ -198,13 +202,16 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         request=request,
         path=request.url.path.removeprefix(view.base) or "/",
         csrf=csrf_token(request),
-        notice=request.query_params.get("notice", "")[:MAX_NOTICE],
+        notice=_notice(request),
         url=lambda path, **query: url(request, path, **query),
         shard_field=_shard_field(view),
         **values,
     )
     # Nobody's lone surrogate may take down a page, wherever it came in.
-    return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)
+    answer = HTMLResponse(text.encode("utf-8", "replace"), status_code=status)
+    if NOTICE_COOKIE in request.cookies:
+        answer.delete_cookie(NOTICE_COOKIE, path=view.base or "/")
+    return answer
 
 
 def _shard_field(view: View) -> Markup:
@@ -222,12 +229,33 @@ def _quotable(text: str) -> bytes:
 
 
 def redirect(request: Request, path: str, *, notice: str = "", **query: object) -> Response:
-    """The answer to a POST: back to a page, with one sentence about what was done.
+    """The answer to a POST: back to a page, which shows one sentence about what was done.
 
-    What was read before is forgotten, so that the page shows the effect.
+    What was read before is forgotten, so that the page shows the effect. The sentence is in a cookie that is signed with
+    the token of the session: in the address anybody could write it, and send the link to somebody.
     """
-    view_of(request).site.cache.clear()
-    return RedirectResponse(url(request, path, **query, notice=notice), status_code=303)
+    view = view_of(request)
+    view.site.cache.clear()
+    answer = RedirectResponse(url(request, path, **query), status_code=303)
+    if notice:
+        text = notice[:MAX_NOTICE].encode("utf-8", "replace")
+        answer.set_cookie(
+            NOTICE_COOKIE,
+            seal(csrf_token(request).encode(), "notice", text),
+            max_age=NOTICE_S,
+            path=view.base or "/",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="lax",
+        )
+    return answer
+
+
+def _notice(request: Request) -> str:
+    """What the POST before this page has done; empty if the cookie is not of this session."""
+    sealed = request.cookies.get(NOTICE_COOKIE, "")
+    text = unseal(csrf_token(request).encode(), "notice", sealed) if sealed else None
+    return (text or b"").decode("utf-8", "replace")
 
 
 @cache

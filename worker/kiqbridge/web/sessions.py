@@ -67,18 +67,14 @@ class Sessions:
         """The cookie's value."""
         fields = [session.id, session.name, session.ends_at, session.proof]
         body = json.dumps(fields, separators=(",", ":")).encode()
-        return f"{_encode(body)}.{_encode(self._mac('session', body))}"
+        return seal(self._key, "session", body)
 
     def read(self, cookie: str, now: float) -> Session | None:
         """The session of a cookie; None if the cookie is not ours, or its session is over."""
         if len(cookie) > MAX_COOKIE:
             return None
-        encoded, _, signature = cookie.partition(".")
-        try:
-            body, given = _decode(encoded), _decode(signature)
-        except (ValueError, binascii.Error):
-            return None
-        if not hmac.compare_digest(given, self._mac("session", body)):
+        body = unseal(self._key, "session", cookie)
+        if body is None:
             return None
         identity, name, ends_at, proof = json.loads(body)  # ours, by its signature
         session = Session(id=identity, name=name, ends_at=ends_at, proof=proof)
@@ -104,7 +100,26 @@ class Sessions:
         return _encode(self._mac("token", seed.encode("utf-8", "replace")))
 
     def _mac(self, purpose: str, text: bytes) -> bytes:
-        return hmac.new(self._key, purpose.encode() + b"\0" + text, hashlib.sha256).digest()
+        return _mac(self._key, purpose, text)
+
+
+def seal(key: bytes, purpose: str, body: bytes) -> str:
+    """A cookie's value that only who has the key can make; everybody can read it."""
+    return f"{_encode(body)}.{_encode(_mac(key, purpose, body))}"
+
+
+def unseal(key: bytes, purpose: str, value: str) -> bytes | None:
+    """What was sealed for this purpose with this key; None if the value is nothing of that."""
+    encoded, _, signature = value.partition(".")
+    try:
+        body, given = _decode(encoded), _decode(signature)
+    except (ValueError, binascii.Error):
+        return None
+    return body if hmac.compare_digest(given, _mac(key, purpose, body)) else None
+
+
+def _mac(key: bytes, purpose: str, text: bytes) -> bytes:
+    return hmac.new(key, purpose.encode() + b"\0" + text, hashlib.sha256).digest()
 
 
 def _encode(value: bytes) -> str:

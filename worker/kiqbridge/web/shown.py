@@ -66,6 +66,11 @@ def count(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
 
 
+def noun(number: float, one: str, many: str = "") -> str:
+    """The word that goes with a number: `job`, `jobs`; `many` where it is not `one` with an s."""
+    return one if number == 1 else many or f"{one}s"
+
+
 def size(value: float) -> str:
     """Bytes: `999 B`, `1.2 kB`, `3.4 MB`."""
     number = float(value)
@@ -249,6 +254,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "text": text,
     "plain": plain,
     "count": count,
+    "noun": noun,
     "size": size,
     "duration": duration,
     "milliseconds": milliseconds,

@@ -62,7 +62,7 @@ def show(request: Request) -> Response:
         raw=_raw(view, job)[: PAGE_CHARACTERS + 1],
         most=PAGE_CHARACTERS,
         delays=DELAYS,
-        known=_KNOWN,
+        known=_KNOWN if job.tags else _KNOWN - {"tags"},
     )
 
 
@@ -271,6 +271,7 @@ _KNOWN: Final = frozenset(
         "queue",
         "retried_at",
         "retry_count",
+        "tags",
         "tick",
     }
 )

@@ -15,6 +15,7 @@ from kiqbridge.api import Process, ProcessSet
 from kiqbridge.web.context import redirect, render, view_of
 from kiqbridge.web.guard import requires
 from kiqbridge.web.plots import meter
+from kiqbridge.web.shown import noun, plain
 
 LATE_BEAT_S: Final = 30.0
 """A heartbeat comes every 5 or 10 s; older than this, something holds the process up."""
@@ -139,6 +140,8 @@ def busy_meter(busy: int, threads: int) -> str:
 def act_on_all(request: Request, form: FormData) -> Response:
     """Quiet or stop every process."""
     action = _action_of(form, ("quiet", "stop"))
+    if not form.get("confirmed"):
+        raise HTTPException(400, "Nothing was done: the form does not say that all are meant.")
     reached = [each for each in ProcessSet(view_of(request).operator) if not is_embedded(each)]
     for process in reached:
         _send(process, action)
@@ -146,8 +149,8 @@ def act_on_all(request: Request, form: FormData) -> Response:
     return redirect(
         request,
         "/processes",
-        notice=f"{len(reached):,} processes were asked to {done}; each does so at its next heartbeat, "
-        "within 10 s.",
+        notice=f"{len(reached):,} {noun(len(reached), 'process was', 'processes were')} asked to {done}: at the next "
+        "heartbeat, within 10 s.",
     )
 
 
@@ -159,7 +162,7 @@ def dump_threads(request: Request, form: FormData) -> Response:
     return redirect(
         request,
         "/processes",
-        notice=f"{process.hostname}:{process.pid} writes where each of its threads is to its log, within 10 s.",
+        notice=f"{_name(process)} writes where each of its threads is to its log, within 10 s.",
     )
 
 
@@ -173,7 +176,11 @@ def act(request: Request, form: FormData) -> Response:
         "quiet": "takes no new jobs from its next heartbeat on, within 10 s",
         "stop": "stops at its next heartbeat, within 10 s; jobs that do not end in time go back to their queues",
     }[action]
-    return redirect(request, "/processes", notice=f"{process.hostname}:{process.pid} {done}.")
+    return redirect(request, "/processes", notice=f"{_name(process)} {done}.")
+
+
+def _name(process: Process) -> str:
+    return f"{plain(process.hostname, 60)}:{process.pid}"
 
 
 def _send(process: Process, action: str) -> None:

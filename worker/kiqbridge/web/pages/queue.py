@@ -77,6 +77,8 @@ def act(request: Request, form: FormData) -> Response:
         notice = f"{queue.name} is served again." if resumed else f"{queue.name} was not paused."
         return redirect(request, _back(request, queue), notice=notice)
     if name == "clear":
+        if not form.get("confirmed"):
+            return redirect(request, _path(queue), confirm="clear")
         return _clear(request, queue)
     return _act_on_jobs(request, queue, form, _action_of(name), token)
 
@@ -91,6 +93,8 @@ def _act_on_jobs(
     where = f" to {to}" if to else ""
     if form.get("all"):
         require_role(request, _role_for_all(action))
+        if not form.get("confirmed"):
+            return redirect(request, _path(queue), confirm=action, to=to, **asked.filter_query)
         done = queue.apply_all(action, asked.where or None, to=to, limit=MOST_AT_ONCE)
         notice = f"{jobs(done)} {DONE[action]}{where}."
         if done >= MOST_AT_ONCE:
