@@ -35,7 +35,7 @@ def test_jobs_that_wait_while_a_lease_in_doubt_is_not_confirmed_stay_in_flight(r
     redis.lpush("queue:default", *(f'{{"class":"WaitsForTheTest","args":["{n}"]}}' for n in names))
     with EngineProcess(redis_url) as engine:
         outage, gate = Outage(), IdleGate()
-        settler = Settler(engine.keys, lambda now: (now, 1))
+        settler = Settler(engine.keys)
         gate.open()
         context = ProcessorContext(
             keeper=engine.keeper,

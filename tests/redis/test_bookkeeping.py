@@ -35,7 +35,7 @@ def connection(process):
 
 @pytest.fixture
 def bookkeeper(process, connection, notifications):
-    settler = Settler(process.keys, lambda now: (now - 1000, 10))
+    settler = Settler(process.keys)
     bookkeeper = Bookkeeper(connection, process.keys, settler, Outage(), notifications)
     yield bookkeeper
     bookkeeper.stop(10)

@@ -19,6 +19,7 @@ from kiqbridge.clocks.manifest_store import publish_manifest
 from kiqbridge.clocks.missed import check_missed
 from kiqbridge.clocks.placing import place_due
 from kiqbridge.clocks.sidekiq_cron import set_cron_status
+from kiqbridge.engine.dead_trim import DeadTrim
 from kiqbridge.engine.heartbeat import Stats
 from kiqbridge.engine.poller import Poller
 from kiqbridge.errors import RedisRefused, RedisUnavailable
@@ -41,6 +42,7 @@ from kiqbridge.store.task_reports import take_reports
 from kiqbridge.transfer.form import Place
 from kiqbridge.transfer.taking import Taker, find_held, give_back
 from kiqbridge.transfer.writing import Restorer
+from kiqbridge.wire.dead_bounds import DeadBounds
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import LockMark
@@ -442,20 +444,6 @@ class TestSettling:
         assert waiting(redis) == [b"job"]
         assert not redis.exists("retry")
 
-    def test_the_dead_set_is_trimmed_to_one_below_its_size_and_by_age(self, redis, claimer):
-        now = 1_700_000_000.0
-        redis.zadd("dead", {f"old {number}": now - 10_050 + number for number in range(10_050)})
-        redis.zadd("dead", {"from last year": 1.0})
-        enqueue(redis, b"job")
-        chunk = claimer.claim(["default"], 1)
-
-        claimer.settle(chunk, b"job", "dead", now, b"with its error", now - 15_552_000, 10_000)
-
-        assert redis.zcard("dead") == 9_999
-        assert redis.zrange("dead", -1, -1) == [b"with its error"]
-        assert redis.zscore("dead", "from last year") is None
-        assert redis.zrange("dead", 0, 0) == [b"old 52"]
-
     def test_a_set_of_a_foreign_type_costs_no_job(self, redis, claimer):
         redis.set("retry", "not a set")
         enqueue(redis, b"job")
@@ -660,7 +648,6 @@ class TestCluster:
             client=client,
             connection=pool.connection(),
             track=lambda: pool.raw_connection(protocol=3),
-            dead_bounds=lambda now: (now - 60, 10),
         )
 
         assert client.push_tick("s", 4_000_000_000, [item], by="test").kind == "enqueued"
@@ -693,7 +680,7 @@ class TestCluster:
             claimer = process.claimer()
             chunk = claimer.claim(["default", "mail"], 5)
             assert chunk.size == 2
-            assert claimer.settle(chunk, chunk.take(), keys.dead, 1.0, b"dead", 0.0, 10_000)
+            assert claimer.settle(chunk, chunk.take(), keys.dead, 1.0, b"dead")
             acknowledge(process.connect(), keys, [(chunk, b"another")])
             assert put_back(claimer.connection, process.keys, chunk) == 1
             chunk = claimer.claim(["default", "mail"], 5)
@@ -761,6 +748,9 @@ class TestCluster:
         assert publish_manifest(pool, keys, manifest, stack="shop", by="test").standing is None
         assert check_missed(pool, keys, client, by="test", now=time.time() + 900).new
         listen(cluster_url, pool, keys)
+        pool.call("ZADD", keys.dead, 1, b"old")
+        DeadTrim(keys, DeadBounds()).look(pool.connection())
+        assert pool.call("ZCARD", keys.dead) == 0
         pool.close()
 
     def test_the_files_are_all_that_there_are(self):
@@ -769,7 +759,7 @@ class TestCluster:
         known = """
             acknowledge apply_end audit_note beat begin_lock begin_run bury claim claim_hand_on cron_status deploy_mark due end_cleared end_pause end_run flow_scan flush_metrics flush_stats forget_guards forget_ledgers give_back
             hold_export hold_schedule lead limit_bucket limit_concurrent limit_level limit_renew limit_window locks_due locks_looked operate_clear operate_queue operate_set pause place promote publish_manifest push_debounced push_flow push_once push_throttled push_tick push_unique read_queue read_set reap_adopt reap_begin reap_end reap_inspect reap_return
-            reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports unpause wake_check wake_forget wake_renew
+            reap_suspect record_missed register release_export renew repush restore_chunk return_export save_schedule settle take_reports trim_dead unpause wake_check wake_forget wake_renew
         """
         of_moves = ["move_drop", "move_hold", "move_put", "move_replace", "move_route"]
         assert names == sorted([*known.split(), *of_moves]), (

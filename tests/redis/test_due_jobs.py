@@ -3,7 +3,7 @@
 import pytest
 
 from kiqbridge.errors import RedisRefused
-from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
+from kiqbridge.store.due_jobs import promote, read_due
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
@@ -81,16 +81,3 @@ def test_what_middleware_stopped_is_removed_if_it_is_still_due(connection, redis
 
     assert moved == 1
     assert redis.zrange("schedule", 0, -1) == [b"rescheduled"]
-
-
-def test_the_dead_set_keeps_its_bounds_when_something_is_buried(connection, redis):
-    redis.zadd("dead", {"too old": 1, "second": 8, "third": 9})
-    redis.zadd("schedule", {"junk": 2})
-
-    moved = bury(
-        connection, KEYS, "schedule", [Buried(b"junk", b"kept")], now=10.0, bounds=(5.0, 3)
-    )
-
-    assert moved == 1
-    assert redis.zrange("dead", 0, -1) == [b"third", b"kept"]
-    assert not redis.exists("schedule")

@@ -65,7 +65,7 @@ class Stand:
         self.setup.error_handler(
             lambda error, context: self.told.append((str(error), context.get("job", {}).get("jid")))
         )
-        settler = Settler(engine.keys, lambda now: (now - 60, 10))
+        settler = Settler(engine.keys)
         self.revoker = PrefetchRevoker(engine.connect(), engine.keys, settler, self.notifications)
         self.runner = make_runner(default_registry, server=self.setup)
         context = ProcessorContext(

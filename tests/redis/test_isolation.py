@@ -118,7 +118,7 @@ def isolate(redis_url, folder):
             connect=process.connect,
             keeper=process.keeper,
             pool=pool,
-            settler=Settler(process.keys, lambda now: (now - 1000, 10_000)),
+            settler=Settler(process.keys),
             runner=lambda _queue: SuspectRunner(
                 capsule="default",
                 policy=policy,

@@ -26,7 +26,7 @@ def process(redis_url):
 
 @pytest.fixture
 def settler(process):
-    return Settler(process.keys, lambda now: (now - 100, 10))
+    return Settler(process.keys)
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_a_due_job_that_is_dropped_or_buried_has_an_end(redis, process, redis_ur
     redis.zadd("retry", {"plain": NOW, members[2]: NOW + 9})
     client.close()
 
-    moved = bury(process.connect(), process.keys, "retry", buried, now=NOW, bounds=(0, 10))
+    moved = bury(process.connect(), process.keys, "retry", buried, now=NOW)
 
     assert moved == 3
     assert redis.zrange("dead", 0, -1) == [b"kept"]
@@ -190,7 +190,6 @@ def test_a_ledger_of_another_type_holds_up_no_due_job(redis, process, job):
         "retry",
         [Buried(job, b"kept", b"", end(job))],
         now=NOW,
-        bounds=(0, 10),
     )
 
     assert moved == 1

@@ -155,7 +155,7 @@ def test_what_is_given_up_stays_in_flight(engine, connection, chunk, line, redis
 def test_a_stop_writes_the_failures_of_a_thread_that_cannot_reach_redis(
     engine, connection, line, redis
 ):
-    settler = Settler(engine.keys, lambda now: (now - 60, 10))
+    settler = Settler(engine.keys)
     notifications, gate, outage = Notifications(), IdleGate(), Outage()
     context = ProcessorContext(
         keeper=engine.keeper,

@@ -50,7 +50,6 @@ def poller_on(pool, max_payload_bytes=0):
         client=Client(pool=pool, profile="7"),
         connection=pool.connection(),
         track=lambda: pool.raw_connection(protocol=3),
-        dead_bounds=lambda now: (now - 1000, 10_000),
         max_payload_bytes=max_payload_bytes,
     )
 
@@ -334,7 +333,7 @@ class TestWhenSettled:
         assert max(self.sizes(proxy)) < 310_000
 
     def test_failures_of_a_chunk_are_written_a_megabyte_at_a_time(self, redis, process, proxy):
-        settler = Settler(process.keys, lambda now: (now - 1000, 10_000))
+        settler = Settler(process.keys)
         redis.lpush("queue:default", *(text_of(number, "x" * 90_000) for number in range(10)))
         chunk = process.claimer().claim(["default"], 100)
         notified = []
@@ -372,7 +371,7 @@ class TestWhenSettled:
         bookkeeper = Bookkeeper(
             connection,
             process.keys,
-            Settler(process.keys, lambda now: (now - 1000, 10_000)),
+            Settler(process.keys),
             Outage(),
             Notifications(),
         )

@@ -31,7 +31,6 @@ def make_poller(url, identity="host:1:aaa", connection=None):
         client=Client(namespace="", pool=pool, profile="7"),
         connection=connection or pool.connection(),
         track=lambda: pool.raw_connection(protocol=3),
-        dead_bounds=lambda now: (now - 15_552_000, 10_000),
     )
 
 
@@ -261,14 +260,6 @@ class TestWhatCannotBecomeAJob:
         assert kept["jid"] == "a" * 24
         assert reason in caplog.text
         assert not redis.keys("queue:*")
-
-    def test_the_dead_set_is_trimmed(self, redis, poller):
-        redis.zadd("dead", {"ancient": 1.0})
-        redis.zadd("schedule", {b"{no json": NOW})
-
-        poller.move_due("schedule", NOW)
-
-        assert [raw_of(text) for text in redis.zrange("dead", 0, -1)] == [b"{no json"]
 
     def test_a_queue_key_of_a_foreign_type_keeps_its_job_and_no_other(self, redis, poller):
         redis.set("queue:broken", "not a list")

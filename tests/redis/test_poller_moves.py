@@ -31,7 +31,6 @@ def pollers(redis_url):
             client=Client(pool=pool, profile="7"),
             connection=pool.connection(),
             track=lambda: None,
-            dead_bounds=lambda now: (now - 15_552_000, 10_000),
         )
         for number, pool in enumerate(pools)
     ]

@@ -60,7 +60,7 @@ class Stand:
         self.gate = IdleGate()
         self.order_errors = []
         notifications = Notifications()
-        settler = Settler(engine.keys, lambda now: (now - 60, 10))
+        settler = Settler(engine.keys)
         context = ProcessorContext(
             keeper=engine.keeper,
             runner=make_runner(default_registry),

@@ -49,7 +49,7 @@ class Engine:
                 wall_now=lambda: NOW,
             ).check,
         )
-        self.settler = Settler(process.keys, lambda now: (now - 60, 10))
+        self.settler = Settler(process.keys)
 
     def take_and_run(self, *, times_settled=1) -> Settlement | None:
         claimer = self.process.claimer()

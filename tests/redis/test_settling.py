@@ -21,7 +21,7 @@ def process(redis_url):
 
 @pytest.fixture
 def settler(process):
-    return Settler(process.keys, lambda now: (now - 100, 3))
+    return Settler(process.keys)
 
 
 def claim(process, redis, *jobs):
@@ -51,16 +51,6 @@ class TestVerdicts:
 
         assert redis.zrange(key, 0, -1, withscores=True) == [(KEPT, NOW)]
         assert in_flight(redis) == []
-
-    def test_the_dead_that_are_too_old_or_too_many_are_removed(self, redis, process, settler):
-        redis.zadd(
-            "dead", {"old": NOW - 101, "first": NOW - 3, "second": NOW - 2, "third": NOW - 1}
-        )
-        chunk = claim(process, redis, JOB)
-
-        settler.write(process.connect(), chunk, JOB, settlement(Verdict.DEAD))
-
-        assert redis.zrange("dead", 0, -1) == [b"third", KEPT]  # one fewer than the bound (§8.5)
 
     def test_a_job_that_makes_room_is_pushed_to_the_end_of_its_queue(self, redis, process, settler):
         chunk = claim(process, redis, JOB)

@@ -96,7 +96,6 @@ class TestALinkThatLongCallsDoNotGetThrough:
                 client=Client(pool=pool, profile="7"),
                 connection=pool.connection(),
                 track=lambda: pool.raw_connection(protocol=3),
-                dead_bounds=lambda now: (now - 1000, 10_000),
             )
             poller.start()
             try:

@@ -36,8 +36,7 @@ def woken():
 
 @pytest.fixture
 def settler(process, woken):
-    bounds = lambda now: (now - 100, 10)  # noqa: E731 - as the worker gives it
-    return Settler(process.keys, bounds, on_report=lambda: woken.append(True))
+    return Settler(process.keys, on_report=lambda: woken.append(True))
 
 
 def claim(process, redis, *jobs):
@@ -133,9 +132,7 @@ class TestWriting:
             Buried(b"gone", b"", b"r4"),
         ]
 
-        moved = bury(
-            process.connect(), process.keys, "retry", members, now=NOW, bounds=(NOW - 9, 10)
-        )
+        moved = bury(process.connect(), process.keys, "retry", members, now=NOW)
 
         assert moved == 2
         assert redis.zrange("retry", 0, -1) == [b"later"]

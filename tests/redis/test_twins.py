@@ -94,7 +94,6 @@ def test_the_poller_buries_none_on_top_of_another(redis, process):
         "schedule",
         [Buried(b"{nonsense", b"{nonsense")],
         now=2.0,
-        bounds=(float("-inf"), 100),
     )
 
     assert moved == 1

@@ -89,7 +89,6 @@ def test_the_poller_that_leads_warns_of_them_once_until_they_are_gone(
         client=None,
         connection=pool.connection(),
         track=lambda: pool.raw_connection(protocol=3),
-        dead_bounds=lambda now: (now - 60, 10),
     )
 
     def lead_for(seconds):

@@ -26,7 +26,6 @@ def promote(redis_url):
         client=Client(pool=pool),
         connection=pool.connection(),
         track=lambda: pool.raw_connection(protocol=3),
-        dead_bounds=lambda now: (now - 60, 10),
     )
     with running(lambda: poller.move_due(KEYS.schedule, time.time())):
         yield

@@ -311,7 +311,6 @@ def poller(redis_url):
             client=Client(namespace="", pool=pool, profile=profile),
             connection=pool.connection(),
             track=lambda: pool.raw_connection(protocol=3),
-            dead_bounds=lambda now: (now - 15_552_000, 10_000),
         )
 
     return poller

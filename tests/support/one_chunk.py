@@ -81,7 +81,7 @@ class Stand:
             revoker=SimpleNamespace(watch=lambda: None),
             outage=Outage(),
             keys=KEYS,
-            settler=Settler(KEYS, lambda now: (now - 60, 10)),
+            settler=Settler(KEYS),
             look_ahead=3,
         )
         self.processor = Processor("t1", self.fetcher, self.context)

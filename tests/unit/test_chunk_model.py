@@ -174,7 +174,7 @@ class ChunkMachine(RuleBasedStateMachine):
             tid="t1",
             sequence=1,
         )
-        self.settler = Settler(KEYS, lambda now: (now - 60, 10))
+        self.settler = Settler(KEYS)
         self.held = None  # by the owner
         self.revoked_while_held = False
         self.begun = Jobs()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from kiqbridge.api.audit import new_note
 from kiqbridge.api.clearing import cleared
 from kiqbridge.api.filters import Filter
-from kiqbridge.api.leaving import Removal, dead_bounds, dead_text, removal_of
+from kiqbridge.api.leaving import Removal, dead_text, removal_of
 from kiqbridge.api.retrying import edited, pushed_text
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.operating import BATCH, LOOK, SEEN, Act, Batch, operate_on_set, read_set
@@ -158,7 +158,6 @@ class SetAction:
             note=self._note,
             number=self._number,
             score=now if self._at is None else self._at,
-            bounds=dead_bounds(now),
         )
         self.done = operate_on_set(
             self._operator.pool, self._operator.keys, self._set.redis_key, acts, batch
@@ -236,7 +235,6 @@ def requeue(
         note=new_note(operator, "requeue", entry.parent.name, detail),
         number=1,
         score=now,
-        bounds=dead_bounds(now),
     )
     act = Act(entry.text, entry.score, "push", text, name)
     done = operate_on_set(operator.pool, operator.keys, entry.parent.redis_key, [act], batch)

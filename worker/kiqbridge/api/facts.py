@@ -15,11 +15,13 @@ from kiqbridge.api.processes import Process, Work, parse_process, parse_work
 from kiqbridge.api.record import JobRecord
 from kiqbridge.errors import RedisRefused
 from kiqbridge.inflight.incarnations import Incarnation, SignOfLife, list_registered
+from kiqbridge.store.dead_set import KEPT_S, dropped_in
 from kiqbridge.store.eviction import parse_info
 from kiqbridge.store.pauses import Pause, read_entries, server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.server_check import has_hash_tag, is_clustered
+from kiqbridge.wire.dead_bounds import FIELD, DeadBounds, fleet_bounds
 from kiqbridge.wire.names import text_of
 
 LATELY_S: Final = 3600.0
@@ -105,6 +107,8 @@ class Facts:
         pauses: queues and classes that are paused.
         retry, schedule: what becomes due.
         dead, dead_lately: members of the dead set, and those that died within `LATELY_S`.
+        dead_dropped: those that were dropped within a day, since the set was full.
+        dead_bounds: those of the dead set, by what the living workers publish.
         missed: ticks of the last day that did not come in time, newest first.
         leases: workers of ours that give signs of life to each other.
         orphans: leases of workers that are silent or fenced, with the jobs they hold.
@@ -127,6 +131,8 @@ class Facts:
     schedule: SetFacts = SetFacts()
     dead: int = 0
     dead_lately: int = 0
+    dead_dropped: int = 0
+    dead_bounds: DeadBounds = DeadBounds()
     missed: Sequence[MissedFact] = ()
     leases: int = 0
     orphans: Sequence[Incarnation] = ()
@@ -190,6 +196,7 @@ class _Fetching:
             ),
             ("ZCARD", keys.dead),
             ("ZCOUNT", keys.dead, begun - LATELY_S, "+inf"),
+            ("ZRANGE", keys.dead_trimmed, begun - KEPT_S, "+inf", "BYSCORE"),
             *_set_commands(keys.retry, begun),
             *_set_commands(keys.schedule, begun),
             ("SMEMBERS", keys.inflight),
@@ -199,7 +206,7 @@ class _Fetching:
             ("INFO", "cluster"),
             *self._reading.commands,
         )
-        clock, queues, processes, paused, pauses, missed, dead, dead_lately, *rest = first
+        clock, queues, processes, paused, pauses, missed, dead, dead_lately, notes, *rest = first
         sets, (registered, reaping, alive, memory, cluster), measured = (
             rest[:6],
             rest[6:11],
@@ -219,6 +226,8 @@ class _Fetching:
             schedule=_set_facts(sets[3:], now),
             dead=dead or 0,
             dead_lately=dead_lately or 0,
+            dead_dropped=dropped_in(notes or []),
+            dead_bounds=fleet_bounds(each.fields.get(FIELD) for each in found["processes"]),
             leases=leases,
             orphans=orphans,
             memory=_memory(memory),

@@ -31,6 +31,7 @@ def together(shards: Mapping[str, Facts], missing: Iterable[tuple[str, str]]) ->
         schedule=sum((part.schedule for part in parts), SetFacts()),
         dead=sum(part.dead for part in parts),
         dead_lately=sum(part.dead_lately for part in parts),
+        dead_dropped=sum(part.dead_dropped for part in parts),
         missed=sorted(missed.values(), key=lambda each: -each.at),
         leases=sum(part.leases for part in parts),
         orphans=[each for part in parts for each in part.orphans],

@@ -4,7 +4,7 @@ A job of a schedule gets its end in the ledger; a state machine that waits for a
 are written by the script that removes the job. A job that is dead already has had both.
 """
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.record import JobRecord
@@ -13,9 +13,6 @@ from kiqbridge.settle.end_report import report_failure_in
 from kiqbridge.settle.job_end import end_in
 from kiqbridge.wire.raw_job import unreadable_job
 from kiqbridge.wire.tick_mark import EndKind, LedgerEnd
-
-DEAD_MAX_JOBS: Final = 10_000
-DEAD_TIMEOUT_S: Final = 15_552_000
 
 
 class Removal(NamedTuple):
@@ -45,8 +42,3 @@ def dead_text(operator: Operator, job: JobRecord, now: float) -> bytes:
         now=now,
         profile=operator.client.wire_profile(),
     )
-
-
-def dead_bounds(now: float) -> tuple[float, int]:
-    """Of the dead set: remove what died up to this score; keep the last N - 1 only (§8.5)."""
-    return now - DEAD_TIMEOUT_S, DEAD_MAX_JOBS

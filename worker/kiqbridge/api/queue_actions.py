@@ -14,7 +14,7 @@ from kiqbridge.api.actions import Progress
 from kiqbridge.api.audit import new_note, record_audit
 from kiqbridge.api.clearing import cleared
 from kiqbridge.api.filters import Filter
-from kiqbridge.api.leaving import dead_bounds, dead_text, removal_of
+from kiqbridge.api.leaving import dead_text, removal_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.operating import (
     BATCH,
@@ -120,7 +120,7 @@ class QueueAction:
 
     def _send(self, acts: Sequence[QueueAct], now: float, *, thorough: bool) -> None:
         self._number += 1
-        batch = Batch(note=self._note, number=self._number, score=now, bounds=dead_bounds(now))
+        batch = Batch(note=self._note, number=self._number, score=now)
         self.done = operate_on_queue(
             self._operator.pool,
             self._operator.keys,

@@ -193,8 +193,37 @@ def _deaths(facts: Facts, limits: Limits) -> Iterator[Fact]:
             severity="warning",
             what=f"{count_text(facts.dead_lately, 'job')} died within the last hour; {facts.dead:,} "
             f"{_are(facts.dead)} dead in all.",
-            do="Look at their errors. When the cause is removed, retry them; they are kept for six months.",
+            do="Look at their errors. When the cause is removed, retry them; until then they are kept, the "
+            f"last {facts.dead_bounds.most:,} of them, for {span_text(facts.dead_bounds.timeout_s)}.",
             link=f"/dead?newer_than_s={LATELY_S:.0f}",
+        )
+
+
+def _dead_set(facts: Facts, _: Limits) -> Iterator[Fact]:
+    bounds = facts.dead_bounds
+    is_over = bounds.is_kept and facts.dead > bounds.most
+    if facts.dead_dropped:
+        yield Fact(
+            kind="dead_dropped",
+            severity="critical",
+            what=f"{count_text(facts.dead_dropped, 'dead job')} of the last day {_were(facts.dead_dropped)} dropped, "
+            f"since the dead set is full: it keeps {bounds.most:,}.",
+            do="The log of the workers names their classes, and the files of dead_archive if they were written "
+            "there (kiqbridge restore). Remove the cause; raise dead_max_jobs, or set dead_overflow: keep.",
+            link="/dead",
+        )
+    elif bounds.is_near(facts.dead):
+        yield Fact(
+            kind="dead_full",
+            severity="warning",
+            what=f"{count_text(facts.dead, 'job')} {_are(facts.dead)} dead, and the set "
+            + (
+                f"grows beyond the {bounds.most:,} of dead_max_jobs until Redis is full (dead_overflow: keep)."
+                if is_over
+                else f"keeps {bounds.most:,}: " + ("it grows then." if bounds.is_kept else "then the oldest are dropped.")
+            ),
+            do="Remove the cause, then retry or delete them.",
+            link="/dead",
         )
 
 
@@ -307,7 +336,7 @@ def _unreadable(facts: Facts, _: Limits) -> Iterator[Fact]:
 
 RULES: Final[Sequence[Callable[[Facts, Limits], Iterator[Fact]]]] = (
     *(_no_worker, _all_quiet, _unserved, _pollers, _orphans, _cluster, _memory, _missed, _latency),
-    *(_failing, _deaths, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
+    *(_failing, _deaths, _dead_set, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
 )
 """In the order in which facts of the same severity are shown."""
 
@@ -350,6 +379,10 @@ def _megabytes(count: int) -> str:
 def _s(count: int) -> str:
     """The ending of a verb whose subject is so many."""
     return "s" if count == 1 else ""
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _are(count: int) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 from kiqbridge.config.redis_access import RedisAccess, access_of
 from kiqbridge.config.shards import ShardSettings
 from kiqbridge.records import dataclass
+from kiqbridge.wire.dead_bounds import DeadBounds
 from kiqbridge.wire.payload import ProfileSetting
 
 ForeignJobs = Literal["refuse", "run", "requeue"]
@@ -93,6 +94,8 @@ class Config:
     max_retries: int
     dead_max_jobs: int
     dead_timeout_s: int
+    dead_overflow: str
+    dead_archive: str
     max_payload_bytes: int
     sources: Mapping[str, str] = field(repr=False)
     aws: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -111,6 +114,11 @@ class Config:
     def on_shard(self, name: str) -> "Config":
         """The settings of a process that serves this shard; empty = there is one server."""
         return replace(self, shard=name)
+
+    @property
+    def dead_bounds(self) -> DeadBounds:
+        """Those of the dead set."""
+        return DeadBounds(self.dead_max_jobs, self.dead_timeout_s, self.dead_overflow == "keep")
 
     @property
     def reports_numbers(self) -> bool:

@@ -31,6 +31,7 @@ from kiqbridge.config.setting import Setting
 from kiqbridge.config.web_settings import WEB_SETTINGS
 from kiqbridge.config.worker_parsers import (
     QUEUES_VARIABLE,
+    archive_place,
     capsules,
     concurrency,
     host_port,
@@ -41,6 +42,9 @@ from kiqbridge.config.worker_parsers import (
     unknown_class,
     webhook,
 )
+from kiqbridge.wire.dead_bounds import DeadBounds
+
+DEFAULT_BOUNDS: Final = DeadBounds()
 
 MISSED_TICK_WEBHOOK: Final = Setting(
     name="missed_tick_webhook",
@@ -423,15 +427,30 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="dead_max_jobs",
         parse=whole_number("dead_max_jobs", 1),
-        default=10_000,
-        help="size of the dead set",
+        default=DEFAULT_BOUNDS.max_jobs,
+        help="size of the dead set, which holds one job fewer, as Sidekiq's does; the widest of the living workers "
+        "holds",
     ),
     Setting(
         name="dead_timeout_s",
         parse=whole_number("dead_timeout_in_seconds", 1),
-        default=15_552_000,
+        default=DEFAULT_BOUNDS.timeout_s,
         file_key="dead_timeout_in_seconds",
-        help="seconds that a dead job is kept",
+        help="seconds that a dead job is kept, unless younger ones fill the set",
+    ),
+    Setting(
+        name="dead_overflow",
+        parse=choice("dead_overflow", "drop", "keep"),
+        default="drop",
+        help="what happens when more than dead_max_jobs are dead: drop = the oldest are removed, as Sidekiq does; "
+        "keep = the set grows, and workers warn; Ruby processes drop in any case",
+    ),
+    Setting(
+        name="dead_archive",
+        parse=archive_place("dead_archive"),
+        default="",
+        help="folder, or s3://BUCKET/PREFIX, to which dead jobs are written before they are removed, in files for "
+        "kiqbridge restore; none = they are gone",
     ),
     MAX_PAYLOAD_BYTES,
 )

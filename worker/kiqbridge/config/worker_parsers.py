@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from kiqbridge.config.config import ROUTE, CapsuleSettings
-from kiqbridge.config.parsers import choice, texts, whole_number
+from kiqbridge.config.parsers import choice, text, texts, whole_number
 from kiqbridge.errors import ConfigError
 from kiqbridge.wire.queues import fault_of_name, parse_queue
 
@@ -166,6 +166,21 @@ def webhook(name: str) -> Callable[[Any, str], str]:
                 "sent names jobs"
             )
         return url
+
+    return parse
+
+
+def archive_place(name: str) -> Callable[[Any, str], str]:
+    """A folder, or a bucket of S3 with or without a prefix; empty = none."""
+
+    def parse(value: Any, source: str) -> str:
+        place = text(name)(value, source).strip()
+        scheme, mark, rest = place.partition("://")
+        if mark and (scheme != "s3" or not rest.partition("/")[0]):
+            raise ConfigError(
+                f"{name}: {place!r} is neither a folder nor s3://BUCKET/PREFIX (from {source})"
+            )
+        return place
 
     return parse
 

@@ -8,13 +8,13 @@ from typing import Final
 from kiqbridge.client.rails import performed_class
 from kiqbridge.doctor.finding import Finding, Rule, counted, listed, printable
 from kiqbridge.doctor.system import System
+from kiqbridge.store.dead_set import KEPT_S, dropped_in
+from kiqbridge.wire.dead_bounds import FIELD, WARNING_SHARE, fleet_bounds
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import MILLISECONDS_FROM
 
 FAR_S: Final = 366 * 86_400
 OVERDUE_S: Final = 60
-DEAD_MAX_JOBS: Final = 10_000
-DEAD_SHARE: Final = 0.9
 SCANNED: Final = 10_000
 SCAN_COUNT: Final = 1_000
 _MARK: Final = b"queue:"
@@ -60,9 +60,11 @@ OVERDUE: Final = Rule(
 DEAD_FULL: Final = Rule(
     id="dead-full",
     area="wire",
-    reports=f"a dead set with more than {DEAD_SHARE:.0%} of dead_max_jobs ({DEAD_MAX_JOBS:,})",
-    why="each further job that dies removes the oldest one for good",
-    action="remove the cause, then retry or delete the jobs: kiqbridge dead",
+    reports=f"a dead set with at least {WARNING_SHARE:.0%} of the jobs that the living workers keep (dead_max_jobs), "
+    "and dead jobs that were dropped within a day since it was full",
+    why="each further job that dies removes the oldest one; with dead_overflow: keep the set grows until Redis is full",
+    action="remove the cause, then retry or delete the jobs: kiqbridge dead; to keep more, raise dead_max_jobs, set "
+    "dead_overflow: keep, or name a dead_archive",
 )
 
 
@@ -186,14 +188,26 @@ def check_times(system: System) -> Iterator[Finding]:
 
 
 def check_dead(system: System) -> Iterator[Finding]:
-    """How many dead jobs there are."""
+    """How many dead jobs there are, and how many were dropped."""
     place = system.sets("dead")
     count = system.connection.call("ZCARD", place["dead"]) if place else 0
-    limit = DEAD_MAX_JOBS
-    if count > limit * DEAD_SHARE:
-        yield DEAD_FULL.warning(f"{count:,} jobs are dead, and {limit:,} are kept")
+    key = system.keys.dead_trimmed
+    notes = (
+        system.connection.call(
+            "ZRANGE", key, repr(system.server_now - KEPT_S), "+inf", "BYSCORE"
+        )
+        if system.kinds([key])[key] == "zset"
+        else []
+    )
+    bounds = fleet_bounds(each.fields.get(FIELD) for each in system.fleet.processes)
+    more = ", and more, since dead_overflow is keep" if bounds.is_kept else ""
+    what = f"{counted(count, 'job')} {'is' if count == 1 else 'are'} dead, and {bounds.most:,} are kept{more}"
+    if dropped := dropped_in(notes):
+        yield DEAD_FULL.problem(f"{counted(dropped, 'dead job')} dropped within a day; {what}")
+    elif bounds.is_near(count):
+        yield DEAD_FULL.warning(what)
     else:
-        yield DEAD_FULL.ok(f"{count:,} jobs are dead, and {limit:,} are kept")
+        yield DEAD_FULL.ok(what)
 
 
 def _due(score: float, now: float) -> str:

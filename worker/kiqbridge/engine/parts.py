@@ -71,6 +71,7 @@ from kiqbridge.step_functions.task_tokens import TaskTokens
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.shards import open_shards
 from kiqbridge.store.shared_connections import IDLE_S, SharedConnections
+from kiqbridge.wire.dead_bounds import FIELD
 from kiqbridge.wire.keys import Keys
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ LABEL = "kiqbridge"
 def load_before_fork() -> None:
     """Load what a process loads after its first job: processes that are forked share the memory of what is loaded before."""
     import kiqbridge.clocks.missed  # noqa: PLC0415 - a single process loads these on a thread
+    import kiqbridge.engine.dead_trim  # noqa: PLC0415 - see above
     import kiqbridge.engine.dynamic_schedules  # noqa: PLC0415 - see above
     import kiqbridge.engine.gone_jobs  # noqa: F401, PLC0415 - see above
 
@@ -158,7 +160,7 @@ class EngineParts:
             self._connect(),
             on_report=self.task_tokens.reporter.wake,
         )
-        self._settler = Settler(self.keys, self._dead_bounds, on_report=self._wake_outboxes)
+        self._settler = Settler(self.keys, on_report=self._wake_outboxes)
         self._notifications = Notifications()
         self.revoker = PrefetchRevoker(
             self._connect(), self.keys, self._settler, self._notifications
@@ -169,7 +171,6 @@ class EngineParts:
             client=self.client,
             connection=self._connect(),
             track=self._track,
-            dead_bounds=self._dead_bounds,
             max_payload_bytes=config.max_payload_bytes,
         )
         self.missed_watch = MissedWatch(
@@ -269,7 +270,12 @@ class EngineParts:
             view=ProcessView(
                 work=self.running_jobs,
                 is_quiet=self._is_quiet,
-                fields=lambda: {**self.ages().fields(), **declared.fields(), **self._shard_field()},
+                fields=lambda: {
+                    **self.ages().fields(),
+                    **declared.fields(),
+                    **self._shard_field(),
+                    FIELD: self._config.dead_bounds.field(),
+                },
             ),
             counters=self._counters,
             events=self.events,
@@ -361,6 +367,7 @@ class EngineParts:
 
     def _make_schedule_steps(self) -> Sequence[ScheduleStep]:
         # Loaded here, by the thread of the schedules: the first job does not wait for it.
+        from kiqbridge.engine.dead_trim import trim_of  # noqa: PLC0415 - see above
         from kiqbridge.engine.dynamic_schedules import dynamic_steps  # noqa: PLC0415 - see above
         from kiqbridge.engine.gone_jobs import GoneJobs  # noqa: PLC0415 - see above
 
@@ -373,7 +380,8 @@ class EngineParts:
             is_here=self._has_schedule_here,
             notify=self.missed_watch.notify,
         )
-        return (*dynamic, self.missed_watch.step, GoneJobs(self.keys).step)
+        trim = trim_of(self._config, self.keys, self.pool.address)
+        return (*dynamic, self.missed_watch.step, GoneJobs(self.keys).step, trim.step)
 
     def _make_hooks(self) -> "MissedTickHooks":
         from kiqbridge.clocks.hooks import hooks_of  # noqa: PLC0415 - few processes ever notify
@@ -471,7 +479,6 @@ class EngineParts:
                 orphan_limit=self._config.orphan_limit,
                 lost_after_s=self._config.stuck_after_s,
                 policy=self._policy,
-                dead_bounds=self._dead_bounds,
             ),
             on_dead=self._call_death_handlers,
             on_lost=on_lost,
@@ -523,10 +530,6 @@ class EngineParts:
         return capsule.middleware.is_partly_async or any(
             definition.handling.pool == "async" for definition in self.registry
         )
-
-    def _dead_bounds(self, now: float) -> tuple[float, int]:
-        """The oldest score that stays in the dead set, and how many jobs stay there."""
-        return now - self._config.dead_timeout_s, self._config.dead_max_jobs
 
     def _track(self) -> AbstractConnection:
         return self.pool.raw_connection(protocol=3)

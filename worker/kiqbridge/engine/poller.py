@@ -86,7 +86,6 @@ class Poller:
         client: Client,
         connection: RedisConnection,
         track: Callable[[], AbstractConnection],
-        dead_bounds: Callable[[float], tuple[float, int]],
         max_payload_bytes: int = 0,
     ) -> None:
         self._identity = identity
@@ -95,7 +94,6 @@ class Poller:
         self._connection = connection
         self._tracking = TrackingConnection(track, watched="scheduled jobs")
         self._clock = SkewTolerantClock()
-        self._dead_bounds = dead_bounds
         self._max_bytes = max_kept_bytes(max_payload_bytes)
         self._renew_at = float("inf")
         self.earliest_due: float | None = None
@@ -358,8 +356,7 @@ class Poller:
         if jobs or dropped:
             moved = promote(connection, keys, source, jobs, now=now, dropped=dropped)
         if buried:
-            bounds = self._dead_bounds(now)
-            moved += bury(connection, keys, source, buried, now=now, bounds=bounds)
+            moved += bury(connection, keys, source, buried, now=now)
         return moved
 
     def _prepared(self, member: bytes, now: float) -> tuple[str, bytes] | None:

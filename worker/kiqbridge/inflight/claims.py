@@ -207,9 +207,7 @@ class Claimer:
             *(self._source(name) for name in queues),
         ]
 
-    def settle(
-        self, chunk: Chunk, job: bytes, target: str, score: float, text: bytes, *trim: float
-    ) -> bool:
+    def settle(self, chunk: Chunk, job: bytes, target: str, score: float, text: bytes) -> bool:
         """See the function `settle`."""
         return settle(
             self.connection,
@@ -219,7 +217,6 @@ class Claimer:
             target=target,
             score=score,
             text=text,
-            trim=trim,
         )
 
 
@@ -253,7 +250,6 @@ def settle(
     target: str | None,
     score: float,
     text: bytes,
-    trim: Sequence[float] = (),
     report: bytes = b"",
     end: LedgerEnd | None = None,
 ) -> bool:
@@ -266,7 +262,6 @@ def settle(
         job: as it was fetched.
         target: key of the sorted set; None = it leaves Redis.
         score, text: the member.
-        trim: for the dead set, see settle.lua.
         report: of its end (settle/end_report.py), added in the same step.
         end: added to the ledger of the job's schedule in the same step.
 
@@ -276,17 +271,15 @@ def settle(
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
     """
-    if chunk.is_popped:
-        commands = [] if target is None else _plain_settlement(target, score, text, trim)
+    if chunk.is_popped:  # in no list that names its owner: written as Sidekiq does
+        commands: list[Command] = [("ZADD", target, repr(score), text)] if target else []
         commands += [("ZADD", report_key(keys, report), "0", report)] if report else []
         commands += _plain_end(connection, keys, end) if end is not None else []
         if commands:
             connection.run(("MULTI",), *commands, ("EXEC",))
         return True
     retry = (job, score, text)
-    return settle_all(
-        connection, keys, chunk, [retry], target=target, trim=trim, report=report, end=end
-    )[0]
+    return settle_all(connection, keys, chunk, [retry], target=target, report=report, end=end)[0]
 
 
 def settle_all(
@@ -296,7 +289,6 @@ def settle_all(
     jobs: Sequence[tuple[bytes, float, bytes]],
     *,
     target: str | None,
-    trim: Sequence[float] = (),
     report: bytes = b"",
     end: LedgerEnd | None = None,
 ) -> list[bool]:
@@ -309,7 +301,6 @@ def settle_all(
     """
     args: list[str | bytes] = [
         *_claim_of(chunk),
-        *([str(bound) for bound in trim] or ["", ""]),
         report,
         *((end.text, str(end.at)) if end else ("", "")),
     ]
@@ -483,20 +474,6 @@ def take_away(
         settles=True,
     )
     return _number(connection, reply, _SETTLED) == 1
-
-
-def _plain_settlement(
-    target: str, score: float, text: bytes, trim: Sequence[float]
-) -> list[Command]:
-    """As Sidekiq writes it: a job that was popped is in no list that names its owner."""
-    commands: list[Command] = [("ZADD", target, repr(score), text)]
-    if trim:
-        cutoff, most = trim
-        commands += [
-            ("ZREMRANGEBYSCORE", target, "-inf", repr(cutoff)),
-            ("ZREMRANGEBYRANK", target, 0, -int(most)),
-        ]
-    return commands
 
 
 def _plain_end(connection: RedisConnection, keys: Keys, end: LedgerEnd) -> list[Command]:

@@ -10,13 +10,14 @@ from kiqbridge.monitor.demand import Backlog, read_backlog
 from kiqbridge.monitor.fleet import Fleet, read_fleet
 from kiqbridge.monitor.orphans import give_back_orphans
 from kiqbridge.monitor.settings import MonitorSettings
+from kiqbridge.store.dead_set import dropped_in
 
 MEASURED_QUEUES = 50
 """Queues with metrics of their own, the deepest first: each metric costs."""
 
 
 MISSED_FOR_S = 3600.0
-"""For so long a tick that did not come is measured, whoever has noticed it."""
+"""For so long a tick that did not come is measured, whoever has noticed it, and a dead job that was dropped."""
 
 
 def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
@@ -47,7 +48,11 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     since = backlog.at - MISSED_FOR_S
     recent = turn.connection.call("ZCOUNT", turn.keys.missed, repr(since), "+inf")
     missed = recent + sum(each.at < since for each in found)
-    turn.measure({"OrphansGivenBack": rescue.returned, "MissedTicks": missed})
+    notes = turn.connection.call("ZRANGE", turn.keys.dead_trimmed, since, "+inf", "BYSCORE")
+    dropped = dropped_in(notes)
+    turn.measure(
+        {"OrphansGivenBack": rescue.returned, "MissedTicks": missed, "DeadTrimmed": dropped}
+    )
     return {
         "workers_alive": fleet.workers_alive,
         "demand": backlog.demand(fleet, served),
@@ -56,6 +61,7 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
         "retries": backlog.retries,
         "scheduled": backlog.scheduled,
         "dead": backlog.dead,
+        "dead_trimmed": dropped,
         "queues": {each.name: each.depth for each in backlog.queues},
         "unserved": list(backlog.unserved(fleet)),
         "fleet_silent": backlog.is_silent(fleet),

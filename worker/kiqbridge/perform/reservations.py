@@ -62,13 +62,11 @@ class Rules:
         orphan_limit: how often a job may overrun until it runs alone.
         lost_after_s: seconds after its job was taken away at which a thread is lost.
         policy: how errors are written down.
-        dead_bounds: see `Settler`.
     """
 
     orphan_limit: int
     lost_after_s: float
     policy: Callable[[], RetryPolicy]
-    dead_bounds: Callable[[float], tuple[float, int]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -238,7 +236,6 @@ class Reservations:
             target=self._keys.dead,
             score=now,
             text=json_text.dumps_moved(payload, text),
-            trim=self._rules.dead_bounds(now),
             report=report_failure(job, "dead", error, now, kept=payload),
             end=end_of(job, "dead", now, took_s=time.monotonic() - run.seen_at, error=error),
         )

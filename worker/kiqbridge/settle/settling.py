@@ -32,20 +32,16 @@ class Settler:
 
     Args:
         keys: names under the namespace.
-        dead_bounds: for a time in epoch seconds, the score up to which the dead are removed, and the bound
-            on their number, one fewer than which is kept (§8.5).
         on_report: called when a report for Step Functions has been written, whatever thread it is on.
     """
 
     def __init__(
         self,
         keys: Keys,
-        dead_bounds: Callable[[float], tuple[float, int]],
         *,
         on_report: Callable[[], object] = lambda: None,
     ) -> None:
         self._keys = keys
-        self._dead_bounds = dead_bounds
         self._on_report = on_report
 
     def write(
@@ -71,11 +67,10 @@ class Settler:
                 text=settlement.text,
             )
         target: str | None = self._keys.retry
-        trim: tuple[float, ...] = ()
         if verdict is Verdict.SCHEDULE:
             target = self._keys.schedule
         elif verdict is Verdict.DEAD:
-            target, trim = self._keys.dead, self._dead_bounds(settlement.score)
+            target = self._keys.dead
         elif verdict is Verdict.LEAVE:
             target = None
         is_ours = settle(
@@ -86,7 +81,6 @@ class Settler:
             target=target,
             score=settlement.score,
             text=settlement.text,
-            trim=trim,
             report=settlement.report,
             end=settlement.end,
         )

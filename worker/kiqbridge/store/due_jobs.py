@@ -93,7 +93,6 @@ def bury(
     members: Sequence[Buried],
     *,
     now: float,
-    bounds: tuple[float, int],
 ) -> int:
     """Move members that cannot become jobs to the dead set, beside their twins; returns how many left.
 
@@ -103,13 +102,11 @@ def bury(
         source: key of the set.
         members: what leaves the set.
         now: epoch seconds, their score in the dead set.
-        bounds: of the dead set: remove what died up to this score; keep the last N - 1 only.
 
     Raises:
         RedisUnavailable: repeat it; what was moved is not moved again.
     """
-    cutoff, most = bounds
-    args: list[str | bytes | float] = [repr(now), repr(cutoff), most]
+    args: list[str | bytes | float] = [repr(now)]
     targets = [source, keys.dead, keys.task_reports, keys.flow_ends]
     for member, kept, report, end in members:
         args += [member, kept, report, *((end.text, end.at) if end else ("", ""))]

@@ -97,22 +97,16 @@ class Batch(NamedTuple):
         note: the entry of the audit log.
         number: of this batch, from 1 on.
         score: that is set: of what dies now, or the new time of what is rescheduled.
-        bounds: of the dead set: remove what died up to this score; keep the last N - 1 only.
     """
 
     note: Note
     number: int
     score: float
-    bounds: tuple[float, int]
 
     def arguments(self) -> list[str | bytes | float]:
-        """The first seven arguments of both scripts."""
-        cutoff, most = self.bounds
+        """The first five arguments of both scripts."""
         note = self.note
-        return [
-            *(note.id, self.number, repr(note.at), note.text),
-            *(repr(self.score), repr(cutoff), most),
-        ]
+        return [note.id, self.number, repr(note.at), note.text, repr(self.score)]
 
 
 def operate_on_set(

@@ -19,14 +19,15 @@ CLEANUP_S: Final = 60.0
 
 
 def read_infos(
-    run: Callable[..., list[Any]], keys: Keys, *, most: int | None = None
+    run: Callable[..., list[Any]], keys: Keys, *, most: int | None = None, field: str = "info"
 ) -> Mapping[str, bytes | None]:
-    """Identity of each process → the field `info` of its hash (§10.2), None where the hash is gone.
+    """Identity of each process → a field of its hash (§10.2), None where the hash is gone, or has no such field.
 
     Args:
         run: sends commands and returns their replies.
         keys: the namespace.
         most: read those of at most so many processes, drawn at random; None: of all.
+        field: which one.
 
     Raises:
         KiqbridgeError: as `run` does.
@@ -36,7 +37,7 @@ def read_infos(
     identities = [text_of(name) for name in run(which if most is None else drawn)[0]]
     if not identities:
         return {}
-    infos = run(*(("HGET", keys.process(identity), "info") for identity in identities))
+    infos = run(*(("HGET", keys.process(identity), field) for identity in identities))
     return dict(zip(identities, infos, strict=True))
 
 

@@ -82,6 +82,10 @@ OVERDUE: Final = _fleet(
     "jobs_overdue", "Scheduled jobs and retries that are due and not moved yet."
 )
 DEAD: Final = _fleet("jobs_dead", "Jobs in the dead set.")
+DEAD_LIMIT: Final = _fleet("jobs_dead_limit", "Jobs that the dead set keeps.")
+DEAD_DROPPED: Final = _fleet(
+    "jobs_dead_dropped", "Dead jobs that were dropped within a day, since the dead set was full."
+)
 IN_FLIGHT: Final = _fleet(
     "jobs_in_flight", "Jobs that workers of Python hold, those not begun included."
 )
@@ -130,7 +134,7 @@ WORKER_CLASS_FAILED: Final = _worker(
 
 METRICS: Final[Sequence[Metric]] = (
     *(REDIS_UP, QUEUE_SIZE, QUEUE_LATENCY, QUEUE_PAUSED, ENQUEUED, SCHEDULED, RETRYING, OVERDUE),
-    *(DEAD, IN_FLIGHT, ORPHANED, SUSPECT, PROCESSED, FAILED, PROCESSES, QUIET, BUSY, CONCURRENCY),
+    *(DEAD, DEAD_LIMIT, DEAD_DROPPED, IN_FLIGHT, ORPHANED, SUSPECT, PROCESSED, FAILED, PROCESSES, QUIET, BUSY, CONCURRENCY),
     *(MISSED, LOST, PROBLEMS, RECENT, RECENT_FAILURES, MEMORY, MEMORY_LIMIT),
     *(WORKER_INFO, WORKER_PROCESSED, WORKER_FAILED, WORKER_BUSY, WORKER_CONCURRENCY, WORKER_QUIET),
     *(WORKER_ROUND_TRIP, WORKER_LOST, WORKER_DURATION, WORKER_CLASS_FAILED),

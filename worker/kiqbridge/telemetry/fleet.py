@@ -101,6 +101,8 @@ def fleet_families(numbers: Numbers) -> list[Family]:
         (catalogue.RETRYING, facts.retry.size),
         (catalogue.OVERDUE, facts.retry.due + facts.schedule.due),
         (catalogue.DEAD, facts.dead),
+        (catalogue.DEAD_LIMIT, facts.dead_bounds.most),
+        (catalogue.DEAD_DROPPED, facts.dead_dropped),
         (catalogue.IN_FLIGHT, numbers.in_flight),
         (catalogue.ORPHANED, sum(each.held_jobs for each in facts.orphans)),
         (catalogue.SUSPECT, sum(queue.suspects for queue in facts.queues)),

@@ -32,9 +32,7 @@ from kiqbridge.wire import json_text
 from kiqbridge.wire.names import text_of
 
 RECOVER_AFTER_S: Final = 30.0
-DEAD_S: Final = 180 * 86_400
-MOST_DEAD: Final = 10_000
-"""A worker's defaults, `recover_after_s`, `dead_timeout_s` and `dead_max_jobs`."""
+"""A worker's default of `recover_after_s`."""
 
 
 class RealJobs:
@@ -65,7 +63,7 @@ class RealJobs:
         self.performed: list[PerformedJob] = []
         self._performer = JobPerformer(registry=registry, server=server, now=time.time)
         self._chunk: Chunk | None = None
-        self._settler = Settler(client.keys, lambda now: (now - DEAD_S, MOST_DEAD))
+        self._settler = Settler(client.keys)
 
     def __repr__(self) -> str:
         return f"<RealJobs {self.client}, {len(self.performed)} performed>"

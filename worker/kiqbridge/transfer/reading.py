@@ -7,6 +7,7 @@ New jobs of a queue come at the end; what workers take meanwhile is noticed by t
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.transfer.form import Place
 from kiqbridge.wire.keys import Keys
@@ -36,13 +37,13 @@ def key_of(keys: Keys, place: Place) -> str:
     return keys.queue(place.name) if place.kind == "queue" else str(getattr(keys, place.name))
 
 
-def size_of(pool: RedisPool, keys: Keys, place: Place) -> int:
+def size_of(pool: RedisPool | RedisConnection, keys: Keys, place: Place) -> int:
     """How many members it has."""
     command = "LLEN" if place.kind == "queue" else "ZCARD"
     return int(pool.call(command, key_of(keys, place)))
 
 
-def read_place(pool: RedisPool, keys: Keys, place: Place) -> Iterator[Read]:
+def read_place(pool: RedisPool | RedisConnection, keys: Keys, place: Place) -> Iterator[Read]:
     """As many members as there are when it begins, in chunks; so it ends, however fast jobs are pushed."""
     left = size_of(pool, keys, place)
     read = _read_queue if place.kind == "queue" else _read_set
@@ -59,7 +60,7 @@ def next_count(members: Sequence[bytes]) -> int:
     return max(1, min(MOST_COUNT, CHUNK_BYTES // max(1, size)))
 
 
-def _read_queue(pool: RedisPool, key: str) -> Iterator[Read]:
+def _read_queue(pool: RedisPool | RedisConnection, key: str) -> Iterator[Read]:
     count, passed, last = FIRST_COUNT, 0, b""
     while True:
         # The last one that was read comes again, in front: if it does not, workers have taken some.
@@ -75,7 +76,7 @@ def _read_queue(pool: RedisPool, key: str) -> Iterator[Read]:
         count = next_count(members)
 
 
-def _place_of(pool: RedisPool, key: str, last: bytes, passed: int) -> int:
+def _place_of(pool: RedisPool | RedisConnection, key: str, last: bytes, passed: int) -> int:
     """How many members stand up to this one, counted from the consuming end; 0 if it was taken."""
     for nearest in range(0, passed, MOST_COUNT):
         texts = pool.call("LRANGE", key, -(nearest + MOST_COUNT), -(nearest + 1))[::-1]
@@ -86,7 +87,7 @@ def _place_of(pool: RedisPool, key: str, last: bytes, passed: int) -> int:
     return 0
 
 
-def _read_set(pool: RedisPool, key: str) -> Iterator[Read]:
+def _read_set(pool: RedisPool | RedisConnection, key: str) -> Iterator[Read]:
     count, rank = FIRST_COUNT, 0
     last: tuple[float, bytes] | None = None
     while True:
@@ -108,7 +109,7 @@ def _read_set(pool: RedisPool, key: str) -> Iterator[Read]:
         rank = _rank_of(pool, key, last)
 
 
-def _rank_of(pool: RedisPool, key: str, last: tuple[float, bytes]) -> int:
+def _rank_of(pool: RedisPool | RedisConnection, key: str, last: tuple[float, bytes]) -> int:
     """Where the last one that was read stands; if it has left, the place before the first of its score."""
     score, member = last
     rank, now, lower = pool.run(

@@ -52,6 +52,7 @@ TYPES = {
     "cursors": "hash",
     "manifests": "hash",
     "missed": "zset",
+    "dead_trimmed": "zset",
     "watched": "string",
     "runs": "hash",
     "web_key": "string",
@@ -136,6 +137,11 @@ class Keys:
     def nowhere(self) -> str:
         """A key that never exists."""
         return f"{self.prefix}kb:none"
+
+    @property
+    def dead_trimmed(self) -> str:
+        """How many jobs the bound on the number of the dead has cost."""
+        return f"{self.prefix}kb:dead:trimmed"
 
     def queue(self, name: str) -> str:
         """List of job texts, oldest at the tail."""

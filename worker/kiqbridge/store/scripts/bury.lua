@@ -3,21 +3,20 @@
 -- for state machines that wait for them, and their ends for the ledgers of their schedules.
 -- KEYS 1 sorted set, 2 dead set, 3 reports for Step Functions (sorted set), 4 ends of jobs under flow control
 --      (sorted set), then for each end: ends of its schedule (sorted set), its ledger (sorted set)
--- ARGV 1 now (score), 2 remove what died up to this score, 3 keep the last N - 1 only, then for each
---      member: as read, as it is to be kept or '', its report or '', its end or '', the instant of that
+-- ARGV 1 now (score), then for each member: as read, as it is to be kept or '', its report or '', its end
+--      or '', the instant of that
 -- Returns how many left the sorted set.
 -- Repeated: takes only what is still in the sorted set and still due.
--- See reliability §10, reliability §4.1, reliability §14, protocol §8.5.
+-- See reliability §10, reliability §4.1, reliability §14.
 -- include add_twin
 -- include add_end
 -- include add_report
--- include trim_dead
 local refused = wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset') or wrong_type(KEYS[4], 'zset')
 if refused then
   return refused
 end
 local moved, ends = 0, 5
-for i = 4, #ARGV, 5 do
+for i = 2, #ARGV, 5 do
   local score = redis.call('ZSCORE', KEYS[1], ARGV[i])
   local is_due = score and tonumber(score) <= tonumber(ARGV[1])
   if ARGV[i + 3] ~= '' then
@@ -37,5 +36,4 @@ for i = 4, #ARGV, 5 do
     moved = moved + 1
   end
 end
-trim_dead(KEYS[2], ARGV[2], ARGV[3])
 return moved

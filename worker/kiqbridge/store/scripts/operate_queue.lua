@@ -8,8 +8,7 @@
 --      jobs under flow control (sorted set), then for each end: ends of its schedule (sorted set), its ledger
 --      (sorted set)
 -- ARGV 1 id of the audit entry, 2 number of this batch, from 1 on, 3 time of the entry, 4 the entry, 5 score in the
---      dead set, 6 of the dead set: remove what died up to this score, 7 keep the last N - 1 only, 8 name of the
---      queue to move to, 9 jobs that are near an end, 10 jobs to look at around a place, 11 `all` to look through
+--      dead set, 6 name of the queue to move to, 7 jobs that are near an end, 8 jobs to look at around a place, 9 `all` to look through
 --      the whole list for what is not in its place, then for each job: its text, how many were to be taken before
 --      it or '', `move`, `bury` or `drop`, the text to push or to keep, its report or '', its end or '', the instant
 --      of that
@@ -21,7 +20,6 @@
 -- include add_end
 -- include add_report
 -- include enqueue
--- include trim_some
 local refused = wrong_type(KEYS[1], 'list') or wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset')
   or wrong_type(KEYS[4], 'set') or wrong_audit(KEYS[5], KEYS[6], KEYS[7]) or wrong_type(KEYS[8], 'list')
   or wrong_type(KEYS[9], 'zset')
@@ -35,7 +33,7 @@ end
 
 local effects = {}
 function effects.move(text)
-  enqueue(KEYS[4], ARGV[8], KEYS[8], text)
+  enqueue(KEYS[4], ARGV[6], KEYS[8], text)
 end
 function effects.bury(text)
   add_twin(KEYS[2], ARGV[5], text)
@@ -43,7 +41,7 @@ end
 function effects.drop()
 end
 
-local near, around, is_thorough = tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11] == 'all'
+local near, around, is_thorough = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == 'all'
 local shift, misses = 0, 0
 
 -- How many are to be taken before a job now: workers have taken some since it was read, or given some back.
@@ -93,7 +91,7 @@ local function remove(text, read_at)
 end
 
 local moved, ends = 0, 10
-for i = 12, #ARGV, 7 do
+for i = 10, #ARGV, 7 do
   local effect = ARGV[i + 2]
   local is_there = remove(ARGV[i], ARGV[i + 1])
   if ARGV[i + 5] ~= '' then
@@ -109,8 +107,5 @@ for i = 12, #ARGV, 7 do
     end
     moved = moved + 1
   end
-end
-if ARGV[14] == 'bury' and moved > 0 then
-  trim_some(KEYS[2], ARGV[6], tonumber(ARGV[7]), moved)
 end
 return note(KEYS[5], KEYS[6], KEYS[7], ARGV[1], ARGV[2], ARGV[3], ARGV[4], moved)

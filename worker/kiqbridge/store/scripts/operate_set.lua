@@ -5,8 +5,7 @@
 --      (sorted set), 6 its entries (hash), 7 their counts (hash), 8 ends of jobs under flow control (sorted set), then
 --      n queue lists, then for each end: ends of its schedule (sorted set), its ledger (sorted set)
 -- ARGV 1 id of the audit entry, 2 number of this batch, from 1 on, 3 time of the entry, 4 the entry, 5 the score to
---      set, 6 of the dead set: remove what died up to this score, 7 keep the last N - 1 only, 8 number n of queue
---      lists, n names of queues, then for each member: as read, its score as read, `push`, `bury`, `drop` or
+--      set, 6 number n of queue lists, n names of queues, then for each member: as read, its score as read, `push`, `bury`, `drop` or
 --      `score`, the text to push or to keep, number of its queue list or '', its report or '', its end or '', the
 --      instant of that
 -- Returns the count of the audit entry: how many members all its batches have moved.
@@ -16,10 +15,9 @@
 -- include add_twin
 -- include add_end
 -- include add_report
--- include trim_some
 local refused = wrong_type(KEYS[1], 'zset') or wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset')
   or wrong_type(KEYS[4], 'set') or wrong_audit(KEYS[5], KEYS[6], KEYS[7]) or wrong_type(KEYS[8], 'zset')
-local lists = tonumber(ARGV[8])
+local lists = tonumber(ARGV[6])
 for i = 9, 8 + lists do
   refused = refused or wrong_type(KEYS[i], 'list')
 end
@@ -35,7 +33,7 @@ local effects = {}
 local named = {}
 function effects.push(text, list)
   if not named[list] then
-    redis.call('SADD', KEYS[4], ARGV[8 + list])
+    redis.call('SADD', KEYS[4], ARGV[6 + list])
     named[list] = true
   end
   redis.call('LPUSH', KEYS[8 + list], text)
@@ -50,7 +48,7 @@ function effects.score(_, _, member)
   redis.call('ZADD', KEYS[1], ARGV[5], member)
 end
 
-local first = 9 + lists
+local first = 7 + lists
 local read, moved, left, ends = {}, 0, {}, 9 + lists
 for i = first, #ARGV, 8 do
   read[#read + 1] = ARGV[i]
@@ -79,8 +77,5 @@ for n, member in ipairs(read) do
 end
 if left[1] then
   redis.call('ZREM', KEYS[1], unpack(left))
-end
-if ARGV[first + 2] == 'bury' and moved > 0 then
-  trim_some(KEYS[2], ARGV[6], tonumber(ARGV[7]), moved)
 end
 return note(KEYS[5], KEYS[6], KEYS[7], ARGV[1], ARGV[2], ARGV[3], ARGV[4], moved)

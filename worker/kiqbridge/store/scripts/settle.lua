@@ -4,22 +4,20 @@
 -- KEYS 1 registered incarnations (set), 2 claims of this one (hash), 3 in-flight list of the claim,
 --      4 sorted set (the in-flight list again: they leave Redis); with a report: the reports for Step
 --      Functions, or the ends of jobs under flow control (sorted set); with an end: ends of the schedule (sorted set), its ledger (sorted set)
--- ARGV 1 incarnation, 2 claimer, 3 number of the claim, for the dead set 4 remove what died up to this
---      score and 5 keep the last N - 1 only, else '' twice, 6 the report that is added with the job, or '',
---      7 its end for the ledger, or '', 8 the instant of that, then for each job: the job as claimed, score,
+-- ARGV 1 incarnation, 2 claimer, 3 number of the claim, 4 the report that is added with the job, or '',
+--      5 its end for the ledger, or '', 6 the instant of that, then for each job: the job as claimed, score,
 --      the job as it is to be kept
 -- Returns for each job 1, or 0 when it is not ours any more (given back, or settled by a call whose
 -- reply was lost, or a later claim was made: this call was delivered late); -1 when the lease is gone
 -- (fenced). 2: settled, and its end has no place, since a key is of another type.
 -- Repeated: a job that is settled is not in the list any more: 0, and nothing is written.
--- See reliability §4, reliability §14, protocol §8.5.
+-- See reliability §4, reliability §14.
 -- include fence
 -- include current_claim
 -- include add_twin
 -- include add_end
--- include trim_dead
 local leaves, others = KEYS[4] == KEYS[3], 5
-if ARGV[6] ~= '' then
+if ARGV[4] ~= '' then
   others = 6
   local refused = wrong_type(KEYS[5], 'zset')
   if refused then
@@ -27,8 +25,8 @@ if ARGV[6] ~= '' then
   end
 end
 local is_last_claim = is_current(ARGV[2], ARGV[3])
-local answers, moved = {}, 0
-for i = 9, #ARGV, 3 do
+local answers = {}
+for i = 7, #ARGV, 3 do
   local answer = 0
   -- From the tail: the oldest are there, and run first.
   if is_last_claim and redis.call('LPOS', KEYS[3], ARGV[i], 'RANK', -1) then
@@ -36,18 +34,14 @@ for i = 9, #ARGV, 3 do
     if not leaves then
       add_twin(KEYS[4], ARGV[i + 1], ARGV[i + 2])
     end
-    if ARGV[6] ~= '' then
-      redis.call('ZADD', KEYS[5], 0, ARGV[6])
+    if ARGV[4] ~= '' then
+      redis.call('ZADD', KEYS[5], 0, ARGV[4])
     end
-    if ARGV[7] ~= '' and not add_end(KEYS[others], KEYS[others + 1], ARGV[8], ARGV[7]) then
+    if ARGV[5] ~= '' and not add_end(KEYS[others], KEYS[others + 1], ARGV[6], ARGV[5]) then
       answer = 2
     end
     redis.call('LREM', KEYS[3], -1, ARGV[i])
-    moved = moved + 1
   end
   answers[#answers + 1] = answer
-end
-if moved > 0 and ARGV[4] ~= '' then
-  trim_dead(KEYS[4], ARGV[4], ARGV[5])
 end
 return answers

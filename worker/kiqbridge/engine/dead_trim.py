@@ -1,0 +1,187 @@
+"""Keeping the dead set within its bounds: nothing else of ours removes jobs from it because of them (protocol §8.5).
+
+1. The leader looks every two seconds how far the set is beyond the bounds (`store/dead_set.py`).
+2. It trims at once when 1,000 jobs are too many, else once a minute; the oldest first.
+3. With `dead_archive` they are written there first. What cannot be written stays in the set.
+4. A script removes those that are as they were read, and counts what the bound on the number has cost.
+5. A line in the log says how many, of which classes, and where they are.
+
+A process that is killed between 3 and 4 leaves them in the set, and the next leader writes them once more.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kiqbridge.client.rails import performed_class
+from kiqbridge.config.config import Config
+from kiqbridge.engine.schedule_leader import ScheduleStep
+from kiqbridge.runtime import threads
+from kiqbridge.store.dead_set import Excess, read_excess, remove_dead
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.transfer.archive import DeadArchive
+from kiqbridge.transfer.form import Place
+from kiqbridge.transfer.reading import Read, read_place
+from kiqbridge.wire import json_text
+from kiqbridge.wire.amounts import count_text
+from kiqbridge.wire.dead_bounds import DeadBounds
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.names import shown
+from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, UNREADABLE_CLASS
+
+logger = logging.getLogger(__name__)
+
+EVERY_S: Final = 2.0
+AT_ONCE: Final = 1000
+"""Jobs beyond the bounds that are trimmed at once."""
+
+GATHER_S: Final = 60.0
+"""How long fewer are gathered: each turn is a line in the log, and a file of the archive."""
+
+TURN_JOBS: Final = 20_000
+TURN_BYTES: Final = 8_000_000
+"""What one turn removes, and one file of the archive holds, at most; the next turn goes on."""
+
+WARN_S: Final = 3600.0
+NAMED: Final = 5
+
+
+class DeadTrim:
+    """Trims the dead set while this process leads.
+
+    Args:
+        keys: the namespace.
+        own: the bounds of this worker; the widest of the fleet hold.
+        archive: where jobs are written first; None = they are only dropped.
+        monotonic: seconds, for the intervals.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        own: DeadBounds,
+        *,
+        archive: DeadArchive | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keys = keys
+        self._own = own
+        self._archive = archive
+        self._monotonic = monotonic
+        self._trim_at = self._warn_at = float("-inf")
+
+    @property
+    def step(self) -> ScheduleStep:
+        """For the leader."""
+        return ScheduleStep("dead set", EVERY_S, self.look)
+
+    def look(self, connection: RedisConnection) -> None:
+        """Trim the set if it is time.
+
+        Raises:
+            RedisUnavailable, RedisRefused: a later call goes on.
+            ArchiveFailed: nothing was removed.
+        """
+        excess = read_excess(connection, self._keys, self._own)
+        if excess.bounds.is_kept and excess.size > excess.bounds.most:
+            self._warn_of_growth(excess.size)
+        now = self._monotonic()
+        if not excess.most or (excess.most < AT_ONCE and now < self._trim_at):
+            return
+        self._trim_at = (
+            now + GATHER_S
+        )  # also if it fails: the archive is not tried every two seconds
+        self._trim(connection, excess)
+
+    def _trim(self, connection: RedisConnection, excess: Excess) -> None:
+        parts = self._read(connection, min(excess.most, TURN_JOBS))
+        name = ""
+        if self._archive is not None and parts:
+            threads.rest()  # S3 or a disk may take its time
+            name = self._archive.write(parts, excess.now)
+        expired, dropped = Counter[str](), Counter[str]()
+        try:
+            for members, scores in parts:
+                threads.beat()
+                removed = remove_dead(
+                    connection,
+                    self._keys,
+                    members,
+                    scores,
+                    now=excess.now,
+                    expired_at=excess.expired_at,
+                )
+                for member, score, is_removed in zip(members, scores, removed, strict=True):
+                    if is_removed:
+                        counts = expired if float(score) <= excess.expired_at else dropped
+                        counts[_class_of(member)] += 1
+        finally:
+            self._report(expired, dropped, name)
+
+    def _read(self, connection: RedisConnection, most: int) -> Sequence[Read]:
+        parts: list[Read] = []
+        left, size = most, 0
+        for members, scores in read_place(connection, self._keys, Place(kind="set", name="dead")):
+            threads.beat()
+            parts.append((members[:left], scores[:left]))
+            left -= len(members)
+            size += sum(map(len, members))
+            if left <= 0 or size >= TURN_BYTES:
+                break
+        return parts
+
+    def _report(self, expired: Counter[str], dropped: Counter[str], name: str) -> None:
+        where = f"they are in {self._archive}/{name}" if name else "they are gone for good"
+        if dropped:
+            logger.warning(
+                "the dead set is full, and its oldest jobs were dropped: %s; %s. Remove the cause, then retry or "
+                "delete dead jobs; raise dead_max_jobs, or set dead_overflow: keep, to keep more",
+                _counted(dropped),
+                where,
+            )
+        if expired:
+            logger.info(
+                "dead jobs were dropped, since they have been dead for dead_timeout_in_seconds: %s; %s",
+                _counted(expired),
+                where,
+            )
+
+    def _warn_of_growth(self, size: int) -> None:
+        now = self._monotonic()
+        if now >= self._warn_at:
+            self._warn_at = now + WARN_S
+            logger.warning(
+                "the dead set has %s, more than dead_max_jobs, and grows until Redis is full (dead_overflow: keep); "
+                "remove the cause, then retry or delete them: kiqbridge dead",
+                count_text(size, "job"),
+            )
+
+
+def trim_of(config: Config, keys: Keys, address: str) -> DeadTrim:
+    """What the settings ask for; `address` is that of Redis, without a password, for the files of the archive."""
+    archive = None
+    if config.dead_archive:
+        archive = DeadArchive(
+            config.dead_archive, source=address, namespace=keys.prefix, shard=config.shard
+        )
+    return DeadTrim(keys, config.dead_bounds, archive=archive)
+
+
+def _counted(classes: Counter[str]) -> str:
+    """`1,250 jobs (Mail 1,000, Bill 250)`."""
+    named = [f"{shown(name)} {count:,}" for name, count in classes.most_common(NAMED)]
+    if len(classes) > NAMED:
+        named.append(f"{len(classes) - NAMED:,} other classes")
+    return f"{count_text(classes.total(), 'job')} ({', '.join(named)})"
+
+
+def _class_of(text: bytes) -> str:
+    if len(text) > MAX_PARSED_BYTES:
+        return UNREADABLE_CLASS
+    try:
+        payload = json_text.loads(text)
+    except json_text.MalformedJSON:
+        return UNREADABLE_CLASS
+    return performed_class(payload) if isinstance(payload, dict) else UNREADABLE_CLASS
