@@ -41,7 +41,8 @@ def test_they_are_on_all_that_the_readme_says_to_watch(alarms):
         *("ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"),
         *("Failed", "Refused", "Stale", "Errors", "Throttles"),
         *("DatabaseMemoryUsagePercentage", "EngineCPUUtilization"),
-        *("FleetSilent", "QueueLatency", "MissedTicks", "Demand", "SchedulesEvaluated"),
+        *("FleetSilent", "QueueLatency", "MissedTicks", "DeadTrimmed", "Demand"),
+        "SchedulesEvaluated",
     }
 
 
@@ -85,7 +86,7 @@ def written_by(monkeypatch, redis_url, capsys):
     return written_by
 
 
-@pytest.mark.parametrize(("name", "count"), [("monitor", 4), ("tick", 1)])
+@pytest.mark.parametrize(("name", "count"), [("monitor", 5), ("tick", 1)])
 def test_the_functions_of_each_minute_write_theirs_also_if_there_is_nothing(
     alarms, written_by, name, count
 ):
@@ -196,4 +197,4 @@ def test_the_dashboard_is_json_of_metrics_that_are_watched_or_explain_them(stack
     assert len(places) == len(widgets) == 10
     shown = {metric[1] for widget in widgets for metric in widget["properties"]["metrics"]}
     assert {"Failed", "Refused", "Stale", "Errors", "Throttles"} <= shown
-    assert {"FleetSilent", "QueueLatency", "MissedTicks", "Demand"} <= shown
+    assert {"FleetSilent", "QueueLatency", "MissedTicks", "DeadTrimmed", "Demand"} <= shown

@@ -108,7 +108,7 @@ def test_at_zero_workers_and_zero_jobs_each_metric_that_scales_arrives(measured)
                     ("QueueDepth",),
                 ],
                 *[("QueueLatency",), ("InFlight",), ("Due",), ("Retries",), ("Dead",)],
-                *[("FleetSilent",), ("OrphansGivenBack",), ("MissedTicks",)],
+                *[("FleetSilent",), ("OrphansGivenBack",), ("MissedTicks",), ("DeadTrimmed",)],
                 *[("RedisUnavailable",), ("Failed",)],
             ],
             0.0,
@@ -378,6 +378,13 @@ def test_what_a_worker_has_found_is_measured_for_an_hour(measured, redis):
     beat(redis, "python:1:ab", queues=["low"], ours=True)
 
     assert measured()["MissedTicks",] == 2
+
+
+def test_dead_jobs_that_were_dropped_are_measured_for_an_hour(measured, redis):
+    now = time.time()
+    redis.zadd("kb:dead:trimmed", {"1000 a": now - 60, "503 b": now - 1800, "7 c": now - 7200})
+
+    assert measured()["DeadTrimmed",] == 1503
 
 
 # What it gives back

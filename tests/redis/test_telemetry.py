@@ -82,6 +82,7 @@ def fill(redis, redis_url):
         )
     at = int(now) - 900
     redis.zadd("kb:missed", {f"{at} nightly": at})
+    redis.zadd("kb:dead:trimmed", {"40 a": at, "2 b": at, "9 old": at - 86_400})
     redis.sadd("kb:inflight", "v2:host:1:aaa:1")
     redis.hset("kb:alive", "v2:host:1:aaa:1", f"1 {now:.3f} 60000")
     redis.hset("kb:claims:v2:host:1:aaa:1", "t", "2 default")
@@ -112,6 +113,8 @@ def test_prometheus_gets_all_numbers_of_the_fleet(redis, redis_url, operator):
         ("kiqbridge_jobs_retrying",): 1,
         ("kiqbridge_jobs_overdue",): 1,
         ("kiqbridge_jobs_dead",): 1,
+        ("kiqbridge_jobs_dead_limit",): 9999,
+        ("kiqbridge_jobs_dead_dropped",): 42,
         ("kiqbridge_jobs_in_flight",): 1,
         ("kiqbridge_jobs_orphaned",): 0,
         ("kiqbridge_jobs_suspect",): 0,
@@ -124,7 +127,7 @@ def test_prometheus_gets_all_numbers_of_the_fleet(redis, redis_url, operator):
         ("kiqbridge_concurrency",): 20,
         ("kiqbridge_missed_ticks",): 1,
         ("kiqbridge_missed_ticks_lost",): 1,
-        ("kiqbridge_problems", "critical"): 1,
+        ("kiqbridge_problems", "critical"): 2,
         ("kiqbridge_problems", "warning"): 2,
         ("kiqbridge_class_recent_executions", "Mail"): 2,
         ("kiqbridge_class_recent_failures", "Mail"): 1,

@@ -8,6 +8,7 @@ from kiqbridge.api import Counts, Facts, JobRecord, Limits, Process, Work, judge
 from kiqbridge.api.facts import Memory, MissedFact, QueueFacts, SetFacts
 from kiqbridge.inflight.incarnations import Incarnation
 from kiqbridge.store.pauses import Pause
+from kiqbridge.wire.dead_bounds import DeadBounds
 
 NOW = 1_770_015_780.0
 DEAD_WORKER = Incarnation(
@@ -152,6 +153,16 @@ FOUND = {
         "2 jobs died within the last hour; 100 are dead in all.",
         "/dead?newer_than_s=3600",
     ),
+    "dead_full": (
+        {"dead": 8000},
+        "8,000 jobs are dead, and the set keeps 9,999: then the oldest are dropped.",
+        "/dead",
+    ),
+    "dead_dropped": (
+        {"dead_dropped": 40_001, "dead": 9999},
+        "40,001 dead jobs of the last day were dropped, since the dead set is full: it keeps 9,999.",
+        "/dead",
+    ),
     "retries": (
         {"retry": SetFacts(size=1001)},
         "1,001 jobs failed and wait for their retry.",
@@ -228,6 +239,32 @@ def test_the_worst_come_first_and_only_so_many_are_asked_for():
 
     assert [fact.kind for fact in verdict.facts] == ["unserved_queue", "cluster", "deaths"]
     assert [fact.kind for fact in verdict.worst(2)] == ["unserved_queue", "cluster"]
+
+
+@pytest.mark.parametrize(
+    ("dead", "bounds", "what"),
+    [
+        (7999, DeadBounds(), []),
+        (39_999, DeadBounds(max_jobs=50_000), []),
+        (
+            60,
+            DeadBounds(max_jobs=71, is_kept=True),
+            ["60 jobs are dead, and the set keeps 70: it grows then."],
+        ),
+        (
+            90,
+            DeadBounds(max_jobs=71, is_kept=True),
+            [
+                (
+                    "90 jobs are dead, and the set grows beyond the 70 of dead_max_jobs until Redis is full "
+                    "(dead_overflow: keep)."
+                )
+            ],
+        ),
+    ],
+)
+def test_the_dead_are_judged_by_the_bounds_of_the_fleet(dead, bounds, what):
+    assert [fact.what for fact in judge(replace(WELL, dead=dead, dead_bounds=bounds)).facts] == what
 
 
 def test_limits_are_the_callers():

@@ -21,7 +21,7 @@ from kiqbridge.store.pauses import Pause, read_entries, server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.server_check import has_hash_tag, is_clustered
-from kiqbridge.wire.dead_bounds import FIELD, DeadBounds, fleet_bounds
+from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, FIELD, DeadBounds, fleet_bounds
 from kiqbridge.wire.names import text_of
 
 LATELY_S: Final = 3600.0
@@ -132,7 +132,7 @@ class Facts:
     dead: int = 0
     dead_lately: int = 0
     dead_dropped: int = 0
-    dead_bounds: DeadBounds = DeadBounds()
+    dead_bounds: DeadBounds = DEFAULT_BOUNDS
     missed: Sequence[MissedFact] = ()
     leases: int = 0
     orphans: Sequence[Incarnation] = ()

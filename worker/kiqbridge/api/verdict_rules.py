@@ -220,7 +220,8 @@ def _dead_set(facts: Facts, _: Limits) -> Iterator[Fact]:
             + (
                 f"grows beyond the {bounds.most:,} of dead_max_jobs until Redis is full (dead_overflow: keep)."
                 if is_over
-                else f"keeps {bounds.most:,}: " + ("it grows then." if bounds.is_kept else "then the oldest are dropped.")
+                else f"keeps {bounds.most:,}: "
+                + ("it grows then." if bounds.is_kept else "then the oldest are dropped.")
             ),
             do="Remove the cause, then retry or delete them.",
             link="/dead",

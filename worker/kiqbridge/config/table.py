@@ -42,9 +42,7 @@ from kiqbridge.config.worker_parsers import (
     unknown_class,
     webhook,
 )
-from kiqbridge.wire.dead_bounds import DeadBounds
-
-DEFAULT_BOUNDS: Final = DeadBounds()
+from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS
 
 MISSED_TICK_WEBHOOK: Final = Setting(
     name="missed_tick_webhook",

@@ -193,9 +193,7 @@ def check_dead(system: System) -> Iterator[Finding]:
     count = system.connection.call("ZCARD", place["dead"]) if place else 0
     key = system.keys.dead_trimmed
     notes = (
-        system.connection.call(
-            "ZRANGE", key, repr(system.server_now - KEPT_S), "+inf", "BYSCORE"
-        )
+        system.connection.call("ZRANGE", key, repr(system.server_now - KEPT_S), "+inf", "BYSCORE")
         if system.kinds([key])[key] == "zset"
         else []
     )
@@ -203,7 +201,9 @@ def check_dead(system: System) -> Iterator[Finding]:
     more = ", and more, since dead_overflow is keep" if bounds.is_kept else ""
     what = f"{counted(count, 'job')} {'is' if count == 1 else 'are'} dead, and {bounds.most:,} are kept{more}"
     if dropped := dropped_in(notes):
-        yield DEAD_FULL.problem(f"{counted(dropped, 'dead job')} dropped within a day; {what}")
+        yield DEAD_FULL.problem(
+            f"{counted(dropped, 'dead job')} {'was' if dropped == 1 else 'were'} dropped within a day; {what}"
+        )
     elif bounds.is_near(count):
         yield DEAD_FULL.warning(what)
     else:

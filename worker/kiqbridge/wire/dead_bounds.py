@@ -41,6 +41,10 @@ class DeadBounds(NamedTuple):
         return f"{self.max_jobs} {self.timeout_s} {'keep' if self.is_kept else 'drop'}"
 
 
+DEFAULT_BOUNDS: Final = DeadBounds()
+"""Sidekiq's."""
+
+
 def fleet_bounds(published: Iterable[str | bytes | None]) -> DeadBounds:
     """The widest of the bounds that the living workers publish; the defaults if none does.
 
@@ -49,7 +53,7 @@ def fleet_bounds(published: Iterable[str | bytes | None]) -> DeadBounds:
     """
     bounds = [found for each in published if (found := _read(each)) is not None]
     if not bounds:
-        return DeadBounds()
+        return DEFAULT_BOUNDS
     return DeadBounds(
         max_jobs=max(each.max_jobs for each in bounds),
         timeout_s=max(each.timeout_s for each in bounds),
