@@ -3,12 +3,17 @@
 import random
 import signal
 import time
+from contextlib import closing
 
 import pytest
+from support.faketime import WallClock
 from support.fleet import KEYS, freeze, incarnations, jids_in_flight, lists_in_flight
+from support.server_process import ServerProcess
 from support.waiting import wait_until
-from support.wake_roles import LIST, SIGN, parked, wait_for_roles
+from support.wake_roles import LIST, SIGN, generation_of, parked, wait_for_roles
 
+from kiqbridge.client.client import Client
+from kiqbridge.engine.poller import LEAD_S, RENEW_S
 from kiqbridge.store.tracking import SAFETY_LOOK_S
 
 RECOVER_AFTER_S = 4.0
@@ -16,6 +21,7 @@ RECOVER_AFTER_S = 4.0
 SOON_S = 4.0
 """More than the second that is promised, for a busy machine; less than what a look by the clock would take."""
 KILLS = 4
+BACK_S = 600
 assert SOON_S < SAFETY_LOOK_S
 
 
@@ -26,9 +32,9 @@ def four(fleet, redis):
     return fleet
 
 
-def start(fleet, redis, count):
+def start(fleet, redis, count, **options):
     for _ in range(count):
-        fleet.start("-c", "1", recover_after_s=RECOVER_AFTER_S)
+        fleet.start("-c", "1", recover_after_s=RECOVER_AFTER_S, **options)
     for worker in fleet.live:
         worker.wait_for(lambda pid=worker.pid: incarnations(redis, pid), what="its lease")
 
@@ -66,13 +72,13 @@ def test_a_listener_that_stood_still_finds_its_place_taken_and_one_that_is_kille
 
     first = push(client)
     took = wait_for_begin(four, first)
-    taken = redis.get(SIGN)
+    taken = generation_of(redis.get(SIGN))
     before.listener.signal(signal.SIGCONT)
 
     # It has the news of the first job still, and acts on it; then it parks.
     between = wait_for_roles(redis, four.live)
     assert first[0] not in four.marks.by("begun", before.listener.pid)
-    assert taken not in (None, before.generation)
+    assert taken not in (b"", before.generation)
     assert between.generation != before.generation
     kill_at_once([between.listener])
     second = push(client)
@@ -102,7 +108,7 @@ def test_the_role_is_taken_over_from_a_process_that_dies_with_the_token(four, cl
         unparked = [worker for worker in waiting if worker not in parked(redis, waiting)]
         # One BLPOP may end by its own time meanwhile; then it is not clear who got the token.
         is_given = len(waiting) == len(others) and len(unparked) == 1 and not redis.llen(LIST)
-        if is_given and redis.get(SIGN) == roles.generation:
+        if is_given and generation_of(redis.get(SIGN)) == roles.generation:
             return others, unparked[0], roles.generation
         for other in others:
             other.signal(signal.SIGCONT)
@@ -147,6 +153,40 @@ def test_a_third_process_takes_the_role_when_listener_and_standby_die_together(
     assert took < SOON_S
     assert after.generation != before.generation
     assert four.marks.count("begun") == {pushed[0]: 1}
+
+
+@pytest.mark.faketime
+def test_no_sign_is_believed_beyond_its_term_when_the_clock_of_the_server_is_set_back(
+    fleet, tmp_path, tell
+):
+    clock = WallClock(tmp_path / "clock", "libfaketime.so.1")
+    server = ServerProcess("valkey", tmp_path / "server", env=clock.env)
+    with server.start(), server.client() as redis, closing(Client(server.url)) as client:
+        start(fleet, redis, 4, url=server.url)
+        roles = wait_for_roles(redis, fleet.live)
+        signs = (KEYS.poller, KEYS.watch_1, KEYS.watch_2)
+        holders = wait_until(lambda: all(redis.mget(signs)) and redis.mget(signs), 20, "all signs")
+
+        def roles_of(worker):
+            has = sum(f":{worker.pid}:".encode() in text for text in holders)
+            return has + (worker is roles.listener) + (worker is roles.standby)
+
+        victims = sorted(fleet.live, key=roles_of)[1:]
+        kill_at_once(victims)
+        clock.jump(-BACK_S)
+        pushed = push(client)
+        [due] = client.push_bulk({"class": "Mark", "args": [[0]], "at": time.time() + 1})
+        bury(fleet, victims)
+
+        took = wait_for_begin(fleet, pushed)
+        late = wait_for_begin(fleet, (due, pushed[1] + 1))
+        wait_until(lambda: len(incarnations(redis)) == 1, 30, "the dead being reaped")
+        tell(
+            f"all signs of dead processes {BACK_S} s longer by their TTL, then a push: begun after "
+            f"{took:.2f} s (promised: 1 s); a job that was due: {late:.1f} s late"
+        )
+        assert took < SOON_S
+        assert late < LEAD_S + 2 * RENEW_S + SOON_S
 
 
 def test_no_job_of_a_trickle_is_lost_when_processes_are_killed_right_after_a_push(

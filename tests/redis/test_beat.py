@@ -5,6 +5,7 @@ from support.engine import EngineProcess, register
 from support.waiting import wait_until
 
 from kiqbridge.inflight.beat import send_beat
+from kiqbridge.store import leadership
 
 SLOTS = ("kb:watch:1", "kb:watch:2")
 
@@ -20,7 +21,7 @@ def start(redis_url):
     return start
 
 
-def beat(process, *, slot_ms=6000, queues=(), times=1):
+def beat(process, *, slot_ms=6000, queues=(), times=1, over=(b"", b"")):
     for _ in range(times):
         news = send_beat(
             process.connect(),
@@ -29,6 +30,7 @@ def beat(process, *, slot_ms=6000, queues=(), times=1):
             process.keeper._identity,
             silent_after_ms=10_000,
             slot_ms=slot_ms,
+            over=over,
             queues=queues,
         )
     return news
@@ -67,6 +69,39 @@ def test_a_slot_that_is_given_up_is_taken_by_the_next_beat(redis, start):
     assert beat(c).watches
 
     assert watchers(redis) == ["c", "b"]
+
+
+def test_a_slot_that_is_over_by_the_clock_of_another_process_is_taken_unless_it_was_renewed(
+    redis, start
+):
+    a, b, c = (start(name) for name in "abc")
+    beat(a)
+    seen = beat(b).slots
+    redis.pexpire(SLOTS[0], 600_000)  # as after the server's clock was set back
+    redis.pexpire(SLOTS[1], 600_000)
+    beat(b)
+
+    news = beat(c, over=seen)
+
+    assert news.watches
+    assert watchers(redis) == ["c", "b"]
+    assert beat(a, over=(b"", seen[1])).watches is False
+
+
+def test_a_process_takes_the_slots_of_dead_ones_whose_ttl_goes_on(redis, redis_url, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(leadership.time, "monotonic", lambda: now[0])
+    for slot in SLOTS:
+        redis.set(slot, b"6000 7 host:dead:abc", px=600_000)
+    with EngineProcess(redis_url, identity="host:third:abc") as process:
+        keeper = process.keeper
+        watched = []
+        for _ in range(4):
+            keeper._send_beat(keeper.current, slot_ms=6000)
+            now[0] += 3.0
+            watched.append(b"third" in b"".join(redis.mget(*SLOTS)))
+
+    assert watched == [False, False, True, True]
 
 
 def test_a_slot_of_a_dead_process_becomes_vacant_by_itself(redis, start):
@@ -158,7 +193,8 @@ class TestNews:
     def test_of_an_empty_server(self, redis, start):
         news = beat(start("a"), queues=["default"])
 
-        assert news._replace(server_time=0.0) == (0.0, True, True, False, False, b"", 0, False)
+        assert news[1:-1] == (True, b"", False, False, b"", 0, False)
+        assert news.slots == (b"", b"")
         seconds, micros = redis.time()
         assert 0 <= seconds + micros / 1_000_000 - news.server_time < 60
 
@@ -173,7 +209,7 @@ class TestNews:
 
         news = beat(process, queues=["default", "low"])
 
-        assert news[1:] == (True, False, True, True, b"2 b2", 2, True)
+        assert news[1:-1] == (True, b"host:9:zzz", True, True, b"2 b2", 2, True)
         assert not beat(process, queues=["default"]).suspects
         assert not beat(process).suspects
 
@@ -183,4 +219,4 @@ class TestNews:
 
         news = beat(start("a"))
 
-        assert news[1:] == (True, True, True, True, b"", 0, False)
+        assert news[1:-1] == (True, b"", True, True, b"", 0, False)

@@ -68,6 +68,20 @@ def test_without_declarations_nothing_is_written(redis, worker):
     assert redis.keys("*") == []
 
 
+def test_a_dead_worker_keeps_no_schedule_for_longer_when_the_clock_of_the_server_is_set_back(
+    redis, schedules, worker
+):
+    worker("dead", s=HOURLY)()
+    make_old(redis, "dead", -600)  # seconds to come
+    keep = worker("lives", t=HOURLY)
+
+    keep()
+    make_old(redis, "dead", LIVE_S)
+    keep()
+
+    assert expressions(schedules) == {"t": HOURLY}
+
+
 def test_a_new_version_replaces_the_old_one_which_does_not_fight_back(schedules, worker, caplog):
     old, new = worker("old", s=HOURLY), worker("new", s=DAILY)
     old()

@@ -5,57 +5,84 @@ from support.servers import embedded_server
 from support.waiting import wait_until
 
 from kiqbridge.errors import RedisUnavailable
-from kiqbridge.store.leadership import release_lead, renew_lead, take_lead
+from kiqbridge.store import leadership
+from kiqbridge.store.leadership import Lead
 from kiqbridge.store.redis_pool import RedisPool
 
 KEY = "kb:poller"
 
 
 @pytest.fixture
-def connection(redis_url):
+def lead(redis_url):
+    """`lead(who)`: one that `who` may take."""
     connection = RedisPool(redis_url).connection()
-    yield connection
+    yield lambda who, lead_s=60.0: Lead(connection, KEY, who, lead_s)
     connection.close()
 
 
-def test_the_first_caller_leads_and_the_others_do_not(connection):
-    assert take_lead(connection, KEY, "a", 60_000)
-    assert not take_lead(connection, KEY, "b", 60_000)
-    assert take_lead(connection, KEY, "a", 60_000)
+def test_the_first_caller_leads_and_the_others_do_not(lead):
+    a, b = lead("a"), lead("b")
+
+    assert a.take()
+    assert not b.take()
+    assert a.take()
 
 
-def test_a_lead_ends_by_itself(connection, redis):
-    assert take_lead(connection, KEY, "a", 50)
+def test_a_lead_ends_by_itself(lead, redis):
+    assert lead("a", 0.05).take()
 
-    wait_until(lambda: take_lead(connection, KEY, "b", 60_000))
-    assert redis.get(KEY) == b"b"
-
-
-def test_a_lead_that_is_released_is_free_at_once(connection):
-    assert take_lead(connection, KEY, "a", 60_000)
-
-    release_lead(connection, KEY, "a")
-
-    assert take_lead(connection, KEY, "b", 60_000)
+    wait_until(lead("b").take)
+    assert redis.get(KEY) == b"1 b"
 
 
-def test_nobody_releases_the_lead_of_another(connection, redis):
-    assert take_lead(connection, KEY, "a", 60_000)
+def test_a_lead_that_is_released_is_free_at_once(lead):
+    a = lead("a")
+    assert a.take()
 
-    release_lead(connection, KEY, "b")
+    a.release()
 
-    assert redis.get(KEY) == b"a"
+    assert lead("b").take()
 
 
-def test_renewing_prolongs_a_lead_and_reports_one_that_was_lost(connection, redis):
-    assert take_lead(connection, KEY, "a", 10_000)
+def test_nobody_releases_the_lead_of_another(lead, redis):
+    assert lead("a").take()
 
-    assert renew_lead(connection, KEY, "a", 60_000)
+    lead("b").release()
+
+    assert redis.get(KEY) == b"1 a"
+
+
+def test_renewing_prolongs_a_lead_and_changes_its_text(lead, redis):
+    assert lead("a", 10.0).take()
+
+    assert lead("a").take()
     assert redis.pttl(KEY) > 10_000
-    assert not renew_lead(connection, KEY, "b", 60_000)
-    redis.delete(KEY)
-    assert not renew_lead(connection, KEY, "a", 60_000)
-    assert not redis.exists(KEY)
+    assert redis.get(KEY) == b"2 a"
+
+
+@pytest.mark.parametrize("ttl_ms", [600_000, None])
+def test_a_lead_that_is_not_renewed_is_over_after_its_term_whatever_its_ttl_says(
+    lead, redis, monkeypatch, ttl_ms
+):
+    now = [1000.0]
+    monkeypatch.setattr(leadership.time, "monotonic", lambda: now[0])
+    dead, living, next_one = lead("dead", 8.0), lead("living", 8.0), lead("next", 8.0)
+    assert dead.take()
+    assert not next_one.take()
+    # As after the server's clock was set back.
+    redis.pexpire(KEY, ttl_ms) if ttl_ms else redis.persist(KEY)
+
+    now[0] += 7.9
+    assert not next_one.take()
+    now[0] += 0.2
+    assert next_one.is_vacant(redis.get(KEY))
+    assert next_one.take()
+
+    for _ in range(5):
+        next_one.take()
+        assert not living.take()
+        now[0] += 3.0
+    assert not living.is_vacant(redis.get(KEY))
 
 
 def test_a_lead_is_taken_also_while_memory_is_full():
@@ -64,5 +91,5 @@ def test_a_lead_is_taken_also_while_memory_is_full():
 
         with pytest.raises(RedisUnavailable, match="OOM"):
             connection.call("SET", "filler", "x")
-        assert take_lead(connection, KEY, "a", 60_000)
+        assert Lead(connection, KEY, "a", 60.0).take()
         connection.close()

@@ -371,3 +371,36 @@ def test_what_says_nothing_any_more_is_forgotten_by_the_server(redis, pool, take
     take(pool)
 
     assert 0 < redis.pttl("kb:limit:x") <= longest_s * 1000
+
+
+def test_a_lock_is_valid_for_its_full_time_at_most_when_the_clock_of_the_server_is_set_back(pool):
+    keys = Keys("")
+
+    def take(token):
+        lock = Lock(pool=pool, key=keys.limit("concurrent", "c"), token=token, valid_s=10)
+        return limits.take_lock(lock, keys, 1).taken
+
+    set_clock(pool, START_US)
+    assert take("dead")
+    back = START_US - 600_000_000
+    set_clock(pool, back)
+    assert not take("next")
+    set_clock(pool, back + 9_900_000)
+    assert not take("next")
+    set_clock(pool, back + 10_000_000)
+
+    assert take("next")
+
+
+def test_a_full_vessel_drains_when_the_clock_of_the_server_was_set_back(pool):
+    key = Keys("").limit("leaky", "v")
+    pour = lambda: limits.pour(pool, key, 1.0, 1.0, 1.0).taken  # noqa: E731
+
+    set_clock(pool, START_US)
+    assert pour()
+    back = START_US - 600_000_000
+    set_clock(pool, back)
+    assert not pour()
+    set_clock(pool, back + 1_000_000)
+
+    assert pour()

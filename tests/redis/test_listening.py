@@ -167,13 +167,13 @@ def test_a_listener_that_stops_leaves_the_role_to_another(redis, fleet):
     wait_until(lambda: redis.exists(STANDBY), PATIENCE_S, "a standby")
     [leaving] = [each for each in members if each.listening.state is State.LISTENING]
     [staying] = [each for each in members if each is not leaving]
-    generation = leaving.listening._generation
+    [generation, _] = f"{leaving.listening._generation}:".split(":", 1)
 
     leaving.stop()
     leaving.join()
 
     wait_until(lambda: staying.listening.state is State.LISTENING, PATIENCE_S, "a successor")
-    assert staying.listening._generation == generation
+    assert staying.listening._generation.startswith(f"{generation}:")
 
 
 def test_a_process_that_is_alone_sends_nothing_while_nothing_happens(redis, fleet):

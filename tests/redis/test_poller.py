@@ -57,6 +57,10 @@ def job(jid="a" * 24, **attributes):
     return json.dumps({**payload, "created_at": 1_699_999_000.25, **attributes})
 
 
+def leader(redis):
+    return (redis.get("kb:poller") or b"").partition(b" ")[2]
+
+
 def queued(redis, queue="default"):
     """Payloads of a queue, the next to run first."""
     return [json.loads(text) for text in redis.lrange(f"queue:{queue}", 0, -1)[::-1]]
@@ -414,16 +418,16 @@ class TestLeading:
         self, redis, redis_url, start
     ):
         first = start(make_poller(redis_url, "host:1:aaa"))
-        wait_until(lambda: redis.get("kb:poller") == b"host:1:aaa")
+        wait_until(lambda: leader(redis) == b"host:1:aaa")
         start(make_poller(redis_url, "host:2:bbb"))
         redis.zadd("schedule", {job(jid="one"): 1.0})
         wait_until(lambda: len(queued(redis)) == 1)
-        assert redis.get("kb:poller") == b"host:1:aaa"
+        assert leader(redis) == b"host:1:aaa"
 
         first.stop()
-        assert redis.get("kb:poller") != b"host:1:aaa"
+        assert leader(redis) != b"host:1:aaa"
 
-        wait_until(lambda: redis.get("kb:poller") == b"host:2:bbb", what="the other leading")
+        wait_until(lambda: leader(redis) == b"host:2:bbb", what="the other leading")
         redis.zadd("schedule", {job(jid="two"): 1.0})
         wait_until(lambda: len(queued(redis)) == 2)
 
@@ -548,7 +552,7 @@ class TestHearingFromTheBeat:
     """What a process asks for that does not lead."""
 
     def test_while_another_process_leads_it_asks_for_nothing(self, redis, poller, start):
-        poller.note(nobody_leads=False, server_time=NOW)
+        poller.note(leader=b"1 other", server_time=NOW)
         redis.config_resetstat()
         start(poller)
 
@@ -558,16 +562,16 @@ class TestHearingFromTheBeat:
 
     def test_it_takes_the_lead_when_nobody_has_it(self, redis, poller, start, monkeypatch):
         monkeypatch.setattr(poller_module, "RENEW_S", 1000.0)
-        poller.note(nobody_leads=False, server_time=NOW)
+        poller.note(leader=b"1 other", server_time=NOW)
         start(poller)
 
-        poller.note(nobody_leads=True, server_time=NOW)
+        poller.note(leader=b"", server_time=NOW)
 
         wait_until(lambda: poller.leads, what="the lead")
 
     def test_it_knows_the_time_of_redis_when_it_takes_the_lead(self, redis, poller, start):
         ahead = time.time() + 30
-        poller.note(nobody_leads=True, server_time=ahead)
+        poller.note(leader=b"", server_time=ahead)
 
         start(poller)
 
@@ -579,9 +583,23 @@ class TestHearingFromTheBeat:
 
         wait_until(lambda: poller.leads, what="the lead")
 
+    def test_it_knows_for_how_long_nobody_has_led(self, poller, monkeypatch):
+        now = [1000.0]
+        monkeypatch.setattr(poller_module.time, "monotonic", lambda: now[0])
+        unled = []
+
+        for text in (b"1 a", b"1 a", b"1 a", b"1 a", b"", b"1 b"):
+            now[0] += 4.0
+            poller.note(leader=text, server_time=NOW)
+            now[0] += 1.0
+            unled.append(poller.unled_s)
+
+        # The third time the text has stood for longer than its term of 8 s.
+        assert unled == [0.0, 0.0, 1.0, 6.0, 11.0, 0.0]
+
     def test_it_stops_at_once_while_another_process_leads(self, redis, poller, start, monkeypatch):
         monkeypatch.setattr(poller_module, "RENEW_S", 1000.0)
-        poller.note(nobody_leads=False, server_time=NOW)
+        poller.note(leader=b"1 other", server_time=NOW)
         start(poller)
 
         poller.quiet()

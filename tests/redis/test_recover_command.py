@@ -69,6 +69,15 @@ def test_the_silent_are_watched_and_rescued_and_the_living_left_alone(run, redis
     assert not redis.exists("queue:mail")
 
 
+def test_a_sign_of_before_the_clock_of_the_server_was_set_back_is_no_sign_of_life(run, redis, dead):
+    redis.hset(KEYS.alive, dead, f"7 {redis.time()[0] + 600}.5 1000")
+
+    _code, out, _err = run()
+
+    assert f"rescued {dead}: 3 jobs went back" in out
+    assert are_back(redis)
+
+
 def test_one_that_shows_up_during_the_watch_is_left_alone(run, redis, dead, monkeypatch):
     monkeypatch.setattr(
         "kiqbridge.commands.recover_command.time.sleep",

@@ -160,6 +160,16 @@ class TestTaking:
 
         assert list(take_reports(connection, keys, most=1, for_s=60).texts) == [b"a"]
 
+    def test_what_was_taken_before_the_clock_of_the_server_was_set_back_is_due(
+        self, redis, process
+    ):
+        connection, keys = process.connect(), process.keys
+        now = redis.time()[0]
+        redis.zadd(REPORTS, {"taken": now + 30, "before": now + 600})
+
+        assert list(take_reports(connection, keys, most=5, for_s=60).texts) == [b"before"]
+        assert list(take_reports(connection, keys, most=5, for_s=60).texts) == []
+
     def test_there_are_some_until_the_last_is_removed(self, redis, process):
         connection, keys = process.connect(), process.keys
         assert not has_reports(connection, keys)

@@ -55,12 +55,17 @@ def wait_for_roles(redis: redis_py.Redis, workers: Sequence[WorkerProcess]) -> R
             name = words[3 + int(words[2])].encode()
             worker = owner(int(seen["client_port"]), workers)
             if words[2] == RENEWAL_KEYS and name == redis.get(SIGN):
-                listener, generation = worker, name
+                listener, generation = worker, generation_of(name)
             elif words[2] == LOOK_KEYS and name == redis.get(STANDBY):
                 standby = worker
             if listener and standby and generation and listener is not standby:
                 return Roles(listener, standby, generation)
     raise AssertionError("MONITOR has ended")
+
+
+def generation_of(sign: bytes | None) -> bytes:
+    """Which does not change with its renewals."""
+    return (sign or b"").partition(b":")[0]
 
 
 def parked(redis: redis_py.Redis, workers: Sequence[WorkerProcess]) -> list[WorkerProcess]:

@@ -61,6 +61,12 @@ AWAY = {"is_leased": False, "heartbeat_at": NOW - 300}
         ({"has_reached_redis": True, "started_at": NOW - 9999}, [], []),
         ({"state": "stopping"}, [], ["it is stopping"]),
         ({"is_leased": False}, [], ["Redis has not confirmed its lease"]),
+        ({"unled_s": 20.0}, [], []),
+        (
+            {"unled_s": 21.0},
+            [],
+            ["no process of the fleet has moved due jobs and schedules for 21 s"],
+        ),
         ({"heartbeat_at": NOW - 30}, [], []),
         ({"heartbeat_at": NOW - 31}, [], ["Redis has taken no heartbeat for 31 s"]),
         ({"heartbeat_at": NOW - 14, "beat_s": 0.1}, [], []),

@@ -37,7 +37,7 @@ from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
-from kiqbridge.store.leadership import release_lead, take_lead
+from kiqbridge.store.leadership import Lead
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
 
@@ -94,10 +94,10 @@ class Isolation:
         self.failed = 0
         self.suspects: Mapping[str, int] = {}
         self.suspects_since = 0.0
-        self._identity = identity
         self._queues = queues
         self._keys = keys
         self._connection = connect()
+        self._lead = Lead(self._connection, keys.isolation, identity, LOCK_S)
         self._other_connection = connect()
         self._keeper = keeper
         self._claimer = Claimer(tid, keeper, self._connection, keys, source=keys.suspects)
@@ -169,7 +169,7 @@ class Isolation:
         Raises:
             KiqbridgeError: Redis is away, or the child could not start; nothing is lost.
         """
-        if not self._may_claim() or not self._lock(LOCK_S):
+        if not self._may_claim() or not self._lock():
             return False
         self._child = child = self._pool.start_child()
         try:
@@ -374,10 +374,9 @@ class Isolation:
     def _until_written(self, write: Callable[[], T]) -> T:
         return retry_until_written(write, outage=self._outage, wait=self._abandoned.wait)
 
-    def _lock(self, seconds: float) -> bool:
+    def _lock(self) -> bool:
         self._renew_at = time.monotonic() + RENEW_S
-        lock_ms = int(seconds * 1000)
-        return take_lead(self._connection, self._keys.isolation, self._identity, lock_ms)
+        return self._lead.take()
 
     def _renew(self) -> None:
         """Keep the lock; when it is lost two suspects may run at once, each still alone in its child."""
@@ -385,12 +384,12 @@ class Isolation:
         if time.monotonic() < self._renew_at:
             return
         try:
-            self._lock(LOCK_S)
+            self._lock()
         except KiqbridgeError as error:
             logger.debug("the lock of the isolation waits for Redis: %s", error)
 
     def _unlock(self) -> None:
         try:
-            release_lead(self._connection, self._keys.isolation, self._identity)
+            self._lead.release()
         except KiqbridgeError as error:
             logger.debug("the lock of the isolation ends by itself in %.0f s: %s", LOCK_S, error)

@@ -61,12 +61,14 @@ class _Published:
         workers: how many other workers are live.
         seen: name → its app, and the digests that were ever written, newest last.
         old: fields of workers that are gone for long.
+        ahead: fields of workers with a time to come: from before the server's clock was set back.
     """
 
     live: dict[str, set[str]] = field(default_factory=dict)
     workers: int = 0
     seen: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
     old: list[str] = field(default_factory=list)
+    ahead: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class DeclaredSchedules:
@@ -120,6 +122,12 @@ class DeclaredSchedules:
         for name, (app, _) in published.seen.items():
             if app == self._app and name not in self._texts and name not in published.live:
                 self._remove(connection, name)
+        for (
+            name,
+            value,
+        ) in published.ahead.items():  # so that it ends by this clock; who lives says the same
+            text = json_text.dumps({**value, "at": now})
+            connection.call("HSET", self._keys.declared, name, text)
         if published.old:
             connection.call("HDEL", self._keys.declared, *published.old)
 
@@ -198,6 +206,8 @@ def _read(fields: Mapping[bytes, bytes], own: str, now: float) -> _Published:
             age = now - at if isinstance(at, int | float) else FORGET_S
             if age >= FORGET_S:
                 found.old.append(name)
+            if age < -REFRESH_S:
+                found.ahead[name] = value
             found.workers += age < LIVE_S
             if age < LIVE_S and isinstance(schedules := value.get("schedules"), Mapping):
                 for schedule, digest in schedules.items():

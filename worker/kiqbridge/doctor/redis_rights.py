@@ -21,7 +21,7 @@ MOST_NAMED: Final = 12
 
 _WORKER: Final = """
 time|wait 0 0|type {dead}|exists {dead}|del {it}|unlink {it}|expire {it} 60|pttl {it}|persist {it}
-get {it}|getex {it}|set {it} 1|mget {it}|incr {it}|incrby {it} 1|bitfield {it} get u8 0
+get {it}|set {it} 1|mget {it}|incr {it}|incrby {it} 1|bitfield {it} get u8 0
 hget {it} f|hset {it} f v|hsetnx {it} f v|hdel {it} f|hgetall {it}|hmget {it} f|hincrby {it} f 1
 hlen {it}|hexists {it} f|hscan {it} 0
 lpush {queue} x|rpush {queue} x|lmove {queue} {queue} right left|lrange {queue} 0 0|lindex {queue} 0

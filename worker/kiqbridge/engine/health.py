@@ -144,6 +144,7 @@ class Health:
             lost_threads=reservations.lost if reservations else 0,
             restarted_threads=monitor.revived,
             missed_ticks=parts.missed_watch.found,
+            unled_s=parts.poller.unled_s,
             ages=asdict(parts.ages()),
             busy=len(parts.running_jobs()),
             concurrency=parts.concurrency,

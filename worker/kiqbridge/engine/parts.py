@@ -336,7 +336,7 @@ class EngineParts:
 
     def _note(self, news: News) -> None:
         """Pass on what the beat has found out to those that would else ask for it; close what idles."""
-        self.poller.note(nobody_leads=news.nobody_leads, server_time=news.server_time)
+        self.poller.note(leader=news.leader, server_time=news.server_time)
         self.outbox.note(ends=news.ends, cancelled=news.cancelled)
         self.task_tokens.reporter.note(reports=news.reports)
         self.pauses.note(pauses=news.pauses)

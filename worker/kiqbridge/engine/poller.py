@@ -34,7 +34,7 @@ from kiqbridge.settle.failed_payload import error_class, error_message, failed_p
 from kiqbridge.settle.job_end import end_in
 from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.forgetting import forget_what_is_over
-from kiqbridge.store.leadership import release_lead, renew_lead, take_lead
+from kiqbridge.store.leadership import Lead
 from kiqbridge.store.process_set import CLEANUP_S, remove_gone
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import WrongTypeWarning
@@ -88,10 +88,10 @@ class Poller:
         track: Callable[[], AbstractConnection],
         max_payload_bytes: int = 0,
     ) -> None:
-        self._identity = identity
         self._keys = keys
         self.client = client
         self._connection = connection
+        self._lead = Lead(connection, keys.poller, identity, LEAD_S)
         self._tracking = TrackingConnection(track, watched="scheduled jobs")
         self._clock = SkewTolerantClock()
         self._max_bytes = max_kept_bytes(max_payload_bytes)
@@ -105,6 +105,7 @@ class Poller:
         self._waits = True  # for all that is known
         self._stuck = False
         self._vacant = Hint()
+        self._unled_since: float | None = None
         self._heard: tuple[float, float] | None = None
         self._awake = threading.Event()
         self._wrong_types = WrongTypeWarning(
@@ -128,15 +129,25 @@ class Poller:
         """Begin to poll."""
         self._thread.start()
 
-    def note(self, *, nobody_leads: bool, server_time: float) -> None:
+    @property
+    def unled_s(self) -> float:
+        """For how many seconds no process of the fleet has led, as the beats have found it."""
+        return 0.0 if self._unled_since is None else time.monotonic() - self._unled_since
+
+    def note(self, *, leader: bytes, server_time: float) -> None:
         """What the beat of the lease has found out, so that a process that does not lead asks for nothing.
 
         Args:
-            nobody_leads: whether there was no leader.
+            leader: text of the leader's key; empty = there was none.
             server_time: of Redis, epoch seconds.
         """
         self._heard = server_time, time.monotonic()
+        nobody_leads = self._lead.is_vacant(leader)
         self._vacant.give(is_some=nobody_leads)
+        if not nobody_leads:
+            self._unled_since = None
+        elif self._unled_since is None:
+            self._unled_since = time.monotonic()
         if nobody_leads:
             self._awake.set()
 
@@ -225,12 +236,8 @@ class Poller:
         Raises:
             RedisUnavailable, RedisRefused: the lead is not known.
         """
-        lead_ms = int(LEAD_S * 1000)
         self._renew_at = time.monotonic() + RENEW_S
-        if self._leads:
-            self._leads = renew_lead(self._connection, self._keys.poller, self._identity, lead_ms)
-        if not self._leads:
-            self._leads = self._take_lead(lead_ms)
+        self._leads = (self._leads and self._lead.take()) or self._take_lead()
         if self._leads and time.monotonic() >= self._clean_up_at:
             self._clean_up_at = time.monotonic() + CLEANUP_S
             remove_gone(self._connection, self._keys)
@@ -239,21 +246,19 @@ class Poller:
             self._unregistered.step(self._connection, time.monotonic())
         return self._leads
 
-    def _take_lead(self, lead_ms: int) -> bool:
+    def _take_lead(self) -> bool:
         # Looking first is what most processes do, most of the time.
         # A process that does not lead reads the time as well, to know it when it takes the lead.
         # Nor EXISTS, for which a key of a foreign type would be a leader for ever.
         leader, *time_of_redis = self._connection.run(("GET", self._keys.poller), *self._ask_time())
         self._observe_time(time_of_redis)
         self._look_at, self._waits = 0.0, True
-        return leader is None and take_lead(
-            self._connection, self._keys.poller, self._identity, lead_ms
-        )
+        return self._lead.is_vacant(leader) and self._lead.take()
 
     def hand_over(self) -> None:
         """Give the lead up, if this process has it; without Redis it ends by itself."""
         try:
-            release_lead(self._connection, self._keys.poller, self._identity)
+            self._lead.release()
         except KiqbridgeError as error:
             logger.debug("the lead ends by itself in %.0f s: %s", LEAD_S, error)
 

@@ -27,6 +27,8 @@ STALE_AFTER_S = 20.0
 """A process that was silent for this long has lost its jobs to others already (lease.py)."""
 LEFTOVER_AFTER_S = 600.0
 """What is older was left behind by a process that was killed, and its pid is another one's now."""
+UNLED_AFTER_S = 20.0
+"""Another process takes the lead of the pollers within half of it."""
 MISSED_BEATS = 3
 LEAST_SILENCE_S = 15.0
 """A heartbeat that waits for an answer in vain takes some seconds; one such is no news."""
@@ -61,6 +63,8 @@ class Status:
     """How many threads have ended and were started anew."""
     missed_ticks: int = 0
     """How many ticks of schedules did not come, as this process found while it led the fleet."""
+    unled_s: float = 0.0
+    """For how many seconds no process of the fleet has moved due jobs, as this one sees it by its own clock."""
     ages: Mapping[str, Any] = field(default_factory=dict)
     """See `ages.Ages`; times in seconds."""
     busy: int = 0
@@ -193,6 +197,8 @@ def _never_reached(status: Status, now: float) -> Iterator[str]:
 def _no_progress(status: Status, now: float) -> Iterator[str]:
     if status.state != "running":
         yield f"it is {status.state}"
+    if status.unled_s > UNLED_AFTER_S:
+        yield f"no process of the fleet has moved due jobs and schedules for {status.unled_s:.0f} s"
     if not status.is_leased:
         yield "Redis has not confirmed its lease"
     if status.heartbeat_at is None:

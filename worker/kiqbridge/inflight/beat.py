@@ -23,22 +23,24 @@ class News(NamedTuple):
     Attributes:
         server_time: of Redis, epoch seconds.
         watches: whether this process holds a watch slot.
-        nobody_leads: whether no process leads the pollers.
+        leader: the text of who leads the pollers; empty = nobody.
         ends: whether there are ends of jobs under flow control.
         reports: whether there are reports for Step Functions.
         cancelled: changes when a batch is cancelled; empty if none is.
         pauses: how many pauses there are.
         suspects: whether there are suspects in the queues that were named.
+        slots: the texts of both watch slots; empty = vacant.
     """
 
     server_time: float
     watches: bool = False
-    nobody_leads: bool = False
+    leader: bytes = b""
     ends: bool = False
     reports: bool = False
     cancelled: bytes = b""
     pauses: int = 0
     suspects: bool = False
+    slots: tuple[bytes, bytes] = (b"", b"")
 
 
 def send_beat(
@@ -49,6 +51,7 @@ def send_beat(
     *,
     silent_after_ms: int,
     slot_ms: int,
+    over: Collection[bytes] = (b"", b""),
     queues: Collection[str] = (),
 ) -> News | None:
     """Give a sign of life for a lease, and keep or take a watch slot.
@@ -60,6 +63,7 @@ def send_beat(
         identity: of its process; who holds a slot.
         silent_after_ms: milliseconds for which the owner may be silent then.
         slot_ms: milliseconds for which a slot is held; 0: it is given up.
+        over: the text of each slot that is over by the clock of this process (`leadership.Sight`).
         queues: names of those whose suspects are of interest.
 
     Returns:
@@ -82,15 +86,16 @@ def send_beat(
             keys.pauses,
             *map(keys.suspects, queues),
         ],
-        [incarnation, silent_after_ms, identity, slot_ms],
+        [incarnation, silent_after_ms, identity, slot_ms, *over],
     )
     if not answer:
         return None
-    seconds, micros, slot, nobody_leads, *rest = answer
+    seconds, micros, slot, leader, first, second, *rest = answer
     news = News(
         server_time=seconds + micros / 1_000_000,
         watches=bool(slot),
-        nobody_leads=bool(nobody_leads),
+        leader=leader,
+        slots=(first, second),
     )
     if not rest:
         return news

@@ -51,7 +51,7 @@ class Incarnation:
     Attributes:
         name: LAYOUT:HOST:PID:NONCE:N.
         state: `silent` = its last sign of life is older than its owner may be silent, on the server's
-            clock: it may be dead, which only a watch can show; `being reaped` = its owner is
+            clock, or in its future: it may be dead, which only a watch can show; `being reaped` = its owner is
             fenced, and not all of its jobs went back yet; `not registered` =
             its lists are there, and no process looks after them; `unknown layout` = not ours to rescue.
         silent_for_s: seconds since its last sign of life, on the server's clock; None: there is none.
@@ -135,7 +135,8 @@ def _looked_at(
 ) -> Incarnation:
     sign = SignOfLife.parse(beat)
     silent_for_s = None if sign is None else max(now - sign.at, 0.0)
-    if state == "alive" and (sign is None or now - sign.at > sign.silent_after_s):
+    # One from the future was given before the server's clock was set back; who lives gives the next within seconds.
+    if state == "alive" and (sign is None or abs(now - sign.at) > sign.silent_after_s):
         state = "silent"
     if state != "alive" and layout_of(name) != LAYOUT:
         state = "unknown layout"

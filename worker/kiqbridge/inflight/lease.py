@@ -24,6 +24,7 @@ from kiqbridge.inflight.recovery import Reaped, Reaper
 from kiqbridge.runtime import job_forks, threads
 from kiqbridge.runtime.threads import keep_running
 from kiqbridge.store import scripts
+from kiqbridge.store.leadership import Sight
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import LAYOUT, Keys
 
@@ -140,6 +141,7 @@ class LeaseKeeper:
         self._on_news: Callable[[News], object] = lambda _news: None
         self._queues: Collection[str] = ()
         self.watches = False
+        self._slots = Sight(), Sight()
         self._reaper = Reaper(
             self._connection,  # both are used by the thread of the lease alone
             keys,
@@ -345,7 +347,11 @@ class LeaseKeeper:
             self._identity,
             silent_after_ms=self._times.silent_after_ms,
             slot_ms=slot_ms,
+            over=[sight.over for sight in self._slots],
             queues=self._queues,
         )
+        for sight, text in zip(self._slots, news.slots if news else (), strict=False):
+            held_ms = text.partition(b" ")[0]  # as its holder has written it
+            sight.see(text, (int(held_ms) if held_ms.isdigit() else slot_ms) / 1000)
         self._note(lease, asked_at, held=news is not None)
         return news

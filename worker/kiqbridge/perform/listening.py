@@ -8,7 +8,8 @@ All processes that serve the same set of queues share a *role*. In each, one idl
    process that has been parked for longest. So work goes round, and each push wakes one process.
 3. A listener that dies leaves its sign (a key with a TTL), which it would have renewed, to expire. One of the
    parked ones is the *standby*: it looks whenever the sign would have expired, and takes the role. If both die,
-   another parked one finds it out, which looks now and then.
+   another parked one finds it out, which looks now and then. Each renewal changes the text of a sign: one that
+   has stood unchanged for its term is over, also if the server's clock was set back and its TTL goes on.
 4. Where nobody is parked the listener is *alone*: it renews nothing and hands nothing on until a key that only
    others write, the sign or the standby's, is reported to it.
 
@@ -30,6 +31,7 @@ import redis
 from kiqbridge.inflight.claims import HandOn
 from kiqbridge.perform.look_at_queues import LookAtQueues, raw_name
 from kiqbridge.store import scripts
+from kiqbridge.store.leadership import Sight
 from kiqbridge.store.round_trip import pack
 from kiqbridge.store.tracking import (
     FAILURES,
@@ -70,8 +72,9 @@ OFTEN_UP_TO: Final = 6
 LOOK_AT_MOST_S: Final = 60.0
 SMALL_FLEET: Final = 3
 """In a fleet that is no larger every parked process looks as often as a standby."""
-LATE_S: Final = 5.0
-"""A server that has not ended a BLPOP so long after its time counts as lost."""
+LATE_AT_LEAST_S: Final = 0.2
+LATE_AT_MOST_S: Final = 5.0
+"""A BLPOP that has not ended a third of its time later is given up: the server is lost, or its clock was set back."""
 
 TIGHT_LOOK_S = 0.02
 """Pause before a claim while there is no room for some kind of job (rooms.py)."""
@@ -135,8 +138,9 @@ class Listening:
         self._keys = keys
         self._list, self._sign, self._standby = keys.wake(set_of(queues))
         self._look_at_queues = LookAtQueues(self._connection, queues, keys)
-        self._me = secrets.token_hex(6)
-        self._generation = ""
+        self._generation = ""  # the text of the sign
+        self._standby_text = ""
+        self._sign_sight, self._standby_sight = Sight(), Sight()
         self._is_armed = False
         self._is_standby = False
         self._processes = 1
@@ -190,9 +194,10 @@ class Listening:
                 self._connection.close()
                 self.state = State.HANDED_ON
             elif self.state is State.LISTENING and not self.is_alone:
+                generation = _renewed(self._generation)
                 self._connection.ask(
-                    ("SET", self._sign, self._generation, "PX", SIGN_MS),
-                    ("RPUSH", self._list, self._generation),
+                    ("SET", self._sign, generation, "PX", SIGN_MS),
+                    ("RPUSH", self._list, generation),
                 )
                 self.state = State.HANDED_ON
         except FAILURES as error:
@@ -230,7 +235,8 @@ class Listening:
             message = self._connection.receive(self._parked_until - time.monotonic())
             if message is None:
                 if time.monotonic() >= self._parked_until:
-                    raise redis.exceptions.TimeoutError("Redis has not ended a BLPOP")
+                    logger.debug("Redis has not ended a BLPOP; it is asked on a new connection")
+                    self._drop(0.0)
             elif isinstance(message, News):
                 pass  # of keys that this process has read before it parked
             else:
@@ -245,7 +251,8 @@ class Listening:
             seconds = max(LOOK_AT_LEAST_S, seconds)
             seconds = min(seconds, LOOK_AT_MOST_S) * self._rng.uniform(0.75, 1.25)
         self._connection.send(pack([("BLPOP", self._list, f"{seconds:.3f}")]))
-        self._parked_until = time.monotonic() + seconds + LATE_S
+        late_s = min(max(seconds / 3, LATE_AT_LEAST_S), LATE_AT_MOST_S)
+        self._parked_until = time.monotonic() + seconds + late_s
         self.state = State.PARKED
 
     def _unparked(self, message: Any) -> None:
@@ -265,18 +272,24 @@ class Listening:
 
     def _check(self) -> None:
         """Look whether anybody listens; become what is missing."""
-        generation = secrets.token_hex(6)
+        text = secrets.token_hex(6)
         keys = (self._sign, self._standby, self._list, self._keys.inflight)
-        reply = self._script(_CHECK, keys, (self._me, generation, SIGN_MS, STANDBY_MS))
+        over = self._sign_sight.over, self._standby_sight.over
+        args = (text, self._standby_text, SIGN_MS, STANDBY_MS, *over)
+        reply = self._script(_CHECK, keys, args)
         if isinstance(reply, Exception):
             self._refused(reply)
             return
-        what, self._processes, left_ms = reply
-        # A sign without an end is none of ours: it is looked at again, and not waited for.
-        self._sign_left_s = (left_ms if 0 <= left_ms <= SIGN_MS else SIGN_MS) / 1000
+        what, self._processes, left_ms, sign, standby = reply
+        # A sign without an end is none of ours: it counts as one that was just renewed.
+        self._sign_left_s = (SIGN_MS if left_ms < 0 else left_ms) / 1000
+        self._sign_sight.see(sign, self._sign_left_s)
+        self._standby_sight.see(standby, STANDBY_MS / 1000)
         self._is_standby = what == 1
+        if self._is_standby:
+            self._standby_text = text
         if what == 2:  # noqa: PLR2004 - see wake_check.lua
-            self._begin(generation)
+            self._begin(text)
         else:
             self.state = State.HANDED_ON
 
@@ -370,12 +383,19 @@ class Listening:
             self._connection.ask(("DEL", self._standby))
             self._is_standby = False
         keys = (self._sign, self._standby, self._list)
-        reply = self._script(_RENEW, keys, (self._generation, SIGN_MS))
+        renewed = _renewed(self._generation)
+        args = (renewed, self._generation, SIGN_MS, self._standby_sight.over)
+        reply = self._script(_RENEW, keys, args)
         if isinstance(reply, Exception):
             self._refused(reply)
-        elif reply == 0:
+            return
+        what, standby = reply
+        self._standby_sight.see(standby, STANDBY_MS / 1000)
+        if what == 0:
             self._step_down()
-        elif reply == 2:  # noqa: PLR2004 - see wake_renew.lua
+        elif what == 1:
+            self._generation = renewed
+        else:
             self.is_alone = True
             self._is_armed = False
 
@@ -389,7 +409,7 @@ class Listening:
             return None
         hand_on = None
         if not self.is_alone:
-            hand_on = HandOn((self._list, self._sign), (self._generation, SIGN_MS))
+            hand_on = HandOn((self._list, self._sign), (_renewed(self._generation), SIGN_MS))
         return offer.claimer.prepare(offer.queues, offer.most, hand_on)
 
     def _claim_after_pause(self, offer: Offer | None) -> "Chunk | _GoOn | None":
@@ -426,6 +446,12 @@ class Listening:
         if isinstance(reply, Exception) and "NOSCRIPT" in str(reply):
             [reply] = self._connection.ask(("EVAL", script.text, len(keys), *keys, *args))
         return reply
+
+
+def _renewed(generation: str) -> str:
+    """The text of the sign at its next renewal: the same generation with the next number."""
+    name, _, number = generation.partition(":")
+    return f"{name}:{int(number or 0) + 1}"
 
 
 class _GoOn(Enum):

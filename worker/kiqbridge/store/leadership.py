@@ -1,5 +1,6 @@
 """One leader at a time, by a key that ends by itself: the poller's lead, and the lock of the isolation."""
 
+import time
 from typing import Final
 
 from kiqbridge.store import scripts
@@ -8,35 +9,76 @@ from kiqbridge.store.redis_connection import RedisConnection
 _LEAD: Final = scripts.load("lead")
 
 
-def take_lead(connection: RedisConnection, key: str, who: str, lead_ms: int) -> bool:
-    """Take or renew the lead for so many milliseconds; whether `who` leads now.
+class Sight:
+    """A sign that another process renews, as this process sees it by its own clock.
 
-    Works also while the server's memory is full, which SET … NX does not: due jobs would wait for a
-    leader until there is room again.
-
-    Raises:
-        RedisUnavailable: not known; repeat it.
+    A TTL is an instant on the server's clock. Where that clock is set back (a failover to a replica, a
+    restored machine), a sign outlives its owner by as much. So a sign whose text has not changed for its
+    full term is over, whatever its TTL says; each renewal changes the text. From any thread.
     """
-    return bool(connection.script(_LEAD, [key], [who, lead_ms]))
+
+    def __init__(self) -> None:
+        self._seen: tuple[bytes, float] = (b"", 0.0)
+
+    def see(self, text: bytes | None, term_s: float) -> None:
+        """Note the text that was read just now, None = there is none, and its term in seconds."""
+        text = text or b""
+        if text != self._seen[0]:
+            self._seen = text, time.monotonic() + term_s
+
+    @property
+    def over(self) -> bytes:
+        """The text of the sign if it is over; empty: it is not, or none was seen."""
+        text, until = self._seen
+        return text if time.monotonic() >= until else b""
 
 
-def renew_lead(connection: RedisConnection, key: str, who: str, lead_ms: int) -> bool:
-    """Renew the lead of `who` for so many milliseconds; whether it still leads.
+class Lead:
+    """A lead that one process of the fleet has at a time.
 
-    One command, where the script takes three. Should another process lead by now, that lead is prolonged
-    once, which costs nothing as long as its holder lives.
-
-    Raises:
-        RedisUnavailable: not known; repeat it.
+    Args:
+        connection: where to ask; used by the thread that takes and releases.
+        key: of the lead.
+        who: this process.
+        lead_s: seconds for which it leads after each renewal.
     """
-    leader: bytes | None = connection.call("GETEX", key, "PX", lead_ms)
-    return leader == who.encode()
 
+    def __init__(self, connection: RedisConnection, key: str, who: str, lead_s: float) -> None:
+        self._connection = connection
+        self._key = key
+        self._who = who
+        self._lead_s = lead_s
+        self._sight = Sight()
 
-def release_lead(connection: RedisConnection, key: str, who: str) -> None:
-    """End the lead of `who`; that of another process stays.
+    def take(self) -> bool:
+        """Take or renew the lead; whether this process leads now.
 
-    Raises:
-        RedisUnavailable: not known; it ends by itself.
-    """
-    connection.script(_LEAD, [key], [who, 0])
+        Works also while the server's memory is full, which SET … NX does not: due jobs would wait for a
+        leader until there is room again.
+
+        Raises:
+            RedisUnavailable: not known; repeat it.
+        """
+        reply = self._script(int(self._lead_s * 1000))
+        if reply == 1:
+            return True
+        self._sight.see(reply, self._lead_s)
+        return False
+
+    def is_vacant(self, text: bytes | None) -> bool:
+        """Whether nobody leads, as the key was read just now: it is gone, or its time is over. From any thread."""
+        self._sight.see(text, self._lead_s)
+        return not text or text == self._sight.over
+
+    def release(self) -> None:
+        """End the lead of this process; that of another process stays.
+
+        Raises:
+            RedisUnavailable: not known; it ends by itself.
+        """
+        self._script(0)
+
+    def _script(self, lead_ms: int) -> int | bytes:
+        args = [self._who, lead_ms, self._sight.over]
+        reply: int | bytes = self._connection.script(_LEAD, [self._key], args)
+        return reply

@@ -5,14 +5,14 @@
 -- pollers (string), 6 ends of jobs (zset), 7 reports (zset), 8 cancelled batches (zset), 9 pauses (hash),
 -- 10... suspects (list)
 -- ARGV 1 incarnation, 2 milliseconds after which it may be called silent, 3 identity, 4 milliseconds for
--- which a watch slot is held; 0 = give it up
+-- which a watch slot is held; 0 = give it up, 5 6 texts of slots that are over by the caller's clock
 -- A slot is `MILLISECONDS NUMBER IDENTITY`; the number grows with each renewal. Who holds none takes one
 -- that is vacant. When the holder of the other slot has renewed it ten times, it also takes one that is held
 -- for longer than its own would be, or whose holder is on the host of the other holder, if it is not itself.
 -- Returns 0 when the lease is gone (fenced), else seconds and microseconds of the server's time, the number
--- of the own slot (0 = none), 1 if nobody leads the pollers; and, if any of the keys from 6 on exists,
--- 1 if there are ends, 1 if there are reports, number and last of the cancelled batches, number of pauses,
--- number of lists of suspects.
+-- of the own slot (0 = none), the texts of who leads the pollers and of both slots ('' = none); and, if any
+-- of the keys from 6 on exists, 1 if there are ends, 1 if there are reports, number and last of the cancelled
+-- batches, number of pauses, number of lists of suspects.
 -- Repeated: gives another sign.
 -- See reliability §3.2, reliability §3.3.
 -- include sign_of_life
@@ -36,6 +36,12 @@ if string.sub(first, -#who - 1) == ' ' .. who then
   own = 1
 elseif string.sub(second, -#who - 1) == ' ' .. who then
   own = 2
+end
+if own ~= 1 and first == ARGV[5] then
+  first = ''
+end
+if own ~= 2 and second == ARGV[6] then
+  second = ''
 end
 -- What most processes do, most of the time, ends here: both slots are held by others. Whether another holder would
 -- be better is asked at each fifth beat.
@@ -70,15 +76,15 @@ if own > 0 or first == '' or second == '' or number % 5 == 0 then
   end
 end
 
-local answer = { tonumber(time[1]), tonumber(time[2]), own, texts[3] and 0 or 1 }
+local answer = { tonumber(time[1]), tonumber(time[2]), own, texts[3] or '', texts[1] or '', texts[2] or '' }
 if redis.call('EXISTS', unpack(KEYS, 6)) == 0 then
   return answer
 end
 local cancelled, newest = redis.pcall('ZCARD', KEYS[8]), redis.pcall('ZRANGE', KEYS[8], -1, -1)
 local pauses = redis.pcall('HLEN', KEYS[9])
-answer[5] = redis.call('EXISTS', KEYS[6])
-answer[6] = redis.call('EXISTS', KEYS[7])
-answer[7] = type(cancelled) == 'number' and cancelled .. ' ' .. (newest[1] or '') or ''
-answer[8] = type(pauses) == 'number' and pauses or 0
-answer[9] = #KEYS > 9 and redis.call('EXISTS', unpack(KEYS, 10)) or 0
+answer[7] = redis.call('EXISTS', KEYS[6])
+answer[8] = redis.call('EXISTS', KEYS[7])
+answer[9] = type(cancelled) == 'number' and cancelled .. ' ' .. (newest[1] or '') or ''
+answer[10] = type(pauses) == 'number' and pauses or 0
+answer[11] = #KEYS > 9 and redis.call('EXISTS', unpack(KEYS, 10)) or 0
 return answer

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Take one of the locks of a concurrent limiter. A lock of a worker is void once the worker's incarnation is not
 -- registered any more, which is when its jobs are given back; others are void when their time is over. What is void
--- is removed where the limit is reached, so that a check costs one look-up else; of many locks once a second.
+-- is removed where the limit is reached, so that a check costs one look-up else; of many locks once a second. A lock
+-- whose time ends later than any was written to end is valid for that time from now on: the server's clock was set back.
 -- KEYS 1 locks (hash, token -> SINCE UNTIL OWNER in microseconds), 2 registered incarnations (set), 3 when many locks
 --      were looked at last (string, microseconds)
 -- ARGV 1 token, 2 limit, 3 owner: an incarnation, or '' for a lock with a time, 4 how long the lock is valid
@@ -28,6 +29,9 @@ if not is_ours and held >= limit then
     local lives
     if owner == '' then
       lives = tonumber(ends) > now
+      if tonumber(ends) > now + ARGV[4] then
+        redis.call('HSET', KEYS[1], locks[i], whole(now) .. ' ' .. whole(now + ARGV[4]) .. ' ')
+      end
     elseif owner then
       if registered[owner] == nil then
         registered[owner] = redis.call('SISMEMBER', KEYS[2], owner) == 1

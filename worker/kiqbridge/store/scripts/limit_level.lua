@@ -12,10 +12,15 @@ local now, holds, rate, amount = limit_now(), tonumber(ARGV[1]), tonumber(ARGV[2
 local level, at = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%d+)$')
 level, at = tonumber(level or 0), tonumber(at or now)
 level = math.max(0, level - math.max(0, now - at) * rate / 1000000)
-if ARGV[4] ~= '1' and level + amount > holds + 0.000001 then
+local overflows = ARGV[4] ~= '1' and level + amount > holds + 0.000001
+if not overflows then
+  level = math.max(0, level + amount)
+end
+if not overflows or at > now then -- the server's clock was set back: it drains from now on
+  local empty_ms = math.ceil(level / rate * 1000) + 1
+  redis.call('SET', KEYS[1], string.format('%.17g', level) .. ' ' .. whole(now), 'PX', empty_ms)
+end
+if overflows then
   return {0, math.ceil((level + amount - holds) / rate * 1000000)}
 end
-level = math.max(0, level + amount)
-local empty_ms = math.ceil(level / rate * 1000) + 1
-redis.call('SET', KEYS[1], string.format('%.17g', level) .. ' ' .. whole(now), 'PX', empty_ms)
 return {1, 0}

@@ -2,20 +2,27 @@
 -- Who listens renews its sign, unless another process listens under a later generation. If there is no standby, one of
 -- the parked processes is asked to look; if nobody has taken that since the last time, nobody is parked.
 -- KEYS 1 sign of who listens, 2 the standby, 3 wake list
--- ARGV 1 generation, 2 how long the sign lasts (ms)
--- Returns 1 = renewed, 0 = another listens, 2 = nobody else waits: the sign is gone, and is not renewed.
--- Repeated: the sign lasts a little longer; a second request to look finds nobody and is left.
+-- ARGV 1 new text of the sign, 2 the one before, 3 how long it lasts (ms), 4 text of a standby's that is over by the
+-- caller's clock
+-- Returns {what, text of the standby's}; what: 1 = renewed, 0 = another listens, 2 = nobody else waits: the sign is
+-- gone, and is not renewed.
+-- Repeated: answers that another listens, unless the text is the same; the caller looks again.
 -- See reliability §7.
 local sign = redis.call('GET', KEYS[1])
-if sign and sign ~= ARGV[1] then
-  return 0
+if sign and sign ~= ARGV[2] then
+  return {0, ''}
 end
-if redis.call('EXISTS', KEYS[2]) == 0 then
+local standby = redis.call('GET', KEYS[2]) or ''
+if standby ~= '' and standby == ARGV[4] then
+  redis.call('DEL', KEYS[2])
+  standby = ''
+end
+if standby == '' then
   if redis.call('LLEN', KEYS[3]) > 0 then
     redis.call('DEL', KEYS[1])
-    return 2
+    return {2, ''}
   end
   redis.call('RPUSH', KEYS[3], 'look')
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-return 1
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+return {1, standby}
