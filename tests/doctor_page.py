@@ -21,8 +21,14 @@ The rules below are written by `{COMMAND}` from `worker/kiqbridge/doctor/`.
 kiqbridge doctor
 ```
 
-It examines the server, the jobs in it and the workers at it. It only reads. Each finding says what is so, why that matters and
-what to do. The page `/doctor` of `kiqbridge web` shows the same.
+It examines what goes on now, the server, the jobs in it and the workers at it. It only reads. Each finding says what is so, why
+that matters and what to do, the worst first; what is well is only counted. The page `/doctor` of `kiqbridge web` shows the same, but
+for what needs the environment of a worker.
+
+**One list judges**: what the area `now` and the rules `memory`, `eviction` and `cluster` find is what the page Now, the metric
+`kiqbridge_findings` ([telemetry](telemetry.md)) and the alarm `ProblemsAlarm` ([runbooks](runbooks.md)) find, from the same limits:
+a `problem` is what they call critical. `kiqbridge health` and the page's `/healthz` answer another question, whether this process
+serves: a class that fails is no reason to restart a worker.
 
 | status | meaning |
 |---|---|
@@ -42,9 +48,10 @@ what to do. The page `/doctor` of `kiqbridge web` shows the same.
 |---|---|
 | `--area redis` | only rules of an area: {", ".join(AREAS)}; may be repeated |
 | `--rule ID`, `--ignore ID` | only this rule, or all but this one; may be repeated |
+| `--all` | shows the rules that found nothing wrong, too |
 | `--strict` | warnings count, for CI |
 | `--list` | prints the rules, and examines nothing |
-| `--json` | `{{"redis", "ok", "findings": [{{"rule", "area", "status", "what", "why", "action", "docs"}}]}}` |
+| `--json` | all of them; `{{"redis", "ok", "findings": [{{"rule", "area", "status", "what", "why", "action", "docs"}}]}}`, with `--template` the file's name as `template` in place of `redis` |
 | `--needs operator` | whose rights this user must have: `worker` (the default), `function`, `operator` |
 | `--stop-timeout 60` | seconds after which the orchestrator kills a worker |
 | `--template FILE` | examines a template in place of a running system; needs neither Redis nor AWS |
@@ -61,6 +68,7 @@ keys are scanned for other namespaces. Findings about jobs say how many were loo
 used: Redis checks them when a command is queued in a transaction, and this one is never run.
 """
 AREA_HEADS: dict[Area, str] = {
+    "now": "What waits, fails, dies, and does not come. The list of the page Now judges; the numbers are its limits.",
     "redis": "The server.",
     "wire": "Jobs in queues and sets, as Ruby, Python and others wrote them. They are looked at in part.",
     "worker": "Processes of Python and Ruby, by their heartbeats, and the settings of the environment.",

@@ -41,7 +41,7 @@ def test_they_are_on_all_that_the_readme_says_to_watch(alarms):
         *("ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"),
         *("Failed", "Refused", "Stale", "Errors", "Throttles"),
         *("DatabaseMemoryUsagePercentage", "EngineCPUUtilization"),
-        *("FleetSilent", "QueueLatency", "MissedTicks", "DeadTrimmed", "Demand"),
+        *("FleetSilent", "Problems", "QueueLatency", "MissedTicks", "DeadTrimmed", "Demand"),
         "SchedulesEvaluated",
     }
 
@@ -138,7 +138,16 @@ def test_each_has_somebody_to_get_it_and_an_entry_of_what_to_do(alarms):
 def test_each_has_a_runbook_that_says_what_it_means_what_to_look_at_and_what_to_do(alarms):
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", RUNBOOKS, re.MULTILINE | re.DOTALL))
 
+    by_what_happens = RUNBOOKS.partition("## Alarms of the stack")[0]
+    situations = dict(
+        re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", by_what_happens, re.MULTILINE | re.DOTALL)
+    )
+
     assert sorted(sections) == sorted(alarms)
+    assert len(situations) == 7
+    for name, text in situations.items():
+        heads = re.findall(r"^\*\*([^*]+)\*\*: \S", text, re.MULTILINE)
+        assert heads == ["Shows as", "Means", "Look at", "Do"], name
     for name, text in sections.items():
         heads = re.findall(r"^\*\*([^*]+)\*\*: \S", text, re.MULTILINE)
         assert heads == ["Means", "Look at", "Do"], name
@@ -197,4 +206,11 @@ def test_the_dashboard_is_json_of_metrics_that_are_watched_or_explain_them(stack
     assert len(places) == len(widgets) == 10
     shown = {metric[1] for widget in widgets for metric in widget["properties"]["metrics"]}
     assert {"Failed", "Refused", "Stale", "Errors", "Throttles"} <= shown
-    assert {"FleetSilent", "QueueLatency", "MissedTicks", "DeadTrimmed", "Demand"} <= shown
+    assert {
+        "FleetSilent",
+        "Problems",
+        "QueueLatency",
+        "MissedTicks",
+        "DeadTrimmed",
+        "Demand",
+    } <= shown

@@ -108,12 +108,34 @@ def test_at_zero_workers_and_zero_jobs_each_metric_that_scales_arrives(measured)
                     ("QueueDepth",),
                 ],
                 *[("QueueLatency",), ("InFlight",), ("Due",), ("Retries",), ("Dead",)],
-                *[("FleetSilent",), ("OrphansGivenBack",), ("MissedTicks",), ("DeadTrimmed",)],
+                *[
+                    ("FleetSilent",),
+                    ("OrphansGivenBack",),
+                    ("MissedTicks",),
+                    ("DeadTrimmed",),
+                    ("Problems",),
+                ],
                 *[("RedisUnavailable",), ("Failed",)],
             ],
             0.0,
         )
     }
+
+
+def test_what_the_page_calls_critical_is_measured_and_logged(invoke, capsys, redis, client):
+    client.push_bulk({"class": "HealthPulse", "args": [[], []]})
+    at = int(time.time()) - 600
+    redis.zadd("kb:missed", {f"{at} shop/Nightly": at})
+
+    answer = invoke()
+
+    assert answer["problems"] == [
+        {
+            "rule": "no-worker",
+            "what": "No worker lives, and 2 jobs wait in queues, the oldest for 0 s.",
+        }
+    ]
+    assert read_metrics(capsys.readouterr().out)["Problems", SERVICE] == 1
 
 
 def test_what_waits_is_in_flight_or_due_is_demand(measured, redis, client):

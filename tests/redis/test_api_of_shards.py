@@ -271,8 +271,8 @@ def test_facts_name_the_shard_and_say_once_what_holds_on_several(operator, shard
     assert [(queue.name, queue.size, queue.shard) for queue in facts.queues] == [
         ("mail", 1, "mail")
     ]
-    assert found["no_worker"].shards == ("mail",)
-    assert found["no_worker"].what.startswith("Shard mail: No worker lives")
+    assert found["no-worker"].shards == ("mail",)
+    assert found["no-worker"].what.startswith("Shard mail: No worker lives")
     assert found["paused"].shards == ("mail", "fast", "rest")
     assert found["paused"].what.startswith("Shards mail, fast, rest: ")
 
@@ -331,7 +331,7 @@ def test_a_shard_that_is_away_is_named_and_the_others_can_be_looked_at(shards):
     assert left.shards == ("fast", "rest")
     assert [name for name, why in left.missing] == ["mail"]
     assert Stats(left).enqueued == 1
-    assert judge(fetch_facts(left)).facts[0].kind == "shard_away"
+    assert judge(fetch_facts(left)).facts[0].kind == "shard-away"
     assert Stats(operator.on("rest")).enqueued == 1
     with pytest.raises(RedisUnavailable, match="shard mail is away"):
         replace(operator, among=("mail",)).reachable()

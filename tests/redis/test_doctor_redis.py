@@ -62,7 +62,7 @@ def setting(raw, **settings):
 
 def test_a_good_server_has_no_finding(good, raw):
     assert wrong(good.url) == []
-    assert {each.area for each in found(good.url)} == {"redis", "wire", "worker"}
+    assert {each.area for each in found(good.url)} == {"now", "redis", "wire", "worker"}
 
 
 @pytest.mark.parametrize(

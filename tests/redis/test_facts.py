@@ -6,6 +6,7 @@ import time
 import pytest
 
 from kiqbridge.api import fetch_facts, fetch_verdict, open_operator
+from kiqbridge.doctor import examine
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
@@ -54,8 +55,8 @@ def test_an_empty_server_is_healthy(redis, operator):
     assert kinds(operator) == []
 
 
-def test_all_of_it_is_read(redis, redis_url, operator):
-    now = time.time()
+def spoil(redis, redis_url, operator, now):
+    """Let nearly everything go wrong that a server can show."""
     redis.sadd("queues", "default", "mail")
     redis.lpush("queue:default", text("a", now - 120), text("b", now))
     redis.lpush("queue:mail", b"no json")
@@ -75,6 +76,10 @@ def test_all_of_it_is_read(redis, redis_url, operator):
         metrics.record("Mail", 1.0, True)
     metrics.flush(RedisPool(redis_url).connection(), now)
 
+
+def test_all_of_it_is_read(redis, redis_url, operator):
+    spoil(redis, redis_url, operator, time.time())
+
     facts = fetch_facts(operator)
 
     default, mail = facts.queues
@@ -92,9 +97,36 @@ def test_all_of_it_is_read(redis, redis_url, operator):
     ]
     assert (facts.classes["Mail"].executions, facts.classes["Mail"].failures) == (30, 30)
     assert kinds(operator) == [
-        *("unserved_queue", "overdue", "missed_ticks", "late_ticks", "latency", "failing_class"),
-        *("deaths", "long_jobs", "suspects", "paused", "unreadable_job"),
+        *("overdue", "missed-ticks", "payload", "late-ticks", "queue-latency", "failing-class"),
+        *("deaths", "long-jobs", "suspects", "paused"),
     ]
+
+
+def test_the_doctor_finds_what_the_page_finds_and_as_bad(redis, redis_url, operator):
+    spoil(redis, redis_url, operator, time.time())
+    words = {"critical": "problem", "warning": "warning"}
+
+    judged = {fact.kind: words[fact.severity] for fact in fetch_verdict(operator).facts}
+    found = {each.rule: each.status.value for each in examine(operator)}
+
+    assert {kind: found.get(kind) for kind in judged} == judged
+
+
+def test_the_next_job_of_each_queue_and_the_next_retry_show_unknown_classes(redis, operator):
+    now = time.time()
+    redis.sadd("queues", "default")
+    redis.lpush("queue:default", text("a", now, "Male"))
+    live(redis, kb_classes='["Mail"]')
+    redis.sadd("processes", "gone:1:abc")
+    failed = {"error_class": "NameError", "error_message": "uninitialized constant Female"}
+    job = json.dumps({**json.loads(text("b", now, "Female")), **failed})
+    redis.zadd("retry", {job: now + 70})
+
+    facts = fetch_facts(operator)
+
+    assert facts.unknown == {"Female in retry": 1, "Male in queue default": 1}
+    assert facts.gone == 1
+    assert kinds(operator) == ["unknown-class", "heartbeat"]
 
 
 def test_what_a_silent_worker_holds_is_an_orphan(redis, operator):

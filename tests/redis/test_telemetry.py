@@ -13,6 +13,7 @@ from support.servers import find_free_port
 from support.waiting import wait_until
 
 from kiqbridge.api import open_operator
+from kiqbridge.api.limits import KINDS
 from kiqbridge.config.merge import merge
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.errors import ConfigError
@@ -129,6 +130,10 @@ def test_prometheus_gets_all_numbers_of_the_fleet(redis, redis_url, operator):
         ("kiqbridge_missed_ticks_lost",): 1,
         ("kiqbridge_problems", "critical"): 2,
         ("kiqbridge_problems", "warning"): 2,
+        **{
+            ("kiqbridge_findings", kind): int(kind in ("missed-ticks", "paused", "deaths"))
+            for kind in KINDS
+        },
         ("kiqbridge_class_recent_executions", "Mail"): 2,
         ("kiqbridge_class_recent_failures", "Mail"): 1,
         ("kiqbridge_redis_memory_limit_bytes",): 0,

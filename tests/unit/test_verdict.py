@@ -5,7 +5,10 @@ from dataclasses import replace
 import pytest
 
 from kiqbridge.api import Counts, Facts, JobRecord, Limits, Process, Work, judge
-from kiqbridge.api.facts import Memory, MissedFact, QueueFacts, SetFacts
+from kiqbridge.api.facts import MissedFact, QueueFacts, SetFacts
+from kiqbridge.api.limits import KINDS
+from kiqbridge.api.memory import Memory
+from kiqbridge.doctor import CATALOGUE
 from kiqbridge.inflight.incarnations import Incarnation
 from kiqbridge.store.pauses import Pause
 from kiqbridge.wire.dead_bounds import DeadBounds
@@ -60,7 +63,7 @@ def test_where_all_is_well_there_is_no_fact():
 
 
 FOUND = {
-    "no_worker": (
+    "no-worker": (
         {
             "processes": [],
             "queues": [queue(size=1204, latency_s=720)],
@@ -72,12 +75,12 @@ FOUND = {
         ),
         "/processes",
     ),
-    "all_quiet": (
+    "all-quiet": (
         {"processes": [process(quiet="true")] * 2},
         "All processes (2) are quiet: they take no new jobs, and 5 jobs wait.",
         "/processes",
     ),
-    "unserved_queue": (
+    "unserved-queue": (
         {"queues": [queue("mail/ü", 1, 300)]},
         "No process serves the queue mail/ü: 1 job waits, the oldest for 5 min.",
         "/queues/mail%2F%C3%BC",
@@ -92,7 +95,7 @@ FOUND = {
         "1 worker of Python is silent, the first for 42 s, and holds 3 jobs that may not be running.",
         "/processes",
     ),
-    "eviction_policy": (
+    "eviction": (
         {"memory": Memory(used=1, most=100, policy="allkeys-lru")},
         (
             "Redis has the eviction policy allkeys-lru: when its memory is full it loses any key, whole queues "
@@ -102,7 +105,7 @@ FOUND = {
     ),
     "memory": (
         {"memory": Memory(used=97_000_000, most=100_000_000, policy="noeviction")},
-        "Redis uses 97% of its memory (97 MB of 100 MB); when it is full, no job can be pushed.",
+        "Redis uses 97% of maxmemory (97 MB of 100 MB); when it is full, no job can be pushed.",
         "/doctor",
     ),
     "cluster": (
@@ -110,7 +113,7 @@ FOUND = {
         "Redis is in cluster mode: it spreads keys over slots, and a script may only use keys of one slot.",
         "/doctor",
     ),
-    "ruby_in_cluster": (
+    "cluster of Ruby": (
         {"ruby_in_cluster": ["web:7:bbb", "web:8:ccc"]},
         (
             "Redis is in cluster mode, and Ruby processes use it: web:7:bbb, web:8:ccc. Ruby's Sidekiq does not "
@@ -118,7 +121,7 @@ FOUND = {
         ),
         "/doctor",
     ),
-    "missed_ticks": (
+    "missed-ticks": (
         {"missed": [MissedFact(schedule="shop/Nightly", at=1_770_000_000, came_later=False)]},
         (
             "1 tick of shop/Nightly did not come in time within a day, the last 2026-02-02T02:40:00Z; none came "
@@ -126,7 +129,7 @@ FOUND = {
         ),
         "/schedules",
     ),
-    "late_ticks": (
+    "late-ticks": (
         {
             "missed": [
                 MissedFact(schedule=f"s{n}", at=1_770_000_000, came_later=True) for n in range(5)
@@ -138,12 +141,12 @@ FOUND = {
         ),
         "/schedules",
     ),
-    "latency": (
+    "queue-latency": (
         {"queues": [queue(latency_s=61)]},
         "The oldest job of the queue default has waited for 61 s; 5 jobs wait.",
         "/queues/default",
     ),
-    "failing_class": (
+    "failing-class": (
         {"classes": {"Mail::Job": Counts(executions=60, failures=45)}},
         "Mail::Job fails: 45 of 60 executions in the last five minutes.",
         "/metrics?class=Mail%3A%3AJob",
@@ -168,12 +171,33 @@ FOUND = {
         "1,001 jobs failed and wait for their retry.",
         "/retries",
     ),
-    "late_beats": (
+    "heartbeat": (
         {"processes": [process(), process(beat=NOW - 45, identity="host:2:bbb")]},
         "1 heartbeat is late; the last one of host:2:bbb came 45 s ago.",
         "/processes",
     ),
-    "long_jobs": (
+    "heartbeat gone": (
+        {"gone": 2},
+        "2 registered processes have no heartbeat any more: killed, or cut off from Redis.",
+        "/processes",
+    ),
+    "unknown-class": (
+        {"unknown": {"Male in retry": 1, "Female in queue default": 3}},
+        "No process that may take them declares Male in retry (1), Female in queue default (3).",
+        "/retries?error_class=NameError",
+    ),
+    "memory of the machine": (
+        {
+            "memory": Memory(
+                used=1, most=0, policy="noeviction", resident=75_000_000, machine=100_000_000
+            )
+        },
+        (
+            "Redis uses 75% of the machine's memory (75 MB of 100 MB); when it is full, no job can be pushed."
+        ),
+        "/doctor",
+    ),
+    "long-jobs": (
         {"work": [work(9000), work(30)]},
         "1 job is running for more than 60 min; Report abc for 2 h.",
         "/busy",
@@ -192,7 +216,7 @@ FOUND = {
         "The queue default is paused for 2 h by ann: migration. 5 jobs wait.",
         "/queues/default",
     ),
-    "unreadable_job": (
+    "payload": (
         {"queues": [queue(is_readable=False)]},
         (
             "The oldest job of the queue default is no JSON object. Ruby's page of all queues fails as long as it "
@@ -214,8 +238,13 @@ def test_each_rule_says_what_it_found_and_nothing_else_does(kind):
 
     [fact] = judge(replace(WELL, **changes)).facts
 
-    assert (fact.kind, fact.what, fact.link) == (kind, what, link)
+    assert (fact.kind, fact.what, fact.link) == (kind.partition(" ")[0], what, link)
     assert fact.do.endswith(".")
+
+
+def test_the_doctor_describes_each_kind():
+    assert {kind.partition(" ")[0] for kind in FOUND} == {*KINDS} - {"shard-away"}
+    assert set(CATALOGUE) >= {*KINDS} - {"shard-away"}
 
 
 WORSE = {
@@ -237,8 +266,8 @@ def test_the_worst_come_first_and_only_so_many_are_asked_for():
 
     verdict = judge(facts)
 
-    assert [fact.kind for fact in verdict.facts] == ["unserved_queue", "cluster", "deaths"]
-    assert [fact.kind for fact in verdict.worst(2)] == ["unserved_queue", "cluster"]
+    assert [fact.kind for fact in verdict.facts] == ["unserved-queue", "cluster", "deaths"]
+    assert [fact.kind for fact in verdict.worst(2)] == ["unserved-queue", "cluster"]
 
 
 @pytest.mark.parametrize(
@@ -282,6 +311,15 @@ def test_a_queue_that_is_paused_is_not_late():
     [fact] = judge(replace(WELL, queues=[queue(latency_s=9000)], pauses=paused)).facts
 
     assert fact.kind == "paused"
+
+
+def test_quiet_processes_serve_no_queue_and_a_paused_one_needs_nobody():
+    quiet = process(["mail"], quiet="true")
+    facts = replace(WELL, queues=[queue("mail")], processes=[process(), quiet])
+
+    assert [fact.kind for fact in judge(facts).facts] == ["unserved-queue"]
+    paused = replace(facts, pauses=[Pause(kind="queue", name="mail")])
+    assert [fact.kind for fact in judge(paused).facts] == ["paused"]
 
 
 def test_without_a_process_and_without_a_job_all_is_well():

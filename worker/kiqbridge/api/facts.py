@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kiqbridge.api.memory import Memory, parse_memory
 from kiqbridge.api.metric_reading import Counts, MetricReading
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import Process, Work, parse_process, parse_work
 from kiqbridge.api.record import JobRecord
+from kiqbridge.api.unknown_classes import RETRY, unknown_classes
 from kiqbridge.errors import RedisRefused
 from kiqbridge.inflight.incarnations import Incarnation, SignOfLife, list_registered
 from kiqbridge.store.dead_set import KEPT_S, dropped_in
@@ -87,15 +89,6 @@ class MissedFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Of the server: bytes that it uses and may use (0 = no limit), and its eviction policy."""
-
-    used: int
-    most: int
-    policy: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """The state at one moment.
 
@@ -103,6 +96,7 @@ class Facts:
         at: epoch seconds, by the clock of Redis.
         queues: by name.
         processes: those that live, of Python and Ruby.
+        gone: how many more are registered, whose heartbeat has ended.
         work: the jobs that run, the longest running first.
         pauses: queues and classes that are paused.
         retry, schedule: what becomes due.
@@ -116,6 +110,8 @@ class Facts:
         is_cluster: whether it is in cluster mode, and the namespace keeps keys in no single slot.
         ruby_in_cluster: identities of Ruby processes, if it is in cluster mode, where they cannot work.
         classes: what each class did in the last five minutes.
+        unknown: `CLASS in PLACE` → jobs of a class that no process declares which may take them. Looked at are the
+            next job of each queue and the next retry; the doctor looks at more.
         refused: what the server refused to answer, in words.
         shards: of several, name → the state of that shard; the rest is then of all together, and `memory` that of
             the fullest.
@@ -125,6 +121,7 @@ class Facts:
     at: float
     queues: Sequence[QueueFacts] = ()
     processes: Sequence[Process] = ()
+    gone: int = 0
     work: Sequence[Work] = ()
     pauses: Sequence[Pause] = ()
     retry: SetFacts = SetFacts()
@@ -140,6 +137,7 @@ class Facts:
     is_cluster: bool = False
     ruby_in_cluster: Sequence[str] = ()
     classes: Mapping[str, Counts] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)
     refused: Sequence[str] = ()
     shards: Mapping[str, "Facts"] = field(default_factory=dict)
     away: Mapping[str, str] = field(default_factory=dict)
@@ -213,7 +211,8 @@ class _Fetching:
             rest[11:],
         )
         now = server_time(clock) if clock else begun
-        found = self._named(now, queues or [], processes or [], missed or [])
+        retries = [(RETRY, JobRecord(sets[2][0]))] if sets[2] else []
+        found = self._named(now, queues or [], processes or [], missed or [], retries)
         self._reading.processes = found["processes"]
         self._reading.take(measured)
         leases, orphans = self._leases(now, registered or [], reaping or [], alive or [])
@@ -230,7 +229,7 @@ class _Fetching:
             dead_bounds=fleet_bounds(each.fields.get(FIELD) for each in found["processes"]),
             leases=leases,
             orphans=orphans,
-            memory=_memory(memory),
+            memory=parse_memory(memory),
             is_cluster=clustered and not has_hash_tag(keys.prefix),
             ruby_in_cluster=[
                 each.identity for each in found["processes"] if clustered and not each.is_ours
@@ -245,6 +244,7 @@ class _Fetching:
         queues: Sequence[bytes],
         identities: Sequence[bytes],
         missed: Sequence[bytes],
+        retries: Sequence[tuple[str, JobRecord]],
     ) -> dict[str, Any]:
         """What has a name of its own: each queue, process and schedule with missed ticks."""
         keys = self._keys
@@ -283,6 +283,18 @@ class _Fetching:
                 )
             ],
             "processes": processes,
+            "gone": len(living) - len(processes),
+            "unknown": unknown_classes(
+                [
+                    *retries,
+                    *(
+                        (f"queue {name}", JobRecord(text, queue=name))
+                        for name, text in zip(names, oldest, strict=True)
+                        if text is not None
+                    ),
+                ],
+                processes,
+            ),
             "work": sorted(work, key=lambda each: each.run_at),
             "missed": [
                 MissedFact(schedule=name, at=at, came_later=bool(count))
@@ -372,14 +384,6 @@ def _pauses(paused: Sequence[bytes], pauses: Any, now: float) -> list[Pause]:
         *queues,
         *(each for each in classes if each.until is None or each.until > now),
     ]
-
-
-def _memory(reply: bytes | None) -> Memory | None:
-    info = parse_info(reply or b"")
-    used, most = info.get("used_memory", ""), info.get("maxmemory", "0")
-    if not used.isdigit() or not most.isdigit():
-        return None
-    return Memory(used=int(used), most=int(most), policy=info.get("maxmemory_policy", ""))
 
 
 def _tick(member: bytes) -> tuple[int, str]:

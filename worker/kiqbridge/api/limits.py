@@ -3,10 +3,38 @@
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal, get_args
 
 Severity = Literal["critical", "warning"]
 """`critical`: jobs are not performed, or may be lost. `warning`: they are late, failed, or soon may be."""
+
+Kind = Literal[
+    "shard-away",
+    "no-worker",
+    "all-quiet",
+    "unserved-queue",
+    "unknown-class",
+    "overdue",
+    "orphans",
+    "cluster",
+    "eviction",
+    "memory",
+    "missed-ticks",
+    "payload",
+    "late-ticks",
+    "queue-latency",
+    "failing-class",
+    "deaths",
+    "retries",
+    "heartbeat",
+    "long-jobs",
+    "suspects",
+    "paused",
+    "refused",
+]
+"""What a rule finds; all but `shard-away`, for which the doctor says `reachable`, are ids of the doctor's rules."""
+
+KINDS: Final[Sequence[Kind]] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +52,8 @@ class Limits:
         job_s: seconds that a job may run.
         failed_share: of the executions of a class in the last five minutes, from `fewest_executions` on.
         fewest_executions: fewer say nothing.
-        memory_warning, memory_critical: shares of the memory that the server may use.
+        memory_warning, memory_critical: shares of the memory that the server may use. A burst of jobs fills the last
+            quarter within minutes; the alarm of the stack is the same.
     """
 
     latency_s: float = 60.0
@@ -37,8 +66,8 @@ class Limits:
     job_s: float = 3600.0
     failed_share: float = 0.5
     fewest_executions: int = 20
-    memory_warning: float = 0.8
-    memory_critical: float = 0.95
+    memory_warning: float = 0.75
+    memory_critical: float = 0.9
 
     def latency_of(self, queue: str) -> float:
         """Seconds that the oldest job of this queue may wait."""
@@ -53,7 +82,7 @@ class Fact:
     """Something that is wrong.
 
     Attributes:
-        kind: which rule found it; stays the same from version to version.
+        kind: which rule found it (docs/doctor.md); stays the same from version to version.
         severity: how bad it is.
         what: a sentence with the numbers.
         do: what to do next.
@@ -61,7 +90,7 @@ class Fact:
         shards: those on which it was found; empty with one server.
     """
 
-    kind: str
+    kind: Kind
     severity: Severity
     what: str
     do: str

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -14,6 +15,8 @@ from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import read_timestamp
 
 LABEL: Final = "kiqbridge"
+CLASSES: Final = "kb_classes"
+"""Field of a process' hash: the classes that its code declares, as a JSON list; empty if they are too many."""
 Signal = Literal["TSTP", "TERM", "TTIN"]
 SIGNALS: Final[Mapping[str, Signal]] = {"quiet": "TSTP", "stop": "TERM", "dump_threads": "TTIN"}
 
@@ -118,6 +121,15 @@ class Process:
     def rtt_us(self) -> int:
         """A round trip from it to Redis, in microseconds."""
         return _int(self.fields.get("rtt_us"))
+
+    @property
+    def declared(self) -> AbstractSet[str] | None:
+        """The classes that its code declares; None = not known: Ruby's do not say, nor those with too many."""
+        try:
+            names = json.loads(self.fields.get(CLASSES, ""))
+        except ValueError:
+            return None
+        return {str(name) for name in names} if isinstance(names, list) else None
 
     def quiet(self) -> None:
         """Ask it to take no new jobs (§10.5); it does within seconds, and there is no way back."""

@@ -78,7 +78,7 @@ def _names(shards: Sequence[str]) -> str:
 
 def _away(name: str, why: str) -> Fact:
     return Fact(
-        kind="shard_away",
+        kind="shard-away",
         severity="critical",
         what=f"Shard {name} is away: {why}",
         do="Its jobs wait; those of the other shards go on. Look at this server, and at the way to it.",

@@ -1,6 +1,7 @@
 """The rules of a verdict: each is a function that gives the facts of one kind, worst first.
 
-A fact says with numbers what was found, what to do next, and where to look. Pure.
+A fact says with numbers what was found, what to do next, and where to look. Pure. The page Now, `kiqbridge top`,
+`kiqbridge doctor` (doctor/now.py describes each kind), Prometheus and the monitor function all judge by this list.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,7 @@ def _no_worker(facts: Facts, _: Limits) -> Iterator[Fact]:
     since = f", the oldest for {span_text(oldest)}" if oldest else ""
     more = f", and {due:,} of the scheduled jobs and retries {_are(due)} due" if due else ""
     yield Fact(
-        kind="no_worker",
+        kind="no-worker",
         severity="critical",
         what=f"No worker lives, and {count_text(waiting, 'job')} wait{_s(waiting)} in queues{since}{more}.",
         do="Start one: kiqbridge worker. Look at why the last one ended: its log, systemctl status, or the "
@@ -41,7 +42,7 @@ def _all_quiet(facts: Facts, _: Limits) -> Iterator[Fact]:
     waiting = sum(queue.size for queue in facts.queues)
     if facts.processes and waiting and all(each.is_quiet for each in facts.processes):
         yield Fact(
-            kind="all_quiet",
+            kind="all-quiet",
             severity="critical",
             what=f"All processes ({len(facts.processes):,}) are quiet: they take no new jobs, and "
             f"{count_text(waiting, 'job')} wait{_s(waiting)}.",
@@ -51,14 +52,15 @@ def _all_quiet(facts: Facts, _: Limits) -> Iterator[Fact]:
 
 
 def _unserved(facts: Facts, _: Limits) -> Iterator[Fact]:
-    if not facts.processes:
+    at_work = [each for each in facts.processes if not each.is_quiet]
+    if not at_work:
         return
-    served = {name for each in facts.processes for name in each.queues}
+    served = {name for each in at_work for name in each.queues} | _paused_queues(facts)
     for queue in _longest(facts.queues):
         if queue.size and queue.name not in served:
             name = shown(queue.name)
             yield Fact(
-                kind="unserved_queue",
+                kind="unserved-queue",
                 severity="critical",
                 what=f"No process serves the queue {name}: {count_text(queue.size, 'job')} "
                 f"wait{_s(queue.size)}, the oldest for {span_text(queue.latency_s)}.",
@@ -66,6 +68,19 @@ def _unserved(facts: Facts, _: Limits) -> Iterator[Fact]:
                 "and move what waits.",
                 link=_queue_link(queue.name),
             )
+
+
+def _unknown(facts: Facts, _: Limits) -> Iterator[Fact]:
+    if facts.unknown:
+        names = [f"{name} ({count:,})" for name, count in facts.unknown.items()]
+        yield Fact(
+            kind="unknown-class",
+            severity="critical",
+            what=f"No process that may take them declares {_names(names)}.",
+            do="Load the module that declares the class in the worker (-r), serve the queue by a process that knows "
+            "it, or correct the name.",
+            link="/retries?error_class=NameError",
+        )
 
 
 def _pollers(facts: Facts, limits: Limits) -> Iterator[Fact]:
@@ -107,23 +122,30 @@ def _memory(facts: Facts, limits: Limits) -> Iterator[Fact]:
     memory = facts.memory
     if memory is None:
         return
-    share = memory.used / memory.most if memory.most else 0.0
-    if memory.policy and memory.policy != NOEVICTION:
-        yield Fact(
-            kind="eviction_policy",
-            severity="critical" if share > limits.memory_warning else "warning",
-            what=f"Redis has the eviction policy {memory.policy}: when its memory is full it loses "
-            f"{what_can_be_lost(memory.policy)}.",
-            do=f"{WHAT_TO_DO[0].upper()}{WHAT_TO_DO[1:]}.",
-            link="/doctor",
-        )
-    if share > limits.memory_warning:
+    yield from eviction_facts(memory.policy)
+    if memory.share >= limits.memory_warning:
+        used, most = memory.taken
+        whose = "maxmemory" if memory.most else "the machine's memory"
         yield Fact(
             kind="memory",
-            severity="critical" if share > limits.memory_critical else "warning",
-            what=f"Redis uses {share:.0%} of its memory ({_megabytes(memory.used)} of "
-            f"{_megabytes(memory.most)}); when it is full, no job can be pushed.",
-            do="Raise maxmemory or take a larger machine; look for what grows: queues, the dead set.",
+            severity="critical" if memory.share >= limits.memory_critical else "warning",
+            what=f"Redis uses {memory.share:.0%} of {whose} ({_megabytes(used)} of {_megabytes(most)}); "
+            "when it is full, no job can be pushed.",
+            do="Look for what grows (kiqbridge stats): more workers, limits of queues (KIQBRIDGE_QUEUE_LIMITS), fewer "
+            "dead jobs. Else raise maxmemory or take a larger machine.",
+            link="/doctor",
+        )
+
+
+def eviction_facts(policy: str) -> Iterator[Fact]:
+    """What is wrong with an eviction policy; empty = not known."""
+    if policy and policy != NOEVICTION:
+        yield Fact(
+            kind="eviction",
+            severity="critical",
+            what=f"Redis has the eviction policy {policy}: when its memory is full it loses "
+            f"{what_can_be_lost(policy)}.",
+            do=f"{WHAT_TO_DO[0].upper()}{WHAT_TO_DO[1:]}.",
             link="/doctor",
         )
 
@@ -139,7 +161,7 @@ def _cluster(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
     if facts.ruby_in_cluster:
         yield Fact(
-            kind="ruby_in_cluster",
+            kind="cluster",
             severity="critical",
             what=f"Redis is in cluster mode, and Ruby processes use it: {_names(facts.ruby_in_cluster)}. {RUBY}.",
             do=f"{WITHOUT_RUBY[0].upper()}{WITHOUT_RUBY[1:]}.",
@@ -154,7 +176,7 @@ def _missed(facts: Facts, _: Limits) -> Iterator[Fact]:
             continue
         names = list(dict.fromkeys(each.schedule for each in ticks))
         yield Fact(
-            kind="late_ticks" if came_later else "missed_ticks",
+            kind="late-ticks" if came_later else "missed-ticks",
             severity="warning" if came_later else "critical",
             what=f"{count_text(len(ticks), 'tick')} of {_names(names)} did not come in time within a day, the "
             f"last {instant_text(ticks[0].at)}; {'all came' if came_later else 'none came'} later.",
@@ -167,7 +189,7 @@ def _missed(facts: Facts, _: Limits) -> Iterator[Fact]:
 
 def _latency(facts: Facts, limits: Limits) -> Iterator[Fact]:
     served = {name for each in facts.processes for name in each.queues}
-    paused = {each.name for each in facts.pauses if each.kind == "queue"}
+    paused = _paused_queues(facts)
     late = [
         (queue.latency_s / limits.latency_of(queue.name), queue)
         for queue in facts.queues
@@ -176,7 +198,7 @@ def _latency(facts: Facts, limits: Limits) -> Iterator[Fact]:
     for factor, queue in sorted(late, key=lambda each: -each[0]):
         if factor > 1:
             yield Fact(
-                kind="latency",
+                kind="queue-latency",
                 severity="critical" if factor > limits.much_worse else "warning",
                 what=f"The oldest job of the queue {shown(queue.name)} has waited for "
                 f"{span_text(queue.latency_s)}; {count_text(queue.size, 'job')} wait{_s(queue.size)}.",
@@ -244,7 +266,7 @@ def _failing(facts: Facts, limits: Limits) -> Iterator[Fact]:
         enough = counts.executions >= limits.fewest_executions
         if enough and counts.failures >= limits.failed_share * counts.executions:
             yield Fact(
-                kind="failing_class",
+                kind="failing-class",
                 severity="warning",
                 what=f"{shown(name)} fails: {counts.failures:,} of {counts.executions:,} executions in the last "
                 "five minutes.",
@@ -258,12 +280,22 @@ def _beats(facts: Facts, limits: Limits) -> Iterator[Fact]:
     if late:
         oldest = min(late, key=lambda each: each.beat_at)
         yield Fact(
-            kind="late_beats",
+            kind="heartbeat",
             severity="warning",
             what=f"{count_text(len(late), 'heartbeat')} {_are(len(late))} late; the last one of "
             f"{shown(oldest.identity)} came {span_text(facts.at - oldest.beat_at)} ago.",
             do="It is stopped, starved of CPU, or cut off from Redis: look at its machine and its log. After a "
             "minute without one it is shown no more.",
+            link="/processes",
+        )
+    if facts.gone:
+        yield Fact(
+            kind="heartbeat",
+            severity="warning",
+            what=f"{facts.gone:,} registered process{'' if facts.gone == 1 else 'es'} "
+            f"{'has' if facts.gone == 1 else 'have'} no heartbeat any more: killed, or cut off from Redis.",
+            do="Look at their logs, and why they ended. Another worker gives back what they hold; if none lives, "
+            "kiqbridge recover does.",
             link="/processes",
         )
 
@@ -273,7 +305,7 @@ def _long_jobs(facts: Facts, limits: Limits) -> Iterator[Fact]:
     if running:
         first = running[0]
         yield Fact(
-            kind="long_jobs",
+            kind="long-jobs",
             severity="warning",
             what=f"{count_text(len(running), 'job')} {_are(len(running))} running for more than "
             f"{span_text(limits.job_s)}; {shown(first.job.display_class)} {shown(first.job.jid)} for "
@@ -317,8 +349,8 @@ def _unreadable(facts: Facts, _: Limits) -> Iterator[Fact]:
     for queue in facts.queues:
         if not queue.is_readable:
             yield Fact(
-                kind="unreadable_job",
-                severity="warning",
+                kind="payload",
+                severity="critical",
                 what=f"The oldest job of the queue {shown(queue.name)} is no JSON object. Ruby's page of all queues "
                 "fails as long as it lies there.",
                 do="Look at its text and at who pushed it. A worker of Python moves it to the dead set.",
@@ -336,7 +368,8 @@ def _unreadable(facts: Facts, _: Limits) -> Iterator[Fact]:
 
 
 RULES: Final[Sequence[Callable[[Facts, Limits], Iterator[Fact]]]] = (
-    *(_no_worker, _all_quiet, _unserved, _pollers, _orphans, _cluster, _memory, _missed, _latency),
+    *(_no_worker, _all_quiet, _unserved, _unknown, _pollers, _orphans, _cluster, _memory, _missed),
+    _latency,
     *(_failing, _deaths, _dead_set, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
 )
 """In the order in which facts of the same severity are shown."""
@@ -345,6 +378,10 @@ RULES: Final[Sequence[Callable[[Facts, Limits], Iterator[Fact]]]] = (
 def _due_sets(facts: Facts) -> Iterator[tuple[str, str, SetFacts]]:
     yield "schedule", "/scheduled", facts.schedule
     yield "retry", "/retries", facts.retry
+
+
+def _paused_queues(facts: Facts) -> set[str]:
+    return {each.name for each in facts.pauses if each.kind == "queue"}
 
 
 def _pause_text(pause: Pause, now: float) -> str:

@@ -7,7 +7,9 @@ user ends as `unknown`, not as a problem.
 import argparse
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -31,7 +33,23 @@ _COLOURS: Final = {
 }
 _BOLD, _DIM, _RESET = "\033[1m", "\033[2m", "\033[0m"
 _WORST_FIRST: Final = (Status.PROBLEM, Status.WARNING, Status.UNKNOWN, Status.OK)
-_INDENT: Final = " " * 11
+_COUNTED: Final = {
+    Status.PROBLEM: "problem",
+    Status.WARNING: "warning",
+    Status.UNKNOWN: "not known",
+    Status.OK: "check found nothing wrong",
+}
+_COUNTED_MANY: Final = {
+    Status.PROBLEM: "problems",
+    Status.WARNING: "warnings",
+    Status.UNKNOWN: "not known",
+    Status.OK: "checks found nothing wrong",
+}
+_INDENT: Final = " " * 9
+_WORD: Final = 5
+"""Characters of `why:` and `do:` with the space behind them."""
+_WIDEST: Final = 110
+"""Longer lines are hard to read."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,11 +96,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the template; may be repeated",
     )
     parser.add_argument("--strict", action="store_true", help="exit 1 for warnings too")
+    parser.add_argument(
+        "--all", action="store_true", help="show the checks that found nothing wrong, too"
+    )
     parser.add_argument("--list", action="store_true", help="print the rules, and examine nothing")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Examine: 0 all is well, 1 something is wrong, 3 Redis cannot be reached."""
+    """Examine: 0 no problem, 1 there is one, 3 Redis cannot be reached."""
     selection = Selection(areas=options.area, rules=options.rule, ignored=options.ignore)
     if options.list:
         return _list(selection, as_json=options.json)
@@ -121,11 +142,10 @@ def _answer(
     bad = {Status.PROBLEM, Status.WARNING} if options.strict else {Status.PROBLEM}
     code = code or int(any(finding.status in bad for finding in findings))
     if options.json:
-        # `check` is what a rule was called before there were areas.
-        rows = [{"check": finding.rule, **asdict(finding)} for finding in findings]
+        rows = [asdict(finding) for finding in findings]
         sys.stdout.write(json.dumps({**about, "ok": code == 0, "findings": rows}) + "\n")
     else:
-        _write(sys.stdout, findings)
+        _write(sys.stdout, findings, every=options.all)
     return code
 
 
@@ -147,29 +167,46 @@ def _unreachable(text: str) -> Finding:
     )
 
 
-def _write(stream: TextIO, findings: Sequence[Finding]) -> None:
-    """The findings of each area, the worst first, with why and what to do; the sum on the last line."""
+def _write(stream: TextIO, findings: Sequence[Finding], *, every: bool) -> None:
+    """What is wrong, the worst first, with why and what to do; the sum on the last line."""
     colour = stream.isatty() and not os.environ.get("NO_COLOR")
     bold, dim, reset = (_BOLD, _DIM, _RESET) if colour else ("", "", "")
-    for area in AREAS:
-        own = sorted(
-            (finding for finding in findings if finding.area == area),
-            key=lambda finding: _WORST_FIRST.index(finding.status),
-        )
-        if own:
-            stream.write(f"{bold}{area}{reset}\n")
-        for finding in own:
-            shade = _COLOURS[finding.status] if colour else ""
-            name = finding.rule if finding.status is Status.OK else f"{bold}{finding.rule}{reset}"
-            lines = [f"  {shade}{finding.status:<8}{reset} {name}: {shown(finding.what)}"]
-            if finding.why:
-                lines.append(f"{_INDENT}{dim}why:{reset} {shown(finding.why)}")
-            if finding.action:
-                lines.append(f"{_INDENT}{dim}do:{reset}  {shown(finding.action)}")
-            stream.write("".join(f"{line}\n" for line in lines))
+    # A line that goes into a file or a pipe stays one line, for those who search it.
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if stream.isatty() else sys.maxsize
+    ranked = sorted(findings, key=lambda finding: _WORST_FIRST.index(finding.status))
+    for finding in ranked:
+        is_ok = finding.status is Status.OK
+        if is_ok and not every:
+            continue
+        shade = _COLOURS[finding.status] if colour else ""
+        text = _wrapped(f"{finding.rule}: {shown(finding.what)}", width, _INDENT)
+        if not is_ok:
+            text = text.replace(finding.rule, f"{bold}{finding.rule}{reset}", 1)
+        stream.write(f"{shade}{finding.status:<{len(_INDENT)}}{reset}{text}\n")
+        for word, more in (("why:", finding.why), ("do:", finding.action)):
+            if more:
+                indent = _INDENT + " " * _WORD
+                text = _wrapped(shown(more), width, indent)
+                stream.write(f"{_INDENT}{dim}{word:<{_WORD}}{reset}{text}\n")
+        if not is_ok:
+            stream.write("\n")
     sums = Counter(finding.status for finding in findings)
-    words = [f"{sums[status]} {status}" for status in _WORST_FIRST if sums[status]]
-    stream.write(f"{', '.join(words)}; docs/doctor.md describes each rule\n")
+    words = [
+        f"{sums[status]} {_COUNTED[status] if sums[status] == 1 else _COUNTED_MANY[status]}"
+        for status in _WORST_FIRST
+        if sums[status]
+    ]
+    begin = "all is well: " if set(sums) == {Status.OK} else ""
+    hint = "" if every or not sums[Status.OK] else " (--all lists them)"
+    stream.write(f"{begin}{', '.join(words)}{hint}; docs/doctor.md describes each rule\n")
+
+
+def _wrapped(text: str, width: int, indent: str) -> str:
+    """Lines of at most so many characters; all but the first begin with the indent."""
+    if len(indent) + len(text) <= width:
+        return text
+    lines = textwrap.wrap(text, width - len(indent), break_long_words=False, break_on_hyphens=False)
+    return f"\n{indent}".join(lines)
 
 
 def _rule(text: str) -> str:

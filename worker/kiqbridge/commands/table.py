@@ -220,9 +220,9 @@ COMMANDS: Final = (
         module="commands.doctor_command",
         by_shard=True,
         help="find what is wrong with Redis, jobs and workers",
-        description="Examine the Redis server, the jobs in it and the workers at it; each finding says what is "
-        "so, why it matters and what to do (docs/doctor.md). Exit 0 if all is well, 1 if something is wrong, 3 "
-        "if Redis cannot be reached. Nothing is changed. Example: kiqbridge doctor --area redis --strict",
+        description="Examine what goes on now (what waits, fails, dies, does not come), the Redis server, the jobs in "
+        "it and the workers at it; each finding says what is so, why it matters and what to do (docs/doctor.md). "
+        "Exit 0 if there is no problem, 1 if there is one, 3 if Redis cannot be reached. Nothing is changed.",
     ),
     Entry(
         name="schedule",

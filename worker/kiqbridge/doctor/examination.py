@@ -6,6 +6,7 @@ from typing import Final
 
 from kiqbridge.api import Operator
 from kiqbridge.doctor import (
+    now,
     redis_data,
     redis_rights,
     redis_server,
@@ -27,6 +28,7 @@ from kiqbridge.errors import RedisRefused
 Check = Callable[[System], Iterable[Finding]]
 
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Check]]] = (
+    *now.CHECKS,
     *redis_server.CHECKS,
     *redis_rights.CHECKS,
     *redis_state.CHECKS,

@@ -5,13 +5,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
-Area = Literal["redis", "wire", "worker", "template"]
-AREAS: Final[tuple[Area, ...]] = ("redis", "wire", "worker", "template")
+from kiqbridge.api import Fact
+from kiqbridge.wire.names import printable as plain
+
+Area = Literal["now", "redis", "wire", "worker", "template"]
+AREAS: Final[tuple[Area, ...]] = ("now", "redis", "wire", "worker", "template")
 DOCUMENT: Final = "docs/doctor.md"
 
 EXAMPLES: Final = 3
 """So many of what was found are named; of the others only the number."""
 
+
+_LOWERED: Final = ("The", "No", "All")
+"""Words that begin a sentence of the page Now, and are no names."""
+
+LONGEST_WHAT: Final = 1000
+"""Characters of a sentence that names what others have named."""
 
 LONGEST: Final = 100
 """Characters of a name that are shown."""
@@ -85,6 +94,18 @@ class Rule:
     def unknown(self, what: str, *, why: str = "", action: str = "") -> Finding:
         """It cannot be read."""
         return self._found(Status.UNKNOWN, what, why, action)
+
+    def judged(self, fact: Fact) -> Finding:
+        """What the list of the page Now found; its sentences in the form of a finding."""
+        what = fact.what.removesuffix(".")
+        begins = what.partition(" ")[0]
+        if begins in _LOWERED:
+            what = f"{begins.lower()}{what[len(begins) :]}"
+        make = self.problem if fact.severity == "critical" else self.warning
+        return make(
+            plain(what)[:LONGEST_WHAT],
+            action=plain(f"{fact.do[:1].lower()}{fact.do[1:]}".removesuffix(".")),
+        )
 
     @property
     def _docs(self) -> str:

@@ -1,17 +1,12 @@
 """The processes of Python and Ruby as their heartbeats show them, and what follows from that."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 from kiqbridge.api import Process
-
-CLASSES: Final = "kb_classes"
-"""Field of a process' hash: the classes that its code declares, as a JSON list; empty if they are too many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +15,9 @@ class Fleet:
 
     Attributes:
         processes: those whose heartbeat is there.
-        registered: how many are registered, those without a heartbeat included.
     """
 
     processes: Sequence[Process] = ()
-    registered: int = 0
 
     @property
     def ours(self) -> list[Process]:
@@ -50,19 +43,6 @@ class Fleet:
         """Queues that a worker of Kiqbridge serves."""
         return {name for name, who in self.queues.items() if any(each.is_ours for each in who)}
 
-    @cached_property
-    def classes(self) -> Mapping[str, AbstractSet[str] | None]:
-        """Identity of each of our workers → the classes that it declares; None = not known."""
-        return {each.identity: _classes(each) for each in self.ours}
-
-    def is_unknown(self, job_class: str, queue: str) -> bool:
-        """Whether some process serves a queue, and all that do are known not to declare a class."""
-        servers = self.queues.get(queue, ())
-        declared = [self.classes.get(each.identity) for each in servers]
-        return bool(servers) and all(
-            classes is not None and job_class not in classes for classes in declared
-        )
-
 
 def capsules_of(process: Process) -> Mapping[str, Sequence[str]]:
     """Capsule → its queues; empty for a process that shows none (before 7)."""
@@ -83,11 +63,3 @@ def shared_queues(process: Process) -> list[str]:
     """Queues that several capsules of a process serve."""
     counts = Counter(name for names in capsules_of(process).values() for name in set(names))
     return [name for name, count in counts.items() if count > 1]
-
-
-def _classes(process: Process) -> AbstractSet[str] | None:
-    try:
-        names = json.loads(process.fields.get(CLASSES, ""))
-    except ValueError:
-        return None
-    return {str(name) for name in names} if isinstance(names, list) else None

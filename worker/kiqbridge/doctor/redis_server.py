@@ -6,21 +6,19 @@ from typing import Final
 
 import redis
 
-from kiqbridge.doctor.finding import Finding, Rule, listed
+from kiqbridge.api.verdict_rules import eviction_facts
+from kiqbridge.doctor.finding import Finding, Rule
 from kiqbridge.doctor.system import System
 from kiqbridge.errors import RedisRefused
-from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, fetch_policy, what_can_be_lost
+from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, fetch_policy
 from kiqbridge.store.scripts import from_text
 from kiqbridge.store.server_check import (
     ALONE,
     CLUSTERED,
     FOLLOW,
-    RUBY,
     TOO_OLD,
     UNCLUSTER,
     UPGRADE,
-    WITHOUT_RUBY,
-    has_hash_tag,
     is_clustered,
     is_too_old,
     server_version,
@@ -111,26 +109,18 @@ def check_version(system: System) -> Iterator[Finding]:
 
 def check_cluster(system: System) -> Iterator[Finding]:
     """A script may only use keys of one slot."""
-    if not is_clustered(system.info("cluster")):
-        yield CLUSTER.ok("cluster mode is off")
-    elif has_hash_tag(system.keys.prefix):
-        if ruby := [each.identity for each in system.fleet.ruby]:
-            yield CLUSTER.problem(
-                f"the server is in cluster mode, and Ruby processes use it: {listed(ruby)}",
-                why=RUBY,
-                action=f"{WITHOUT_RUBY}; Python workers do not start meanwhile",
-            )
-            return
-        if not system.pool.follows_slots:
-            yield CLUSTER.warning(
-                "the server is a node of a cluster, and the address names it alone",
-                why=ALONE,
-                action=FOLLOW,
-            )
-            return
-        yield CLUSTER.ok("all keys lie in one slot of the cluster")
-    else:
-        yield CLUSTER.problem("the server is in cluster mode")
+    clustered = is_clustered(system.info("cluster"))
+    if clustered and not system.found(CLUSTER) and not system.pool.follows_slots:
+        yield CLUSTER.warning(
+            "the server is a node of a cluster, and the address names it alone",
+            why=ALONE,
+            action=FOLLOW,
+        )
+        return
+    yield from system.judged(
+        CLUSTER,
+        "all keys lie in one slot of the cluster" if clustered else "cluster mode is off",
+    )
 
 
 def check_eviction(system: System) -> Iterator[Finding]:
@@ -144,11 +134,7 @@ def check_eviction(system: System) -> Iterator[Finding]:
     elif policy == NOEVICTION:
         yield EVICTION.ok(f"the policy is {policy}")
     else:
-        lost = what_can_be_lost(policy)
-        yield EVICTION.problem(
-            f"the eviction policy is {policy}",
-            why=f"when memory is full this server loses {lost}",
-        )
+        yield from (EVICTION.judged(fact) for fact in eviction_facts(policy))
 
 
 def check_scripts(system: System) -> Iterator[Finding]:

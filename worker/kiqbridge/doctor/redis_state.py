@@ -3,16 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from kiqbridge.api import Limits
 from kiqbridge.doctor.finding import Finding, Rule, counted
 from kiqbridge.doctor.system import System
 
 STALE_SNAPSHOT_S: Final = 7200
 """Redis' own rules write a snapshot after an hour at most, if anything has changed."""
 
-FULL: Final = 0.75
-"""Of maxmemory: a burst of jobs fills the rest within minutes. The alarm of the stack is the same."""
-VERY_FULL: Final = 0.9
-
+_LIMITS: Final = Limits()
 LATE_REPLICA_S: Final = 10
 MANY_CLIENTS: Final = 0.8
 SMALL_REPLY_BYTES: Final = 32_000_000
@@ -33,7 +31,7 @@ PERSISTENCE: Final = Rule(
 MEMORY: Final = Rule(
     id="memory",
     area="redis",
-    reports=f"more than {FULL:.0%} of maxmemory in use (a problem from {VERY_FULL:.0%} on); without maxmemory, "
+    reports=f"{_LIMITS.memory_warning:.0%} of maxmemory in use or more (a problem from {_LIMITS.memory_critical:.0%} on); without maxmemory, "
     "of the machine's memory",
     why="a full server refuses jobs, and workers cannot write what became of theirs",
     action="see what grows with kiqbridge stats; more workers, limits of queues (KIQBRIDGE_QUEUE_LIMITS), fewer "
@@ -109,25 +107,10 @@ def _snapshots(info: Mapping[str, str], save: str | None, now: float) -> Finding
 
 def check_memory(system: System) -> Iterator[Finding]:
     """What is used of what there is."""
-    info = system.info("memory")
-    used, limit = _number(info, "used_memory"), _number(info, "maxmemory")
-    of = "maxmemory"
-    if not limit:
-        used, limit = _number(info, "used_memory_rss"), _number(info, "total_system_memory")
-        of = "the machine's memory"
-    if not limit:
-        yield MEMORY.ok(f"{used / 1_000_000:,.0f} MB are used; there is no limit")
-        return
-    share = used / limit
-    what = (
-        f"{used / 1_000_000:,.0f} MB of {limit / 1_000_000:,.0f} MB are used, {share:.0%} of {of}"
-    )
-    if share >= VERY_FULL:
-        yield MEMORY.problem(what)
-    elif share >= FULL:
-        yield MEMORY.warning(what)
-    else:
-        yield MEMORY.ok(what)
+    system.info("memory")  # where that is refused, what is used is not known
+    used, most = system.facts.memory.taken if system.facts.memory else (0, 0)
+    of = f" of {most / 1_000_000:,.0f} MB" if most else "; there is no limit"
+    yield from system.judged(MEMORY, f"{used / 1_000_000:,.0f} MB are used{of}")
 
 
 def check_replicas(system: System) -> Iterator[Finding]:

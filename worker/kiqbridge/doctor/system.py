@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kiqbridge.api import Operator, ProcessSet
+from kiqbridge.api import Fact, Facts, Operator, Verdict, fetch_facts, judge
+from kiqbridge.api.unknown_classes import unknown_classes
+from kiqbridge.doctor.finding import Finding, Rule
 from kiqbridge.doctor.fleet import Fleet
 from kiqbridge.doctor.sample import SETS, Sample, take_sample
 from kiqbridge.errors import RedisRefused
@@ -80,11 +83,26 @@ class System:
     @cached_property
     def fleet(self) -> Fleet:
         """The processes that live."""
-        if self.kinds([self.keys.processes])[self.keys.processes] != "set":
-            return Fleet()  # there are none, or the check of types reports it
-        registered = len(self.connection.call("SMEMBERS", self.keys.processes))
-        # Not the set itself: `list` would ask for its length, for which a worker's user has no right.
-        return Fleet(processes=list(iter(ProcessSet(self.operator))), registered=registered)
+        return Fleet(processes=self.facts.processes)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The state, as the page Now judges it; of unknown classes the whole sample."""
+        facts = fetch_facts(self.operator)
+        jobs = ((each.place, each.job) for each in self.sample.jobs if not each.is_dead)
+        return replace(facts, unknown=unknown_classes(jobs, facts.processes))
+
+    def found(self, rule: Rule) -> list[Fact]:
+        """What the list of the page Now finds of this kind."""
+        return [fact for fact in self._verdict.facts if fact.kind == rule.id]
+
+    def judged(self, rule: Rule, well: str) -> list[Finding]:
+        """The same as findings; where there is none, that all is well."""
+        return [rule.judged(fact) for fact in self.found(rule)] or [rule.ok(well)]
+
+    @cached_property
+    def _verdict(self) -> Verdict:
+        return judge(self.facts)
 
     @cached_property
     def sample(self) -> Sample:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from kiqbridge.client.rails import performed_class
 from kiqbridge.doctor.finding import Finding, Rule, counted, listed, printable
 from kiqbridge.doctor.system import System
 from kiqbridge.store.dead_set import KEPT_S, dropped_in
@@ -14,28 +13,10 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import MILLISECONDS_FROM
 
 FAR_S: Final = 366 * 86_400
-OVERDUE_S: Final = 60
 SCANNED: Final = 10_000
 SCAN_COUNT: Final = 1_000
 _MARK: Final = b"queue:"
 
-UNSERVED_QUEUE: Final = Rule(
-    id="unserved-queue",
-    area="wire",
-    reports="queues with jobs that no living process serves",
-    why="the jobs wait for ever",
-    action="start a worker with -q QUEUE, or delete the jobs; if the name is wrong, correct it where they are "
-    "enqueued",
-)
-UNKNOWN_CLASS: Final = Rule(
-    id="unknown-class",
-    area="wire",
-    reports="jobs whose queue only Python processes serve, none of which declares the class; jobs in retry that "
-    "failed since their class was not found",
-    why="each attempt fails, and after the last retry the job is dead",
-    action="load the module that declares the class in the worker (-r), serve the queue by a process that knows "
-    "it, or correct the name",
-)
 NAMESPACE: Final = Rule(
     id="namespace",
     area="wire",
@@ -50,13 +31,6 @@ FAR_FUTURE: Final = Rule(
     why="a time in milliseconds, where seconds are expected, is due in 50,000 years",
     action="correct the time where they are enqueued, and reschedule or delete them",
 )
-OVERDUE: Final = Rule(
-    id="overdue",
-    area="wire",
-    reports=f"jobs in schedule or retry that have been due for more than {OVERDUE_S} s",
-    why="no process moves them to their queues",
-    action="start a worker; if some live, look into their logs for the poller, and at their clocks",
-)
 DEAD_FULL: Final = Rule(
     id="dead-full",
     area="wire",
@@ -66,48 +40,6 @@ DEAD_FULL: Final = Rule(
     action="remove the cause, then retry or delete the jobs: kiqbridge dead; to keep more, raise dead_max_jobs, set "
     "dead_overflow: keep, or name a dead_archive",
 )
-
-
-def check_unserved(system: System) -> Iterator[Finding]:
-    """Queues that have jobs, against those that are served."""
-    sizes = {name: size for name, size in system.sample.sizes.items() if size}
-    served = system.fleet.queues
-    alone = [
-        f"{printable(name)} ({counted(size, 'job')})"
-        for name, size in sizes.items()
-        if name not in served
-    ]
-    if not alone:
-        yield UNSERVED_QUEUE.ok(f"{counted(len(sizes), 'queue')} with jobs, and each is served")
-    elif not system.fleet.processes:
-        yield UNSERVED_QUEUE.warning(
-            f"no worker process lives, and jobs wait: {listed(alone)}",
-            action="start a worker, or look why there is none",
-        )
-    else:
-        yield UNSERVED_QUEUE.warning(f"no process serves {listed(alone)}")
-
-
-def check_classes(system: System) -> Iterator[Finding]:
-    """By what the Python processes publish of themselves, and by what retries say."""
-    fleet = system.fleet
-    unknown: Counter[str] = Counter()
-    for each in system.sample.jobs:
-        name = performed_class(each.job.item)
-        if each.is_dead or not each.job.job_class:
-            continue
-        failed = each.place == "retry" and each.job.error_message.startswith(
-            "uninitialized constant"
-        )
-        if failed or fleet.is_unknown(name, each.job.queue):
-            unknown[f"{printable(name)} in {printable(each.place)}"] += 1
-    if unknown:
-        names = [f"{name} ({count})" for name, count in unknown.items()]
-        yield UNKNOWN_CLASS.problem(
-            f"no process that may take them declares {listed(names)}; {system.sample.scope}"
-        )
-    else:
-        yield UNKNOWN_CLASS.ok(f"no job of an unknown class; {system.sample.scope}")
 
 
 def check_namespaces(system: System) -> Iterator[Finding]:
@@ -161,27 +93,16 @@ def _lives(system: System, space: str) -> bool:
 
 
 def check_times(system: System) -> Iterator[Finding]:
-    """What is due: long ago, and in an age."""
-    places = system.sets("schedule", "retry")
+    """What is due in an age."""
     now = system.server_now
-    late, far = [], []
-    for name, key in places.items():
-        overdue, distant, first, last = system.connection.run(
-            ("ZCOUNT", key, "-inf", f"({now - OVERDUE_S}"),
+    far = []
+    for name, key in system.sets("schedule", "retry").items():
+        distant, last = system.connection.run(
             ("ZCOUNT", key, f"({now + FAR_S}", "+inf"),
-            ("ZRANGE", key, 0, 0, "WITHSCORES"),
             ("ZRANGE", key, -1, -1, "WITHSCORES"),
         )
-        if overdue:
-            late.append(f"{overdue:,} in {name}, the first for {_span(now - float(first[1]))}")
         if distant:
             far.append(f"{distant:,} in {name}, the last {_due(float(last[1]), now)}")
-    if late:
-        what = f"due, and not in their queues: {', '.join(late)}"
-        lives = bool(system.fleet.processes)
-        yield OVERDUE.problem(what) if lives else OVERDUE.warning(f"{what}; no process lives")
-    else:
-        yield OVERDUE.ok("what is due is moved to its queue")
     yield (
         FAR_FUTURE.warning(", ".join(far)) if far else FAR_FUTURE.ok("nothing is due after a year")
     )
@@ -226,10 +147,8 @@ def _span(seconds: float) -> str:
 
 
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
-    ((UNSERVED_QUEUE,), check_unserved),
-    ((UNKNOWN_CLASS,), check_classes),
     ((NAMESPACE,), check_namespaces),
-    ((OVERDUE, FAR_FUTURE), check_times),
+    ((FAR_FUTURE,), check_times),
     ((DEAD_FULL,), check_dead),
 )
 """Rules, and the function that applies them."""

@@ -8,7 +8,6 @@ from kiqbridge.doctor.finding import Finding, Rule, counted, listed, printable
 from kiqbridge.doctor.fleet import shared_queues
 from kiqbridge.doctor.system import System
 
-LATE_BEAT_S: Final = 45
 FUTURE_S: Final = 5
 SLOW_RTT_US: Final = 50_000
 CONNECTIONS_BESIDE_JOBS: Final = 10
@@ -16,13 +15,6 @@ CONNECTIONS_BESIDE_JOBS: Final = 10
 NEW_TIMES: Final = 8
 """The first version of Sidekiq that reads integer milliseconds."""
 
-HEARTBEAT: Final = Rule(
-    id="heartbeat",
-    area="worker",
-    reports=f"registered processes without a heartbeat, or whose last one is older than {LATE_BEAT_S} s",
-    why="they died, hang, or cannot reach Redis; what they hold is given back by another worker only",
-    action="look at their logs; kiqbridge recover gives back what dead ones hold if no worker lives",
-)
 PROCESS_CLOCK: Final = Rule(
     id="process-clock",
     area="worker",
@@ -86,19 +78,6 @@ CONNECTIONS: Final = Rule(
     why="the last ones to start cannot connect",
     action="raise maxclients, or lower the concurrency or the number of processes",
 )
-
-
-def check_heartbeats(system: System) -> Iterator[Finding]:
-    """Against the server's clock; a hash ends by itself 60 s after the last beat."""
-    fleet, now = system.fleet, system.server_now
-    late = [_named(each) for each in fleet.processes if now - each.beat_at > LATE_BEAT_S]
-    gone = fleet.registered - len(fleet.processes)
-    if gone > 0:
-        late.append(f"{gone} without any")
-    if late:
-        yield HEARTBEAT.warning(f"no heartbeat for {LATE_BEAT_S} s: {listed(late)}")
-    else:
-        yield HEARTBEAT.ok(f"{counted(len(fleet.processes), 'process')}, each with a heartbeat")
 
 
 def check_process_clocks(system: System) -> Iterator[Finding]:
@@ -227,7 +206,6 @@ def _reads_milliseconds(process: Process) -> bool:
 
 
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
-    ((HEARTBEAT,), check_heartbeats),
     ((PROCESS_CLOCK,), check_process_clocks),
     ((QUIET,), check_quiet),
     ((VERSIONS,), check_versions),

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from kiqbridge.api import Fact, Operator, fetch_verdict
 from kiqbridge.aws.emf import QUEUE_LATENCY
 from kiqbridge.aws.minutely import Turn
 from kiqbridge.clocks.missed import MissedTick, check_missed
@@ -15,13 +16,15 @@ from kiqbridge.store.dead_set import dropped_in
 MEASURED_QUEUES = 50
 """Queues with metrics of their own, the deepest first: each metric costs."""
 
+MOST_LOGGED = 20
+"""Problems in a line of the log."""
 
 MISSED_FOR_S = 3600.0
 """For so long a tick that did not come is measured, whoever has noticed it, and a dead job that was dropped."""
 
 
 def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
-    """Measure fleet and queues; if no worker lives, give back what dead ones hold, and look for missed ticks.
+    """Measure fleet and queues, and judge them; if no worker lives, give back what dead ones hold, and look for missed ticks.
 
     Args:
         turn: of the invocation, with several shards of one of them.
@@ -50,8 +53,14 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     missed = recent + sum(each.at < since for each in found)
     notes = turn.connection.call("ZRANGE", turn.keys.dead_trimmed, since, "+inf", "BYSCORE")
     dropped = dropped_in(notes)
+    problems = _problems(turn)
     turn.measure(
-        {"OrphansGivenBack": rescue.returned, "MissedTicks": missed, "DeadTrimmed": dropped}
+        {
+            "OrphansGivenBack": rescue.returned,
+            "MissedTicks": missed,
+            "DeadTrimmed": dropped,
+            "Problems": len(problems),
+        }
     )
     return {
         "workers_alive": fleet.workers_alive,
@@ -65,6 +74,7 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
         "queues": {each.name: each.depth for each in backlog.queues},
         "unserved": list(backlog.unserved(fleet)),
         "fleet_silent": backlog.is_silent(fleet),
+        "problems": [{"rule": each.kind, "what": each.what} for each in problems[:MOST_LOGGED]],
         "orphans_given_back": rescue.returned,
         "workers_silent": rescue.left,
         "missed_ticks": [
@@ -72,6 +82,16 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
             for each in found
         ],
     }
+
+
+def _problems(turn: Turn) -> Sequence[Fact]:
+    """What the page Now calls critical; missed ticks, which it shows for a day, have a metric of their own."""
+    here = Operator(client=turn.here, by=turn.by, via="monitor", shard=turn.shard)
+    return [
+        each
+        for each in fetch_verdict(here).facts
+        if each.severity == "critical" and each.kind != "missed-ticks"
+    ]
 
 
 def _measure(turn: Turn, fleet: Fleet, backlog: Backlog, served: Collection[str]) -> None:

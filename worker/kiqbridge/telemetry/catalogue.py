@@ -100,6 +100,9 @@ CONCURRENCY: Final = _fleet("concurrency", "Jobs that can run at once.")
 MISSED: Final = _fleet("missed_ticks", "Ticks of schedules within a day that did not come in time.")
 LOST: Final = _fleet("missed_ticks_lost", "Of these, those that did not come later either.")
 PROBLEMS: Final = _fleet("problems", "Facts of the verdict on the page Now.", "severity")
+FINDINGS: Final = _fleet(
+    "findings", "The same facts by the rule that found them (docs/doctor.md).", "rule"
+)
 RECENT: Final = _fleet(
     "class_recent_executions", "Executions of a class in the last five minutes.", "job_class"
 )
@@ -148,7 +151,7 @@ METRICS: Final[Sequence[Metric]] = (
         BUSY,
         CONCURRENCY,
     ),
-    *(MISSED, LOST, PROBLEMS, RECENT, RECENT_FAILURES, MEMORY, MEMORY_LIMIT),
+    *(MISSED, LOST, PROBLEMS, FINDINGS, RECENT, RECENT_FAILURES, MEMORY, MEMORY_LIMIT),
     *(WORKER_INFO, WORKER_PROCESSED, WORKER_FAILED, WORKER_BUSY, WORKER_CONCURRENCY, WORKER_QUIET),
     *(WORKER_ROUND_TRIP, WORKER_LOST, WORKER_DURATION, WORKER_CLASS_FAILED),
 )

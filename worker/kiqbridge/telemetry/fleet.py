@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kiqbridge.api.facts import Facts, fetch_facts
+from kiqbridge.api.limits import KINDS
 from kiqbridge.api.metric_reading import Counts
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.verdict import judge
@@ -93,6 +94,7 @@ def fleet_families(numbers: Numbers) -> list[Family]:
     facts = numbers.facts
     verdict = judge(facts)
     severities = [fact.severity for fact in verdict.facts]
+    kinds = [fact.kind for fact in verdict.facts]
     memory = facts.memory
     values: list[tuple[catalogue.Metric, float]] = [
         (catalogue.REDIS_UP, 1),
@@ -130,6 +132,7 @@ def fleet_families(numbers: Numbers) -> list[Family]:
             "severity",
             {name: severities.count(name) for name in ("critical", "warning")},
         ),
+        _labelled(catalogue.FINDINGS, "rule", {kind: kinds.count(kind) for kind in KINDS}),
         *_classes(facts.classes),
     ]
 

@@ -108,7 +108,7 @@ def show(request: Request) -> Response:
 def _link(view: View, fact: Fact) -> str:
     """Where more is shown; of one shard alone if it was found there."""
     shard = view.shard or (fact.shards[0] if len(fact.shards) == 1 else "")
-    if fact.kind == "shard_away":
+    if fact.kind == "shard-away":
         shard = ""
     return f"{view.base}{fact.link}" + (f"?{urlencode({'shard': shard})}" if shard else "")
 
