@@ -1,5 +1,6 @@
 """An interruption that comes while a job is in a function of ours which asks Redis: it lands where that call ends."""
 
+import asyncio
 import time
 
 import pytest
@@ -38,6 +39,14 @@ def enter(limit):
         pass
 
 
+def push_through_hanging(client):
+    async def hangs(_class, _item, _queue, _call_next):
+        await asyncio.sleep(LONG_S)
+
+    client.middleware.add(hangs)
+    client.push({"class": "Any", "args": []})
+
+
 CALLS = {
     "waits for a limiter": lambda client, full: enter(full),
     "waits for a result": lambda client, full: await_result(
@@ -55,6 +64,7 @@ CALLS = {
     "pushes": lambda client, full: again_and_again(
         lambda: client.push({"class": "Any", "args": []})
     ),
+    "pushes through middleware that hangs": lambda client, full: push_through_hanging(client),
     "pushes many": lambda client, full: again_and_again(
         lambda: client.push_bulk({"class": "Any", "args": [[1], [2]]})
     ),

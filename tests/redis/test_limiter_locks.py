@@ -3,7 +3,7 @@
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge.errors import RedisUnavailable
+from kiqbridge.errors import JobTimeout, RedisUnavailable, Shutdown
 from kiqbridge.flow import limiter_locks
 from kiqbridge.flow.limiter_locks import Held, Keeper
 from kiqbridge.store.limits import Lock, take_lock
@@ -132,3 +132,24 @@ def test_what_was_forked_since_does_not_give_back_its_parents_lock(cut, redis):
     assert redis.hlen(KEY) == 1
     held.pid -= 1
     limiter_locks.give_back(held)
+
+
+@pytest.mark.parametrize("interruption", [JobTimeout, Shutdown])
+def test_one_whose_job_is_interrupted_while_it_gives_it_back_is_given_back_later(
+    cut, redis, interruption
+):
+    held = limiter_locks.hold(taken(cut, interruption.__name__, owner="host:1:aaa:1"))
+    call = cut.call
+    answers = iter([interruption])  # raised at the end of a call that Redis has not answered
+
+    def interrupted_once(*command):
+        error = next(answers, None)
+        if error is not None:
+            raise error
+        return call(*command)
+
+    cut.call = interrupted_once
+    with pytest.raises(interruption):
+        limiter_locks.give_back(held)
+
+    wait_until(lambda: not redis.exists(KEY))
