@@ -26,7 +26,7 @@ class KiqbridgeError(Exception):
     not_pushed: Mapping[int, str] = MappingProxyType({})
     unknown: Mapping[int, str] = MappingProxyType({})
 
-    def tell_pushed(self, jids: Sequence[str | None], states: Sequence[bool | None]) -> None:
+    def note_pushed(self, jids: Sequence[str | None], states: Sequence[bool | None]) -> None:
         """Note what became of the jobs of one call: True = in Redis, None = unknown; a jid of None is no job."""
         jobs = [
             (place, jid, state)
@@ -38,11 +38,11 @@ class KiqbridgeError(Exception):
         self.unknown = {place: jid for place, jid, state in jobs if state is None}
         if self.args and (self.pushed or self.unknown):
             doubt = f", {len(self.unknown):,} may be" if self.unknown else ""
-            told = (
+            message = (
                 f"{self.args[0]}. Of the {len(jobs):,} jobs of this call {len(self.pushed):,} are enqueued{doubt} and "
                 f"{len(self.not_pushed):,} are not: push only those of not_pushed of this error again"
             )
-            self.args = (told, *self.args[1:])
+            self.args = (message, *self.args[1:])
 
 
 class ConfigError(KiqbridgeError):

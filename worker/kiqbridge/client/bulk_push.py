@@ -51,7 +51,7 @@ def push_bulk(
         ]
     except KiqbridgeError as error:
         given = [job.jid if job else None for job in prepared]
-        error.tell_pushed(given, [job.is_pushed if job else None for job in prepared])
+        error.note_pushed(given, [job.is_pushed if job else None for job in prepared])
         raise
 
 
@@ -79,7 +79,7 @@ def _push_alike(first: PreparedJob, bulk: Bulk, writer: JobWriter) -> list[str |
             batch = slice(start, start + bulk.batch_size)
             _write_alike(first, bulk, batch, jids=jids, states=states, writer=writer)
     except KiqbridgeError as error:
-        error.tell_pushed(jids, states)
+        error.note_pushed(jids, states)
         raise
     return [*jids]
 
