@@ -52,8 +52,7 @@ MAY_IMPORT = {
     "telemetry": "runtime wire config client inflight settle engine api",
     "doctor": "wire schedule config store api",
     "web": "wire config store aws api telemetry doctor",
-    "top": "wire store api",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer top logs scaffold contract sizing",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer logs scaffold contract sizing",
     "contrib": "wire config client settle perform commands",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.

@@ -15,7 +15,6 @@ from support.readme_followed import follow, with_rule
 
 TEMPLATE = "tests/infra/test_template.py::TestTheTemplateAsItStands"
 NOTICING = (
-    "tests/test_tests_find_their_code.py",
     "tests/unit/test_mapping_check.py",
     f"{TEMPLATE}::test_the_reader_finds_the_same_rules_as_sam",
     f"{TEMPLATE}::test_its_jobs_are_allowed_by_the_default_parameters",

@@ -5,10 +5,7 @@ import json
 import pytest
 from support.servers import embedded_server
 
-from kiqbridge.api import open_operator
 from kiqbridge.commands.cli import main
-from kiqbridge.top.model import SCREENS, View
-from kiqbridge.top.read import read_frame
 
 
 def text(jid, queue="default"):
@@ -107,18 +104,6 @@ def test_a_process_is_asked_to_stop_on_its_shard(run, shards):
         "fast": 0,
         "rest": 1,
     }
-
-
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_screens_of_top_are_read_from_all_shards(shards, screen):
-    client = shards.client()
-
-    frame = read_frame(open_operator(client=client), View(screen=screen))
-
-    client.close()
-    assert frame.stats.enqueued == 3
-    rows = sum(len(listing.rows) for listing in frame.listings)
-    assert rows >= {"retries": 3, "busy": 3, "queues": 1}.get(screen, 0)
 
 
 def test_a_shard_that_is_away_is_named_and_the_others_are_shown(shards, monkeypatch, capsys):

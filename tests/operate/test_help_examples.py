@@ -14,7 +14,7 @@ from kiqbridge.commands.help_text import examples_of
 from kiqbridge.schedule.definition import ScheduleDefinition
 
 NOT_RUN = {
-    **dict.fromkeys(("worker", "dev", "web", "top"), "it runs until it is ended"),
+    **dict.fromkeys(("worker", "dev", "web"), "it runs until it is ended"),
     "health": "it needs a worker on this machine",
     **dict.fromkeys(
         ("contract export", "contract check", "contract stubs"),

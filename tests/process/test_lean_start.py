@@ -55,7 +55,6 @@ NOT_LOADED = {
     "kiqbridge.contrib",
     "kiqbridge.doctor",
     "kiqbridge.telemetry",
-    "kiqbridge.top",
     "kiqbridge.transfer",
     "kiqbridge.web",
     "rich",

@@ -11,9 +11,12 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.wire.names import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _GAP: Final = "  "
 _LEAST: Final = 12
@@ -123,13 +126,22 @@ def _cut(cell: str) -> str:
 def _write_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> bool:
     try:
         from rich.console import Console  # noqa: PLC0415 - slow to import, and may be missing
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
     except ImportError:
         return False
     console = Console(file=sys.stdout, highlight=False)
+    console.print(drawn_table(columns, rows, console.width))
+    return True
+
+
+def drawn_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int
+) -> "Table":
+    """A table of rich that fits a terminal of so many cells; its texts are `printable`."""
+    from rich.table import Table  # noqa: PLC0415 - slow to import, and may be missing
+    from rich.text import Text  # noqa: PLC0415
+
     # One column less than there are: some terminals wrap a line that is exactly as wide.
-    widths = _fitted(columns, rows, console.width - 1 - len(_GAP) * (len(columns) - 1))
+    widths = _fitted(columns, rows, available - 1 - len(_GAP) * (len(columns) - 1))
     table = Table(box=None, header_style="bold", padding=(0, len(_GAP), 0, 0), pad_edge=False)
     for column, width in zip(columns, widths, strict=True):
         table.add_column(
@@ -141,8 +153,7 @@ def _write_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> boo
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
-    return True
+    return table
 
 
 def _fitted(

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 
 from kiqbridge.api import Operator, Stats
@@ -14,7 +15,6 @@ from kiqbridge.commands.output import (
     columns_of,
     is_terminal,
     number_column,
-    write,
     write_json,
     write_line,
     write_table,
@@ -22,7 +22,6 @@ from kiqbridge.commands.output import (
 from kiqbridge.commands.shards import operator_of, shard_cell, with_shard
 
 _WATCH_S: Final = 2.0
-_CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=duration,
         const=_WATCH_S,
         metavar="SECONDS",
-        help="again and again until Ctrl-C (every 2 s); with --json a line each time",
+        help="again and again until Ctrl-C (every 2 s), on a terminal with running jobs and the last deaths; "
+        "with --json a line each time",
     )
     add_example(parser, "kiqbridge stats", "kiqbridge stats --json")
 
@@ -45,9 +45,11 @@ def run(options: argparse.Namespace) -> int:
         _show(operator_of(options), as_json=options.json)
         return 0
     try:
+        if is_terminal() and not options.json and find_spec("rich"):
+            from kiqbridge.commands.stats_watch import watch  # noqa: PLC0415 - loads rich
+
+            watch(operator_of(options), options.watch)
         while True:
-            if is_terminal() and not options.json:
-                write(_CLEAR)
             _show(operator_of(options), as_json=options.json)
             sys.stdout.flush()
             time.sleep(options.watch)

@@ -247,16 +247,6 @@ COMMANDS: Final = (
         "runs that and ends: exit 1 if it raised an error.",
     ),
     Entry(
-        name="top",
-        module="commands.top_command",
-        by_shard=True,
-        help="queues, retries, dead and running jobs in this terminal",
-        description="Watch and operate in a terminal: what runs, queues, retries, dead and scheduled jobs, "
-        "schedules. It only looks, unless --role allows more; `?` shows the keys. Example: kiqbridge top "
-        "--role operator --screen retries",
-        example="kiqbridge top --role operator",
-    ),
-    Entry(
         name="spill",
         module="commands.spill_command",
         help="show, drain and replay what could not be enqueued",
