@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from kiqbridge.client.default_client import own_default_client
+from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
+from kiqbridge.client.server import server
 from kiqbridge.compat.celery import Celery, MaxRetriesExceededError, Retry, exceptions, shared_task
 from kiqbridge.compat.celery.app import _shared_tasks
 from kiqbridge.compat.celery.exceptions import SoftTimeLimitExceeded
@@ -233,6 +235,19 @@ class TestCalling:
 
         assert seen == [(1, 5), (0, 1)]
         assert (result.id, str(result)) == ("a" * 24, "a" * 24)
+
+    def test_eagerly_what_could_not_be_enqueued_is_refused(self, app):
+        task = app.task(name="t")(lambda x: x)
+        for args in ((), (object(),)):
+            with pytest.raises(PayloadError):
+                task.apply(args)
+
+    def test_eagerly_what_middleware_stops_has_not_succeeded(self, app, monkeypatch):
+        monkeypatch.setattr(server, "middleware", Chain(lambda *_call: None))
+
+        result = app.task(name="t")(lambda: None).apply()
+
+        assert result.failed() and result.result.outcome == "skipped"
 
     @pytest.mark.parametrize(
         ("options", "said"),

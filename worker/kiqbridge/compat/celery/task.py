@@ -13,7 +13,7 @@ from kiqbridge.compat.celery.options import Conf, check_call, check_task
 from kiqbridge.compat.celery.request import Request, called, current_request
 from kiqbridge.compat.celery.result import AsyncResult, EagerResult
 from kiqbridge.compat.celery.retry import MaxRetriesExceededError, Retry, RetryRule, retry_now
-from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.errors import ConfigError, JobFailed, PayloadError
 from kiqbridge.wire.payload import new_jid
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class Task(Generic[P, R]):
                     if retries >= self._most or self._rule.delay(retries, error, {}) == "kill":
                         return EagerResult(jid, None, error)
                 else:
-                    return EagerResult(jid, request.returned)
+                    stopped = None if request.has_begun else JobFailed(jid, "skipped")
+                    return EagerResult(jid, request.returned, stopped)
             retries += 1
 
     def retry(
