@@ -29,8 +29,8 @@ READING = Reading(queue="q", shell_queue="shell")
         ("rails runner 'A.perform_async;'", {"class": "A", "args": [], "queue": "q"}),
         ("rails runner A.perform_async", {"class": "A", "args": [], "queue": "q"}),
         (
-            "rails runner 'A.perform_later(1, day: \"mon\")'",
-            {"active_job": "A", "args": [1], "queue": "q", "kwargs": {"day": "mon"}},
+            "rails runner 'A.perform_later(1, [true, \"mon\"])'",
+            {"active_job": "A", "args": [1, [True, "mon"]], "queue": "q"},
         ),
         (
             "rails runner 'A.set(queue: :low).perform_async(1)'",
@@ -95,17 +95,20 @@ def test_another_command_is_run_by_a_job(command, run, name):
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("A.perform_async(:x)", "symbol"),
+        ("A.perform_async(:x)", "no JSON literals"),
+        ('A.perform_async("#{x}")', "no JSON literals"),
+        ('A.perform_async({"a": 1})', "no JSON literals"),
+        ("A.perform_async(01)", "no JSON literals"),
         ("A.perform_in(5, 1)", "for later"),
         ("A.new.perform", "enqueues nothing|no single call"),
         ("A.run!", "enqueues nothing"),
-        ("A.perform_async(day: 1)", "keyword"),
+        ("A.perform_async(day: 1)", "no JSON literals"),
         ("A.set(wait: 5).perform_later", "more than a queue"),
-        ("A.perform_async(1); B.perform_async", "literal|no single call"),
-        ("A.perform_async(Date.today)", "expression"),
+        ("A.perform_async(1); B.perform_async", "no JSON literals|no single call"),
+        ("A.perform_async(Date.today)", "no JSON literals"),
         ("a.perform_async", "no single call"),
         ("puts 1", "no single call"),
-        ("A.perform_async if monday?", "no literal|expression"),
+        ("A.perform_async if monday?", "no JSON literals"),
     ],
 )
 def test_other_ruby_stays_a_command_with_the_reason(code, reason):

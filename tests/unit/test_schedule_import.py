@@ -207,8 +207,6 @@ def test_standard_input_is_read(run, monkeypatch, tmp_path):
         ("/etc/cron.d/shop", "0 3 * * * a b\n", "system-crontab"),
         ("x", "# c\nA=1\n17 * * * * root cd /\n@daily root x\n", "system-crontab"),
         ("x", "@daily x\n", "crontab"),
-        ("schedule.rb", "every 1.day do\n  runner 'x'\nend\n", "whenever"),
-        ("schedule.rb", "every(:day) { rake 'x' }\n", "whenever"),
         ("schedule.yml", "a:\n  cron: '0 3 * * *'\n  class: A\n", "sidekiq-cron"),
         ("schedule.yml", "- name: a\n  cron: '@daily'\n", "sidekiq-cron"),
         (
@@ -217,8 +215,6 @@ def test_standard_input_is_read(run, monkeypatch, tmp_path):
             "sidekiq-scheduler",
         ),
         ("sidekiq.yml", "a:\n  every: 5m\n", "sidekiq-scheduler"),
-        ("celery.py", "app.conf.beat_schedule = {}\n", "celery-beat"),
-        ("dump.json", '[{"model": "django_celery_beat.periodictask"}]', "celery-beat"),
     ],
 )
 def test_the_kind_is_guessed(name, text, kind):
@@ -226,10 +222,9 @@ def test_the_kind_is_guessed(name, text, kind):
 
 
 FILES = {
-    "schedule.rb": "every 1.day, at: '4:30 am' do\n  runner \"Foo::BarJob.perform_async(1)\"\nend\n",
+    "crontab": "30 4 * * * cd /app && bin/rails runner -e production 'Foo::BarJob.perform_async(1)'\n",
     "schedule.yml": "night:\n  cron: '30 4 * * *'\n  class: Foo::BarJob\n  args: [1]\n",
     "sidekiq.yml": ":schedule:\n  night:\n    cron: '30 4 * * *'\n    class: Foo::BarJob\n    args: [1]\n",
-    "beat.py": "beat_schedule = {'night': {'task': 'Foo::BarJob', 'args': [1], 'schedule': crontab(30, 4)}}\n",
 }
 
 

@@ -30,7 +30,6 @@ def fires(text, day, dialect="cron", zone=PARIS):
         ("30 * * * *", "cron", ["00:30", "01:30", "02:30", "03:30", "04:30"], 6 * ["x"]),
         ("*/30 2 * * *", "cron", [], ["00:00", "00:30", "01:00", "01:30"]),
         ("30 2 * * *", "fugit", [], ["00:30", "01:30"]),
-        ("30 2 * * *", "celery", [], ["00:30"]),
     ],
 )
 def test_clock_changes_go_by_the_rule_of_the_program(text, dialect, spring, autumn):

@@ -1,4 +1,4 @@
-"""`kiqbridge schedule import`: moving in from a crontab, whenever, sidekiq-cron and others.
+"""`kiqbridge schedule import`: moving in from a crontab, sidekiq-cron and sidekiq-scheduler.
 
 What can be said here goes to standard output (or `--output`): events for template.yaml, or the file of dynamic
 schedules. What cannot, and what is different, goes to standard error with the line and the reason. Exit 0 if all
@@ -28,10 +28,8 @@ USAGE: Final = 2
 _KINDS: Final = (
     "crontab",
     "system-crontab",
-    "whenever",
     "sidekiq-cron",
     "sidekiq-scheduler",
-    "celery-beat",
 )
 _MOST_DAYS: Final = 3660
 _MOST_SHOWN: Final = 3
@@ -41,7 +39,7 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """The verb import."""
     verb = verbs.add_parser(
         "import",
-        help="move in: schedules of a crontab, whenever, sidekiq-cron, sidekiq-scheduler, Celery beat",
+        help="move in: schedules of a crontab, sidekiq-cron, sidekiq-scheduler",
         description="Read the schedules of another program and write ScheduleV2 events for template.yaml. "
         "Nothing of what is read is run. Exit 1 if something was refused or fires at other times, 2 if the "
         "file cannot be read.",

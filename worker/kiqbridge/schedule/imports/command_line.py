@@ -6,6 +6,7 @@ is the job `Foo::BarJob` with the arguments `[1, "x"]`. What stands around the c
 shell, nice, flock, where the output goes) is left out, with a note where it mattered.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from typing import Any, Final
 
 from kiqbridge.runtime.shell_words import ShellSyntax, Word, shell_words
 from kiqbridge.schedule.imports.record import Reading, Unsayable
-from kiqbridge.schedule.imports.ruby_literals import parse_arguments, parse_options
 
 SHELL_COMMAND: Final = "ShellCommand"
 """Class of the job that runs a command (perform/shell_command.py)."""
@@ -27,6 +27,7 @@ _CALL: Final = re.compile(
     r"\.(?P<verb>\w+[?!]?)(?:\s*\((?P<args>.*)\)|\s+(?P<bare>[^\s(;].*?))?\s*;?\s*",
     re.DOTALL,
 )
+_QUEUE: Final = re.compile(r"""\s*queue:\s*[:"']?(\w+)["']?\s*""")
 _OTHER_VERBS: Final = frozenset({"perform_in", "perform_at", "perform_bulk"})
 
 
@@ -94,21 +95,30 @@ def _job_of_code(code: str, reading: Reading) -> dict[str, Any]:
         raise Unsayable(
             f"{name}.{verb} runs within the command and enqueues nothing; make it a job with perform_async"
         )
-    options = parse_options(match["set"] or "")
-    queue = options.pop("queue", reading.queue)
-    if options or not isinstance(queue, str):
-        raise Unsayable(f"set({match['set']}) has more than a queue")
-    args, keywords = parse_arguments((match["args"] or match["bare"] or "").strip())
-    job: dict[str, Any] = {"args": args, "queue": queue}
-    if verb == "perform_later":
-        job = {"active_job": name, **job, **({"kwargs": keywords} if keywords else {})}
-    elif keywords:
-        raise Unsayable(
-            f"keyword arguments ({', '.join(keywords)}) of perform_async are a hash with symbols as keys"
-        )
-    else:
-        job = {"class": name, **job}
+    queue = reading.queue
+    if match["set"] is not None:
+        option = _QUEUE.fullmatch(match["set"])
+        if option is None:
+            raise Unsayable(f"set({match['set']}) has more than a queue")
+        queue = option[1]
+    args = _json_arguments((match["args"] or match["bare"] or "").strip())
+    kind = "active_job" if verb == "perform_later" else "class"
+    job = {kind: name, "args": args, "queue": queue}
     return {"job": job, "name": class_name_to_identifier(name)}
+
+
+def _json_arguments(text: str) -> list[Any]:
+    """Arguments that Ruby and JSON write alike: numbers, texts in double quotes, true, false, arrays of them."""
+    try:
+        args = json.loads(f"[{text}]")
+    except ValueError:
+        args = None
+    # Ruby fills in #{…}, #@… and #$…, and the keys of {"a": 1} are symbols.
+    if not isinstance(args, list) or re.search(r"#[{@$]|\{", text):
+        raise Unsayable(
+            f"the arguments {text[:60]!r} are no JSON literals; only Ruby knows their values"
+        )
+    return args
 
 
 def _without_output(command: str) -> tuple[str, str]:

@@ -4,20 +4,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kiqbridge.schedule.imports.celery_beat import read_celery_beat
 from kiqbridge.schedule.imports.crontab_file import read_crontab
 from kiqbridge.schedule.imports.record import Imported, ImportKindError, Kind, Reading
 from kiqbridge.schedule.imports.sidekiq_cron_file import read_sidekiq_cron_file
 from kiqbridge.schedule.imports.sidekiq_scheduler import read_sidekiq_scheduler
-from kiqbridge.schedule.imports.whenever import read_whenever
 
 _READERS: Final[Mapping[Kind, Callable[[str, Reading], Imported]]] = {
     "crontab": lambda text, reading: read_crontab(text, reading, has_user=False),
     "system-crontab": lambda text, reading: read_crontab(text, reading, has_user=True),
-    "whenever": read_whenever,
     "sidekiq-cron": read_sidekiq_cron_file,
     "sidekiq-scheduler": read_sidekiq_scheduler,
-    "celery-beat": read_celery_beat,
 }
 KINDS: Final = tuple(_READERS)
 
@@ -25,8 +21,6 @@ _CRON_LINE: Final = re.compile(r"(@[a-z]+|[0-9*][0-9*,/-]*)(\s+\S+)+")
 _SYSTEM_USERS: Final = frozenset({"root", "www-data", "nobody", "daemon", "postgres", "deploy"})
 
 _SIGNS: Final[tuple[tuple[Kind, str, str], ...]] = (
-    ("whenever", "it has blocks such as every 1.day do", r"^every[ (].*(\bdo\b|\{)"),
-    ("celery-beat", "it names a beat_schedule", r"(?i)beat_?schedule|django_celery_beat\."),
     ("sidekiq-scheduler", "it has a schedule under scheduler", r"^:?(scheduler|schedule):\s*$"),
     (
         "sidekiq-scheduler",

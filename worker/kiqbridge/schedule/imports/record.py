@@ -6,12 +6,10 @@ from typing import Any, Literal
 
 from kiqbridge.errors import ConfigError
 
-Kind = Literal[
-    "crontab", "system-crontab", "whenever", "sidekiq-cron", "sidekiq-scheduler", "celery-beat"
-]
+Kind = Literal["crontab", "system-crontab", "sidekiq-cron", "sidekiq-scheduler"]
 """Programs that are read."""
 
-Dialect = Literal["cron", "fugit", "celery"]
+Dialect = Literal["cron", "fugit"]
 """Whose rules say when the source fires: cron(8), the Ruby library fugit of the two Sidekiq gems, or Celery."""
 
 

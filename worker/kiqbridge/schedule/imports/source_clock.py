@@ -9,7 +9,6 @@ wall-clock minutes; on another day each minute of elapsed time is looked at, as 
   either is enough; one that begins with `*` leaves it to the other.
 - fugit (sidekiq-cron, sidekiq-scheduler): what is skipped is not made up for, what comes twice runs twice.
   Both day fields restricted: either is enough, `*/2` counting as a restriction. Observed of fugit 1.5.2.
-- celery: as Scheduler. How Celery's beat goes through a clock change depends on when it last looked.
 """
 
 from collections.abc import Iterator
@@ -92,8 +91,6 @@ class _Fields:
             is_either = date_ != "*" and weekday != "*"
         else:
             is_either = not date_.startswith("*") and not weekday.startswith("*")
-        if dialect == "celery":
-            is_either = False  # all fields have to match
         return cls(
             minutes=_values(minute, 0, 59, ()),
             hours=_values(hour, 0, 23, ()),
@@ -173,7 +170,7 @@ def _minute_by_minute(
                 if skipped.date() == day and fields.matches(skipped):
                     yield now
                 skipped += _MINUTE
-        comes_again = wall.fold == 1 and (dialect == "celery" or not fields.is_wild)
+        comes_again = wall.fold == 1 and not fields.is_wild
         runs_again = dialect == "fugit" or not comes_again
         if naive.date() == day and runs_again and fields.matches(wall):
             yield now
