@@ -276,14 +276,15 @@ def read_queue(
     from_tail: bool,
     needle: bytes = b"",
     step: int = 1,
+    most: int = _LOOK_QUEUE,
 ) -> ReadQueue:
-    """Jobs of a queue from an end on, without the first of them, bounded in number and bytes.
+    """Jobs of a queue from an end on, without the first of them, bounded in number (`most`) and bytes.
 
     Raises:
         RedisUnavailable: nothing was read.
     """
     end = "tail" if from_tail else "head"
-    args: list[str | bytes | float] = [passed_over, end, _LOOK_QUEUE, BATCH_BYTES, needle, step]
+    args: list[str | bytes | float] = [passed_over, end, most, BATCH_BYTES, needle, step]
     length, looked_at, largest, *found = pool.script(_READ_QUEUE, [key], args)
     places = [place if from_tail else max(0, length - 1 - place) for place in found[::2]]
     fitting = max(1, min(_STEP, BATCH_BYTES // largest))
