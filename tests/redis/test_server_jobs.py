@@ -5,6 +5,7 @@ import time
 
 import pytest
 from support.jobs import own_declarations
+from support.waiting import wait_until
 
 from kiqbridge import Client, ConfigError, IterableJob, configure, job
 from kiqbridge import server as server_
@@ -240,6 +241,16 @@ class TestBatches:
 
         assert sorted(seen[:2]) == [1, 2]
         assert seen[2:] == ["all"]
+
+    def test_a_due_job_that_middleware_stops_has_ended(self, jobs, note, seen, closed, monkeypatch):
+        with Batch(on_complete=call(closed, "ended")):
+            note.perform_in(0.001, "stopped")
+        chain = server_.client_middleware.copy()
+        chain.add(lambda declared, *more: None if declared == "Note" else more[-1]())
+        monkeypatch.setattr(server_, "client_middleware", chain)
+        wait_until(lambda: jobs.drain() >= 0 and seen, what="the callback")
+
+        assert seen == ["ended complete"]
 
     def test_what_is_left_of_a_cancelled_one_is_not_performed(self, jobs, seen, closed):
         @job(name="Cancelling")

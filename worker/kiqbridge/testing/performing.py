@@ -32,6 +32,7 @@ from kiqbridge.perform.failure import Failures, left_out
 from kiqbridge.perform.gate import Diversion, Gatekeeper
 from kiqbridge.perform.invocation import Invoker
 from kiqbridge.perform.run_marks import RunMarks
+from kiqbridge.settle.end_report import report_failure_in
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
@@ -361,6 +362,12 @@ class MemoryPerformer:
         for keys in self._memory.namespaces():
             if self._memory.sorted_set(keys.flow_ends):
                 apply_ends(self.client(keys))
+
+
+def stopped_report(text: bytes, now: float) -> bytes:
+    """What becomes known of a due job whose push client middleware has stopped; b"": nobody waits for that."""
+    error = JobSkipped("client middleware stopped the push of this job when it was due")
+    return report_failure_in(text, "skipped", error, now)
 
 
 def apply_ends(client: Client) -> None:

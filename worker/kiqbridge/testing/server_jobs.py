@@ -22,11 +22,11 @@ from kiqbridge.inflight.claims import Claimer
 from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.settle.settlement import Verdict
 from kiqbridge.settle.settling import Settler
-from kiqbridge.store.due_jobs import promote, read_due
+from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.testing.fake_jobs import MOST_JOBS
 from kiqbridge.testing.modes import drained
-from kiqbridge.testing.performing import EndlessJobs, JobPerformer, apply_ends
+from kiqbridge.testing.performing import EndlessJobs, JobPerformer, apply_ends, stopped_report
 from kiqbridge.testing.recorded import PerformedJob, raise_error_of, read_job
 from kiqbridge.wire import json_text
 from kiqbridge.wire.names import text_of
@@ -183,13 +183,20 @@ class RealJobs:
                 for text in read_due(connection, source, now):
                     moved = client.prepare_moved(json_text.loads(text), now, text)
                     if moved is None:
-                        promote(connection, keys, source, {}, now=now, dropped=[text])
+                        report = stopped_report(text, now)
+                        left = Buried(text, b"", report, None)
+                        bury(connection, keys, source, [left], now=now, bounds=_bounds(now))
                     else:
                         queue, pushed = moved
                         jobs = {queue: ([text], [pushed])}
                         promote(connection, keys, source, jobs, now=now)
         finally:
             connection.close()
+
+
+def _bounds(now: float) -> tuple[float, int]:
+    """Of the dead set; see `Settler`."""
+    return now - DEAD_S, MOST_DEAD
 
 
 @contextmanager
