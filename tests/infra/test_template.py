@@ -220,7 +220,7 @@ class TestFunctionsOfEachMinute:
         assert actions == {
             *("logs:CreateLogStream", "logs:PutLogEvents", "kms:Decrypt"),
             *("secretsmanager:GetSecretValue", "ssm:GetParameter", "elasticache:Connect"),
-            *("xray:PutTelemetryRecords", "xray:PutTraceSegments", "sns:Publish"),
+            *("xray:PutTelemetryRecords", "xray:PutTraceSegments", "sns:Publish", "kms:GenerateDataKey"),
         }
 
 
@@ -319,6 +319,12 @@ class TestSecretsAndNetwork:
         # The one that nothing reads makes Lambda start new environments.
         for function in of_type(translated, "AWS::Lambda::Function").values():
             assert set(function["Environment"]["Variables"]) - known == {"REDIS_URL_VERSION"}
+
+    def test_each_sample_rule_fires_only_if_it_is_asked_for(self):
+        rules = read_schedules(OWN, {"SampleSchedules": "DISABLED"})
+
+        assert [rule.name for rule in rules if rule.enabled] == []
+        assert all(rule.enabled for rule in read_schedules(OWN))
 
     def test_tracing_is_off_by_default(self, translated):
         function = of_type(translated, "AWS::Lambda::Function")["EnqueueFunction"]
