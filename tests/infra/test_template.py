@@ -220,7 +220,12 @@ class TestFunctionsOfEachMinute:
         assert actions == {
             *("logs:CreateLogStream", "logs:PutLogEvents", "kms:Decrypt"),
             *("secretsmanager:GetSecretValue", "ssm:GetParameter", "elasticache:Connect"),
-            *("xray:PutTelemetryRecords", "xray:PutTraceSegments", "sns:Publish", "kms:GenerateDataKey"),
+            *(
+                "xray:PutTelemetryRecords",
+                "xray:PutTraceSegments",
+                "sns:Publish",
+                "kms:GenerateDataKey",
+            ),
         }
 
 

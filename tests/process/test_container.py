@@ -18,6 +18,7 @@ from support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "worker" / "Dockerfile"
+OF_AN_APP = ROOT / "worker/kiqbridge/scaffold/app/Dockerfile.tmpl"
 UNSHARE = [
     *("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
     *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]),
@@ -35,9 +36,9 @@ def until_open():
 """
 
 
-def instructions():
+def instructions(path=DOCKERFILE):
     """(name, rest) of each instruction, continued lines joined, comments left out."""
-    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     return [tuple(line.split(" ", 1)) for line in joined.splitlines() if line.strip()]
 
@@ -60,10 +61,15 @@ def environment():
 # The rules of the file
 
 
-def test_the_base_is_slim_and_of_the_same_python_as_the_function():
-    bases = {rest.split()[0] for name, rest in instructions() if name == "FROM"}
+@pytest.mark.parametrize("path", [DOCKERFILE, OF_AN_APP], ids=lambda path: path.name)
+def test_the_base_is_slim_of_the_functions_python_and_may_be_given_by_digest(path):
+    first, *others = instructions(path)
+    bases = [rest.split()[0] for name, rest in others if name == "FROM"]
 
-    assert bases == {"python:3.13-slim"}
+    assert first == ("ARG", "PYTHON_IMAGE=python:3.13-slim")
+    assert bases == ["${PYTHON_IMAGE}"] * 2, "both stages are of one image"
+    assert ("LABEL", "org.opencontainers.image.base.name=${PYTHON_IMAGE}") in others
+    assert [rest for name, rest in others if name == "ARG"] == ["PYTHON_IMAGE"]
     assert "Runtime: python3.13" in (ROOT / "template.yaml").read_text()
 
 
@@ -94,7 +100,7 @@ def test_nothing_secret_and_nothing_unpinned_goes_in():
     text = DOCKERFILE.read_text()
     names = {name for name, _ in instructions()}
 
-    assert names.isdisjoint({"ARG", "ADD", "VOLUME"})
+    assert names.isdisjoint({"ADD", "VOLUME"})
     assert "REDIS_URL" not in environment()
     assert not re.search(r"://\S*@|PASSWORD|SECRET|TOKEN", text, re.IGNORECASE)
     assert "--constraint constraints.txt" in text
