@@ -185,7 +185,7 @@ class RealJobs:
                     if moved is None:
                         report = stopped_report(text, now)
                         left = Buried(text, b"", report, None)
-                        bury(connection, keys, source, [left], now=now, bounds=_bounds(now))
+                        bury(connection, keys, source, [left], now=now)
                     else:
                         queue, pushed = moved
                         jobs = {queue: ([text], [pushed])}
@@ -193,10 +193,6 @@ class RealJobs:
         finally:
             connection.close()
 
-
-def _bounds(now: float) -> tuple[float, int]:
-    """Of the dead set; see `Settler`."""
-    return now - DEAD_S, MOST_DEAD
 
 
 @contextmanager
