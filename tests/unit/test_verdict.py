@@ -156,12 +156,12 @@ FOUND = {
         "2 jobs died within the last hour; 100 are dead in all.",
         "/dead?newer_than_s=3600",
     ),
-    "dead_full": (
+    "dead-full": (
         {"dead": 8000},
         "8,000 jobs are dead, and the set keeps 9,999: then the oldest are dropped.",
         "/dead",
     ),
-    "dead_dropped": (
+    "dead-full dropped": (
         {"dead_dropped": 40_001, "dead": 9999},
         "40,001 dead jobs of the last day were dropped, since the dead set is full: it keeps 9,999.",
         "/dead",

@@ -25,6 +25,7 @@ Kind = Literal[
     "queue-latency",
     "failing-class",
     "deaths",
+    "dead-full",
     "retries",
     "heartbeat",
     "long-jobs",

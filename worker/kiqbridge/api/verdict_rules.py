@@ -226,7 +226,7 @@ def _dead_set(facts: Facts, _: Limits) -> Iterator[Fact]:
     is_over = bounds.is_kept and facts.dead > bounds.most
     if facts.dead_dropped:
         yield Fact(
-            kind="dead_dropped",
+            kind="dead-full",
             severity="critical",
             what=f"{count_text(facts.dead_dropped, 'dead job')} of the last day {_were(facts.dead_dropped)} dropped, "
             f"since the dead set is full: it keeps {bounds.most:,}.",
@@ -236,7 +236,7 @@ def _dead_set(facts: Facts, _: Limits) -> Iterator[Fact]:
         )
     elif bounds.is_near(facts.dead):
         yield Fact(
-            kind="dead_full",
+            kind="dead-full",
             severity="warning",
             what=f"{count_text(facts.dead, 'job')} {_are(facts.dead)} dead, and the set "
             + (

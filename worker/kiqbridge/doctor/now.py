@@ -10,6 +10,7 @@ from kiqbridge.api import Limits
 from kiqbridge.doctor.finding import Finding, Rule, counted
 from kiqbridge.doctor.system import System
 from kiqbridge.wire.amounts import span_text
+from kiqbridge.wire.dead_bounds import WARNING_SHARE
 
 _LIMITS: Final = Limits()
 
@@ -96,6 +97,15 @@ DEATHS: Final = Rule(
     why="they have used up their retries, and do not run again by themselves",
     action="look at their errors, remove the cause, then retry them: kiqbridge dead",
 )
+DEAD_FULL: Final = Rule(
+    id="dead-full",
+    area="now",
+    reports=f"a dead set with at least {WARNING_SHARE:.0%} of the jobs that the living workers keep (dead_max_jobs), "
+    "and dead jobs that were dropped within a day since it was full",
+    why="each further job that dies removes the oldest one; with dead_overflow: keep the set grows until Redis is full",
+    action="remove the cause, then retry or delete the jobs: kiqbridge dead; to keep more, raise dead_max_jobs, set "
+    "dead_overflow: keep, or name a dead_archive",
+)
 RETRIES: Final = Rule(
     id="retries",
     area="now",
@@ -150,6 +160,10 @@ _WELL: Final[Sequence[tuple[Rule, str]]] = (
     (LATENCY, f"no job of a served queue waits for more than {_LIMITS.latency_s:.0f} s"),
     (FAILING_CLASS, "no class fails in mass"),
     (DEATHS, "no job died within the last hour"),
+    (
+        DEAD_FULL,
+        f"the dead set holds less than {WARNING_SHARE:.0%} of its bound, and none was dropped",
+    ),
     (LONG_JOBS, f"no job runs for more than {span_text(_LIMITS.job_s)}"),
     (SUSPECTS, "no job waits to run alone"),
     (PAUSED, "no queue or class is paused"),

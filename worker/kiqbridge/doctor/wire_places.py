@@ -7,8 +7,6 @@ from typing import Final
 
 from kiqbridge.doctor.finding import Finding, Rule, counted, listed, printable
 from kiqbridge.doctor.system import System
-from kiqbridge.store.dead_set import KEPT_S, dropped_in
-from kiqbridge.wire.dead_bounds import FIELD, WARNING_SHARE, fleet_bounds
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import MILLISECONDS_FROM
 
@@ -30,15 +28,6 @@ FAR_FUTURE: Final = Rule(
     reports="jobs in schedule or retry that are due in more than a year",
     why="a time in milliseconds, where seconds are expected, is due in 50,000 years",
     action="correct the time where they are enqueued, and reschedule or delete them",
-)
-DEAD_FULL: Final = Rule(
-    id="dead-full",
-    area="wire",
-    reports=f"a dead set with at least {WARNING_SHARE:.0%} of the jobs that the living workers keep (dead_max_jobs), "
-    "and dead jobs that were dropped within a day since it was full",
-    why="each further job that dies removes the oldest one; with dead_overflow: keep the set grows until Redis is full",
-    action="remove the cause, then retry or delete the jobs: kiqbridge dead; to keep more, raise dead_max_jobs, set "
-    "dead_overflow: keep, or name a dead_archive",
 )
 
 
@@ -108,29 +97,6 @@ def check_times(system: System) -> Iterator[Finding]:
     )
 
 
-def check_dead(system: System) -> Iterator[Finding]:
-    """How many dead jobs there are, and how many were dropped."""
-    place = system.sets("dead")
-    count = system.connection.call("ZCARD", place["dead"]) if place else 0
-    key = system.keys.dead_trimmed
-    notes = (
-        system.connection.call("ZRANGE", key, repr(system.server_now - KEPT_S), "+inf", "BYSCORE")
-        if system.kinds([key])[key] == "zset"
-        else []
-    )
-    bounds = fleet_bounds(each.fields.get(FIELD) for each in system.fleet.processes)
-    more = ", and more, since dead_overflow is keep" if bounds.is_kept else ""
-    what = f"{counted(count, 'job')} {'is' if count == 1 else 'are'} dead, and {bounds.most:,} are kept{more}"
-    if dropped := dropped_in(notes):
-        yield DEAD_FULL.problem(
-            f"{counted(dropped, 'dead job')} {'was' if dropped == 1 else 'were'} dropped within a day; {what}"
-        )
-    elif bounds.is_near(count):
-        yield DEAD_FULL.warning(what)
-    else:
-        yield DEAD_FULL.ok(what)
-
-
 def _due(score: float, now: float) -> str:
     if score >= MILLISECONDS_FROM:
         return f"at {score:.0f}, which looks like milliseconds"
@@ -149,6 +115,5 @@ def _span(seconds: float) -> str:
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
     ((NAMESPACE,), check_namespaces),
     ((FAR_FUTURE,), check_times),
-    ((DEAD_FULL,), check_dead),
 )
 """Rules, and the function that applies them."""

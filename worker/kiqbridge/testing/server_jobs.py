@@ -194,7 +194,6 @@ class RealJobs:
             connection.close()
 
 
-
 @contextmanager
 def real_jobs(url: str) -> Iterator[RealJobs]:
     """Within, declared jobs push to this server, and `drain` performs what is there.
