@@ -38,6 +38,7 @@ NOT_LOADED = {
     "kiqbridge.credentials",
     "kiqbridge.perform.shell_command",
     "kiqbridge.engine.dynamic_schedules",
+    "kiqbridge.engine.dead_trim",
     "kiqbridge.engine.gone_jobs",
     "kiqbridge.client.schedule",
     "kiqbridge.client.schedules",
@@ -80,6 +81,7 @@ def test_processes_of_a_supervisor_share_what_each_would_load_later(redis_url, t
         "kiqbridge.clocks.declared",
         "kiqbridge.clocks.missed",
         "kiqbridge.clocks.placing",
+        "kiqbridge.engine.dead_trim",
         "kiqbridge.engine.gone_jobs",
     }
 

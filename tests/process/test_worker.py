@@ -241,6 +241,22 @@ class TestPerforming:
 
         assert [raw_of(kept) for kept in redis.zrange("dead", 0, -1)] == [bad]
 
+    def test_the_dead_are_kept_within_the_bounds_of_the_file_and_what_goes_is_archived(
+        self, redis, start, tmp_path
+    ):
+        settings, archive = tmp_path / "settings.yml", tmp_path / "archive"
+        settings.write_text(f"dead_max_jobs: 11\ndead_archive: {archive}\n")
+        redis.zadd("dead", {text("note_it", str(number)): time.time() for number in range(30)})
+
+        worker = start("-C", str(settings))
+
+        worker.wait_for(lambda: f"20 jobs (note_it 20); they are in {archive}" in worker.output)
+        assert redis.zcard("dead") == 10
+        assert len(list(archive.iterdir())) == 1
+        worker.wait_for(lambda: redis.smembers("processes"))
+        [identity] = redis.smembers("processes")
+        assert redis.hget(identity, "kb_dead") == b"11 15552000 drop"
+
     def test_a_due_retry_and_a_scheduled_job_are_performed(self, redis, start, notes):
         worker = start()
         redis.zadd("retry", {text("note_it", "retried"): 1.0})

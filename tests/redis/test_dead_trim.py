@@ -266,3 +266,17 @@ def test_an_archive_in_s3(redis, connection, folder, monkeypatch):
 
 def test_without_workers_sidekiqs_bounds_hold():
     assert fleet_bounds([]) == fleet_bounds([None, "", "junk"]) == DeadBounds(10_000, 180 * DAY_S)
+
+
+def test_what_living_workers_would_drop_again_is_not_restored(redis, connection, folder, capsys):
+    members = fill(redis, 2500)
+    publish(redis, "living:1:a", "1011 15552000 drop")
+    DeadTrim(Keys(), DeadBounds(max_jobs=11), archive=folder.archive).look(connection)
+    assert redis.zcard("dead") == 1010
+
+    assert folder.restore() == 2
+    assert "the living workers keep 1,010, so that they would drop" in capsys.readouterr().err
+    publish(redis, "living:1:a", "1011 15552000 keep")
+    assert folder.restore() == 0
+
+    assert dead(redis) == members

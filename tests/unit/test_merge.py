@@ -11,6 +11,7 @@ from kiqbridge.commands.worker_command import add_arguments, load_config
 from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import shown_default
 from kiqbridge.config.table import SETTINGS
+from kiqbridge.wire.dead_bounds import DeadBounds
 
 
 def merged(file=None, environ=None, warn=lambda _message: None, **flags):
@@ -70,7 +71,7 @@ class TestPrecedence:
         assert set(config.sources.values()) == {"default"}
         assert config.queues == (("default", 0),)
         assert (config.timeout_s, config.recover_after_s, config.max_retries) == (25, 30, 25)
-        assert (config.dead_max_jobs, config.dead_timeout_s) == (10_000, 15_552_000)
+        assert config.dead_bounds == DeadBounds(10_000, 15_552_000, is_kept=False)
 
     def test_no_two_settings_share_a_variable_or_a_flag(self):
         names = [name for setting in SETTINGS for name in (*setting.env, *setting.flags)]

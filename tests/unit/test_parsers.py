@@ -54,6 +54,14 @@ class TestErrors:
                     "wait as async def"
                 ),
             ),
+            (
+                {"environ": {"KIQBRIDGE_DEAD_ARCHIVE": "s3:///jobs"}},
+                "dead_archive: 's3:///jobs' is neither a folder nor s3://BUCKET/PREFIX (from KIQBRIDGE_DEAD_ARCHIVE)",
+            ),
+            (
+                {"file": {"dead_overflow": "grow"}},
+                "dead_overflow: 'grow' is not one of drop, keep (from worker.yml)",
+            ),
             ({"concurrency": "-1"}, "concurrency: '-1' is not a whole number from 1 (from -c)"),
             (
                 {"file": {"concurrency": True}},

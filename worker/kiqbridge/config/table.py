@@ -440,6 +440,7 @@ SETTINGS: tuple[Setting, ...] = (
         name="dead_overflow",
         parse=choice("dead_overflow", "drop", "keep"),
         default="drop",
+        env=("KIQBRIDGE_DEAD_OVERFLOW",),
         help="what happens when more than dead_max_jobs are dead: drop = the oldest are removed, as Sidekiq does; "
         "keep = the set grows, and workers warn; Ruby processes drop in any case",
     ),
@@ -447,6 +448,7 @@ SETTINGS: tuple[Setting, ...] = (
         name="dead_archive",
         parse=archive_place("dead_archive"),
         default="",
+        env=("KIQBRIDGE_DEAD_ARCHIVE",),
         help="folder, or s3://BUCKET/PREFIX, to which dead jobs are written before they are removed, in files for "
         "kiqbridge restore; none = they are gone",
     ),

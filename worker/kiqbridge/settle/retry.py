@@ -1,7 +1,7 @@
 """Whether a failed job is tried again, discarded or dead, and when (protocol §7.4, §8): a pure decision.
 
 As its developer lives it: the job raises, the message is logged, and it is tried again after 15 s,
-16 s, 31 s, 96 s and so on, 25 times within about 20 days. Then it is dead: kept for six months,
+16 s, 31 s, 96 s and so on, 25 times within about 20 days. Then it is dead: kept for up to six months,
 where the Web UI can revive it. `retry: N` changes the number, `retry: 0` means dead at once and
 `retry: false` discarded at once.
 

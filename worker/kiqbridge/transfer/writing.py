@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from kiqbridge.errors import PayloadError
 from kiqbridge.store import scripts
+from kiqbridge.store.process_set import read_infos
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.transfer.form import Chunk, Place
 from kiqbridge.transfer.reading import SETS, key_of
+from kiqbridge.wire.dead_bounds import FIELD, fleet_bounds
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of
 
@@ -69,7 +71,7 @@ class Restorer:
 
         Raises:
             PayloadError: what was put in before was not the beginning of this, or another process restores the
-                same export; nothing more is written.
+                same export, or the living workers would drop what is put into `dead`; nothing more is written.
         """
         place = chunk.place
         if place.kind == "set" and place.name not in SETS:
@@ -87,10 +89,24 @@ class Restorer:
         count = len(new) // 2 if place.kind == "set" else len(new)
         self.known += len(chunk.members) - count
         self.restored[place] = self.restored.get(place, 0) + count
+        if new and place.name == "dead" and place.kind == "set":
+            self._check_room(count)
         if new and not self._dry_run:
             self._write(place, before, progress.mark_now(), new)
             progress.mark = progress.mark_now()
         return count
+
+    def _check_room(self, count: int) -> None:
+        """Without a worker that lives nobody drops any."""
+        published = read_infos(self._pool.run, self._keys, field=FIELD).values()
+        bounds = fleet_bounds(published)
+        size = self._pool.call("ZCARD", self._keys.dead)
+        if any(published) and bounds.overflow(size + count):
+            raise PayloadError(
+                f"set dead: it has {size:,} jobs, and the living workers keep {bounds.most:,}, so that they would drop "
+                f"these {count:,}; nothing more was put in. Raise dead_max_jobs, set dead_overflow: keep, or retry "
+                "dead jobs (kiqbridge dead); then restore it again: nothing is put in twice"
+            )
 
     def check_end(self) -> None:
         """Once the end is read: no place may have had more before.

@@ -105,7 +105,7 @@ SCREENS: Final = {
             when="Died",
             has_errors=True,
             actions={"retry": "Retry now", "delete": "Delete"},
-            empty="No job has used up its retries in the last six months.",
+            empty="No dead job is kept: none has used up its retries, or all were retried, deleted or dropped.",
         ),
     )
 }
