@@ -60,10 +60,9 @@ class Lead:
             RedisUnavailable: not known; repeat it.
         """
         reply = self._script(int(self._lead_s * 1000))
-        if reply == 1:
-            return True
-        self._sight.see(reply, self._lead_s)
-        return False
+        if isinstance(reply, bytes):
+            self._sight.see(reply, self._lead_s)
+        return reply == 1
 
     def is_vacant(self, text: bytes | None) -> bool:
         """Whether nobody leads, as the key was read just now: it is gone, or its time is over. From any thread."""
@@ -79,6 +78,6 @@ class Lead:
         self._script(0)
 
     def _script(self, lead_ms: int) -> int | bytes:
-        args = [self._who, lead_ms, self._sight.over]
+        args: list[str | bytes | float] = [self._who, lead_ms, self._sight.over]
         reply: int | bytes = self._connection.script(_LEAD, [self._key], args)
         return reply

@@ -68,9 +68,9 @@ class Listing:
         return self.filter_query | ({"start": self.start} if self.start else {})
 
     @property
-    def filter_query(self) -> dict[str, object]:
+    def filter_query(self) -> dict[str, str]:
         """Filter, order and length of the pages, from its first job on."""
-        per = {"per": self.per} if self.per != ROWS[0] else {}
+        per = {"per": str(self.per)} if self.per != ROWS[0] else {}
         order = {"order": self.order} if self.order else {}
         return {**self.given, **per, **order}
 
