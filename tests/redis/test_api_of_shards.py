@@ -34,7 +34,6 @@ from kiqbridge.api import (
     record_audit,
     top_jobs,
 )
-from kiqbridge.client.schedules import Schedules
 from kiqbridge.errors import PayloadError, RedisUnavailable
 from kiqbridge.wire.measures import minute_8
 
@@ -305,9 +304,10 @@ def test_everything_else_can_be_read_from_several_shards(operator, client):
 def test_occurrences_of_a_schedule_are_put_together_from_the_ledgers_of_all_shards(
     operator, client, shards
 ):
-    Schedules(client.on("mail")).save(Schedule("nightly", "Work", every=60))
     instant = int(time.time()) // 60 * 60 - 3600
     items = [{"class": "Work", "args": [], "queue": queue} for queue in ("mail", "default")]
+    definition = Schedule("nightly", "Work", every=60).definition.to_document() | {"jobs": items}
+    shards.raw["mail"].hset("kb:schedules", "nightly", json.dumps(definition))
     client.push_tick("nightly", instant, items, by="test")
 
     (schedule,) = ScheduleSet(operator).fetch()

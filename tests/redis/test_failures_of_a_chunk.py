@@ -153,7 +153,7 @@ def test_a_lost_reply_gives_none_a_second_life(stand, caplog):
     stand.connection.lose_settlements = 1
     stand.start("Fails", "Fails", "Short")
 
-    wait_until(lambda: not stand.in_flight() and stand.ended)
+    wait_until(lambda: stand.ended and not stand.in_flight())
 
     assert stand.connection.settled == [[1, 1], [0, 0]]
     assert stand.retried() == ["Fails-0", "Fails-1"]

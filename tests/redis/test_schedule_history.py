@@ -46,7 +46,7 @@ def push(client, redis):
 
     def push(at, *, late_s=1.5, by="lambda:r1", jobs=1, times=1):
         for _ in range(times):
-            client.push_tick(NAME, at, [{"class": "A", "args": []}] * jobs, by=by)
+            client.push_tick(NAME, at, [{"class": "A", "args": []}] * max(jobs, 1), by=by)
         [entry] = redis.zrangebyscore(f"kb:ticks:{NAME}", at, at)
         noted = json.loads(entry) | {"enqueued_at": at + late_s}
         noted["jids"] = [f"{'abcdef'[number] * 24}" for number in range(jobs)]

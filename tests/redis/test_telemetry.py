@@ -131,7 +131,9 @@ def test_prometheus_gets_all_numbers_of_the_fleet(redis, redis_url, operator):
         ("kiqbridge_problems", "critical"): 2,
         ("kiqbridge_problems", "warning"): 2,
         **{
-            ("kiqbridge_findings", kind): int(kind in ("missed-ticks", "paused", "deaths"))
+            ("kiqbridge_findings", kind): int(
+                kind in ("missed-ticks", "paused", "deaths", "dead-full")
+            )
             for kind in KINDS
         },
         ("kiqbridge_class_recent_executions", "Mail"): 2,

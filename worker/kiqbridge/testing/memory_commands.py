@@ -111,6 +111,11 @@ def _zremrangebyscore(memory: Memory, key: str, parts: Sequence[bytes]) -> int:
     return _zrem(memory, key, found)
 
 
+def _zremrangebyrank(memory: Memory, key: str, parts: Sequence[bytes]) -> int:
+    found = _slice(memory.sorted_set(key), int(parts[0]), int(parts[1]))
+    return _zrem(memory, key, [member for _, member in found])
+
+
 def _lindex(memory: Memory, key: str, parts: Sequence[bytes]) -> bytes | None:
     entries: List = memory.get(key, deque)
     index = int(parts[0])
@@ -302,6 +307,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "ZCARD": lambda memory, key, _parts: len(memory.get(key, dict)),
     "ZCOUNT": _zcount,
     "ZREMRANGEBYSCORE": _zremrangebyscore,
+    "ZREMRANGEBYRANK": _zremrangebyrank,
     "ZSCORE": _zscore,
     "ZRANGE": _zrange,
     "ZRANGEBYSCORE": _zrangebyscore,
