@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "api": "wire schedule store client clocks inflight settle",
     "monitor": "wire config store clocks inflight aws api",
     "telemetry": "runtime wire config client inflight settle engine api",
-    "doctor": "wire schedule config store api",
+    "doctor": "wire schedule config store clocks api",
     "web": "wire config store aws api telemetry doctor",
     "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer logs scaffold contract sizing",
     "contrib": "wire config client settle perform commands",

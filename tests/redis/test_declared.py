@@ -1,12 +1,15 @@
 """Schedules that are declared beside jobs: who writes them while two versions of the code run."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from kiqbridge import Schedule, Schedules
+from kiqbridge import Schedule, Schedules, job
+from kiqbridge.client.registry import Registry, definition_of
 from kiqbridge.clocks.declared import FORGET_S, LIVE_S, READERS, DeclaredSchedules
 from kiqbridge.clocks.placing import place_due
+from kiqbridge.engine.dynamic_schedules import dynamic_steps
 from kiqbridge.schedule.definition import ScheduleDefinition
 
 
@@ -30,7 +33,9 @@ def worker(client):
             )
             for name, expression in declared.items()
         ]
-        made = DeclaredSchedules(client, definitions, app=app, identity=identity)
+        made = DeclaredSchedules(
+            client, [(app, each) for each in definitions], apps=[app], identity=identity
+        )
         return lambda: made.keep(client.pool)
 
     return worker
@@ -48,6 +53,11 @@ def make_old(redis, identity, age_s) -> None:
 
 
 HOURLY, DAILY = "rate(1 hour)", "rate(1 day)"
+
+
+@job(name="DeclaredHere", every=5)
+def declared_here() -> None:
+    """Declares its schedule."""
 
 
 def test_a_declaration_is_registered_once(redis, schedules, worker):
@@ -142,6 +152,31 @@ def test_what_was_placed_is_withdrawn_when_it_is_removed(redis, client, schedule
     worker("new", other=DAILY)()
 
     assert redis.zcard("schedule") == 0
+
+
+@pytest.mark.parametrize("setting", ["", "shop"])
+def test_a_new_release_removes_what_its_code_declares_no_more(redis, client, schedules, setting):
+    def release(identity, definition):
+        registry = Registry()
+        registry.register(definition)
+        keep, _ = dynamic_steps(
+            client,
+            registry,
+            app=setting,
+            identity=identity,
+            horizon_s=60,
+            is_here=lambda _: True,
+            notify=list,
+        )
+        keep.call(client.pool)
+
+    definition = definition_of(declared_here)
+    release("old", definition)
+    assert set(expressions(schedules)) == {"DeclaredHere"}
+    make_old(redis, "old", LIVE_S + 1)
+    release("new", replace(definition, schedule=None))
+
+    assert expressions(schedules) == {}
 
 
 def test_a_worker_of_another_app_removes_nothing(redis, schedules, worker):

@@ -1,5 +1,6 @@
 """The doctor's rules about jobs in queues and sets: each fault gives one finding, and good jobs none."""
 
+import json
 import time
 
 import pytest
@@ -222,6 +223,20 @@ def test_dead_jobs_that_were_dropped_are_found(good, raw):
     what = only(good.url, "dead-full", "problem").what
 
     assert what.startswith("40,001 dead jobs of the last day were dropped")
+
+
+def test_a_schedule_that_no_living_worker_declares_is_found(good, raw):
+    nightly = {
+        "expression": "rate(1 day)",
+        "jobs": [{"class": "Mail", "args": []}],
+        "origin": "code",
+    }
+    raw.hset("kb:schedules", mapping={name: json.dumps(nightly) for name in ("gone", "kept")})
+    for worker, at, names in (("dead", 91, ["gone", "kept"]), ("lives", 1, ["kept"])):
+        about = {"at": time.time() - at, "schedules": dict.fromkeys(names, "digest")}
+        raw.hset("kb:declared", f"worker {worker}", json.dumps(about))
+
+    assert only(good.url, "undeclared-schedule").what == "gone"
 
 
 def test_a_long_queue_is_looked_at_in_part(good, raw):

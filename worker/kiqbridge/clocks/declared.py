@@ -6,8 +6,9 @@ While a fleet is deployed, workers of two versions of the code run. So that they
 2. A declaration that no worker has published before is a new version: it replaces the one in `kb:schedules`.
 3. One that is known is an older version: it is written again only when no live worker has the other one (all of
    the new version were rolled back).
-4. A schedule that no live worker declares is removed by a worker of the same app (tag). State and cursor stay: if it
-   is declared again within a day, it counts on.
+4. A schedule that no live worker declares is removed by a worker of the same app: one that loads the package or file
+   that declared it, or has the same setting `app`. The folder of a release plays no part. State and cursor stay: if
+   the schedule is declared again within a day, it counts on.
 
 Reading what all workers declare is for a few of them at a time in a large fleet: each worker refreshes what it
 declares every 30 s, and compares it with what is in `kb:schedules`; it reads all when these differ, and else the less
@@ -19,7 +20,7 @@ a schedule stays as long as one of them lives.
 
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Any, Final
 
@@ -32,7 +33,9 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.pauses import server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 
 logger = logging.getLogger(__name__)
@@ -76,26 +79,28 @@ class DeclaredSchedules:
 
     Args:
         client: of this process.
-        definitions: those that its code declares.
-        app: the worker's tag.
+        definitions: those that its code declares, each with its app.
+        apps: all apps of this process, those without schedules as well.
         identity: of this process.
     """
 
     def __init__(
         self,
         client: Client,
-        definitions: Iterable[ScheduleDefinition],
+        definitions: Iterable[tuple[str, ScheduleDefinition]],
         *,
-        app: str,
+        apps: Collection[str],
         identity: str,
     ) -> None:
         self._keys = client.keys
         self._schedules = Schedules(client)
+        declared = list(definitions)
         self._texts = {
             each.name: (each, digest_of(json_text.dumps(each.to_document())))
-            for each in definitions
+            for _, each in declared
         }
-        self._app = app
+        self._app_of = {each.name: app for app, each in declared}
+        self._apps = frozenset(apps)
         self._field = f"{_WORKER}{identity}"
         self._warned: set[str] = set()
         self._skips = 0
@@ -115,12 +120,12 @@ class DeclaredSchedules:
         now = server_time(time)
         if self._texts:
             connection.call("HSET", self._keys.declared, self._field, self._presence(now))
-        published = _read(dict(zip(fields[::2], fields[1::2], strict=True)), self._field, now)
+        published = _read(pairs_of(fields), self._field, now)
         self._skips = self._draw_skips(published.workers)
         for name, (definition, digest) in self._texts.items():
             self._keep_one(connection, definition, digest, published, name)
         for name, (app, _) in published.seen.items():
-            if app == self._app and name not in self._texts and name not in published.live:
+            if app in self._apps and name not in self._texts and name not in published.live:
                 self._remove(connection, name)
         for (
             name,
@@ -147,7 +152,7 @@ class DeclaredSchedules:
 
     def _presence(self, now: float) -> bytes:
         declared = {name: digest for name, (_, digest) in self._texts.items()}
-        return json_text.dumps({"app": self._app, "at": now, "schedules": declared})
+        return json_text.dumps({"at": now, "schedules": declared})
 
     def _keep_one(
         self,
@@ -175,9 +180,9 @@ class DeclaredSchedules:
                 self._log_once(name, "a declared schedule is not registered, %s: %s", error)
                 return
             logger.info("schedule %s, declared beside its job, is %s", name, change)
-        if versions[-1:] != [digest] or published.seen[name][0] != self._app:
+        if versions[-1:] != [digest] or published.seen[name][0] != self._app_of[name]:
             versions = [*(each for each in versions if each != digest), digest][-MOST_VERSIONS:]
-            seen = json_text.dumps({"app": self._app, "versions": versions})
+            seen = json_text.dumps({"app": self._app_of[name], "versions": versions})
             connection.call("HSET", self._keys.declared, f"{_SEEN}{name}", seen)
 
     def _remove(self, connection: RedisConnection | RedisPool, name: str) -> None:
@@ -189,6 +194,25 @@ class DeclaredSchedules:
         if name not in self._warned:
             self._warned.add(name)
             logger.warning(text, name, *more)
+
+
+def undeclared(connection: RedisConnection | RedisPool, keys: Keys) -> list[str]:
+    """Names of schedules that were declared beside a job, and are declared by no live worker; empty if none lives.
+
+    Raises:
+        RedisUnavailable, RedisRefused: nothing was read.
+    """
+    texts, declared, time = connection.run(
+        ("HGETALL", keys.schedules), ("HGETALL", keys.declared), ("TIME",)
+    )
+    published = _read(pairs_of(declared), "", server_time(time))
+    if not published.workers:
+        return []
+    return sorted(
+        text_of(name)
+        for name, text in pairs_of(texts).items()
+        if _parsed(text).get("origin") == "code" and text_of(name) not in published.live
+    )
 
 
 def _read(fields: Mapping[bytes, bytes], own: str, now: float) -> _Published:

@@ -49,6 +49,7 @@ class Config:
     require: tuple[str, ...]
     environment: str
     tag: str
+    app: str
     labels: tuple[str, ...]
     log_level: str
     log_format: str

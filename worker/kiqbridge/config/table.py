@@ -182,6 +182,14 @@ SETTINGS: tuple[Setting, ...] = (
         metavar="TAG",
         help="name shown for this process; none = that of the working directory",
     ),
+    Setting(
+        name="app",
+        parse=text("app"),
+        default="",
+        env=("KIQBRIDGE_APP",),
+        help="application whose workers keep its declared schedules; none = the package or file that declares them. Two "
+        "applications of one namespace whose packages have the same name need it",
+    ),
     Setting(name="labels", parse=texts("labels"), default=[], help="labels shown for this process"),
     Setting(
         name="log_level",

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from kiqbridge.clocks.declared import undeclared
 from kiqbridge.doctor.finding import Finding, Rule, counted, listed, printable
 from kiqbridge.doctor.system import System
 from kiqbridge.wire.keys import Keys
@@ -29,6 +30,25 @@ FAR_FUTURE: Final = Rule(
     why="a time in milliseconds, where seconds are expected, is due in 50,000 years",
     action="correct the time where they are enqueued, and reschedule or delete them",
 )
+
+
+UNDECLARED: Final = Rule(
+    id="undeclared-schedule",
+    area="wire",
+    reports="schedules that were declared beside a job, and that no living worker declares any more",
+    why="they go on firing: only a worker of the application that declared them removes them",
+    action="if they were taken out of the code for good: kiqbridge schedule delete NAME",
+)
+
+
+def check_declared(system: System) -> Iterator[Finding]:
+    """Schedules whose code is gone."""
+    names = undeclared(system.connection, system.keys)
+    yield (
+        UNDECLARED.warning(listed(names))
+        if names
+        else UNDECLARED.ok("each declared schedule is declared by a living worker")
+    )
 
 
 def check_namespaces(system: System) -> Iterator[Finding]:
@@ -115,5 +135,6 @@ def _span(seconds: float) -> str:
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
     ((NAMESPACE,), check_namespaces),
     ((FAR_FUTURE,), check_times),
+    ((UNDECLARED,), check_declared),
 )
 """Rules, and the function that applies them."""

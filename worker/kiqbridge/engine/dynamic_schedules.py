@@ -36,17 +36,22 @@ def dynamic_steps(
     Args:
         client: prepares the jobs.
         registry: the declared jobs, some with schedules.
-        app: the worker's tag.
+        app: the setting; empty: that of a schedule is the package or file that declares it.
         identity: of this process, for the ledgers.
         horizon_s: how far ahead occurrences are placed, at least.
         is_here: whether the schedule of a job lies on the shard of this process.
         notify: called with the occurrences that nobody has placed in time.
     """
     placer = Placer(client, client.keys, by=f"worker:{identity}", horizon_s=horizon_s)
+    apps = {each.name: app or each.origin.partition(".")[0] for each in registry}
     declared = DeclaredSchedules(
         client,
-        [each.schedule for each in registry if each.schedule is not None and is_here(each)],
-        app=app,
+        [
+            (apps[each.name], each.schedule)
+            for each in registry
+            if each.schedule is not None and is_here(each)
+        ],
+        apps=set(apps.values()),
         identity=identity,
     )
 

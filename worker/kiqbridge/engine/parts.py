@@ -374,7 +374,7 @@ class EngineParts:
         dynamic = dynamic_steps(
             self.client,
             self.registry,
-            app=self.tag,
+            app=self._config.app,
             identity=self.identity,
             horizon_s=self._config.schedule_horizon_s,
             is_here=self._has_schedule_here,
