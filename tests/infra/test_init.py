@@ -135,5 +135,6 @@ def test_deploy_begins_with_sam_s_questions(app, tmp_path):
     )
 
     assert said.startswith("sam deploy --config-file ")
-    assert said.rstrip().endswith("--guided --no-execute-changeset")
+    proposed = "--guided --parameter-overrides SampleSchedules=DISABLED"
+    assert said.rstrip().endswith(f"{proposed} --no-execute-changeset")
     assert 'stack_name = "shop"' in (app.folder / "samconfig.local.toml").read_text("utf-8")
