@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.commands.schedule_sources import add_source_arguments, read_sources
-from kiqbridge.errors import ConfigError
+from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.schedule.definition import ScheduleDefinition
 
 TEMPLATE = """\
@@ -64,6 +64,42 @@ def test_without_any_source_it_says_so(tmp_path, monkeypatch):
 
     with pytest.raises(ConfigError, match=r"there is no template\.yaml in this folder; name"):
         sources()
+
+
+def test_without_an_option_all_that_is_known_here_is_read_with_its_origin(
+    folder, redis, redis_url, monkeypatch
+):
+    origins = {"shop/Nightly": "template", "shop/Old": "template", "Digest": "code", "d": "dynamic"}
+    for name, origin in origins.items():
+        definition = ScheduleDefinition(
+            name=name, expression="@daily", jobs=({"class": "D"},), origin=origin
+        )
+        redis.hset("kb:schedules", name, json.dumps(definition.to_document()))
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+    found = sources().schedules
+
+    assert {each.name: each.definition.origin for each in found} == origins
+    assert found[0].place == "template.yaml:9"
+
+
+def test_redis_that_does_not_answer_is_left_out_unless_it_was_asked_for(
+    folder, monkeypatch, capsys
+):
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1/0")
+
+    assert places() == {"kiqbridge/Nightly": "template.yaml:9"}
+    assert "the schedules of Redis are left out" in capsys.readouterr().err
+    with pytest.raises(RedisUnavailable):
+        places("--redis")
+
+
+def test_what_jobs_declare_is_read_without_redis(folder):
+    (folder / "declares_here.py").write_text(
+        "from kiqbridge import job\n\n\n@job(every='1h')\ndef digest_of_a_file() -> None: ...\n"
+    )
+
+    assert "declares_here.py" in places("-r", str(folder / "declares_here.py"))["digest_of_a_file"]
 
 
 def test_several_sources_in_the_order_template_file_redis(folder, redis, redis_url, monkeypatch):

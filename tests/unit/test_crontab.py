@@ -137,6 +137,7 @@ def test_a_line_may_name_its_zone_and_a_command(line):
         ("22-2 * * * *", "runs backwards"),
         ("5/10 * * * *", "write 5-59/10"),
         ("*/0 * * * *", "has a step which"),
+        ("0 3 * * * a\n0 4 * * * b", "has 2 lines; give one of them"),
         ("a * * * *", "minute: 'A' cannot be read"),
         ("0 0 ? * 1", "day of month: '\\?' cannot be read"),
         ("0 0 L * *", "day of month: 'L' cannot be read"),
@@ -151,3 +152,15 @@ def test_a_line_may_name_its_zone_and_a_command(line):
 def test_what_cannot_be_read_is_refused_by_field(line, reason):
     with pytest.raises(ExpressionError, match=reason):
         parse_crontab(line)
+
+
+def test_a_step_beyond_its_range_leaves_the_first_value_as_in_cron():
+    for read in (parse_crontab, parse_cron_line):
+        found = read("*/100 */30 * * *").between(
+            datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 3, tzinfo=UTC)
+        )
+
+        assert [each.isoformat() for each in found] == [
+            "2026-01-02T00:00:00+00:00",
+            "2026-01-03T00:00:00+00:00",
+        ]

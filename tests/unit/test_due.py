@@ -72,10 +72,33 @@ class TestAhead:
         assert found.cursor == NOON + 2 * MINUTE
 
 
+EACH_MINUTE = "cron(* * * * ? *)"
+
+
 class TestLate:
+    @pytest.mark.parametrize("policy", ["alert", "last", "all"])
+    def test_an_interval_is_not_made_up_for_within_the_grace_time_unless_it_asks_for_all(
+        self, policy
+    ):
+        every = schedule("rate(1 minute)", missed=policy)
+
+        found = decided(every, cursor=NOON - 3 * MINUTE, until=NOON + MINUTE)
+
+        before = [NOON - 2 * MINUTE, NOON - MINUTE]
+        assert found.place == [*(before if policy == "all" else []), NOON, NOON + MINUTE]
+        assert found.missed == ([] if policy == "all" else before)
+
+    def test_of_an_interval_with_more_than_are_decided_at_once_the_newest_is_placed(self):
+        every = schedule("every 1s", missed="last")
+
+        first = decided(every, cursor=NOON - 200, until=NOON, most=150)
+        then = decided(every, cursor=first.cursor, until=NOON, most=150)
+
+        assert (list(first.place), then.place, len(first.missed)) == ([], [NOON], 150)
+
     def test_what_is_late_within_the_grace_time_is_placed_whatever_the_policy(self):
         for policy in ("alert", "last", "all"):
-            found = decided(schedule("rate(1 minute)", missed=policy), cursor=NOON - 3 * MINUTE)
+            found = decided(schedule(EACH_MINUTE, missed=policy), cursor=NOON - 3 * MINUTE)
 
             assert found.place[:3] == [NOON - 2 * MINUTE, NOON - MINUTE, NOON]
             assert found.missed == []
@@ -155,9 +178,7 @@ class TestPaused:
     def test_what_came_due_during_a_pause_that_is_over_is_not_caught_up(self):
         state = ScheduleState(paused=SchedulePause(at=NOON - HOUR, until=NOON - 90))
 
-        found = decided(
-            schedule("rate(1 minute)"), cursor=NOON - HOUR, state=state, until=NOON + MINUTE
-        )
+        found = decided(schedule(EACH_MINUTE), cursor=NOON - HOUR, state=state, until=NOON + MINUTE)
 
         assert found.place == [NOON - MINUTE, NOON, NOON + MINUTE]
 

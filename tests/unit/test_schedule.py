@@ -142,6 +142,14 @@ def test_the_name_of_a_schedule_may_look_like_a_path():
     assert Schedule("shop/Nightly-2.1:eu", "A", every=60).name == "shop/Nightly-2.1:eu"
 
 
+@pytest.mark.parametrize("cron", ["0 0 31 2 *", "cron(0 0 30 2 ? *)"])
+def test_a_cron_expression_that_never_fires_is_refused(cron):
+    with pytest.raises(ConfigError, match="never fires"):
+        Schedule("s", "A", cron=cron)
+    with pytest.raises(ConfigError, match=r"job 'Never': its schedule: .* never fires"):
+        job(name="Never", cron=cron)(lambda: None)
+
+
 class TestDeclaredBesideItsJob:
     @pytest.fixture(autouse=True)
     def own(self):

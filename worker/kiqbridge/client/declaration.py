@@ -172,13 +172,19 @@ def scheduled(definition: JobDefinition, options: Mapping[str, Any]) -> JobDefin
             f"job {definition.name!r}: {min(given)} is for a job with a schedule; add cron or every"
         )
     # Few jobs have one, and a function that only enqueues starts the sooner.
-    from kiqbridge.client.schedule import check_name, job_item, make_definition  # noqa: PLC0415
+    from kiqbridge.client.schedule import (  # noqa: PLC0415
+        check_fires,
+        check_name,
+        job_item,
+        make_definition,
+    )
 
     name, args = given.pop("schedule_name", definition.name), given.pop("args", [])
     try:
         check_name(name)
         item = job_item(definition, args, queue=None, attributes={})
         made = make_definition(name, [item], cast("Any", given), origin="code")
+        check_fires(made)
     except (ConfigError, PayloadError) as error:
         raise ConfigError(
             f"job {definition.name!r}: its schedule: {error}"

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from kiqbridge.client.registry import JobDefinition, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.schedule.cron import Cron
 from kiqbridge.schedule.definition import (
     DEFAULT_GRACE_S,
     Missed,
@@ -19,9 +20,11 @@ from kiqbridge.schedule.definition import (
     ScheduleDefinition,
 )
 from kiqbridge.schedule.every import parse_duration, rate_text
+from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.wire.payload import DEFAULT_OPTIONS, check_payload, check_queue, shorten, validate
 from kiqbridge.wire.tick_mark import MAX_NAME, Overlap
 
+_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+", re.ASCII)
 MAX_JITTER_S: Final = 86_400
 MAX_PERIOD_S: Final = 100 * 366 * 86_400
@@ -92,6 +95,7 @@ class Schedule:
         check_name(name)
         item = job_item(job, args, queue=queue, attributes=attributes or {})
         self.definition = make_definition(name, [item], options)
+        check_fires(self.definition)
 
     def __repr__(self) -> str:
         return f"<Schedule {self.definition.name}: {self.definition.expression}>"
@@ -192,6 +196,20 @@ def check_expression(definition: ScheduleDefinition) -> None:
         definition.when.next_after(datetime.now(UTC))
     except ConfigError as error:
         raise ConfigError(f"schedule {definition.name!r}: {error}") from error
+
+
+def check_fires(definition: ScheduleDefinition) -> None:
+    """Refuse a cron expression that no day of the calendar matches, such as the 31st of February.
+
+    Raises:
+        ConfigError: names the schedule and the expression.
+    """
+    unbounded = parse_expression(definition.expression, definition.timezone)
+    if isinstance(unbounded, Cron) and unbounded.next_after(_FIRST) is None:
+        raise ConfigError(
+            f"schedule {definition.name!r}: {definition.expression!r} never fires, since no day of the calendar "
+            "matches it; correct its days or months"
+        )
 
 
 def _expression(name: str, options: ScheduleOptions, zone: str) -> tuple[str, str]:

@@ -1,22 +1,27 @@
-"""The schedules that a verb of `kiqbridge schedule` works on: of a template, of Redis, of files.
+"""The schedules that a verb of `kiqbridge schedule` works on: of a template, of files, of jobs, of Redis.
 
-Without an option it is template.yaml. A schedule that is in several sources is taken from the first one: the
-template, then files, then Redis.
+Without an option these are template.yaml and, if an address is configured, Redis. A schedule that is in several
+sources is taken from the first one: the template, then files, then jobs, then Redis.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kiqbridge.api import Operator, open_operator
+from kiqbridge.client.registry import default_registry
+from kiqbridge.client.require import load_all
 from kiqbridge.clocks.definitions import read_definitions, read_states
 from kiqbridge.commands.shards import add_shard, operator_of
-from kiqbridge.errors import ConfigError
+from kiqbridge.config.redis_access import read_access
+from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
 from kiqbridge.schedule.sourced import SourcedSchedule
 
@@ -44,7 +49,9 @@ class Sources:
 
 def add_source_arguments(verb: argparse.ArgumentParser) -> None:
     """The options that say where schedules come from."""
-    group = verb.add_argument_group("where the schedules come from (default: template.yaml)")
+    group = verb.add_argument_group(
+        "where the schedules come from (default: template.yaml, and Redis if its address is set)"
+    )
     group.add_argument("--template", type=Path, metavar="FILE", help="a SAM template")
     group.add_argument(
         "--redis",
@@ -58,6 +65,14 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="a YAML file of dynamic schedules; may be repeated",
+    )
+    group.add_argument(
+        "-r",
+        "--require",
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="a module, file or folder of jobs: those that are declared beside them; may be repeated",
     )
     add_template_arguments(group)
     add_shard(verb)
@@ -90,12 +105,30 @@ def read_sources(options: argparse.Namespace) -> Sources:
         ConfigError: a source cannot be read.
         RedisUnavailable: Redis was not reached.
     """
-    found: dict[str, SourcedSchedule] = {}
-    reads_redis = options.redis or bool(options.only_shards)
-    for each in _read_files(options, reads_redis=reads_redis):
-        found.setdefault(each.name, each)
-    if not reads_redis:
-        return Sources(schedules=list(found.values()))
+    if options.redis or options.only_shards:
+        return _with_redis(options)
+    if options.template or options.file or options.require:
+        return Sources(schedules=list(_read_files(options).values()))
+    has_template = DEFAULT_TEMPLATE.exists()
+    if has_template:
+        options.template = DEFAULT_TEMPLATE
+    access = read_access(os.environ)
+    if not access.url_is_default or access.secret_arn or access.ssm_parameter:
+        try:
+            return _with_redis(options)
+        except RedisUnavailable as error:
+            if not has_template:
+                raise
+            sys.stderr.write(f"kiqbridge: the schedules of Redis are left out: {error}\n")
+    elif not has_template:
+        raise ConfigError(
+            f"there is no {DEFAULT_TEMPLATE} in this folder; name the source: --template FILE, --file FILE, "
+            "--require MODULE or --redis"
+        )
+    return Sources(schedules=list(_read_files(options).values()))
+
+
+def _with_redis(options: argparse.Namespace) -> Sources:
     servers = operator_of(options).each()
     stored: dict[str, SourcedSchedule] = {}
     states: dict[str, ScheduleState] = {}
@@ -111,6 +144,14 @@ def read_sources(options: argparse.Namespace) -> Sources:
                 definition=definition, source=place_of(server), shard=server.shard
             )
             stored.setdefault(name, made)
+    stacks = {
+        name.partition("/")[0]
+        for name, each in stored.items()
+        if each.definition.origin == "template"
+    }
+    if len(stacks) == 1 and options.stack_name == DEFAULT_STACK:
+        options.stack_name = stacks.pop()  # else a rule of the template would be listed twice
+    found = _read_files(options)
     for name in sorted(stored):
         found.setdefault(name, stored[name])
     schedules = [
@@ -155,21 +196,33 @@ def unreadable(error: Exception) -> int:
     return UNREADABLE
 
 
-def _read_files(options: argparse.Namespace, *, reads_redis: bool) -> Iterator[SourcedSchedule]:
-    template: Path | None = options.template
-    if template is None and not reads_redis and not options.file:
-        template = DEFAULT_TEMPLATE
-        if not template.exists():
-            raise ConfigError(
-                f"there is no {template} in this folder; name the source: --template FILE, --file FILE or --redis"
-            )
-    if template is not None:
-        yield from read_template(template, options)
-    for path in options.file:
-        yield from _read_file(path)
+def _read_files(options: argparse.Namespace) -> dict[str, SourcedSchedule]:
+    """By name, of the template, the files and the jobs that the options name."""
+    found: dict[str, SourcedSchedule] = {}
+    several = [] if options.template is None else [read_template(options.template, options)]
+    several += [_read_file(path) for path in options.file]
+    if options.require:
+        several.append(_declared(tuple(options.require)))
+    for each in chain.from_iterable(several):
+        found.setdefault(each.name, each)
+    return found
 
 
-def _read_file(path: Path) -> Iterator[SourcedSchedule]:
+def _declared(targets: tuple[str, ...]) -> list[SourcedSchedule]:
+    """What is declared beside jobs.
+
+    Raises:
+        ConfigError: a target cannot be loaded.
+    """
+    load_all(targets)
+    return [
+        SourcedSchedule(definition=each.schedule, source=str(each.place or each.origin))
+        for each in default_registry
+        if each.schedule is not None
+    ]
+
+
+def _read_file(path: Path) -> list[SourcedSchedule]:
     from kiqbridge.clocks.schedule_file import read_schedule_file  # noqa: PLC0415 - loads YAML
     from kiqbridge.schedule.yaml_nodes import compose, entries  # noqa: PLC0415
 
@@ -177,15 +230,19 @@ def _read_file(path: Path) -> Iterator[SourcedSchedule]:
     definitions = read_schedule_file(text, str(path))
     places = {name: entry.line for name, entry in entries(compose(text), "the file").items()}
     lines = text.splitlines()
+    found = []
     for each in definitions:
         block = block_of(lines, places[each.name])
-        yield SourcedSchedule(
-            definition=each,
-            source=str(path),
-            line=places[each.name],
-            names_zone=names_zone(block),
-            ignored=ignored_codes(block),
+        found.append(
+            SourcedSchedule(
+                definition=each,
+                source=str(path),
+                line=places[each.name],
+                names_zone=names_zone(block),
+                ignored=ignored_codes(block),
+            )
         )
+    return found
 
 
 @contextmanager

@@ -223,8 +223,8 @@ def _item(spec: FieldSpec, item: str) -> Sequence[int]:
     """The values of `*`, `7`, `2-5`, `22-2`, `*/n` or `2-5/n`."""
     base, slash, step_text = item.partition("/")
     step = whole_number(step_text) if slash else 1
-    if not step or step > spec.high:
-        raise spec.refuse(item, f"has a step which is not a whole number from 1 to {spec.high}")
+    if not step:
+        raise spec.refuse(item, "has a step which is not a whole number above 0")
     top = _SUNDAY - 1 if spec is _DAY_OF_WEEK else spec.high
     if base == "*":
         return range(spec.low, top + 1, step)

@@ -75,12 +75,20 @@ def parse_crontab(
         ExpressionError: naming the field, its value and what is allowed instead.
     """
     try:
-        words, zone = _without_zone(line.split(), timezone)
+        words, zone = _without_zone(_words(line), timezone)
         check_zone(zone)
         fields = _parse_fields(words)
         return Cron(text=line, timezone=zone, bounds=bounds_of(start, end), fields=fields)
     except ExpressionError as error:
         raise ExpressionError(f"crontab line {line!r}: {error}") from None
+
+
+def _words(line: str) -> list[str]:
+    if len(lines := line.strip().splitlines()) > 1:
+        raise ExpressionError(
+            f"has {len(lines)} lines; give one of them, or read a file with kiqbridge schedule import"
+        )
+    return line.split()
 
 
 def _without_zone(words: Sequence[str], timezone: str) -> tuple[list[str], str]:
@@ -152,8 +160,8 @@ def _item(spec: FieldSpec, item: str) -> Sequence[int]:
     """The values of `*`, `7`, `2-5`, `*/n` or `2-5/n`."""
     base, slash, step_text = item.partition("/")
     step = whole_number(step_text) if slash else 1
-    if not step or step > spec.high + 1:
-        raise spec.refuse(item, f"has a step which is not a whole number from 1 to {spec.high}")
+    if not step:
+        raise spec.refuse(item, "has a step which is not a whole number above 0")
     if base == "*":
         return range(spec.low, spec.high + 1, step)
     first_text, dash, last_text = base.partition("-")

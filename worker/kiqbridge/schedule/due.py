@@ -6,7 +6,8 @@ All occurrences up to the schedule's cursor are decided. From there to a moment 
            (older than grace_s)   (placed, due at once)  (placed, each at its second)
 
 What was missed follows the schedule's policy: `alert` places none, `last` the newest one, `all` those that are
-not older than the maximum age.
+not older than the maximum age. Of an interval shorter than the grace time many occurrences come due in an outage
+of less than that: unless the policy is `all`, the newest one is placed, and the others were missed.
 """
 
 import math
@@ -15,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kiqbridge.records import dataclass
+from kiqbridge.schedule.cron import Rate
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 
@@ -84,6 +86,11 @@ def decide(
         place = instants
     elif definition.missed == "last" and is_newest_known and not (place and place[0] <= now):
         place = [*over[-1:], *place]
+    late = [each for each in place if each <= now]
+    if len(late) > 1 and definition.missed != "all" and isinstance(definition.when, Rate):
+        passed = len(late) - is_newest_known
+        missed += late[:passed]
+        place = place[passed:]
     skipped = set(state.skipped)
     end = (instants[-1] if beyond else until) if instants or missed else None
     following = definition.when.next_after(_moment(begin if end is None else max(end, begin)))
