@@ -239,6 +239,20 @@ class TestTheTemplate:
         assert re.match(r"template.yaml:\d+ EnqueueFunction.CloseDay: 'Europe/Londres' is", second)
         assert not (project.folder / ".kiqbridge").exists()
 
+    def test_that_is_edited_is_followed_and_one_with_a_fault_is_not(self, project):
+        run = project.dev()
+        wait_for_job(run)
+
+        project.change("cron(0/5 * * * ? *)", "cron(0/5 * * * * *)")
+        run.wait_for_output("template.yaml was edited, and is not followed", 60)
+        project.change("cron(0/5 * * * * *)", "cron(* * * * ? *)")
+        project.change("        HealthPulse:", "        Renamed:")
+        project.change("${AWS::StackName}/HealthPulse", "${AWS::StackName}/Renamed")
+
+        row = re.compile(r"Renamed +HealthPulse → default +cron\(\* \* \* \* \? \*\)")
+        run.wait_for(lambda: row.search(run.output), 60, "the rule that was edited")
+        assert interrupt(run) == 0
+
     def test_may_be_elsewhere(self, project):
         run = project.dev("--template", "nowhere.yaml")
 

@@ -4,13 +4,14 @@
 2. A server: the embedded one, or that of REDIS_URL.
 3. The functions of the rules and the worker, each in a child of its own; then the page.
 4. The last due tick of the most frequent Python rule, and what `--fire` names, at once.
-5. Each tick at its time, until Ctrl-C: the worker gives running jobs back, the server ends last.
+5. Each tick at its time, until Ctrl-C: the worker gives running jobs back, the server ends last. When the template
+   is edited, its rules are read again; one with a fault is reported, and the rules of before stay.
 """
 
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -136,8 +137,13 @@ class Dev:
         now = self._clock.read(self._boot)
         if self._clock.is_simulated:
             console.show_clock(self._clock.read)
+        self._template_state = _state_of(options.template)
+        self._rules: list[TemplateSchedule] = []
+        self._take_rules(schedules, now)
+
+    def _take_rules(self, schedules: Sequence[TemplateSchedule], now: datetime) -> None:
         self._others = [schedule for schedule in schedules if not schedule.jobs]
-        self._rules = [anchored(schedule, now) for schedule in schedules if schedule.jobs]
+        self._rules[:] = [anchored(schedule, now) for schedule in schedules if schedule.jobs]
         self._agenda = Agenda(self._rules, now)
         self._calendar = ZoneCalendar((rule.timezone for rule in self._rules), now)
 
@@ -176,7 +182,14 @@ class Dev:
                 worker.start()
                 self._show_start(overview, has_keys=inbox.listen())
             self._deliver_at_once(delivery, places)
-            return self._keep_going(inbox, worker, delivery, overview, page)
+            return self._keep_going(
+                inbox,
+                worker,
+                delivery,
+                overview,
+                page,
+                follow=lambda now: self._follow(functions, now),
+            )
         finally:
             if inbox.ending:
                 self._console.line("stop", "", "no more ticks; running jobs end or are given back")
@@ -195,9 +208,13 @@ class Dev:
         delivery: TickDelivery,
         overview: Overview,
         page: WebChild,
+        *,
+        follow: Callable[[datetime], bool],
     ) -> int:
         while not inbox.ending:
             now = self._clock.read(time.time())
+            if follow(now):
+                overview.show_rules(now)
             self._show_zone_changes(now)
             for firing in self._agenda.due(now):
                 if not inbox.ending:
@@ -218,6 +235,38 @@ class Dev:
             )
             inbox.wait(min(self._pause_s(overview.look_again_s), worker.pause_s))
         return 0
+
+    def _follow(self, functions: dict[str, LocalFunction], now: datetime) -> bool:
+        """Take over an edited template, with its functions; whether it was."""
+        path = self._options.template
+        state = _state_of(path)
+        if path is None or not self._options.reload or state in ((), self._template_state):
+            return False
+        self._template_state = state
+        try:
+            schedules = read_schedules(path)
+        except ConfigError as error:
+            self._console.line("error", "", f"{path} was edited, and is not followed: {error}")
+            return False
+        before = self._functions_of_rules()
+        self._take_rules(schedules, now)
+        after = self._functions_of_rules()
+        made = self._functions(self._environ())
+        for name in [*before, *after]:
+            if before.get(name) != after.get(name):
+                if name in functions:
+                    functions.pop(name).stop()
+                if name in made:
+                    functions[name] = made[name]
+                    functions[name].start()
+        self._console.line("rules", "", f"{path} was edited: {_counted(len(self._rules), 'rule')}")
+        return True
+
+    def _functions_of_rules(self) -> dict[str, tuple[object, ...]]:
+        """What a function is started with, by its logical id."""
+        return {
+            rule.function: (rule.code_uri, rule.handler, rule.environment) for rule in self._rules
+        }
 
     def _show_zone_changes(self, now: datetime) -> None:
         for change in self._calendar.due(now):
@@ -386,6 +435,15 @@ def _external_url(environ: Mapping[str, str]) -> str | None:
 def _why_external(environ: Mapping[str, str]) -> str:
     variable = "REDIS_PROVIDER" if environ.get("REDIS_PROVIDER") else "REDIS_URL"
     return f"{variable} is set here, so that server is used, not the embedded one; for that one: unset {variable}"
+
+
+def _state_of(template: Path | None) -> tuple[int, ...]:
+    """Time of change and size; empty: there is none, or an editor is replacing it."""
+    try:
+        found = template.stat() if template is not None else None
+    except OSError:
+        found = None
+    return () if found is None else (found.st_mtime_ns, found.st_size)
 
 
 def _counted(number: int, noun: str) -> str:
