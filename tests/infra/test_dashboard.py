@@ -11,6 +11,7 @@ DASHBOARD = json.loads((ROOT / "infra" / "grafana" / "kiqbridge.json").read_text
 NOT_SHOWN = {
     "kiqbridge_jobs_enqueued",  # the sizes of the queues are shown one by one
     "kiqbridge_queue_paused",
+    "kiqbridge_findings",  # their numbers are kiqbridge_problems
     "kiqbridge_class_recent_executions",
     "kiqbridge_worker_info",
     "kiqbridge_worker_concurrency",

@@ -86,7 +86,7 @@ def written_by(monkeypatch, redis_url, capsys):
     return written_by
 
 
-@pytest.mark.parametrize(("name", "count"), [("monitor", 5), ("tick", 1)])
+@pytest.mark.parametrize(("name", "count"), [("monitor", 6), ("tick", 1)])
 def test_the_functions_of_each_minute_write_theirs_also_if_there_is_nothing(
     alarms, written_by, name, count
 ):

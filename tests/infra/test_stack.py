@@ -180,6 +180,7 @@ class TestRootStack:
             "SpillQueueUrl",
             "SpillDeadLetterQueueUrl",
             "ScheduleGroupName",
+            "SampleSchedules",
         }
 
     def test_the_function_drains_its_spill_queue_and_gives_up_after_many_attempts(self, aws, root):

@@ -1,4 +1,4 @@
-"""The memory of a server, as INFO tells it."""
+"""The memory of a server, as INFO reports it."""
 
 from dataclasses import dataclass
 

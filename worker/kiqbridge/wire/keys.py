@@ -78,7 +78,7 @@ def hash_tag(prefix: str) -> str:
 class Keys:
     """All key names under one namespace (`""`, `myapp` or `myapp:`)."""
 
-    def __init__(self, namespace: str = "") -> None:
+    def __init__(self, namespace: str = "") -> None:  # noqa: PLR0915 - a line for each key
         self.prefix = prefix = f"{namespace.rstrip(':')}:" if namespace.rstrip(":") else ""
         self.queues = f"{prefix}queues"
         self.schedule = f"{prefix}schedule"
@@ -122,6 +122,7 @@ class Keys:
         self.cursors = f"{prefix}kb:cursors"
         self.manifests = f"{prefix}kb:manifests"
         self.missed = f"{prefix}kb:missed"
+        self.dead_trimmed = f"{prefix}kb:dead:trimmed"
         self.watched = f"{prefix}kb:watched"
         self.runs = f"{prefix}kb:runs"
         self.web_key = f"{prefix}kb:web:key"
@@ -137,11 +138,6 @@ class Keys:
     def nowhere(self) -> str:
         """A key that never exists."""
         return f"{self.prefix}kb:none"
-
-    @property
-    def dead_trimmed(self) -> str:
-        """How many jobs the bound on the number of the dead has cost."""
-        return f"{self.prefix}kb:dead:trimmed"
 
     def queue(self, name: str) -> str:
         """List of job texts, oldest at the tail."""

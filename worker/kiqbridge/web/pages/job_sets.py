@@ -105,7 +105,7 @@ SCREENS: Final = {
             when="Died",
             has_errors=True,
             actions={"retry": "Retry now", "delete": "Delete"},
-            empty="No dead job is kept: none has used up its retries, or all were retried, deleted or dropped.",
+            empty="No job has used up its retries, or all that had were retried, deleted or dropped.",
         ),
     )
 }
