@@ -159,7 +159,8 @@ def act(request: Request, form: FormData, screen: Screen) -> Response:
     name, _, token = str(form.get("one") or form.get("action") or "").partition(" ")
     action = _action_of(screen, name)
     if form.get("all") and not form.get("confirmed"):
-        return redirect(request, screen.path, confirm=action, **asked.filter_query)
+        query = {**asked.filter_query, "confirm": action}
+        return redirect(request, screen.path, notice="", **query)
     at = view.now + _delay_s(form) if action == "reschedule" else None
     job_set = screen.kind(view.operator)
     if form.get("all"):

@@ -94,7 +94,8 @@ def _act_on_jobs(
     if form.get("all"):
         require_role(request, _role_for_all(action))
         if not form.get("confirmed"):
-            return redirect(request, _path(queue), confirm=action, to=to, **asked.filter_query)
+            query = {**asked.filter_query, "confirm": action, "to": to}
+            return redirect(request, _path(queue), notice="", **query)
         done = queue.apply_all(action, asked.where or None, to=to, limit=MOST_AT_ONCE)
         notice = f"{jobs(done)} {DONE[action]}{where}."
         if done >= MOST_AT_ONCE:
