@@ -276,12 +276,13 @@ class TestJob:
         assert re.search(r"^created     \S+Z  2 h ago$", out, re.MULTILINE)
         assert re.search(r"^next try    \S+Z  in 10 min$", out, re.MULTILINE)
 
-    def test_as_json_and_raw(self, run, redis):
+    @pytest.mark.parametrize("verb", [["show"], []])
+    def test_as_json_and_raw(self, run, redis, verb):
         redis.lpush("queue:default", text("a1"))
         redis.sadd("queues", "default")
 
-        [found] = json.loads(run("job", "show", "a1", "--json")[1])["found"]
-        raw = run("job", "show", "a1", "--raw")[1]
+        [found] = json.loads(run("job", *verb, "--json", "a1")[1])["found"]
+        raw = run("job", *verb, "a1", "--raw")[1]
 
         assert (found["place"], found["name"], found["class"]) == ("queue", "default", "Mail")
         assert found["raw"].encode() == text("a1") == raw.strip().encode()

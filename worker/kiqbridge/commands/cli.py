@@ -5,12 +5,12 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn
 
 from kiqbridge import __version__
 from kiqbridge.commands.help_text import HelpFormatter
-from kiqbridge.commands.table import COMMANDS
+from kiqbridge.commands.table import COMMANDS, GROUPS
 from kiqbridge.errors import (
     ConfigError,
     EventError,
@@ -78,36 +78,63 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         default_verb: what is meant where a command has verbs and none is given.
+        default_takes_word: the default verb has an argument, so that a word which is no verb is meant for it.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **{"formatter_class": HelpFormatter, **keywords})
         self.default_verb = ""
+        self.default_takes_word = False
+        self._words: list[str] = []
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """As the original, but nothing is left over."""
-        words = list(sys.argv[1:] if args is None else args)
-        if self.default_verb and (not words or words[0].startswith("-")) and not _asks_help(words):
+        words = self._words = list(sys.argv[1:] if args is None else args)
+        if self.default_verb and self._has_no_verb(words) and not _asks_help(words):
             words.insert(0, self.default_verb)
         found, unknown = super().parse_known_args(words, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._near(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
 
-    def _near(self, unknown: Sequence[str]) -> str:
-        import difflib  # noqa: PLC0415 - only to help with an error
+    def error(self, message: str) -> NoReturn:
+        """As the original, with the flags that may be meant by those that there are not."""
+        # A mistyped flag may be why one is missing. What else is wrong has its own message.
+        is_of_flags = message.startswith(("unrecognized arguments", "the following arguments"))
+        super().error(message + (self._flags_meant() if is_of_flags else ""))
 
-        near = [
-            match
-            for word in unknown
-            if word.startswith("-")
-            for match in difflib.get_close_matches(
-                word.partition("=")[0], self._option_string_actions, n=1
-            )
-        ]
+    def _has_no_verb(self, words: Sequence[str]) -> bool:
+        if not words or words[0].startswith("-"):
+            return True
+        # A word that is nearly a verb is a mistyped one.
+        return self.default_takes_word and not _near(words[0], self._verbs())
+
+    def _verbs(self) -> Iterable[str]:
+        return (
+            verb
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)  # noqa: SLF001 - there is no other way to them
+            for verb in action.choices
+        )
+
+    def _flags_meant(self) -> str:
+        known = self._option_string_actions
+        flags = [word.partition("=")[0] for word in self._words if word.startswith("--")]
+        near = [each for flag in flags if flag not in known for each in _near(flag, known)]
         return f"; did you mean {' or '.join(near)}?" if near else ""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As the original, but it names the choice that may be meant in place of all of them."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = _near(str(value), map(str, action.choices or ()))
+            if not near and not isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+                raise
+            hint = f"did you mean {near[0]}?" if near else f"{self.prog} --help lists them"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; {hint}") from error
 
 
 def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.ArgumentParser:
@@ -117,7 +144,9 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
     arguments: what belongs to others would make each worker start later and grow larger. `complete`: all of all.
     """
     parser = Parser(
-        prog="kiqbridge", description="Sidekiq-compatible background jobs for Python and AWS."
+        prog="kiqbridge",
+        description="Sidekiq-compatible background jobs for Python and AWS.",
+        epilog="kiqbridge COMMAND --help shows the options of a command, and an example.",
     )
     parser.add_argument("-V", "--version", action="version", version=f"kiqbridge {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -134,7 +163,26 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
                 from kiqbridge.commands.shards import add_shard  # noqa: PLC0415 - not for workers
 
                 add_shard(command)
+    _group(parser, commands)
     return parser
+
+
+def _group(parser: argparse.ArgumentParser, commands: "argparse._SubParsersAction[Parser]") -> None:
+    """List the commands of a help text under the headings of their groups, and the options behind them."""
+    # argparse has one heading for all commands: the lines it would put there are put into groups of arguments.
+    lines = {line.dest: line for line in commands._choices_actions}  # noqa: SLF001
+    parser._subparsers._group_actions.remove(commands)  # type: ignore[union-attr] # noqa: SLF001
+    for title, entries in GROUPS.items():
+        group = parser.add_argument_group(title)
+        group._group_actions += [lines[each.name] for each in entries if each.name in lines]  # noqa: SLF001
+    parser._action_groups.sort(key=lambda each: each is parser._optionals)  # noqa: SLF001
+
+
+def _near(word: str, known: Iterable[str]) -> list[str]:
+    """The known word that is most like this one, if one is."""
+    import difflib  # noqa: PLC0415 - only to help with an error
+
+    return difflib.get_close_matches(word, list(known), n=1)
 
 
 def _asks_help(words: Sequence[str]) -> bool:

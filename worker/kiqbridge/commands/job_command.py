@@ -28,15 +28,23 @@ _DUE: Final = {"retry": "next try", "schedule": "due", "dead": "died"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs."""
+    """The verbs; without one it is `show`."""
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    show = verbs.add_parser("show", help="where it is, its times, arguments and error")
+    parser.default_verb = "show"  # type: ignore[attr-defined] # Parser of cli.py, which imports this
+    parser.default_takes_word = True  # type: ignore[attr-defined]
+    show = verbs.add_parser(
+        "show", help="where it is, its times, arguments and error; the verb may be left out"
+    )
     show.add_argument("jid", metavar="JID")
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="answer as JSON")
     form.add_argument("--raw", action="store_true", help="its text, as it lies in Redis")
     show.set_defaults(command=_show)
-    add_example(show, "kiqbridge job show b4a577edbccf1d805744efa9")
+    add_example(
+        show,
+        "kiqbridge job show b4a577edbccf1d805744efa9",
+        "kiqbridge job b4a577edbccf1d805744efa9",
+    )
     for verb, text in _HELP.items():
         each = verbs.add_parser(verb, help=text, description=f"{text.capitalize()}.")
         each.add_argument("jid", metavar="JID")

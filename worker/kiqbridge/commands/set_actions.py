@@ -154,6 +154,6 @@ def _named(jobs: JobSet, jids: Sequence[str], now: float) -> list[SortedEntry]:
     if missing:
         shown = ", ".join(printable(jid) for jid in sorted(missing))
         raise PayloadError(
-            f"{shown}: not in {jobs.name}; kiqbridge job show JID finds a job anywhere"
+            f"{shown}: not in {jobs.name}; kiqbridge job JID finds a job anywhere"
         )
     return found

@@ -5,6 +5,7 @@ A module is imported only when its command is given: a worker's start, and its m
 
 import argparse
 import importlib
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kiqbridge.commands.help_text import add_example
@@ -44,245 +45,258 @@ class Entry:
             parser.set_defaults(command=run)
 
 
-COMMANDS: Final = (
-    Entry(
-        name="init",
-        module="commands.init_command",
-        help="write an app into a repository of its own",
-        description="Write an app: jobs, tests, a Makefile, an image, and with --lambda a template with a cron rule, its "
-        "functions and the build for AWS. A file that is there stays as it is, unless --force is given. Each file is "
-        "printed, and what to do next.",
+GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
+    "run": (
+        Entry(
+            name="worker",
+            module="commands.worker_command",
+            help="perform jobs",
+            description="Perform jobs: fetch, retry, poll and beat as Sidekiq does, losing none.",
+            example="kiqbridge worker -r worker/jobs -c 10 -q critical,3 -q default",
+        ),
+        Entry(
+            name="dev",
+            module="dev.command",
+            help="run server, schedules and worker on this machine",
+            description="Run an embedded Valkey, fire the rules of the template at their true times "
+            "through the real function, and perform the jobs; REDIS_URL uses another "
+            "server. For each tick a line shows its entry in the ledger once its jobs have "
+            "ended, at most one a second for a rule. Enter (or the signal USR1) shows next "
+            "firings, dynamic schedules and the ledger. Dynamic schedules are fired by the "
+            "worker and follow the real clock, whatever --speed and --at say; lateness and "
+            "durations are in real seconds.",
+            example="kiqbridge dev --fire HealthPulse",
+        ),
+        Entry(
+            name="web",
+            module="commands.web_command",
+            help="serve the Web UI",
+            description="Serve the page that shows queues, jobs and workers, and acts on them, until INT or TERM; "
+            "prints its address when it serves. Everybody may look unless --role says more; on other addresses than "
+            "loopback sign-in is needed (docs/web_security.md). Example: kiqbridge web --port 8080 --role operator",
+            example="kiqbridge web --port 8080 --role operator",
+        ),
+        Entry(
+            name="health",
+            module="commands.health_command",
+            help="check whether the workers on this machine live",
+            description="Check whether the workers on this machine live, or make progress: exit 0 if "
+            "all do, 1 if one does not or there is none.",
+            example="kiqbridge health --live",
+        ),
+        Entry(
+            name="shell",
+            module="commands.shell_command",
+            help="open a Python shell with the jobs and the API at hand",
+            description="An interactive Python (IPython if it is installed) with the client, the declared jobs by name, "
+            "and Queue, RetrySet, Stats and the others of kiqbridge.api. With -c, or with code on standard input, it "
+            "runs that and ends: exit 1 if it raised an error.",
+        ),
+        Entry(
+            name="enqueue",
+            module="commands.enqueue_command",
+            help="enqueue a job, or what an AWS event asks for",
+            description="Push one job and print its id; or give an AWS event to the code of the enqueue "
+            "function, and print its jobs and the answer. Exit 0 if all was enqueued (a "
+            "duplicate counts), 2 if something is refused, 3 if Redis cannot be reached.",
+        ),
     ),
-    Entry(
-        name="worker",
-        module="commands.worker_command",
-        help="perform jobs",
-        description="Perform jobs: fetch, retry, poll and beat as Sidekiq does, losing none.",
-        example="kiqbridge worker -r worker/jobs -c 10 -q critical,3 -q default",
+    "look at what goes on": (
+        Entry(
+            name="stats",
+            module="commands.stats_command",
+            by_shard=True,
+            help="count jobs, queues and processes",
+            description="Counts of jobs and processes, and each queue with the time that its oldest job has waited.",
+        ),
+        Entry(
+            name="ps",
+            module="commands.processes_command",
+            by_shard=True,
+            help="list the processes of Python and Ruby, and what runs in them",
+            description="The living processes, Ruby's as well, as their last heartbeats showed them; with --jobs what runs in them.",
+        ),
+        Entry(
+            name="doctor",
+            module="commands.doctor_command",
+            by_shard=True,
+            help="find what is wrong with Redis, jobs and workers",
+            description="Examine what goes on now (what waits, fails, dies, does not come), the Redis server, the jobs in "
+            "it and the workers at it; each finding says what is so, why it matters and what to do (docs/doctor.md). "
+            "Exit 0 if there is no problem, 1 if there is one, 3 if Redis cannot be reached. Nothing is changed.",
+        ),
+        Entry(
+            name="metrics",
+            module="commands.metrics_command",
+            by_shard=True,
+            help="show how often classes ran and failed, and how long they took",
+            description="What workers of Python and Ruby measured of each class; of one class also percentiles, by minute.",
+        ),
+        Entry(
+            name="audit",
+            module="commands.audit_command",
+            by_shard=True,
+            help="list who did what",
+            description="The last 10,000 actions on jobs, queues and processes: who, when, through what, to which, to how many.",
+        ),
     ),
-    Entry(
-        name="health",
-        module="commands.health_command",
-        help="check whether the worker on this machine lives",
-        description="Check whether the workers on this machine live, or make progress: exit 0 if "
-        "all do, 1 if one does not or there is none.",
-        example="kiqbridge health --live",
+    "act on jobs, queues and processes": (
+        Entry(
+            name="job",
+            module="commands.job_command",
+            by_shard=True,
+            help="show one job; retry, move, kill or delete it",
+            description="Find a job by its jid in all queues, sets and processes; show it, push it, move it, kill it or delete it.",
+        ),
+        Entry(
+            name="queue",
+            module="commands.pause_command",
+            by_shard=True,
+            help="list and pause queues; show, move, kill and delete their jobs",
+            description="List and pause queues; show, move, kill and delete their jobs. A paused queue is served by none of our "
+            "workers, nor by Ruby's with Sidekiq Pro; jobs can be pushed to it.",
+            kind="queue",
+        ),
+        Entry(
+            name="retries",
+            module="commands.sets_command",
+            by_shard=True,
+            help="list, retry and delete jobs that failed and are due again",
+            description="Jobs that failed and are due again.",
+            kind="retries",
+        ),
+        Entry(
+            name="dead",
+            module="commands.sets_command",
+            by_shard=True,
+            help="list, retry and delete jobs that have used up their retries",
+            description="Jobs that have used up their retries.",
+            kind="dead",
+        ),
+        Entry(
+            name="scheduled",
+            module="commands.sets_command",
+            by_shard=True,
+            help="list, push, reschedule and delete jobs that are due later",
+            description="Jobs that are due later.",
+            kind="scheduled",
+        ),
+        Entry(
+            name="class",
+            module="commands.pause_command",
+            by_shard=True,
+            help="pause and resume classes of jobs",
+            description="Pause classes of jobs, resume them, list the paused ones. Our workers put "
+            "their jobs off, a minute each time; Ruby's workers run them.",
+            kind="class",
+        ),
+        Entry(
+            name="limiter",
+            module="commands.limiter_command",
+            help="list limiters, and reset one",
+            description="What is taken of each limiter of kiqbridge.flow, and forgetting it. Limiters of which nothing is taken have "
+            "no state in Redis, and are not listed.",
+        ),
+        Entry(
+            name="quiet",
+            module="commands.signals_command",
+            by_shard=True,
+            help="let processes take no new jobs",
+            description="Let processes of Python or Ruby take no new jobs, through Redis: each reads it at its next heartbeat. "
+            "It cannot be undone.",
+            kind="quiet",
+        ),
+        Entry(
+            name="stop",
+            module="commands.signals_command",
+            by_shard=True,
+            help="end processes",
+            description="End processes of Python or Ruby, through Redis: each reads it at its next heartbeat, finishes its jobs as "
+            "after TERM, and gives back what does not end in time.",
+            kind="stop",
+        ),
+        Entry(
+            name="recover",
+            module="commands.recover_command",
+            help="give back the jobs that dead workers hold",
+            description="List the registered workers with what they hold, watch the silent ones for 8 s "
+            "as a worker would, and give their jobs back: exit 0 if none is left to rescue, "
+            "1 if one is.",
+        ),
+        Entry(
+            name="spill",
+            module="commands.spill_command",
+            help="show, drain and replay what could not be enqueued",
+            description="Show what waits in the spill queues of the enqueue function, enqueue it by "
+            "hand, or replay a dead-letter queue: each message is read as the function "
+            "would, and deleted when its jobs are in Redis. Exit 0 if nothing that was "
+            "looked at is left, 1 if something is.",
+        ),
+        Entry(
+            name="export",
+            module="commands.export_command",
+            by_shard=True,
+            help="write queues and sets into a file",
+            description="Write the jobs of queues and sets into a file, or through a pipe into kiqbridge restore. With "
+            "--take they are removed once they are safely written, so that they move. After a kill the same command "
+            "continues: nothing is lost, and nothing is there twice.",
+        ),
+        Entry(
+            name="restore",
+            module="commands.restore_command",
+            by_shard=True,
+            help="put an export into queues and sets",
+            description="Put what kiqbridge export wrote into the queues and sets of this Redis, behind what is "
+            "there. How far it is, is kept there for 30 days: repeated, it puts in what is missing, nothing twice.",
+        ),
     ),
-    Entry(
-        name="dev",
-        module="dev.command",
-        help="run server, cron rules and worker on this machine",
-        description="Run an embedded Valkey, fire the rules of the template at their true times "
-        "through the real function, and perform the jobs; REDIS_URL uses another "
-        "server. For each tick a line shows its entry in the ledger once its jobs have "
-        "ended, at most one a second for a rule. Enter (or the signal USR1) shows next "
-        "firings, dynamic schedules and the ledger. Dynamic schedules are fired by the "
-        "worker and follow the real clock, whatever --speed and --at say; lateness and "
-        "durations are in real seconds.",
-        example="kiqbridge dev --fire HealthPulse",
+    "schedules": (
+        Entry(
+            name="schedule",
+            module="commands.schedule_command",
+            help="list, check, simulate, pause, run and import schedules",
+            description="See when EventBridge's schedule expressions and crontab lines are due.",
+        ),
     ),
-    Entry(
-        name="deploy-mark",
-        module="commands.deploy_command",
-        help="draw a deployment into the charts of the Web UI",
-        description="Mark a deployment on the Web UI's Metrics page: a line in its charts at this "
-        "minute, kept for 90 days. A label is marked once within a minute, however many "
-        "machines mark it.",
+    "set up": (
+        Entry(
+            name="init",
+            module="commands.init_command",
+            help="write a new application: jobs, tests, image, template",
+            description="Write an app: jobs, tests, a Makefile, an image, and with --lambda a template with a cron rule, its "
+            "functions and the build for AWS. A file that is there stays as it is, unless --force is given. Each file is "
+            "printed, and what to do next.",
+        ),
+        Entry(
+            name="contract",
+            module="commands.contract_command",
+            help="compare and type the jobs that applications share",
+            description="Export which jobs this application performs and enqueues, compare it with those of others, such as a "
+            "Rails application, and write typed Python classes for theirs.",
+        ),
+        Entry(
+            name="scale",
+            module="commands.scale_command",
+            help="calculate the threads, processes and servers that jobs need",
+            description="From jobs a second, duration and bytes to threads, processes, tasks, the size of Redis and the "
+            "cost of a month: arithmetic over what was measured; nothing is asked of Redis (docs/scaling.md).",
+        ),
+        Entry(
+            name="deploy-mark",
+            module="commands.deploy_command",
+            help="mark a deployment in the charts of the Web UI",
+            description="Mark a deployment on the Web UI's Metrics page: a line in its charts at this "
+            "minute, kept for 90 days. A label is marked once within a minute, however many "
+            "machines mark it.",
+        ),
+        Entry(
+            name="completion",
+            module="commands.completion_command",
+            help="print the script that completes commands in a shell",
+            description="Print the script by which bash, zsh or fish completes commands and options; load it in the shell's start file.",
+        ),
     ),
-    Entry(
-        name="queue",
-        module="commands.pause_command",
-        by_shard=True,
-        help="list and pause queues, show, move and delete their jobs",
-        description="List and pause queues; show, move, kill and delete their jobs. A paused queue is served by none of our "
-        "workers, nor by Ruby's with Sidekiq Pro; jobs can be pushed to it.",
-        kind="queue",
-    ),
-    Entry(
-        name="class",
-        module="commands.pause_command",
-        by_shard=True,
-        help="pause and resume classes of jobs",
-        description="Pause classes of jobs, resume them, list the paused ones. Our workers put "
-        "their jobs off, a minute each time; Ruby's workers run them.",
-        kind="class",
-    ),
-    Entry(
-        name="limiter",
-        module="commands.limiter_command",
-        help="list limiters, and reset one",
-        description="What is taken of each limiter of kiqbridge.flow, and forgetting it. Limiters of which nothing is taken have "
-        "no state in Redis, and are not listed.",
-    ),
-    Entry(
-        name="contract",
-        module="commands.contract_command",
-        help="compare what applications expect of each other's jobs, and write typed stubs",
-        description="Export which jobs this application performs and enqueues, compare it with those of others, such as a "
-        "Rails application, and write typed Python classes for theirs.",
-    ),
-    Entry(
-        name="stats",
-        module="commands.stats_command",
-        by_shard=True,
-        help="how much there is of everything, and the queues",
-        description="Counts of jobs and processes, and each queue with the time that its oldest job has waited.",
-    ),
-    Entry(
-        name="ps",
-        module="commands.processes_command",
-        by_shard=True,
-        help="list the processes of Python and Ruby",
-        description="The living processes, Ruby's as well, as their last heartbeats showed them; with --jobs what runs in them.",
-    ),
-    Entry(
-        name="quiet",
-        module="commands.signals_command",
-        by_shard=True,
-        help="let processes take no new jobs",
-        description="Let processes of Python or Ruby take no new jobs, through Redis: each reads it at its next heartbeat. "
-        "It cannot be undone.",
-        kind="quiet",
-    ),
-    Entry(
-        name="stop",
-        module="commands.signals_command",
-        by_shard=True,
-        help="end processes",
-        description="End processes of Python or Ruby, through Redis: each reads it at its next heartbeat, finishes its jobs as "
-        "after TERM, and gives back what does not end in time.",
-        kind="stop",
-    ),
-    Entry(
-        name="retries",
-        module="commands.sets_command",
-        by_shard=True,
-        help="list, push, delete jobs that failed and are due again",
-        description="Jobs that failed and are due again.",
-        kind="retries",
-    ),
-    Entry(
-        name="dead",
-        module="commands.sets_command",
-        by_shard=True,
-        help="list, push, delete jobs that have used up their retries",
-        description="Jobs that have used up their retries.",
-        kind="dead",
-    ),
-    Entry(
-        name="scheduled",
-        module="commands.sets_command",
-        by_shard=True,
-        help="list, push, delete jobs that are due later",
-        description="Jobs that are due later.",
-        kind="scheduled",
-    ),
-    Entry(
-        name="job",
-        module="commands.job_command",
-        by_shard=True,
-        help="show one job, and act on it",
-        description="Find a job by its jid in all queues, sets and processes; show it, push it, move it, kill it or delete it.",
-    ),
-    Entry(
-        name="audit",
-        module="commands.audit_command",
-        by_shard=True,
-        help="list who did what",
-        description="The last 10,000 actions on jobs, queues and processes: who, when, through what, to which, to how many.",
-    ),
-    Entry(
-        name="metrics",
-        module="commands.metrics_command",
-        by_shard=True,
-        help="how often classes ran, failed, and how long they took",
-        description="What workers of Python and Ruby measured of each class; of one class also percentiles, by minute.",
-    ),
-    Entry(
-        name="recover",
-        module="commands.recover_command",
-        help="give back what dead workers hold",
-        description="List the registered workers with what they hold, watch the silent ones for 8 s "
-        "as a worker would, and give their jobs back: exit 0 if none is left to rescue, "
-        "1 if one is.",
-    ),
-    Entry(
-        name="web",
-        module="commands.web_command",
-        help="serve the operator's page",
-        description="Serve the page that shows queues, jobs and workers, and acts on them, until INT or TERM; "
-        "prints its address when it serves. Everybody may look unless --role says more; on other addresses than "
-        "loopback sign-in is needed (docs/web_security.md). Example: kiqbridge web --port 8080 --role operator",
-        example="kiqbridge web --port 8080 --role operator",
-    ),
-    Entry(
-        name="doctor",
-        module="commands.doctor_command",
-        by_shard=True,
-        help="find what is wrong with Redis, jobs and workers",
-        description="Examine what goes on now (what waits, fails, dies, does not come), the Redis server, the jobs in "
-        "it and the workers at it; each finding says what is so, why it matters and what to do (docs/doctor.md). "
-        "Exit 0 if there is no problem, 1 if there is one, 3 if Redis cannot be reached. Nothing is changed.",
-    ),
-    Entry(
-        name="schedule",
-        module="commands.schedule_command",
-        help="see when schedules are due",
-        description="See when EventBridge's schedule expressions and crontab lines are due.",
-    ),
-    Entry(
-        name="enqueue",
-        module="commands.enqueue_command",
-        help="enqueue a job, or what an AWS event asks for",
-        description="Push one job and print its id; or give an AWS event to the code of the enqueue "
-        "function, and print its jobs and the answer. Exit 0 if all was enqueued (a "
-        "duplicate counts), 2 if something is refused, 3 if Redis cannot be reached.",
-    ),
-    Entry(
-        name="shell",
-        module="commands.shell_command",
-        help="an interactive Python with the jobs and the API at hand",
-        description="An interactive Python (IPython if it is installed) with the client, the declared jobs by name, "
-        "and Queue, RetrySet, Stats and the others of kiqbridge.api. With -c, or with code on standard input, it "
-        "runs that and ends: exit 1 if it raised an error.",
-    ),
-    Entry(
-        name="spill",
-        module="commands.spill_command",
-        help="show, drain and replay what could not be enqueued",
-        description="Show what waits in the spill queues of the enqueue function, enqueue it by "
-        "hand, or replay a dead-letter queue: each message is read as the function "
-        "would, and deleted when its jobs are in Redis. Exit 0 if nothing that was "
-        "looked at is left, 1 if something is.",
-    ),
-    Entry(
-        name="export",
-        module="commands.export_command",
-        by_shard=True,
-        help="write queues and sets into a file",
-        description="Write the jobs of queues and sets into a file, or through a pipe into kiqbridge restore. With "
-        "--take they are removed once they are safely written, so that they move. After a kill the same command "
-        "continues: nothing is lost, and nothing is there twice.",
-    ),
-    Entry(
-        name="restore",
-        module="commands.restore_command",
-        by_shard=True,
-        help="put an export into queues and sets",
-        description="Put what kiqbridge export wrote into the queues and sets of this Redis, behind what is "
-        "there. How far it is, is kept there for 30 days: repeated, it puts in what is missing, nothing twice.",
-    ),
-    Entry(
-        name="scale",
-        module="commands.scale_command",
-        help="how many threads, processes, tasks and servers jobs need",
-        description="From jobs a second, duration and bytes to threads, processes, tasks, the size of Redis and the "
-        "cost of a month: arithmetic over what was measured; nothing is asked of Redis (docs/scaling.md).",
-    ),
-    Entry(
-        name="completion",
-        module="commands.completion_command",
-        help="complete our commands in a shell",
-        description="Print the script by which bash, zsh or fish completes commands and options; load it in the shell's start file.",
-    ),
-)
+}
+"""Heading in the list of all commands → the commands under it."""
+
+COMMANDS: Final = tuple(entry for entries in GROUPS.values() for entry in entries)

@@ -67,7 +67,7 @@ class Searches:
                 raise HTTPException(
                     503,
                     f"The search was ended after {self._within_s:g} s: there are too many jobs to look through. "
-                    "kiqbridge job show JID and kiqbridge dead list search without this limit.",
+                    "kiqbridge job JID and kiqbridge dead list search without this limit.",
                 ) from None
 
 
