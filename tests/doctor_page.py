@@ -26,8 +26,8 @@ that matters and what to do, the worst first; what is well is only counted. The 
 for what needs the environment of a worker.
 
 **One list judges**: what the area `now` and the rules `memory`, `eviction` and `cluster` find is what the page Now, the metric
-`kiqbridge_findings` ([telemetry](telemetry.md)) and the alarm `ProblemsAlarm` ([runbooks](runbooks.md)) find, from the same limits:
-a `problem` is what they call critical. `kiqbridge health` and the page's `/healthz` answer another question, whether this process
+`kiqbridge_findings` ([telemetry](telemetry.md)) and the monitor on AWS find, from the same limits: a `problem` is what they call
+critical. The alarm `ProblemsAlarm` ([runbooks](runbooks.md)) is on the problems alone; missed ticks have `MissedTicksAlarm`. `kiqbridge health` and the page's `/healthz` answer another question, whether this process
 serves: a class that fails is no reason to restart a worker.
 
 | status | meaning |
@@ -40,9 +40,9 @@ serves: a class that fails is no reason to restart a worker.
 | exit code | meaning |
 |---|---|
 | 0 | no problem; with `--strict` no warning either |
-| 1 | there is a problem |
-| 2 | a wrong call, such as a rule that does not exist |
-| 3 | Redis cannot be reached, or refuses this user |
+| 1 | there is a problem, such as a shard that is away; or a setting is wrong |
+| 2 | a wrong call, such as a rule or a shard that does not exist |
+| 3 | Redis cannot be reached, or refuses this user; of several shards none can be reached |
 
 | option | |
 |---|---|
@@ -52,7 +52,8 @@ serves: a class that fails is no reason to restart a worker.
 | `--strict` | warnings count, for CI |
 | `--list` | prints the rules, and examines nothing |
 | `--json` | all of them; `{{"redis", "ok", "findings": [{{"rule", "area", "status", "what", "why", "action", "docs"}}]}}`, with `--template` the file's name as `template` in place of `redis` |
-| `--needs operator` | whose rights this user must have: `worker` (the default), `function`, `operator` |
+| `--needs operator` | whose rights this user must have: `worker` (the default), `function`, `operator`; may be repeated |
+| `--shard NAME` | only this one of several [shards](shards.md); may be repeated |
 | `--stop-timeout 60` | seconds after which the orchestrator kills a worker |
 | `--template FILE` | examines a template in place of a running system; needs neither Redis nor AWS |
 | `--parameter NAME=VALUE` | of that template; may be repeated |

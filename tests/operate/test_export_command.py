@@ -17,7 +17,7 @@ import redis as redis_py
 from support.servers import embedded_server
 from support.waiting import wait_until
 
-from kiqbridge.api import open_operator
+from kiqbridge.api import open_operator, read_audit
 from kiqbridge.commands import cli, export_command
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.transfer import reading
@@ -31,6 +31,7 @@ ODD = [
     b'"\\ud800"',
     b"\n",
 ]
+AUDIT = {b"kb:audit", b"kb:audit:entries", b"kb:audit:counts"}
 COMMAND = [sys.executable, "-m", "kiqbridge"]
 
 
@@ -105,6 +106,51 @@ def test_bytes_scores_and_order_are_the_same_elsewhere(run, redis, other, name, 
     assert not redis.exists("kb:exporting")
     assert other.smembers("queues") == redis.smembers("queues")
     assert oct(Path(name).stat().st_mode)[-3:] == "600"
+
+
+def audited(url):
+    entries = read_audit(open_operator(url))
+    return [(each.action, each.target, each.detail, each.count) for each in entries]
+
+
+@pytest.mark.usefixtures("other")
+def test_what_is_taken_and_restored_is_in_the_audit_log_an_entry_each(
+    run, redis, redis_url, other_server
+):
+    fill(redis, jobs=20)
+    where = ["q.jsonl", "--queue", "default", "--set", "retry"]
+    which = "(queue default: 20, set retry: 7)"
+
+    run("export", *where, "--take", "--dry-run")
+    run("export", "copy.jsonl", "--all")
+    assert audited(redis_url) == []
+    run("export", *where, "--take", "--yes")
+    run("restore", "q.jsonl", "--dry-run")
+    assert audited(other_server.url) == []
+    run("restore", "q.jsonl")
+    run("restore", "q.jsonl")
+
+    [(action, target, detail, count)] = audited(redis_url)
+    assert (action, target, count) == ("export --take", "queue:default, retry", 27)
+    assert detail.startswith(f"to {Path.cwd()}/q.jsonl on ")
+    assert detail.endswith(which)
+    assert audited(other_server.url) == [
+        ("restore", "queue:default, retry", f"from q.jsonl {which}", 27)
+    ]
+
+
+@pytest.mark.usefixtures("other")
+def test_a_damaged_file_is_audited_with_what_was_put_in(run, redis, other_server):
+    redis.sadd("queues", "a", "b")
+    redis.lpush("queue:a", *"123")
+    redis.lpush("queue:b", *"45")
+    run("export", "q.jsonl", "--all")
+    header, of_a, of_b, end = Path("q.jsonl").read_text().splitlines(keepends=True)
+    Path("q.jsonl").write_text(header + of_a + of_b.replace('"b"', '"c"') + end)
+
+    assert run("restore", "q.jsonl")[0] == 2
+
+    assert audited(other_server.url) == [("restore", "queue:a", "from q.jsonl (queue a: 3)", 3)]
 
 
 def test_restored_once_it_is_known(run, redis, other):
@@ -228,7 +274,7 @@ class TestAKillAtAnyMoment:
             assert (code, err) == (0, ""), moment
             assert run("restore", name)[0] == 0
             assert content(other) == before, moment
-            assert set(redis.keys()) == {b"queues"}, moment
+            assert set(redis.keys()) - AUDIT == {b"queues"}, moment
             if moment >= self.effects:
                 break
             moment += 1
@@ -308,7 +354,7 @@ class TestSigkill:
         arrived = [int(text.split()[0]) for text in other.lrange("queue:default", 0, -1)]
         assert arrived == list(reversed(range(pushed)))
         assert kills >= 6
-        assert redis.keys() == [b"queues"]
+        assert set(redis.keys()) - AUDIT == {b"queues"}
 
     def wait_for_work(self, child, verb, redis, other, jobs):
         """Until it has moved so many jobs, or has ended."""
@@ -522,7 +568,7 @@ class TestRefusals:
         assert content(redis) == before
 
     def test_an_unfinished_export_is_found_by_the_next_one_and_can_be_given_back(
-        self, run, redis, monkeypatch
+        self, run, redis, redis_url, monkeypatch
     ):
         before = content(redis)
 
@@ -541,6 +587,7 @@ class TestRefusals:
             r"an export to \S+lost\.jsonl on \S+ was not finished, and holds 100 jobs", err
         )
         assert run("export", "--give-back", "--yes")[1] == "put back 100 jobs into queue default\n"
+        assert [each[0] for each in audited(redis_url)] == ["export --give-back"]
         assert content(redis) == before
         assert run("export", "--give-back", "--yes")[1] == "No export holds anything.\n"
 

@@ -23,8 +23,9 @@ class AuditEntry:
         by: who.
         via: through what: `api`, `web`, `cli`, `top`.
         action: `retry`, `kill`, `delete`, `reschedule`, `requeue`, `move`, `clear`, `pause`, `resume`,
-            `quiet`, `stop`, `dump_threads`, or what `record_audit` got.
-        target: of what: `retry`, `schedule`, `dead`, `queue:NAME`, or a process' identity.
+            `quiet`, `stop`, `dump_threads`, `export --take`, `export --give-back`, `restore`, or what
+            `record_audit` got.
+        target: of what: `retry`, `schedule`, `dead`, `queue:NAME`, several of them, or a process' identity.
         detail: which jobs: one with its class, a filter, or how they were selected.
         count: of how many jobs.
         shard: whose log has it; empty with one server.

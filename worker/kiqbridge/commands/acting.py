@@ -1,15 +1,16 @@
 """An action of a command on jobs: counted, asked about, shown as it goes on, reported."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kiqbridge.api import Filter
+from kiqbridge.api import Filter, Operator, record_audit
 from kiqbridge.commands.confirm import confirm
 from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.commands.progress import Advance, progress
+from kiqbridge.transfer.form import Place
 
 PAST: Final = {
     "retry": "pushed",
@@ -83,6 +84,27 @@ def carry_out(options: argparse.Namespace, plan: Plan, do: Callable[[Advance], i
     with progress(VERBS.get(plan.verb, plan.verb), plan.count) as advance:
         done = do(advance)
     return _report(options, plan, done)
+
+
+def record_transfer(
+    operator: Operator, action: str, counts: Mapping[Place, int], file: str
+) -> None:
+    """Add one entry to the audit log for what an export or a restore moved; none if it moved nothing.
+
+    Args:
+        operator: in whose name, and of which shard.
+        action: the command and its option.
+        counts: jobs of each queue and set.
+        file: to or from which.
+    """
+    moved = {place: count for place, count in counts.items() if count}
+    record_audit(
+        operator,
+        action,
+        ", ".join(f"queue:{each.name}" if each.kind == "queue" else each.name for each in moved),
+        f"{file} ({', '.join(f'{place}: {count:,}' for place, count in moved.items())})",
+        sum(moved.values()),
+    )
 
 
 def _report(options: argparse.Namespace, plan: Plan, count: int) -> int:

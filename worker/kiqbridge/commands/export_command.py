@@ -6,11 +6,13 @@ import os
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.api import Operator
+from kiqbridge.commands.acting import record_transfer
 from kiqbridge.commands.confirm import add_yes, confirm
 from kiqbridge.commands.export_shards import export_each
 from kiqbridge.commands.help_text import add_example
@@ -226,23 +228,29 @@ def _take_all(
     taker = Taker(pool=operator.pool, keys=operator.keys, export=export, file=name)
     number, members = written.chunks, written.members
     counts = dict.fromkeys(sizes, 0)
-    held = find_held(operator.pool, operator.keys)
-    if held is not None:  # of an earlier run, which was killed
-        if held.chunk.number > number:
-            number, members = _keep(file, held, members)
-        taker.release(held)
-    with progress("taking", sum(sizes.values())) as advance:
-        for place, size in sizes.items():
-            count = FIRST_COUNT
-            while counts[place] < size:
-                held = taker.hold(place, number + 1, min(count, size - counts[place]))
-                if held is None:
-                    break
-                number, members = _keep(file, held, members)
-                taker.release(held)
-                counts[place] += len(held.chunk.members)
-                count = next_count(held.chunk.members)
-                advance(sum(counts.values()))
+    taken = Counter[Place]()
+    earlier = find_held(operator.pool, operator.keys)
+    if earlier is not None:  # of a run which was killed
+        if earlier.chunk.number > number:
+            number, members = _keep(file, earlier, members)
+        taker.release(earlier)
+        taken[earlier.chunk.place] = len(earlier.chunk.members)
+    try:
+        with progress("taking", sum(sizes.values())) as advance:
+            for place, size in sizes.items():
+                count = FIRST_COUNT
+                while counts[place] < size:
+                    held = taker.hold(place, number + 1, min(count, size - counts[place]))
+                    if held is None:
+                        break
+                    number, members = _keep(file, held, members)
+                    taker.release(held)
+                    counts[place] += len(held.chunk.members)
+                    count = next_count(held.chunk.members)
+                    advance(sum(counts.values()))
+    finally:  # also of a run that is interrupted: what it has taken is gone
+        taken.update(counts)
+        record_transfer(operator, "export --take", taken, f"to {name}")
     file.write(End(chunks=number, members=members))
     file.sync()
     return counts
@@ -279,6 +287,9 @@ def _give_back(operator: Operator, options: argparse.Namespace) -> int:
         )
         return 0 if options.dry_run else 1
     moved = give_back(operator.pool, operator.keys, held)
+    record_transfer(
+        operator, "export --give-back", {held.chunk.place: moved}, f"held for {held.file}"
+    )
     if options.json:
         _answer(options, {"given_back": moved})
     else:

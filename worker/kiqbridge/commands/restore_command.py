@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from kiqbridge.api import Operator
+from kiqbridge.commands.acting import record_transfer
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.output import write_json, write_line
@@ -77,12 +78,16 @@ def _restore(operator: Operator, options: argparse.Namespace, file: str) -> dict
         operator = _target(operator, file, header)
         restorer = Restorer(operator.pool, operator.keys, header.id, dry_run=options.dry_run)
         is_complete = False
-        with progress("restoring", None) as advance:
-            for line in lines:
-                if isinstance(line, Chunk):
-                    restorer.put(line)
-                    advance(restorer.known + sum(restorer.restored.values()))
-                is_complete = isinstance(line, End)
+        try:
+            with progress("restoring", None) as advance:
+                for line in lines:
+                    if isinstance(line, Chunk):
+                        restorer.put(line)
+                        advance(restorer.known + sum(restorer.restored.values()))
+                    is_complete = isinstance(line, End)
+        finally:  # also of a file that is damaged: what stands before that place was put in
+            if not options.dry_run:
+                record_transfer(operator, "restore", restorer.restored, f"from {file}")
     if is_complete:
         restorer.check_end()
     document = _document(options, file, operator, header, restorer)

@@ -153,7 +153,5 @@ def _named(jobs: JobSet, jids: Sequence[str], now: float) -> list[SortedEntry]:
     missing = wanted.difference(entry.jid for entry in found)
     if missing:
         shown = ", ".join(printable(jid) for jid in sorted(missing))
-        raise PayloadError(
-            f"{shown}: not in {jobs.name}; kiqbridge job JID finds a job anywhere"
-        )
+        raise PayloadError(f"{shown}: not in {jobs.name}; kiqbridge job JID finds a job anywhere")
     return found

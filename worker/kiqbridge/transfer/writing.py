@@ -87,13 +87,13 @@ class Restorer:
             elif progress.count == progress.done and progress.mark_now() != progress.mark:
                 raise _changed(place, progress.done)
         count = len(new) // 2 if place.kind == "set" else len(new)
-        self.known += len(chunk.members) - count
-        self.restored[place] = self.restored.get(place, 0) + count
         if new and place.name == "dead" and place.kind == "set":
             self._check_room(count)
         if new and not self._dry_run:
             self._write(place, before, progress.mark_now(), new)
             progress.mark = progress.mark_now()
+        self.known += len(chunk.members) - count
+        self.restored[place] = self.restored.get(place, 0) + count
         return count
 
     def _check_room(self, count: int) -> None:
