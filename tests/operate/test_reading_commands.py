@@ -72,6 +72,14 @@ class TestStats:
         assert "processed 1,234   failed 0" in out
         assert re.search(r"^mail +2 +10 min +paused$", out, re.MULTILINE)
 
+    def test_a_job_enqueued_in_the_future_is_shown_as_such(self, run, redis):
+        redis.sadd("queues", "mail")
+        redis.lpush("queue:mail", text("a", enqueued_at=time.time() + 600))
+
+        assert re.search(r"^mail +1 +in 10 min", run("stats")[1], re.MULTILINE)
+        assert "1 job waiting, the oldest is enqueued in 10 min" in run("queue", "show", "mail")[1]
+        assert answer(run("stats", "--json"))["queues"][0]["latency"] < -500
+
     def test_an_empty_database(self, run):
         code, out, _ = run("stats")
 

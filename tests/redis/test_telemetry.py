@@ -162,6 +162,8 @@ def test_however_many_queues_and_classes_there_are_the_series_are_bounded(
     for number in range(MOST_QUEUES + 50):
         redis.sadd("queues", f"q{number}")
         redis.lpush(f"queue:q{number}", *[text("a", now - number)] * (number + 1))
+    longest = f"q{MOST_QUEUES + 49}"
+    redis.rpush(f"queue:{longest}", text("a", now + 60))  # a sender's clock is ahead
     metrics = Metrics(Keys(), identity=IDENTITY)
     for number in range(MOST_CLASSES + 20):
         metrics.record(f"Job{number}", 10.0, False)
@@ -175,6 +177,7 @@ def test_however_many_queues_and_classes_there_are_the_series_are_bounded(
     assert found["kiqbridge_queue_size", "others"] == sum(range(1, 51))
     assert sum(found[key] for key in queues) == found["kiqbridge_jobs_enqueued",]
     assert 48 < found["kiqbridge_queue_latency_seconds", "others"] < 80
+    assert found["kiqbridge_queue_latency_seconds", longest] == 0
     assert found["kiqbridge_class_recent_executions", "others"] == 20
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kiqbridge.commands.moments import count_text, instant_text, moment_of, span_text
+from kiqbridge.commands.moments import count_text, instant_text, moment_of, oldest_text, span_text
 from kiqbridge.schedule.cron_fields import ExpressionError
 
 
@@ -57,6 +57,18 @@ def test_instants():
 )
 def test_spans(seconds, expected):
     assert span_text(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "expected"),
+    [
+        (720, "the oldest for 12 min"),
+        (-0.9, "the oldest for 0 s"),
+        (-300, "the oldest is enqueued in 5 min"),
+    ],
+)
+def test_what_waits_from_the_future_on_says_so(latency_s, expected):
+    assert oldest_text(latency_s) == expected
 
 
 def test_counts():

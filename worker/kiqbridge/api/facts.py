@@ -43,7 +43,7 @@ class QueueFacts:
     Attributes:
         name: as jobs name it.
         size: jobs that wait.
-        latency_s: seconds for which the oldest one has waited.
+        latency_s: seconds for which the oldest one has waited; negative if its `enqueued_at` is in the future.
         suspects: jobs of it that are to run alone, since they may have killed their process.
         is_readable: whether its oldest job is a JSON object.
         shard: on which it was found; empty with one server.
@@ -363,7 +363,7 @@ def _queue(
     return QueueFacts(
         name=name,
         size=size or 0,
-        latency_s=max(0.0, job.latency(now)) if job is not None else 0.0,
+        latency_s=job.latency(now) if job is not None else 0.0,
         suspects=suspects or 0,
         is_readable=job is None or bool(job.item),
         shard=shard,

@@ -112,7 +112,10 @@ class Queue:
 
     @property
     def latency(self) -> float:
-        """Seconds for which the oldest job has waited; 0 if none waits (§22); the longest of all shards."""
+        """Seconds for which the oldest job has waited; 0 if none waits (§22); the longest of all shards.
+
+        Negative if its `enqueued_at` is in the future, as a sender's wrong clock writes it.
+        """
         if self.parts:
             return max(part.latency for part in self.parts)
         oldest = self.operator.pool.call("LINDEX", self.redis_key, -1)

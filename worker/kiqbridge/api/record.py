@@ -201,7 +201,7 @@ class JobRecord:
         return [_text(line) for line in lines] if isinstance(lines, list) else []
 
     def latency(self, now: float) -> float:
-        """Seconds since it was enqueued, or created; 0 if it has neither (§22)."""
+        """Seconds since it was enqueued, or created; negative if that is in the future; 0 if it has neither (§22)."""
         since = self.enqueued_at if self.enqueued_at is not None else self.created_at
         return 0.0 if since is None else now - since
 

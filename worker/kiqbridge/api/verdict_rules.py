@@ -13,7 +13,7 @@ from kiqbridge.api.limits import Fact, Limits
 from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, what_can_be_lost
 from kiqbridge.store.pauses import Pause
 from kiqbridge.store.server_check import CLUSTERED, RUBY, UNCLUSTER, WITHOUT_RUBY
-from kiqbridge.wire.amounts import count_text, instant_text, span_text
+from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text
 from kiqbridge.wire.names import shown
 
 _NAMED: Final = 3
@@ -26,7 +26,7 @@ def _no_worker(facts: Facts, _: Limits) -> Iterator[Fact]:
     if facts.processes or not waiting + due:
         return
     oldest = max((queue.latency_s for queue in facts.queues), default=0.0)
-    since = f", the oldest for {span_text(oldest)}" if oldest else ""
+    since = f", {oldest_text(oldest)}" if oldest else ""
     more = f", and {due:,} of the scheduled jobs and retries {_are(due)} due" if due else ""
     yield Fact(
         kind="no-worker",
@@ -63,7 +63,7 @@ def _unserved(facts: Facts, _: Limits) -> Iterator[Fact]:
                 kind="unserved-queue",
                 severity="critical",
                 what=f"No process serves the queue {name}: {count_text(queue.size, 'job')} "
-                f"wait{_s(queue.size)}, the oldest for {span_text(queue.latency_s)}.",
+                f"wait{_s(queue.size)}, {oldest_text(queue.latency_s)}.",
                 do=f"Start a worker with -q {name}; if the name is wrong, correct it where the job is declared "
                 "and move what waits.",
                 link=_queue_link(queue.name),

@@ -10,7 +10,7 @@ from kiqbridge.commands import queue_actions
 from kiqbridge.commands.filters import add_filters, filter_of, that_match
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields, since_cell
-from kiqbridge.commands.moments import count_text, span_text
+from kiqbridge.commands.moments import count_text, oldest_text
 from kiqbridge.commands.output import (
     kept_column,
     wide_column,
@@ -56,7 +56,7 @@ def _show(options: argparse.Namespace) -> int:
         )
         return 0
     held = f"; paused{f' by {pause.by}' if pause.by else ''}" if pause else ""
-    oldest = f", the oldest for {span_text(queue.latency)}" if total else ""
+    oldest = f", {oldest_text(queue.latency)}" if total else ""
     write_line(f"{queue.name}: {count_text(total, 'job')} waiting{oldest}{held}")
     for shard, size in queue.sizes.items() if queue.parts else ():
         if size:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kiqbridge.api import Operator, Stats
 from kiqbridge.commands.argument_types import duration
 from kiqbridge.commands.help_text import add_example
-from kiqbridge.commands.moments import span_text
+from kiqbridge.commands.moments import waited_text
 from kiqbridge.commands.output import (
     columns_of,
     is_terminal,
@@ -89,7 +89,7 @@ def _show(operator: Operator, *, as_json: bool) -> None:
                 *shard_cell(operator, ", ".join(queue.get("shards", ())) or "-"),
                 queue["name"],
                 f"{queue['size']:,}",
-                span_text(queue["latency"]) if queue["size"] else "-",
+                waited_text(queue["latency"]) if queue["size"] else "-",
                 "paused" if queue["paused"] else "",
             )
             for queue in fields["queues"]
@@ -110,7 +110,7 @@ _COUNTS: Final = (
 
 
 def stats_fields(operator: Operator) -> Mapping[str, Any]:
-    """What `--json` prints; `latency` in seconds, `at` in epoch seconds."""
+    """What `--json` prints; `latency` in seconds (negative: `enqueued_at` is in the future), `at` in epoch seconds."""
     stats = Stats(operator)
     paused = {each.name for each in operator.pauses() if each.kind == "queue"}
     away = [{"name": name, "why": why} for name, why in operator.missing]

@@ -14,7 +14,7 @@ from rich.text import Text
 from kiqbridge.api import DeadSet, Operator, fetch_facts, fetch_history, judge
 from kiqbridge.api.facts import Facts
 from kiqbridge.commands.job_rows import class_cell, error_cell, since_cell
-from kiqbridge.commands.moments import count_text, instant_text, span_text
+from kiqbridge.commands.moments import count_text, instant_text, span_text, waited_text
 from kiqbridge.commands.output import Column, drawn_table, kept_column, number_column, wide_column
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.wire.names import printable
@@ -60,7 +60,7 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
             (
                 queue.name,
                 f"{queue.size:,}",
-                span_text(queue.latency_s) if queue.size else "-",
+                waited_text(queue.latency_s) if queue.size else "-",
                 "paused" if queue.name in _paused(facts) else "",
             )
             for queue in sorted(facts.queues, key=lambda queue: (-queue.latency_s, -queue.size))

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MOST_NAMES: Final = 1000
 """Queues and ledgers that are looked at, so that a check never takes long."""
 
+MOST_SHOWN: Final = 100
+"""Findings of a rule; of the others the number."""
+
 
 class System:
     """A server, a namespace and what a worker would be started with.
@@ -97,8 +100,13 @@ class System:
         return [fact for fact in self._verdict.facts if fact.kind == rule.id]
 
     def judged(self, rule: Rule, well: str) -> list[Finding]:
-        """The same as findings; where there is none, that all is well."""
-        return [rule.judged(fact) for fact in self.found(rule)] or [rule.ok(well)]
+        """The same as findings; where there is none, that all is well; of very many the first and the number."""
+        found = self.found(rule)
+        shown = [rule.judged(fact) for fact in found[:MOST_SHOWN]]
+        if rest := found[MOST_SHOWN:]:
+            more = replace(rest[0], what=f"{len(rest):,} more like these. The next: {rest[0].what}")
+            shown.append(rule.judged(more))
+        return shown or [rule.ok(well)]
 
     @cached_property
     def _verdict(self) -> Verdict:

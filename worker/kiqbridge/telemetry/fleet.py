@@ -143,7 +143,7 @@ def _queues(facts: Facts) -> list[Family]:
     ranked = sorted(facts.queues, key=lambda each: (-each.size, -each.latency_s, each.name))
     shown, rest = ranked[:MOST_QUEUES], ranked[MOST_QUEUES:]
     sizes: dict[str, float] = {queue.name: queue.size for queue in shown}
-    latencies = {queue.name: queue.latency_s for queue in shown}
+    latencies = {queue.name: max(0.0, queue.latency_s) for queue in shown}
     pauses: dict[str, float] = {queue.name: queue.name in paused for queue in shown}
     if rest:
         sizes[OTHERS] = sizes.get(OTHERS, 0) + sum(queue.size for queue in rest)

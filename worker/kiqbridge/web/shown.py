@@ -15,6 +15,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
 from kiqbridge.api import JobRecord
+from kiqbridge.wire.amounts import is_ahead
 
 ROW_CHARACTERS: Final = 160
 """Of a text in a row of a table."""
@@ -103,6 +104,16 @@ def duration(value: float | None) -> str:
         if len(parts) == 2:  # noqa: PLR2004 - the two largest units
             break
     return " ".join(parts)
+
+
+def waited(latency_s: float) -> str:
+    """The same of a job that waits; `in 5 min` if its `enqueued_at` is in the future."""
+    return ago(-latency_s) if is_ahead(latency_s) else duration(max(latency_s, 0.0))
+
+
+def oldest(latency_s: float) -> str:
+    """The same as a part of a sentence: `the oldest for 5 min`, `the oldest is enqueued in 5 min`."""
+    return f"the oldest {'is enqueued' if is_ahead(latency_s) else 'for'} {waited(latency_s)}"
 
 
 def milliseconds(value: float | None) -> str:
@@ -257,6 +268,8 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "noun": noun,
     "size": size,
     "duration": duration,
+    "waited": waited,
+    "oldest": oldest,
     "milliseconds": milliseconds,
     "time": time,
     "moment": moment,

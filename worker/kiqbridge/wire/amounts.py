@@ -25,6 +25,21 @@ def span_text(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
+def waited_text(latency_s: float) -> str:
+    """For how long a job has waited: `12 min`; `in 5 min` if its `enqueued_at` is in the future."""
+    return f"in {span_text(latency_s)}" if is_ahead(latency_s) else span_text(max(latency_s, 0.0))
+
+
+def oldest_text(latency_s: float) -> str:
+    """The same as a part of a sentence: `the oldest for 12 min`, `the oldest is enqueued in 5 min`."""
+    return f"the oldest {'is enqueued' if is_ahead(latency_s) else 'for'} {waited_text(latency_s)}"
+
+
+def is_ahead(latency_s: float) -> bool:
+    """Whether `enqueued_at` is in the future by a second or more; less is the error of clocks."""
+    return latency_s <= -1
+
+
 def count_text(count: int, noun: str) -> str:
     """`1 firing`, `2,000 firings`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -28,6 +28,8 @@ from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.pages.metrics import FRESH_S, fetch_top, throughput
 
 WORST: Final = 3
+MORE: Final = 50
+"""So many more facts are folded below the worst; the others are counted."""
 NEXT: Final = 5
 DEATHS: Final = 5
 SCHEDULES_FRESH_S: Final = 10.0
@@ -69,7 +71,7 @@ class Now:
 
     @property
     def latency_s(self) -> float:
-        """Seconds for which the oldest job of all queues has waited."""
+        """Seconds for which the oldest job of all queues has waited; negative if all are enqueued in the future."""
         return max((queue.latency_s for queue in self.facts.queues), default=0.0)
 
     @property
@@ -99,7 +101,8 @@ def show(request: Request) -> Response:
         link=partial(_link, view),
         now=now,
         worst=now.verdict.worst(WORST),
-        more=len(now.verdict.facts) - WORST,
+        more=now.verdict.facts[WORST : WORST + MORE],
+        rest=max(0, len(now.verdict.facts) - WORST - MORE),
         rate=rate,
         plot=plot,
     )

@@ -9,9 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import Operator, ProcessSet, Queue, QueueStats, Stats
+from kiqbridge.api import Operator, Page, ProcessSet, Queue, QueueStats, Stats
 from kiqbridge.store.pauses import Pause
 from kiqbridge.web.context import render, view_of
+from kiqbridge.web.pages.listing import parse_listing
+
+PER_PAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +22,7 @@ class QueueRow:
     """One queue in the list.
 
     Attributes:
-        latency: seconds for which its oldest job has waited.
+        latency: seconds for which its oldest job has waited; negative if its `enqueued_at` is in the future.
         pause: why no worker takes its jobs; None if they do.
         served_by: how many processes take jobs from it, quiet ones left out.
         shard: its own, to which clients push; empty with one server.
@@ -36,13 +39,19 @@ class QueueRow:
 
 
 def show(request: Request) -> Response:
-    """The list of queues, the longest first."""
+    """A page of the queues, the longest first."""
     view = view_of(request)
+    number = parse_listing(request.query_params, view).number
     rows = view.read(("queues",), lambda: _fetch_rows(view.operator))
     return render(
         request,
         "queues.html",
-        rows=rows,
+        page=Page(
+            number=number,
+            size=PER_PAGE,
+            total=len(rows),
+            rows=rows[(number - 1) * PER_PAGE : number * PER_PAGE],
+        ),
         longest=max((row.size for row in rows), default=0),
         waiting=sum(row.size for row in rows),
     )
