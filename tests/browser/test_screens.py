@@ -62,6 +62,23 @@ def test_a_screen_shows_its_data_without_barriers_at_any_width(view, shop, pictu
     assert view.page.evaluate("window.hacked") is None
 
 
+@pytest.mark.parametrize("path", ["/queues/bulk", "/retries", "/scheduled", "/dead"])
+def test_on_a_phone_the_first_screen_shows_jobs_and_unfolds_the_rest(plain, shop, path):
+    plain.page.set_viewport_size({"width": 375, "height": 740})
+    plain.go(path)
+    row = plain.page.locator("tbody tr:has(input[name=key])").first
+
+    assert row.bounding_box()["y"] < 600
+    for name, folded in (("Filter", "form.filter"), ("Screens", "nav a[href='/busy']")):
+        assert not plain.page.locator(folded).is_visible()
+        plain.page.click(f"summary:text-is('{name}')")
+        assert plain.page.locator(folded).is_visible()
+    plain.page.set_viewport_size({"width": 1280, "height": HEIGHT})
+    plain.go(path)
+    assert plain.page.locator("form.filter").is_visible()
+    assert not plain.page.locator("summary:text-is('Filter')").is_visible()
+
+
 @pytest.mark.parametrize("kind", ["retry", "dead", "schedule"])
 def test_the_page_of_a_job_shows_all_of_it(view, shop, pictures, kind):
     path = {"retry": "/retries", "dead": "/dead", "schedule": "/scheduled"}[kind]

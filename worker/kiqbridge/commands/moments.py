@@ -7,8 +7,12 @@ from kiqbridge.schedule.cron_fields import FIRST_YEAR, LAST_YEAR, ExpressionErro
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text, waited_text
 
 __all__ = [
-    *("count_text", "instant_text", "moment_of", "oldest_text"),
-    *("span_text", "waited_text"),
+    "count_text",
+    "instant_text",
+    "moment_of",
+    "oldest_text",
+    "span_text",
+    "waited_text",
 ]
 
 _DATE_LENGTH: Final = len("2026-03-28")
