@@ -53,7 +53,7 @@ def test_groups_come_first_and_each_is_a_link_to_its_jobs(browser, redis):
     rows = browser.open(link)
     assert "x1" in rows.text
     assert "d0" not in rows.text
-    assert "1 of the 4 jobs looked at match." in rows.text
+    assert "1 of the 4 jobs looked at matches." in rows.text
 
 
 def test_more_groups_have_an_address_of_their_own(browser, redis):
