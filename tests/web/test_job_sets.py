@@ -25,7 +25,7 @@ def token(operator, kind, jid):
 
 @pytest.mark.parametrize(("path", "key"), SETS)
 def test_an_empty_set_says_what_that_means(browser, path, key):
-    assert " is empty. No job " in browser.open(path).text
+    assert " is empty. No " in browser.open(path).text
 
 
 @pytest.mark.parametrize(("path", "key"), SETS)
