@@ -15,6 +15,7 @@ from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import user_at_host
 from kiqbridge.commands.argument_types import duration
 from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.queue_command import add_verbs
 from kiqbridge.commands.shards import operator_of
 from kiqbridge.store.pauses import Kind, Pause
@@ -133,7 +134,7 @@ def _list(options: argparse.Namespace) -> int:
         return _answer({"queues" if options.kind == "queue" else "classes": rows})
     for row in rows:
         pause = paused.get(row["name"])
-        size = f"  {row['size']} jobs" if "size" in row else ""
+        size = f"  {count_text(row['size'], 'job')}" if "size" in row else ""
         sys.stdout.write(f"{printable(row['name'])}{size}{_line(pause) if pause else ''}\n")
     if not rows:
         sys.stdout.write(
