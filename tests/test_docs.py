@@ -275,8 +275,6 @@ def read_aws(command: Command, project: Project) -> None:
     service, operation, options = command.words[1], command.words[2], command.words[3:]
     session = botocore.session.Session()
     model = session.get_service_model(service)
-    if service == "s3":
-        return  # the command line's own words, over several operations
     if operation == "wait":
         waiters = session.get_waiter_model(service)
         [waiter] = [name for name in waiters.waiter_names if xform_name(name, "-") == options[0]]
