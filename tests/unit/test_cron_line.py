@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.cron_line import parse_cron_line
-from kiqbridge.schedule.crontab import parse_crontab
+from kiqbridge.schedule.crontab import parse_cron_line, parse_crontab
 
 
 def utc(*parts):

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kiqbridge.schedule.cron_line import parse_cron_line
 from kiqbridge.schedule.cron_seconds import CronSeconds
+from kiqbridge.schedule.crontab import parse_cron_line
 
 SECOND = timedelta(seconds=1)
 

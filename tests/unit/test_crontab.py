@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.cron_line import parse_cron_line
-from kiqbridge.schedule.crontab import MACROS, parse_crontab
+from kiqbridge.schedule.crontab import MACROS, parse_cron_line, parse_crontab
 
 WEEKDAYS = ("sun", "MON", "tue", "wed", "THU", "fri", "sat")
 MONTHS = ("jan", "FEB", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "DEC")

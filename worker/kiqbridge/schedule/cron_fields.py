@@ -182,6 +182,8 @@ class FieldSpec:
     names: tuple[str, ...] = ()
     also: str = ""
     forms: str = "ranges a-b, steps a/n and lists a,b of them, and *"
+    wraps: bool = True
+    """Whether a range may run over its end, as 22-2."""
 
     def refuse(self, value: str, problem: str) -> ExpressionError:
         """The error to raise for `value`, an item of this field."""
@@ -209,7 +211,7 @@ _MONTH = FieldSpec(name="month", low=1, high=12, names=MONTHS, also=" or JAN-DEC
 _DAY_OF_WEEK = FieldSpec(
     name="day-of-week", low=1, high=7, names=WEEKDAYS, also=" or SUN-SAT, L, 6L, 6#2, ?"
 )
-_YEAR = FieldSpec(name="year", low=FIRST_YEAR, high=LAST_YEAR)
+_YEAR = FieldSpec(name="year", low=FIRST_YEAR, high=LAST_YEAR, wraps=False)
 
 
 def _parse_values(spec: FieldSpec, text: str) -> tuple[int, ...]:
@@ -231,7 +233,7 @@ def _parse_item(spec: FieldSpec, item: str) -> Sequence[int]:
     last = spec.number(last_text, item)
     if first <= last:
         return range(first, last + 1, step)
-    if spec is _YEAR:
+    if not spec.wraps:
         raise spec.refuse(item, "runs backwards, and years do not come round again")
     return [*range(first, spec.high + 1), *range(spec.low, last + 1)][::step]
 

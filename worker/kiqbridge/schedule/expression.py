@@ -3,7 +3,7 @@
 `parse_expression` reads
 
 - EventBridge's `cron(…)`, `rate(…)` and `at(…)` (cron.py),
-- cron lines as crontab and sidekiq-cron have them (cron_line.py),
+- cron lines as crontab and sidekiq-cron have them (crontab.py),
 - `every 5m`, as sidekiq-scheduler has it (every.py), and words such as `every day at 3am` (natural.py),
 - a time, for what is due once (once.py).
 """
@@ -14,7 +14,7 @@ from typing import Final
 
 from kiqbridge.schedule.cron import ScheduleExpression, parse
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.cron_line import parse_cron_line
+from kiqbridge.schedule.crontab import parse_cron_line
 from kiqbridge.schedule.every import parse_every
 from kiqbridge.schedule.natural import UNDERSTOOD, parse_natural
 from kiqbridge.schedule.once import parse_once

@@ -11,8 +11,8 @@ from typing import Final
 
 from kiqbridge.schedule.cron import Cron
 from kiqbridge.schedule.cron_fields import WEEKDAYS, ExpressionError
-from kiqbridge.schedule.cron_line import parse_cron_line
 from kiqbridge.schedule.cron_seconds import CronSeconds
+from kiqbridge.schedule.crontab import parse_cron_line
 
 UNDERSTOOD: Final = (
     "every 5 minutes, for elapsed time; every minute, hour, day, week, month or year; every day at 3am; every"

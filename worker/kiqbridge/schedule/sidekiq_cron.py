@@ -16,8 +16,8 @@ from typing import Final
 
 from kiqbridge.schedule.cron import Cron, Rate, ScheduleExpression
 from kiqbridge.schedule.cron_fields import CronFields, ExpressionError
-from kiqbridge.schedule.cron_line import split_line
 from kiqbridge.schedule.cron_seconds import CronSeconds
+from kiqbridge.schedule.crontab import split_line
 from kiqbridge.schedule.day_fields import DayFields
 from kiqbridge.schedule.expression import parse_expression
 
@@ -112,8 +112,12 @@ def _written_out(line: str, timezone: str) -> str:
     words, zone = split_line(line, timezone)
     fields = [text for text, _ in words]
     for place, highest in enumerate(_HIGHEST[-len(fields) :]):
+        items = fields[place].split(",")
+        if "*" in items and len(items) > 1:
+            raise ExpressionError(
+                f"cron line {line!r}: '*' stands in a list, of which fugit leaves it out; write it alone"
+            )
         if highest != _HIGHEST[-1]:  # after a weekday fugit does not look at a step
-            items = fields[place].split(",")
             fields[place] = ",".join(_stepped(item, highest) for item in items)
             if items == ["*/1"]:
                 fields[place] = "*"
