@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from croniter import croniter
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from unit.cron_oracle import MONTHS, WEEKDAYS, due_minutes
@@ -202,37 +201,3 @@ def test_a_rate_is_due_every_so_many_minutes_counted_one_by_one(count, offset):
     assert list(schedule.between(begin, end)) == [t for t in counted if begin < t <= end]
     past = [t for t in counted if t <= begin]
     assert schedule.latest_at_or_before(begin) == (past[-1] if past else None)
-
-
-CRONTAB_LINES = st.tuples(
-    st.sampled_from(["0", "30", "*/15", "5,35", "10-20", "*"]),
-    st.sampled_from(["0", "23", "*/6", "9-17", "1,13", "*"]),
-    st.sampled_from(["1", "28", "31", "1-7", "*/10", "15,30", "*"]),
-    st.sampled_from(["1", "2", "JAN", "4-6", "6,12", "*"]),
-    st.just("*"),
-) | st.tuples(
-    st.sampled_from(["0", "30", "*/15"]),
-    st.sampled_from(["0", "8-18", "*"]),
-    st.just("*"),
-    st.sampled_from(["2", "DEC", "*"]),
-    st.sampled_from(["MON-FRI", "SUN", "MON,WED,FRI", "SAT"]),
-)
-"""What cron and EventBridge write alike; numbers of weekdays they count differently."""
-
-
-@given(
-    CRONTAB_LINES,
-    st.datetimes(utc(2024, 1, 1).replace(tzinfo=None), utc(2032, 1, 1).replace(tzinfo=None)),
-)
-def test_a_crontab_line_in_aws_form_is_due_when_cron_says(line, start):
-    minute, hour, day, month, weekday = line
-    assume((day, month) != ("31", "2"))  # never: there croniter gives up
-    day, weekday = (day, "?") if weekday == "*" else ("?", weekday)
-    expression = parse(f"cron({minute} {hour} {day} {month} {weekday} *)")
-    start = start.replace(tzinfo=UTC)
-    expected = croniter(" ".join(line), start)
-
-    moment = start
-    for _ in range(5):
-        moment = expression.next_after(moment)
-        assert moment == expected.get_next(datetime)
