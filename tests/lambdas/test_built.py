@@ -301,7 +301,7 @@ class TestFunctionsOfEachMinute:
         )
 
     def test_the_tick_function_places_what_is_next(self, start, built, redis, client):
-        Schedules(client).save(Schedule("Pulse", "HealthPulse", every=60))
+        Schedules(client).save(Schedule("Pulse", "HealthPulse", cron="* * * * *"))
 
         with start(built, task=built.folder / "TickFunction") as function:
             answer = function.invoke({})

@@ -1,14 +1,14 @@
 """When the programs that schedules are imported from fire, clock changes included: the old side of a comparison.
 
-Written apart from crontab.py, so that a fault in either shows. A day without a change of the clocks is its
-wall-clock minutes; on another day each minute of elapsed time is looked at, as the program lives through it.
+Read by crontab.py, and placed apart from cron.py, so that a fault of either shows. A day without a change of the
+clocks is its wall-clock minutes; on another day each minute of elapsed time is looked at, as the program lives
+through it.
 
 - cron: as Debian's cron(8), "Notes" says. After the clocks skipped up to three hours, what was due in them at
   a fixed time runs at once; when they go back by up to three hours, such a line does not run again. A line
-  whose minute or hour begins with `*` runs by the new time in both cases. With both day fields restricted,
-  either is enough; one that begins with `*` leaves it to the other.
+  whose minute or hour begins with `*` runs by the new time in both cases.
 - fugit (sidekiq-cron, sidekiq-scheduler): what is skipped is not made up for, what comes twice runs twice.
-  Both day fields restricted: either is enough, `*/2` counting as a restriction. Observed of fugit 1.5.2.
+  Observed of fugit 1.5.2.
 """
 
 from collections.abc import Iterator
@@ -17,33 +17,22 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from kiqbridge.schedule.cron import Cron
+from kiqbridge.schedule.cron_fields import CronFields, ExpressionError
+from kiqbridge.schedule.crontab import parse_crontab
 from kiqbridge.schedule.imports.record import Dialect
+from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron
 
-_MONTHS: Final = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
-_WEEKDAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _MINUTE: Final = timedelta(minutes=1)
 _DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceClock:
-    """Five crontab fields as their program reads them.
+    """A line as its program reads it.
 
     Attributes:
-        text: the five fields.
+        text: the fields.
         timezone: in which they are read.
         dialect: whose rules.
     """
@@ -58,10 +47,10 @@ class SourceClock:
         An instant stands as often in it as the program fires then.
 
         Raises:
-            ValueError: a field is none that this evaluator knows.
+            ExpressionError: it is no line of fields without seconds.
         """
-        zone = ZoneInfo(self.timezone)
-        fields = _Fields.of(self.text, self.dialect)
+        fields = _Fields.of(self.text, self.timezone, self.dialect)
+        zone = ZoneInfo(fields.timezone)
         found: list[datetime] = []
         day = start.astimezone(zone).date() - _DAY
         last = end.astimezone(zone).date() + _DAY
@@ -74,66 +63,25 @@ class SourceClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fields:
-    minutes: frozenset[int]
-    hours: frozenset[int]
-    dates: frozenset[int]
-    months: frozenset[int]
-    weekdays: frozenset[int]
-    """0 = Sunday."""
-    is_either: bool
+    timezone: str
+    fields: CronFields
     is_wild: bool
     """The minute or the hour begins with `*`."""
 
     @classmethod
-    def of(cls, text: str, dialect: Dialect) -> "_Fields":
-        minute, hour, date_, month, weekday = text.lower().split()
-        if dialect == "fugit":
-            is_either = date_ != "*" and weekday != "*"
-        else:
-            is_either = not date_.startswith("*") and not weekday.startswith("*")
-        return cls(
-            minutes=_values(minute, 0, 59, ()),
-            hours=_values(hour, 0, 23, ()),
-            dates=_values(date_, 1, 31, ()),
-            months=_values(month, 1, 12, _MONTHS),
-            weekdays=frozenset(n % 7 for n in _values(weekday, 0, 7, _WEEKDAYS)),
-            is_either=is_either,
-            is_wild=minute.startswith("*") or hour.startswith("*"),
-        )
+    def of(cls, text: str, timezone: str, dialect: Dialect) -> "_Fields":
+        parsed = (parse_crontab if dialect == "cron" else parse_sidekiq_cron)(text, timezone)
+        if not isinstance(parsed, Cron):
+            raise ExpressionError(f"{text!r} is no line of five fields")
+        is_wild = any(word.startswith("*") for word in text.split()[:2])
+        return cls(timezone=parsed.timezone, fields=parsed.fields, is_wild=is_wild)
 
     def matches_day(self, day: date) -> bool:
-        if day.month not in self.months:
-            return False
-        by_date = day.day in self.dates
-        by_weekday = day.isoweekday() % 7 in self.weekdays
-        return by_date or by_weekday if self.is_either else by_date and by_weekday
+        return self.fields.is_due_on(day.year, day.month, day.day)
 
     def matches(self, wall: datetime) -> bool:
-        return (
-            wall.minute in self.minutes
-            and wall.hour in self.hours
-            and self.matches_day(wall.date())
-        )
-
-
-def _values(text: str, low: int, high: int, names: "list[str] | tuple[()]") -> frozenset[int]:
-    found: set[int] = set()
-    for item in text.split(","):
-        span, _, step = item.partition("/")
-        first, _, last = span.partition("-")
-        if span == "*":
-            begin, end = low, high
-        else:
-            begin = _number(first, names, low)
-            end = _number(last, names, low) if last else begin
-        if not low <= begin <= end <= high:
-            raise ValueError(f"{item!r} is no range of {low}-{high}")
-        found.update(range(begin, end + 1, int(step) if step else 1))
-    return frozenset(found)
-
-
-def _number(text: str, names: "list[str] | tuple[()]", low: int) -> int:
-    return names.index(text) + low if text in names else int(text)
+        is_minute = wall.minute in self.fields.minutes and wall.hour in self.fields.hours
+        return is_minute and self.matches_day(wall.date())
 
 
 def _turns(day: date, zone: ZoneInfo) -> bool:
@@ -147,8 +95,8 @@ def _of_day(day: date, zone: ZoneInfo, fields: _Fields, dialect: Dialect) -> Ite
         yield from _minute_by_minute(day, zone, fields, dialect)
         return
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
-    for hour in fields.hours:
-        for minute in fields.minutes:
+    for hour in fields.fields.hours:
+        for minute in fields.fields.minutes:
             yield midnight + timedelta(hours=hour, minutes=minute)
 
 

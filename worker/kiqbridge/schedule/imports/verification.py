@@ -13,6 +13,7 @@ from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
 from kiqbridge.schedule.cron import Rate, ScheduleExpression
+from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.imports.record import ImportedSchedule
 from kiqbridge.schedule.imports.source_clock import SourceClock
 
@@ -79,7 +80,7 @@ def verify(
     )
     try:
         old = clock.between(start, end)
-    except ValueError:
+    except ExpressionError:
         return Verification(
             new=len(new), not_compared=f"{schedule.expression} is no line of five fields"
         )
