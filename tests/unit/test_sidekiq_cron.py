@@ -77,6 +77,7 @@ def test_either_day_field_is_enough_also_with_a_star():
         ("0 0 * * 1/2", "a step after one number"),
         ("0 0 * * 5#1,5#-1", "one weekday has several #"),
         ("0 0 30 2,4 1", "fugit leaves out the months that are too short"),
+        ("0 0 5,* * 1", "stands in a list, of which fugit leaves it out"),
         ("0 0 * * mon%2", "counts weeks"),
         ("in 5m", "counts from the moment in which it is read"),
     ],
