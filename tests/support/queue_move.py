@@ -11,6 +11,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+import redis as redis_py
+
 from kiqbridge.errors import KiqbridgeError, PushOutcomeUnknown
 from kiqbridge.flow import Unique
 from support.fleet import Fleet, incarnations, jids_in_flight, settle
@@ -107,6 +109,17 @@ class Storm:
         )
 
 
+def is_frozen_with_a_batch(command: subprocess.Popen[bytes], old: redis_py.Redis) -> bool:
+    """Freeze the command; it stays so if a batch is on its way just then. Also true once it has ended."""
+    if command.poll() is not None:
+        return True
+    command.send_signal(signal.SIGSTOP)
+    if old.exists(BATCH):
+        return True
+    command.send_signal(signal.SIGCONT)
+    return False
+
+
 def storm(shards: Sharded, fleet: Fleet, *, kills: int, worker_kills: int, waiting: int) -> Storm:
     """Move the queue under kills; ends once each job was performed.
 
@@ -138,7 +151,7 @@ def storm(shards: Sharded, fleet: Fleet, *, kills: int, worker_kills: int, waiti
                 if number % 3:
                     # In the midst of a batch, unless all is moved before it is seen.
                     wait_until(
-                        lambda each=command: old.exists(BATCH) or each.poll() is not None,
+                        lambda each=command: is_frozen_with_a_batch(each, old),
                         60,
                         "a batch on its way",
                         interval_s=0.0002,

@@ -124,7 +124,7 @@ if HAS_TASKS:
         from kiqbridge.client import inline
 
         item = {"class": definition.name, "args": [[1, 2], {}]}
-        assert inline.perform(default_client(), item) is True
+        assert inline.perform(default_client(), item) == 3
         assert shop.seen[-1][1].return_value == 3
 
     def test_one_that_failed_for_the_last_time_is_finished(shop, redis):

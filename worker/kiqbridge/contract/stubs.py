@@ -49,10 +49,15 @@ def write_stubs(contract: Contract) -> str:
         classes[class_name] = _class(class_name, name, contract.jobs[name])
     body = "\n\n\n".join(classes.values())
     return (
-        f"{f'Jobs that {contract.app} performs, to be enqueued from here.'!r}\n\n"
+        f"{_docstring(f'Jobs that {contract.app} performs, to be enqueued from here.')}\n\n"
         "# Written by `kiqbridge contract stubs`; write it again when the contract has changed.\n\n"
         f"{_imports(body)}\n\n\n{body}\n"
     )
+
+
+def _docstring(text: str) -> str:
+    """A literal; Python 3.13 compiles no docstring that holds half a surrogate pair."""
+    return repr(text.encode("utf-8", "backslashreplace").decode())
 
 
 def class_name_of(name: str) -> str:
@@ -66,7 +71,7 @@ def class_name_of(name: str) -> str:
 
 def _class(class_name: str, name: str, job: JobContract) -> str:
     base = "RemoteActiveJob" if job.active_job else "RemoteJob"
-    lines = [f"class {class_name}({base}):", f"    {f'`{name}`.'!r}", ""]
+    lines = [f"class {class_name}({base}):", f"    {_docstring(f'`{name}`.')}", ""]
     if name != class_name:
         lines.append(f"    class_name = {name!r}")
     if job.queue:
