@@ -727,6 +727,15 @@ class TestTickOfOtherJobs:
         assert redis.zcard("kb:ticks:s") == 1
         assert redis.hgetall("kb:attempts:s") == {str(MINUTE).encode(): b"2"}
 
+    @pytest.mark.parametrize("entry", ["no JSON", "[]"])
+    def test_an_entry_that_cannot_be_read_names_nothing_and_stops_no_tick(
+        self, client, redis, entry
+    ):
+        self.define(redis, item(2))
+        redis.zadd("kb:ticks:s", {entry: MINUTE - 60})
+
+        assert self.tick(client, {"class": "Other", "args": [1]}) == "enqueued"
+
     @pytest.mark.parametrize(
         ("state", "kind"),
         [({"paused": {"until": None}}, "paused"), ({"skipped": [MINUTE]}, "skipped")],

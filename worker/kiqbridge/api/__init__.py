@@ -1,6 +1,6 @@
 """The operator's API: look at queues, sets, processes and counts, and act on jobs, in Sidekiq's words.
 
-The command line, the web page, the terminal and users' own code call it. It reads what anybody wrote,
+The command line, the web page and users' own code call it. It reads what anybody wrote,
 Ruby included, and raises for none of it; each action is atomic and audited. It must never run a job,
 nor hold more than a page of a set in memory.
 """

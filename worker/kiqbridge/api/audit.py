@@ -21,7 +21,7 @@ class AuditEntry:
         id: by which `read_audit` goes on.
         at: when it began, epoch seconds.
         by: who.
-        via: through what: `api`, `web`, `cli`, `top`.
+        via: through what: `api`, `web`, `cli`.
         action: `retry`, `kill`, `delete`, `reschedule`, `requeue`, `move`, `clear`, `pause`, `resume`,
             `quiet`, `stop`, `dump_threads`, `export --take`, `export --give-back`, `restore`, or what
             `record_audit` got.

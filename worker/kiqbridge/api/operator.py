@@ -31,7 +31,7 @@ class Operator:
     Attributes:
         client: pushes what is retried or edited, through its middleware; its pool is used for all else.
         by: who acts, as the audit log shows it, such as `ann@example.com`.
-        via: through what: `api`, `web`, `cli`, `top`.
+        via: through what: `api`, `web`, `cli`.
         shard: of several shards the one on which alone it looks and acts; empty: on all, or there is one server.
         among: of several shards those on which it looks and acts; empty: all.
         missing: shards that were left out because they did not answer, and why (`reachable`).

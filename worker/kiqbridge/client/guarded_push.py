@@ -318,8 +318,11 @@ def _is_named(occurrence: Occurrence, writer: JobWriter) -> bool:
             return True
     except (RedisRefused, ValueError, KeyError, TypeError, AttributeError):
         return True  # what cannot be read stops no tick
-    entries = writer.pool.call("ZRANGE", keys.ticks(name), -_LOOKED_AT, -1)
-    return any(_is_of(json_text.loads(each), occurrence.scope) for each in entries)
+    try:
+        entries = writer.pool.call("ZRANGE", keys.ticks(name), -_LOOKED_AT, -1)
+        return any(_is_of(json_text.loads(each), occurrence.scope) for each in entries)
+    except (RedisRefused, ValueError, AttributeError):
+        return False  # such jobs are enqueued apart
 
 
 def _is_of(entry: Mapping[str, Any], scope: Scope) -> bool:
