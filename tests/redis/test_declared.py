@@ -165,7 +165,6 @@ def test_a_new_release_removes_what_its_code_declares_no_more(redis, client, sch
             app=setting,
             identity=identity,
             horizon_s=60,
-            is_here=lambda _: True,
             notify=list,
         )
         keep.call(client.pool)

@@ -119,38 +119,23 @@ class BatchError(KiqbridgeError):
 
 
 class QueueTooDeep(KiqbridgeError):  # noqa: N818 - reads as what happened, beside RedisRefused
-    """A queue has as many jobs waiting as its limit allows; nothing was written unless `pushed` says so, push again later.
+    """A queue has as many jobs waiting as its limit allows; nothing was written, push again later.
 
     Attributes:
         queues: name → number of jobs that wait in it, of each queue that is at its limit.
         places: place among the items of the call → the same number, for each job that was refused.
-        pushed: place → jid of each job that this call has enqueued on other shards, before the limit was reached.
-            With the same dedupe keys, or as the same tick, the call can be repeated: it completes the others.
     """
 
     def __init__(
-        self,
-        queues: Mapping[str, int],
-        places: Mapping[int, int] | None = None,
-        pushed: Mapping[int, str] | None = None,
+        self, queues: Mapping[str, int], places: Mapping[int, int] | None = None
     ) -> None:
         self.queues = dict(queues)
         self.places = dict(places or {})
-        self.pushed = dict(pushed or {})
         names = ", ".join(f"{name} ({length:,} jobs)" for name, length in queues.items())
         super().__init__(
-            f"queue: {names} at its limit, so that {self._left()}; send it again later, add workers, "
+            f"queue: {names} at its limit, so that nothing was enqueued; send it again later, add workers, "
             "or raise the limit (KIQBRIDGE_QUEUE_LIMITS)"
         )
-
-    def _left(self) -> str:
-        if not self.pushed:
-            return "nothing was enqueued"
-        count, jids = len(self.pushed), list(self.pushed.values())
-        shown = ", ".join(jids[:_JIDS]) + (", …" if count > _JIDS else "")
-        one = f"1 job of this call is enqueued on another shard: {shown}"
-        several = f"{count:,} jobs of this call are enqueued on other shards: {shown}"
-        return f"only {one if count == 1 else several}; what has no dedupe key would be doubled by a repetition"
 
 
 class NotUnique(KiqbridgeError):  # noqa: N818 - reads as what happened, beside QueueTooDeep

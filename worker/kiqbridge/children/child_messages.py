@@ -14,7 +14,6 @@ from dataclasses import asdict, field
 from typing import Any, Literal, Self
 
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.config.shards import ShardSettings
 from kiqbridge.errors import OverLimit
 from kiqbridge.logs import tracebacks
 from kiqbridge.records import dataclass
@@ -42,8 +41,6 @@ class ChildSettings:
     log_level: str
     log_format: str
     redis: RedisAccess = field(repr=False)
-    shards: tuple[ShardSettings, ...] = field(default=(), repr=False)
-    shard: str = ""
     namespace: str
     profile: ProfileSetting
     timeout_s: float
@@ -64,11 +61,7 @@ class ChildSettings:
         """The counterpart of `to_message`."""
         lists = {name: tuple(value) for name, value in message.items() if isinstance(value, list)}
         redis = RedisAccess(**message["redis"])
-        shards = tuple(
-            ShardSettings(**{**each, "queues": tuple(each["queues"])})
-            for each in message.get("shards", ())
-        )
-        return cls(**{**message, **lists, "redis": redis, "shards": shards})
+        return cls(**{**message, **lists, "redis": redis})
 
 
 class Channel:

@@ -64,7 +64,6 @@ from kiqbridge.settle.over_limit import may_be_put_off
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.task_report import NOT_PERFORMED, encode_output
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.shards import open_shards
 from kiqbridge.wire import json_text
 
 logger = logging.getLogger(__name__)
@@ -152,14 +151,7 @@ class JobChild:
         client = Client(
             namespace=settings.namespace,
             profile=settings.profile,
-            pool=open_shards(
-                settings.shards,
-                settings.redis.aws,
-                made={settings.shard: pool},
-                namespace=settings.redis.namespace,
-            )
-            if settings.shard
-            else pool,
+            pool=pool,
             max_payload_bytes=settings.max_payload_bytes,
         )
         for entry in self._server.client_middleware:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kiqbridge.client.job_writer import JobWriter, Writes, are_pushed_after, score
+from kiqbridge.client.job_writer import JobWriter, are_pushed_after, score
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.prepare import PreparedJob, by_active_job, no_text, prepare
 from kiqbridge.clock import client_now
@@ -26,7 +26,7 @@ def push_bulk(
     item: Mapping[str, Any],
     middleware: Chain[ClientMiddleware],
     profile: FleetProfile,
-    writer: Writes,
+    writer: JobWriter,
 ) -> list[str | None]:
     """See `Client.push_bulk`."""
     now = client_now()
@@ -38,7 +38,7 @@ def push_bulk(
         expires_apart = EXPIRES_IN in first.payload and first.at is not None
         # What is encrypted differs in each.
         if first.rule is None and not expires_apart and ENCRYPTED not in first.payload:
-            return _push_alike(first, bulk, writer.of(first.queue))
+            return _push_alike(first, bulk, writer)
     prepared = [
         prepare(bulk.item(index), now, middleware, profile.current, bulk=True, by_rule=True)
         for index in range(count)

@@ -10,13 +10,12 @@ Redis. Three kinds of push differ in what a lost reply means:
 
 import os
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge.client.bulk_push import push_bulk
 from kiqbridge.client.collecting import COLLECTOR, collector_of
-from kiqbridge.client.everywhere import Everywhere
-from kiqbridge.client.job_writer import JobWriter, Writes
+from kiqbridge.client.controls import Controls
+from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.client.off_loop import off_loop
 from kiqbridge.client.prepare import PreparedJob, prepare, text_of_payload
@@ -27,12 +26,11 @@ from kiqbridge.config.client_settings import (
     PROFILE,
     WAIT_REPLICAS,
 )
-from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.redis_access import RedisAccess, read_access
 from kiqbridge.config.setting import choose, read
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, parse_replicas
-from kiqbridge.store.shards import ShardPools, open_pools
 from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -53,16 +51,15 @@ Longer than any delivery may take: a day in EventBridge or in Lambda's own queue
 dead-letter queue (template.yaml), from which somebody sends it again."""
 
 
-class Client(Everywhere):
+class Client(Controls):
     """Enqueues jobs; one client may be shared by all threads.
 
     Args:
-        url: address of Redis; default from KIQBRIDGE_SHARDS, or REDIS_PROVIDER or REDIS_URL, REDIS_SECRET_ARN and
-            their like.
+        url: address of Redis; default from REDIS_PROVIDER or REDIS_URL, REDIS_SECRET_ARN and their like.
         redis: an existing redis-py client whose address and credentials are used instead.
         namespace: key prefix, `myapp` or `myapp:`; default from KIQBRIDGE_NAMESPACE.
         profile: `7`, `8` or `auto`, see `wire_profile`; default from KIQBRIDGE_WIRE_PROFILE.
-        pool: connections to share with others, instead of url and redis; several servers with `ShardPools`.
+        pool: connections to share with others, instead of url and redis.
         wait_replicas: how many replicas must confirm each push, in the same round trip (WAIT), else
             `PushNotReplicated`; default from KIQBRIDGE_WAIT_REPLICAS, or 0.
         wait_timeout_ms: milliseconds that they may take, up to 2,500.
@@ -84,7 +81,7 @@ class Client(Everywhere):
         redis: "redis.Redis | None" = None,
         namespace: str | None = None,
         profile: str | None = None,
-        pool: RedisPool | ShardPools | None = None,
+        pool: RedisPool | None = None,
         wait_replicas: int | None = None,
         wait_timeout_ms: int = WAIT_TIMEOUT_MS,
         max_payload_bytes: int | None = None,
@@ -93,34 +90,16 @@ class Client(Everywhere):
         if namespace is None:
             namespace = read(NAMESPACE, environ)
         if pool is None:
-            given = url or redis is not None
-            pool = (
-                RedisPool(url, client=redis, namespace=namespace)
-                if given
-                else open_pools(environ, namespace)
-            )
+            where = read_access(environ) if url is None and redis is None else url
+            pool = RedisPool(where, client=redis, namespace=namespace)
         self.keys = Keys(namespace)
         replicas = parse_replicas(
             choose(WAIT_REPLICAS, wait_replicas, environ), wait_timeout_ms, source="wait_replicas"
         )
         most = choose(MAX_PAYLOAD_BYTES, max_payload_bytes, environ)
 
-        def writer_to(one: RedisPool) -> JobWriter:
-            return JobWriter(one, self.keys, replicas=replicas, max_payload_bytes=most)
-
-        self._writer: Writes
-        if isinstance(pool, ShardPools):
-            from kiqbridge.client.shard_writer import ShardWriter  # noqa: PLC0415 - few have several
-
-            self._shards: ShardPools | None = pool
-            self._redis = pool.pool(pool.home)
-            writers = {name: writer_to(pool.pool(name)) for name in pool.names}
-            self._writer = ShardWriter(pool, writers)
-        else:
-            self._shards = None
-            self._redis = pool
-            self._writer = writer_to(pool)
-        self._of_shards: dict[str, Client] = {}
+        self._redis = pool
+        self._writer = JobWriter(pool, self.keys, replicas=replicas, max_payload_bytes=most)
         self.profile: ProfileSetting = choose(PROFILE, profile or None, environ)
         self._fleet_profile = FleetProfile(self.profile, self._redis, self.keys)
         self.middleware: Chain[ClientMiddleware] = Chain()
@@ -131,71 +110,8 @@ class Client(Everywhere):
 
     @property
     def pool(self) -> RedisPool:
-        """Its connections; of several shards those to the first."""
+        """Its connections."""
         return self._redis
-
-    @property
-    def shards(self) -> tuple[str, ...]:
-        """Names of the shards among which it divides jobs by their queue; empty = there is one server."""
-        return self._shards.names if self._shards is not None else ()
-
-    def on(self, shard: str) -> "Client":
-        """The client of one shard: all that it does is done there, whatever the queue; same middleware.
-
-        Raises:
-            PayloadError: there is no shard of that name.
-        """
-        one = self._of_shards.get(shard)
-        if one is None:
-            if self._shards is None or shard not in self._shards.names:
-                known = ", ".join(self.shards) or "none: KIQBRIDGE_SHARDS is not set"
-                raise PayloadError(f"shard: {shard!r:.100} is not one of the shards ({known})")
-            one = copy(self)
-            one._be_on(shard)  # noqa: SLF001 - of this class
-            one = self._of_shards.setdefault(shard, one)
-        one.middleware, one.server_middleware = self.middleware, self.server_middleware
-        return one
-
-    def shard_of(self, queue: str) -> str:
-        """Name of the shard on which a queue lies; empty = there is one server.
-
-        Raises:
-            PayloadError: on none.
-        """
-        return "" if self._shards is None else self._shards.shard_of(queue, self.keys)
-
-    def holders(self, queue: str, now: float) -> Sequence[str]:
-        """The shard on which a queue lies, and those that held it before and are asked for that at `now`.
-
-        Raises:
-            PayloadError: on none.
-        """
-        return ("",) if self._shards is None else self._shards.holders(queue, self.keys, now)
-
-    def first_shard_of(self, queue: str) -> str:
-        """Name of the shard on which the globs put a queue, wherever it was moved; empty = there is one server.
-
-        Raises:
-            PayloadError: on none.
-        """
-        return "" if self._shards is None else self._shards.routes.shard_of(queue)
-
-    def each(self) -> "list[Client]":
-        """A client for each server: itself, if there is one."""
-        return [self.on(name) for name in self.shards] or [self]
-
-    def pools(self) -> Sequence[RedisPool]:
-        """Connections to each server."""
-        if self._shards is None:
-            return (self._redis,)
-        return [self._shards.pool(name) for name in self._shards.names]
-
-    def _be_on(self, shard: str) -> None:
-        pools, writer = self._shards, self._writer
-        assert pools is not None  # noqa: S101 - for the type checker
-        self._redis = pools.pool(shard)
-        self._shards, self._writer, self._of_shards = None, writer.on(shard), {}  # type: ignore[attr-defined]
-        self._fleet_profile = FleetProfile(self.profile, self._redis, self.keys)
 
     @property
     def max_payload_bytes(self) -> int:
@@ -204,7 +120,7 @@ class Client(Everywhere):
 
     def close(self) -> None:
         """Close idle connections; the client can be used again."""
-        (self._shards or self._redis).close()
+        self._redis.close()
 
     def wire_profile(self) -> Profile:
         """The profile in effect; with `auto` it follows live heartbeats and never raises."""
@@ -297,9 +213,8 @@ class Client(Everywhere):
 
         Raises:
             KiqbridgeError: as `push`; nothing is written when it raises, except after
-                `PushOutcomeUnknown`, and of several shards on those that were pushed to before.
-            QueueTooDeep: names all queues that are at their limit, those of all shards; its `pushed` names
-                what was enqueued all the same, on other shards, if a limit was reached in between.
+                `PushOutcomeUnknown`.
+            QueueTooDeep: names all queues that are at their limit.
         """
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - few clients guard their pushes
 
@@ -380,19 +295,15 @@ class Client(Everywhere):
         from kiqbridge.client import guarded_push, known  # noqa: PLC0415 - as push_once
 
         now, none = client_now(), Chain[ClientMiddleware]()
-        places = []
+        found: list[str | None] = [None] * len(items)
+        guards = {}
         for index, (item, key) in enumerate(zip(items, dedupe_keys, strict=True)):
             job = prepare(item, now, none, self._fleet_profile.without_redis)
             if job is not None:
-                guard = guarded_push.guard_of(job, key)
-                places += [(shard, index, guard) for shard in self.holders(job.queue, now)]
-        found: list[str | None] = [None] * len(items)
-        for client, shard in zip(self.each(), self.shards or ("",), strict=True):
-            here = [(index, guard) for place, index, guard in places if place == shard]
-            guards = [guard for _, guard in here]
-            jids = known.find_jids(client.pool, self.keys, guards, now) if here else []
-            for (index, _), jid in zip(here, jids, strict=True):
-                found[index] = found[index] or jid
+                guards[index] = guarded_push.guard_of(job, key)
+        jids = known.find_jids(self._redis, self.keys, list(guards.values()), now)
+        for index, jid in zip(guards, jids, strict=True):
+            found[index] = jid
         return found
 
     def find_tick(self, schedule: str, instant: int) -> list[str] | None:
@@ -403,12 +314,10 @@ class Client(Everywhere):
         """
         from kiqbridge.client import known  # noqa: PLC0415 - as push_once
 
-        found = [known.find_tick(one.pool, self.keys, schedule, instant) for one in self.each()]
-        jids = [jid for each in found for jid in each or ()]
-        return jids if any(each is not None for each in found) else None
+        return known.find_tick(self._redis, self.keys, schedule, instant)
 
     @property
-    def writer(self) -> Writes:
+    def writer(self) -> JobWriter:
         """Writes prepared jobs."""
         return self._writer
 

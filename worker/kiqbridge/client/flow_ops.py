@@ -288,7 +288,7 @@ def write_ops(client: Client, ops: Sequence[Op], what: str) -> list[Any]:
         for op in part:
             keys += op.keys
             args += [op.name, len(op.keys), len(op.args), *op.args]
-        found, doubt = client.writer.home.run_script(_PUSH_FLOW, keys, args, repeatable=True)
+        found, doubt = client.writer.run_script(_PUSH_FLOW, keys, args, repeatable=True)
         for answer in found:
             _check(answer, what)
         answers += found

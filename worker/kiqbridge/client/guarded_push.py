@@ -11,18 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from kiqbridge.client.job_writer import (
-    JobWriter,
-    Placed,
-    Writes,
-    not_replicated,
-    outcome_unknown,
-    push_placed,
-    score,
-)
-from kiqbridge.client.known import find_jids, tick_entry
+from kiqbridge.client.job_writer import JobWriter, not_replicated, outcome_unknown, score
 from kiqbridge.client.prepare import PreparedJob
-from kiqbridge.client.shard_limits import check_once, check_tick, noting
 from kiqbridge.errors import PayloadError, QueueTooDeep, RedisRefused
 from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
@@ -40,9 +30,6 @@ logger = logging.getLogger(__name__)
 
 _PUSH_ONCE = scripts.load("push_once")
 _PUSH_TICK = scripts.load("push_tick")
-
-_MOVED: Final = 0
-"""What these scripts answer when a queue has moved."""
 
 _LOOKED_AT: Final = 10
 """Last entries of a ledger whose jobs are the schedule's, too: during a deployment, and after its rollback."""
@@ -99,44 +86,11 @@ class TickOutcome:
 
 
 def push_once(
-    jobs: Sequence[Guarded], writer: Writes, *, now: float, limits: Mapping[str, int]
+    jobs: Sequence[Guarded], writer: JobWriter, *, now: float, limits: Mapping[str, int]
 ) -> list[Enqueued]:
-    """Enqueue jobs, each at most once under its guard (`guarded`); see `Client.push_once`.
-
-    Those of each server in one script: if one fails, a repeated call pushes what it lacks, and of the others
-    only what has no guard.
-    """
-    check_once(jobs, writer, now=now, limits=limits)
-    done: list[Enqueued] = []
-
-    def push(
-        place: JobWriter, part: Sequence[Guarded], placed: Placed
-    ) -> Sequence[Enqueued] | None:
-        with noting(done):
-            made = _push_once(part, place, placed, now=now, limits=limits)
-        done.extend(made or ())
-        return made
-
-    parts = push_placed(writer, jobs, lambda each: each.job.queue, push)
-    outcomes = [outcome for part in parts for outcome in part]
-    return sorted(outcomes, key=lambda outcome: outcome.index) if len(parts) > 1 else outcomes
-
-
-def _push_once(
-    jobs: Sequence[Guarded],
-    writer: JobWriter,
-    placed: Placed,
-    *,
-    now: float,
-    limits: Mapping[str, int],
-) -> list[Enqueued] | None:
-    """What became of each; None: a queue has moved, and nothing is pushed."""
-    before = _known_before(jobs, writer.keys, placed, now) if placed.former else []
-    if before:
-        passed = {each.index for each in before}
-        jobs = [each for each in jobs if each.place not in passed]
+    """Enqueue jobs in one script, each at most once under its guard (`guarded`); see `Client.push_once`."""
     if not jobs:
-        return before
+        return []
     own = writer.keys
     keys: list[str] = [own.queues, own.guards, own.guards_until]
     # More than are added, so that they grow fewer; an unpack takes no more than a script's jobs.
@@ -146,15 +100,11 @@ def _push_once(
         kept = str(seconds) if guard else ""
         args += [guard, kept, job.jid, *_script_args(job, writer, now), _limit(job, limits)]
     repeatable = all(each.guard for each in jobs)
-    keys += placed.keys
-    args += placed.args
     try:
         answers, doubt = writer.run_script(_PUSH_ONCE, keys, args, repeatable=repeatable)
     except ReplyLost as error:
         first = jobs[0].job
         raise outcome_unknown(first.jid, first.payload["class"], error) from error
-    if answers == _MOVED:
-        return None
     _check_depth(answers, [(index, job) for index, job, _, _ in jobs])
     outcomes = [
         _guarded_outcome(index, job, text_of(known))
@@ -162,27 +112,13 @@ def _push_once(
     ]
     if doubt:
         raise not_replicated([job.jid for job in outcomes], doubt) from doubt
-    return sorted([*before, *outcomes], key=lambda each: each.index) if before else outcomes
+    return outcomes
 
 
 def _guarded_outcome(index: int, job: PreparedJob, known: str) -> Enqueued:
     """`known`: the jid under its guard, empty for none."""
     is_own = not known or (job.own_jid and known == job.jid)
     return _outcome(index, job, None if is_own else known)
-
-
-def _known_before(
-    jobs: Sequence[Guarded], keys: Keys, placed: Placed, now: float
-) -> list[Enqueued]:
-    """The jobs whose guard is on a server that held their queue before."""
-    found: dict[int, Enqueued] = {}
-    for pool, queues in placed.former:
-        asked = [each for each in jobs if each.guard and each.job.queue in queues]
-        jids = find_jids(pool, keys, [each.guard for each in asked], now)
-        for each, jid in zip(asked, jids, strict=True):
-            if jid is not None:
-                found.setdefault(each.place, _guarded_outcome(each.place, each.job, jid))
-    return list(found.values())
 
 
 Scope = list[list[str]]
@@ -216,65 +152,25 @@ class Occurrence:
 def push_tick(
     occurrence: Occurrence,
     indexed: Sequence[tuple[int, PreparedJob]],
-    writer: Writes,
+    writer: JobWriter,
     *,
     now: float,
     limits: Mapping[str, int],
 ) -> TickOutcome:
-    """Enqueue the jobs of one occurrence of a schedule, once; see `Client.push_tick`.
-
-    Those of each server in one script, under an entry in its own ledger: a repeated call completes what a
-    failure has cut in two.
-    """
-    check_tick(occurrence, indexed, writer, limits=limits)
-    done: list[Enqueued] = []
-
-    def push(
-        place: JobWriter, part: Sequence[tuple[int, PreparedJob]], placed: Placed
-    ) -> TickOutcome | None:
-        with noting(done):
-            made = _push_tick(occurrence, part, place, placed, now=now, limits=limits)
-        done.extend(made.jobs if made else ())
-        return made
-
-    outcomes = push_placed(writer, indexed, lambda each: each[1].queue, push)
-    return outcomes[0] if len(outcomes) == 1 else _joined(outcomes)
-
-
-def _joined(outcomes: Sequence[TickOutcome]) -> TickOutcome:
-    """One outcome of those of several servers: enqueued, if any of them was."""
-    decisive = next((each for each in outcomes if each.kind == "enqueued"), outcomes[0])
-    jobs = sorted((job for each in outcomes for job in each.jobs), key=lambda job: job.index)
-    return TickOutcome(kind=decisive.kind, jobs=jobs, first=decisive.first)
-
-
-def _push_tick(
-    occurrence: Occurrence,
-    indexed: Sequence[tuple[int, PreparedJob]],
-    writer: JobWriter,
-    placed: Placed,
-    *,
-    now: float,
-    limits: Mapping[str, int],
-) -> TickOutcome | None:
-    """What became of these jobs; None: a queue has moved, and nothing is pushed."""
+    """Enqueue the jobs of one occurrence of a schedule in one script, once; see `Client.push_tick`."""
     jobs = [job for _, job in indexed]
     if not _is_named(occurrence, writer):
-        return _push_apart(occurrence, indexed, writer, placed, now=now, limits=limits)
+        return _push_apart(occurrence, indexed, writer, now=now, limits=limits)
     mark, attribute = occurrence.mark, occurrence.mark.to_attribute()
     for job in jobs:
         job.payload[TICK] = attribute  # whatever the caller or middleware has put there
     about = {"by": occurrence.by, "enqueued_at": now, "of": occurrence.scope}
-    about_jobs: dict[str, Any] = {"jids": [job.jid for job in jobs]}
-    if placed.keys:  # a move may put jobs of two shards on one, of which only one has got its part
-        about_jobs["queues"] = [job.queue for job in jobs]
-    entry = json_text.dumps({"at": mark.at, **about_jobs, **about})
+    entry = json_text.dumps({"at": mark.at, "jids": [job.jid for job in jobs], **about})
     own = writer.keys
     keys = [own.queues, own.ticks(mark.schedule), own.ledgers, own.attempts(mark.schedule)]
     keys += [own.ends(mark.schedule), own.schedule_states]
     keys += [_target(job, writer) for job in jobs]
     without_jobs = b"" if occurrence.ignore_pause else _left_out(mark, about, jobs)
-    before = [tick_entry(pool, own, mark.schedule, mark.at) for pool, _ in placed.former]
     args: list[str | bytes | float] = [
         *(str(mark.at), str(occurrence.horizon_s), entry, mark.schedule),
         "" if occurrence.ahead_s is None else str(occurrence.ahead_s),
@@ -283,25 +179,11 @@ def _push_tick(
     ]
     for job in jobs:
         args += [*_script_args(job, writer, now), _limit(job, limits)]
-    keys += placed.keys
-    args += placed.args
-    answer: Any
-    doubt = None
-    if any(before):
-        entries = [
-            each for each in (tick_entry(writer.pool, own, mark.schedule, mark.at), *before) if each
-        ]
-        answer = [b"duplicate", *entries]
-    else:
-        answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
-    if answer == _MOVED:
-        return None
+    answer, doubt = writer.run_script(_PUSH_TICK, keys, args, repeatable=True)
     _check_depth(answer, indexed)
     known = [json_text.loads(each) for each in answer[1:] if each != entry]
     if known and not any(_is_of(each, occurrence.scope) for each in known):
-        return _push_apart(occurrence, indexed, writer, placed, now=now, limits=limits)
-    if placed.keys and known and all("queues" in each for each in known):
-        return _complete_tick(indexed, known, writer, placed, mark, now=now, limits=limits)
+        return _push_apart(occurrence, indexed, writer, now=now, limits=limits)
     outcome = _tick_outcome(indexed, answer, entry, without_jobs)
     if doubt and outcome.jobs:
         raise not_replicated([job.jid for job in outcome.jobs], doubt) from doubt
@@ -334,12 +216,11 @@ def _push_apart(
     occurrence: Occurrence,
     indexed: Sequence[tuple[int, PreparedJob]],
     writer: JobWriter,
-    placed: Placed,
     *,
     now: float,
     limits: Mapping[str, int],
-) -> TickOutcome | None:
-    """As `_push_tick`, under a name that has the jobs in it, too, with a ledger of its own.
+) -> TickOutcome:
+    """As `push_tick`, under a name that has the jobs in it, too, with a ledger of its own.
 
     So they are enqueued once, and nothing that the schedule itself enqueues is taken for enqueued, running or
     missed because of them. What stops the schedule stops them.
@@ -363,40 +244,7 @@ def _push_apart(
         mark.schedule, jobs, name,
     )  # fmt: skip
     apart = replace(occurrence, mark=replace(mark, schedule=name))
-    return _push_tick(apart, indexed, writer, placed, now=now, limits=limits)
-
-
-def _complete_tick(
-    indexed: Sequence[tuple[int, PreparedJob]],
-    known: Sequence[Mapping[str, Any]],
-    writer: JobWriter,
-    placed: Placed,
-    mark: TickMark,
-    *,
-    now: float,
-    limits: Mapping[str, int],
-) -> TickOutcome | None:
-    """What became of an occurrence that some ledgers know; jobs whose queue none of them has are pushed.
-
-    They were to be on another server at the first delivery, did not get there, and are on this one since a move.
-    """
-    jids: dict[str, list[str]] = {}
-    for each in known:
-        for queue, jid in zip(each["queues"], each["jids"], strict=False):
-            jids.setdefault(queue, []).append(str(jid))
-    outcomes, missing = [], []
-    for index, job in indexed:
-        if job.queue not in jids:
-            key = f"kiqbridge tick {mark.schedule} {mark.at} {index}"
-            missing.append(guarded(index, job, key, None))
-        elif jids[job.queue]:
-            outcomes.append(_outcome(index, job, jids[job.queue].pop(0)))
-    more = _push_once(missing, writer, placed, now=now, limits=limits) if missing else []
-    if more is None:
-        return None
-    is_new = any(not each.duplicate for each in more)
-    jobs = sorted([*outcomes, *more], key=lambda each: each.index)
-    return TickOutcome(kind="enqueued" if is_new else "duplicate", jobs=jobs)
+    return push_tick(apart, indexed, writer, now=now, limits=limits)
 
 
 def _left_out(mark: TickMark, about: Mapping[str, Any], jobs: Sequence[PreparedJob]) -> bytes:

@@ -4,8 +4,8 @@ A job for now: SADD queues, LPUSH queue:NAME. A job for later: ZADD schedule. A 
 is never repeated here: `PushOutcomeUnknown`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from kiqbridge.client.prepare import PreparedJob, text_of_payload
 from kiqbridge.clock import client_now
@@ -16,7 +16,6 @@ from kiqbridge.errors import (
     RedisRefused,
     RedisUnavailable,
 )
-from kiqbridge.records import dataclass
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replicas import NotReplicated, Replicas
@@ -26,71 +25,6 @@ from kiqbridge.store.scripts import Script
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import timestamp
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-_TURNS: Final = 5
-"""How often a push looks anew where its queue lies; a second look finds it, unless it is moved once more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """What is known of queues that lie on one of several servers, for a push that must not be doubled.
-
-    Attributes:
-        keys, args: for the end of its script, which compares them (scripts/parts/has_moved.lua).
-        former: the servers that held some of the queues before, with those queues: they are asked first.
-    """
-
-    keys: Sequence[str] = ()
-    args: Sequence[str | bytes] = ()
-    former: Sequence[tuple[RedisPool, Collection[str]]] = ()
-
-
-ALWAYS_HERE: Final = Placed()
-"""There is one server."""
-
-
-class Writes(Protocol):
-    """Writes jobs to one server (`JobWriter`), or each to that of its queue (`ShardWriter`)."""
-
-    @property
-    def keys(self) -> Keys:
-        """The namespace."""
-
-    @property
-    def max_payload_bytes(self) -> int:
-        """A longer text is refused; 0 = no limit."""
-
-    @property
-    def home(self) -> "JobWriter":
-        """What writes to the first server, for what belongs to no queue."""
-
-    def of(self, queue: str) -> "JobWriter":
-        """What writes to the server of a queue; raises PayloadError: there is none."""
-
-    def split(
-        self, jobs: Iterable[T], queue_of: Callable[[T], str]
-    ) -> "list[tuple[JobWriter, list[T]]]":
-        """Jobs, or what stands for them, by the server of their queue, in the order of the first of each.
-
-        Raises:
-            PayloadError: a queue has none.
-        """
-
-    def placed(self, writer: "JobWriter", queues: Collection[str]) -> Placed | None:
-        """What a push that must not be doubled needs to know of its queues; None: one lies elsewhere by now."""
-
-    def look_again(self) -> None:
-        """Read anew where queues lie."""
-
-    def write(self, jobs: Sequence[PreparedJob]) -> None:
-        """See `JobWriter.write`."""
-
-    def text(self, job: PreparedJob, now: float) -> bytes:
-        """See `JobWriter.text`."""
-
 
 class JobWriter:
     """Writes jobs through one pool of connections.
@@ -114,30 +48,6 @@ class JobWriter:
     def pool(self) -> RedisPool:
         """Its connections."""
         return self._redis
-
-    @property
-    def home(self) -> "JobWriter":
-        """See `Writes.home`."""
-        return self
-
-    def of(self, queue: str) -> "JobWriter":  # noqa: ARG002 - see `Writes`
-        """See `Writes.of`."""
-        return self
-
-    def split(
-        self,
-        jobs: Iterable[T],
-        queue_of: Callable[[T], str],  # noqa: ARG002 - see `Writes`
-    ) -> "list[tuple[JobWriter, list[T]]]":
-        """See `Writes.split`."""
-        return [(self, list(jobs))]
-
-    def placed(self, writer: "JobWriter", queues: Collection[str]) -> Placed:  # noqa: ARG002 - as above
-        """See `Writes.placed`."""
-        return ALWAYS_HERE
-
-    def look_again(self) -> None:
-        """See `Writes.look_again`."""
 
     def write(self, jobs: Sequence[PreparedJob]) -> None:
         """Write jobs in one round trip, or several if they are more than `BATCH_BYTES`.
@@ -236,42 +146,6 @@ class JobWriter:
         except NotReplicated as doubt:
             return doubt.replies[0], doubt
         return answer, None
-
-
-def push_placed(
-    writer: Writes,
-    jobs: Iterable[T],
-    queue_of: Callable[[T], str],
-    push: Callable[[JobWriter, list[T], Placed], R | None],
-) -> list[R]:
-    """Push jobs, or what stands for them, by a script for each server; what `push` answers for each.
-
-    Args:
-        writer: where to.
-        jobs: as for `Writes.split`, like `queue_of`.
-        push: answers None if it did nothing, since a queue has moved.
-
-    Raises:
-        RedisUnavailable: a queue is moved again and again; nothing of its script was written.
-    """
-    answers: list[R] = []
-    waiting = list(jobs)
-    for _ in range(_TURNS):
-        moved: list[T] = []
-        for place, part in writer.split(waiting, queue_of):
-            placed = writer.placed(place, {queue_of(job) for job in part})
-            answer = None if placed is None else push(place, part, placed)
-            if answer is None:
-                moved += part
-            else:
-                answers.append(answer)
-        if not moved:
-            return answers
-        waiting = moved
-        writer.look_again()
-    raise RedisUnavailable(
-        f"queue {queue_of(waiting[0])!r:.100} is being moved to another shard; repeat the push"
-    )
 
 
 def are_pushed_after(error: KiqbridgeError, commands: Sequence[Command]) -> bool | None:

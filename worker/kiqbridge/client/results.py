@@ -41,18 +41,8 @@ def fetch_result(jid: str, *, client: Client | None = None) -> Result | None:
             f"jid: {shorten(jid)} is no job's id; a push that middleware stopped has none"
         )
     client = client or default_client()
-    failed: RedisUnavailable | None = None
-    for pool in client.pools():  # on the shard where it was performed
-        try:
-            text = pool.call("GET", client.keys.result(jid))
-        except RedisUnavailable as error:
-            failed = failed or error
-            continue
-        if text is not None:
-            return _plain(jid, parse_result(text))
-    if failed is not None:
-        raise failed
-    return None
+    text = client.pool.call("GET", client.keys.result(jid))
+    return None if text is None else _plain(jid, parse_result(text))
 
 
 def await_result(jid: str, *, timeout_s: float = 30.0, client: Client | None = None) -> Any:

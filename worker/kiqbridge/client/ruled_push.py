@@ -4,18 +4,15 @@ A lost reply is `PushOutcomeUnknown`, as of a plain push: a lock may be free aga
 its job has ended. Pushing again with the same jid does nothing while the first job has its lock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final
 
 from kiqbridge.client.job_writer import (
     JobWriter,
-    Placed,
-    Writes,
     are_pushed_after,
     not_replicated,
     outcome_unknown,
-    push_placed,
     score,
 )
 from kiqbridge.client.prepare import PreparedJob
@@ -33,14 +30,12 @@ from kiqbridge.wire.payload import FLOW
 _PUSH_UNIQUE: Final = scripts.load("push_unique")
 _PUSH_DEBOUNCED: Final = scripts.load("push_debounced")
 _PUSH_THROTTLED: Final = scripts.load("push_throttled")
-_MOVED: Final = 0
-"""What the first of them answers when a queue has moved."""
 
 
-def push_ruled(jobs: Sequence[PreparedJob], writer: Writes, *, now: float) -> list[str | None]:
+def push_ruled(jobs: Sequence[PreparedJob], writer: JobWriter, *, now: float) -> list[str | None]:
     """Push jobs that have a rule and were prepared for this (`by_rule`), in their order.
 
-    One script for those of the same kind, and of one server, that follow each other.
+    Jobs of the same kind that follow each other are pushed by one script.
 
     Returns:
         The jids, None in the place of a job that was left out.
@@ -51,13 +46,12 @@ def push_ruled(jobs: Sequence[PreparedJob], writer: Writes, *, now: float) -> li
         KiqbridgeError: as `Client.push`.
     """
     jids: list[str | None] = []
-    placed = [(type(job.rule), writer.of(job.queue), job) for job in jobs]
-    for (kind, place), group in groupby(placed, key=lambda each: each[:2]):
-        several = [job for _, _, job in group]
+    for kind, group in groupby(jobs, key=lambda job: type(job.rule)):
+        several = list(group)
         if kind is Debounce:
-            jids += _push_debounced(several, place, now)
+            jids += _push_debounced(several, writer, now)
         elif kind is Throttle:
-            jids += _push_throttled(several, place, now)
+            jids += _push_throttled(several, writer, now)
         else:
             jids += _push_unique(several, writer, now)
     return jids
@@ -74,52 +68,7 @@ def find_owner(redis: RedisPool, keys: Keys, name: str, now: float) -> str | Non
     return text_of(jid) if jid and float(until) > now else None
 
 
-def _push_unique(jobs: Sequence[PreparedJob], writer: Writes, now: float) -> list[str | None]:
-    parts = push_placed(
-        writer,
-        list(enumerate(jobs)),
-        lambda each: each[1].queue,
-        lambda place, part, placed: _push_unique_at(place, part, placed, now),
-    )
-    jids = {index: jid for part in parts for index, jid in part.items()}
-    return [jids[index] for index in range(len(jobs))]
-
-
-def _push_unique_at(
-    writer: JobWriter, indexed: Sequence[tuple[int, PreparedJob]], placed: Placed, now: float
-) -> dict[int, str | None] | None:
-    """Index → jid, None for a job that was left out; None in all: a queue has moved, and nothing is pushed."""
-    jids: dict[int, str | None] = {}
-    owned = {}
-    if placed.former:
-        from kiqbridge.client import former_locks  # noqa: PLC0415 - few queues are moved
-
-        jobs = [job for _, job in indexed]
-        owned = former_locks.find_former_locks(jobs, writer.keys, placed, now)
-        conflicts = {}
-        for index, job in indexed:
-            if job.jid in owned and _unique(job).on_conflict == "raise":
-                conflicts[index] = owned[job.jid].jid
-            elif job.jid in owned and _unique(job).on_conflict == "drop":
-                jids[index] = None
-        _raise_conflicts(indexed, conflicts)
-        indexed = [each for each in indexed if each[0] not in jids]
-    if not indexed:
-        return jids
-    answers = _run_unique([job for _, job in indexed], writer, placed, now)
-    if answers == _MOVED:
-        return None
-    if isinstance(answers[0], list):
-        _raise_conflicts(indexed, {indexed[number - 1][0]: text_of(jid) for number, jid in answers})
-    for (index, job), owner in zip(indexed, answers, strict=True):
-        job.is_pushed = not owner
-        jids[index] = None if owner else job.jid
-        if job.jid in owned:
-            former_locks.replace_former(owned[job.jid], job.name, writer)
-    return jids
-
-
-def _run_unique(jobs: Sequence[PreparedJob], writer: JobWriter, placed: Placed, now: float) -> Any:
+def _push_unique(jobs: Sequence[PreparedJob], writer: JobWriter, now: float) -> list[str | None]:
     own = writer.keys
     keys = [own.queues, own.locks, own.locks_look, own.replaced]
     args: list[str | bytes | float] = [LOOK_S, len(jobs)]
@@ -129,18 +78,19 @@ def _run_unique(jobs: Sequence[PreparedJob], writer: JobWriter, placed: Placed, 
         keys.append(own.queue(job.queue) if job.at is None else own.schedule)
         args += [job.name, rule.ttl_s, job.jid, rule.on_conflict]
         args += [job.queue, at, writer.text(job, now)]
-    return _run(_PUSH_UNIQUE, [*keys, *placed.keys], [*args, *placed.args], jobs, writer)
+    answers = _run(_PUSH_UNIQUE, keys, args, jobs, writer)
+    if isinstance(answers[0], list):
+        owners = {number - 1: text_of(jid) for number, jid in answers}
+        first = min(owners)
+        raise NotUnique(jobs[first].payload["class"], owners[first], places=owners)
+    for job, owner in zip(jobs, answers, strict=True):
+        job.is_pushed = not owner
+    return [job.jid if job.is_pushed else None for job in jobs]
 
 
 def _unique(job: PreparedJob) -> Unique:
     assert isinstance(job.rule, Unique)  # noqa: S101 - `push_ruled` has grouped them
     return job.rule
-
-
-def _raise_conflicts(indexed: Sequence[tuple[int, PreparedJob]], owners: Mapping[int, str]) -> None:
-    if owners:
-        first = min(owners)
-        raise NotUnique(dict(indexed)[first].payload["class"], owners[first], places=owners)
 
 
 def _push_debounced(jobs: list[PreparedJob], writer: JobWriter, now: float) -> list[str | None]:

@@ -5,8 +5,6 @@ was placed ahead and is to fire no more is withdrawn in the same script; what th
 then runs.
 """
 
-# ruff: noqa: SLF001 - those of each shard are of the same class
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -24,7 +22,6 @@ from kiqbridge.client.known_schedules import (
     require_known,
 )
 from kiqbridge.client.schedule import Schedule, check_expression
-from kiqbridge.client.schedule_place import shard_of_schedule
 from kiqbridge.client.schedule_runs import ScheduleRun, counted_instant, run_schedule
 from kiqbridge.errors import ConfigError, KiqbridgeError, PayloadError
 from kiqbridge.schedule.definition import ScheduleDefinition
@@ -57,8 +54,6 @@ class Schedules:
         self._client = client or default_client()
         self._keys = self._client.keys
         self._pool = self._client.pool
-        several = self._client.shards
-        self._parts = {name: Schedules(self._client.on(name)) for name in several}
 
     def __iter__(self) -> Iterator[KnownSchedule]:
         return iter(self.list())
@@ -78,8 +73,6 @@ class Schedules:
         """
         definition = schedule.definition if isinstance(schedule, Schedule) else schedule
         check_expression(definition)
-        if self._parts:
-            return self._save_on_shard(definition, dry_run=dry_run)
         text = json_text.dumps(definition.to_document())
         for _ in range(TRIES):
             read = self._read(definition.name)
@@ -127,8 +120,7 @@ class Schedules:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        there = self._of(name)
-        return known_of(name, there._read(name))
+        return known_of(name, self._read(name))
 
     def list(self) -> list[KnownSchedule]:
         """All schedules by name, those of templates as well; one that cannot be read is left out.
@@ -136,9 +128,6 @@ class Schedules:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        if self._parts:
-            found = [each for part in self._parts.values() for each in part.list()]
-            return sorted(found, key=lambda each: each.name)
         return list_schedules(self._pool, self._keys)
 
     def delete(self, name: str) -> bool:
@@ -148,9 +137,6 @@ class Schedules:
             ConfigError: it is one of a template.
             RedisUnavailable: delete again, which does no harm.
         """
-        if self._parts:
-            were_there = [part.delete(name) for part in self._parts.values()]
-            return any(were_there)
         for _ in range(TRIES):
             read = self._read(name)
             known = parsed(name, read.definition)
@@ -224,10 +210,6 @@ class Schedules:
             PayloadError: a wrong value; nothing was written.
             RedisUnavailable: pause again, which does no harm.
         """
-        if self._parts:  # where its ticks come, and that may be each
-            about = {"reason": reason, "by": by, "for_s": for_s, "until": until}
-            made, *_ = [part.pause(name, **about) for part in self._parts.values()]  # type: ignore[arg-type]
-            return made
         check_json(reason, "reason")
         check_json(by, "by")
         seconds, moment = checked_end(for_s, until)
@@ -250,9 +232,6 @@ class Schedules:
         Raises:
             RedisUnavailable: resume again, which does no harm.
         """
-        if self._parts:
-            were_paused = [part.resume(name) for part in self._parts.values()]
-            return any(were_paused)
         for _ in range(TRIES):
             read = self._read(name)
             known = ScheduleState.from_text(read.state)
@@ -274,13 +253,6 @@ class Schedules:
             PayloadError: there is no such schedule, or `count` is no number from 1 to 1,000.
             RedisUnavailable: look at its state before it is repeated: further ones would be skipped.
         """
-        if self._parts:
-            there = self._of(name)
-            found = there.skip_next(name, count)
-            for part in self._parts.values():
-                if part is not there:
-                    part._skip(name, found)
-            return found
         if type(count) is not int or not 0 < count <= MOST_SKIPPED:
             raise PayloadError(f"count: {shorten(count)} is no number from 1 to {MOST_SKIPPED:,}")
         for _ in range(TRIES):
@@ -308,8 +280,6 @@ class Schedules:
             PayloadError: there is no such schedule, or it has no further occurrence that could count.
             RedisUnavailable: look into its ledger before it is repeated.
         """
-        if self._parts:
-            return self._of(name).run(name, counted=counted, by=by)
         return run_schedule(self._client, name, counted=counted, by=by)
 
     def require(self, name: str) -> KnownSchedule:
@@ -319,8 +289,6 @@ class Schedules:
             PayloadError: there is none; the message names near ones.
             RedisUnavailable: nothing was read.
         """
-        if self._parts and (there := self._of(name))._read(name).definition:
-            return there.require(name)
         return require_known(self._pool, self._keys, name, self._read(name))
 
     def now(self) -> float:
@@ -338,8 +306,6 @@ class Schedules:
             PayloadError: there is none.
             RedisUnavailable: nothing was read.
         """
-        if self._parts:
-            return self._of(known.name).counted_instant(known)
         return counted_instant(self._client, known, self.now())
 
     def near_names(self, name: str) -> Sequence[str]:
@@ -348,48 +314,10 @@ class Schedules:
         Raises:
             RedisUnavailable: nothing was read.
         """
-        if self._parts:
-            return [near for part in self._parts.values() for near in part.near_names(name)]
         return near_names(self._pool, self._keys, name)
 
     def _read(self, name: str) -> Read:
         return read_schedule(self._pool, self._keys, name)
-
-    def _of(self, name: str) -> "Schedules":
-        """Those of the shard that has this schedule; the first, if none has."""
-        if not self._parts:
-            return self
-        parts = list(self._parts.values())
-        return next((part for part in parts if part._read(name).definition), parts[0])
-
-    def _save_on_shard(self, definition: ScheduleDefinition, *, dry_run: bool) -> Change:
-        """Save it on the shard of its first job's queue; where it lay before, it is deleted."""
-        there = self._parts[shard_of_schedule(self._client, definition)]
-        former = self._of(definition.name)
-        if former is not there and former._read(definition.name).definition:
-            known = parsed(definition.name, former._read(definition.name).definition)
-            if known is not None and known.origin != definition.origin:
-                raise ConfigError(_taken(known))
-            if dry_run:
-                return "changed"
-            state = former._read(definition.name).state
-            there.save(definition)
-            read = there._read(definition.name)
-            if state and not read.state:
-                there._hold(definition.name, read, ScheduleState.from_text(state))
-            former.delete(definition.name)
-            return "changed"
-        return there.save(definition, dry_run=dry_run)
-
-    def _skip(self, name: str, instants: Sequence[int]) -> None:
-        """Note these as skipped where the schedule itself is not: a tick of it may have jobs here."""
-        for _ in range(TRIES):
-            read = self._read(name)
-            paused = ScheduleState.from_text(read.state).paused
-            skipped = tuple(sorted({*_skipped(read), *instants}))
-            if self._hold(name, read, ScheduleState(paused=paused, skipped=skipped)):
-                return
-        raise _busy(name)
 
     def _hold(self, name: str, read: Read, state: ScheduleState, **options: Any) -> bool:
         """Write a state; False: another process was faster, read again."""

@@ -56,30 +56,6 @@ class LedgerEntry:
         return self.enqueued_at - self.at
 
 
-def merged(ledgers: Iterable[Iterable[LedgerEntry]]) -> list[LedgerEntry]:
-    """What the ledgers of one schedule on several shards say together, newest first.
-
-    An occurrence with jobs on several shards has an entry on each: here it is one, with all its jobs.
-    """
-    found: dict[int, LedgerEntry] = {}
-    for ledger in ledgers:
-        for entry in ledger:
-            former = found.get(entry.at)
-            found[entry.at] = entry if former is None else _joined(former, entry)
-    return [found[at] for at in sorted(found, reverse=True)]
-
-
-def _joined(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
-    return replace(
-        one,
-        jids=[*one.jids, *other.jids],
-        enqueued_at=max(one.enqueued_at, other.enqueued_at),
-        attempts=max(one.attempts, other.attempts),
-        ends=[*one.ends, *other.ends],
-        left_out=one.left_out if other.left_out else "",
-    )
-
-
 def known_schedules(connection: RedisConnection | RedisPool, keys: Keys) -> set[str]:
     """Names of all schedules that are defined, or have a ledger.
 

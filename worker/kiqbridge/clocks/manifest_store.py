@@ -21,9 +21,6 @@ from kiqbridge.wire.names import text_of
 
 PublishKind = Literal["published", "unchanged", "older", "rolled back"]
 
-_KINDS: Final[Sequence[PublishKind]] = ("older", "rolled back", "published", "unchanged")
-"""What is said of several shards: the first of these that came about on one."""
-
 STACK_NAME: Final = "${AWS::StackName}"
 """Stands in a manifest for the name of the stack, which is known where it runs."""
 
@@ -161,19 +158,6 @@ def publish_manifest(
         standing=int(before) if before else None,
         schedules=len(documents),
         removed=int(removed),
-    )
-
-
-def published_together(parts: Sequence[Published]) -> Published:
-    """What became of a manifest whose schedules are divided among several shards.
-
-    One that was cut in two is completed by a repeated call: `unchanged` where it stands already.
-    """
-    chosen = min(parts, key=lambda each: _KINDS.index(each.kind))
-    return replace(
-        chosen,
-        schedules=sum(each.schedules for each in parts),
-        removed=sum(each.removed for each in parts),
     )
 
 

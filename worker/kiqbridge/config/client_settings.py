@@ -4,7 +4,6 @@ from typing import Final
 
 from kiqbridge.config.parsers import text, whole_number, wire_profile, words
 from kiqbridge.config.setting import Setting
-from kiqbridge.config.shards import shards
 from kiqbridge.redaction import DEFAULT_KEYS
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
 
@@ -66,17 +65,6 @@ REDIS_SETTINGS: Final = (
     REDIS_IAM_CACHE,
 )
 """Where Redis is, and what a connection logs in with."""
-
-SHARDS: Final = Setting(
-    name="shards",
-    parse=shards,
-    default={},
-    env=("KIQBRIDGE_SHARDS",),
-    help="several servers in place of redis_url: for each name its address (url, provider, secret_arn or "
-    "ssm_parameter) and the globs of the queues on it; the first that matches counts. In the environment as JSON "
-    "(docs/shards.md)",
-    read_by=_ALL,
-)
 
 NAMESPACE: Final = Setting(
     name="namespace",
@@ -155,7 +143,6 @@ ENCRYPTION_KEYS_FILE: Final = Setting(
 
 CLIENT_SETTINGS: Final = (
     *REDIS_SETTINGS,
-    SHARDS,
     NAMESPACE,
     PROFILE,
     MAX_PAYLOAD_BYTES,

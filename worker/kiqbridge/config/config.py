@@ -1,11 +1,10 @@
 """What a worker runs with: the values of its settings, and where each came from. Frozen once made."""
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Literal
 
-from kiqbridge.config.redis_access import RedisAccess, access_of
-from kiqbridge.config.shards import ShardSettings
+from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.records import dataclass
 from kiqbridge.wire.dead_bounds import DeadBounds
 from kiqbridge.wire.payload import ProfileSetting
@@ -23,14 +22,12 @@ class CapsuleSettings:
 
     Attributes:
         async_concurrency: None = as the default one has it.
-        shard: the one whose processes run it; empty = those of each.
     """
 
     name: str
     queues: tuple[tuple[str, int], ...]
     concurrency: int
     async_concurrency: int | None
-    shard: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +58,6 @@ class Config:
     redis_ssm_parameter: str = ""
     redis_iam_user: str = ""
     redis_iam_cache: str = ""
-    shards: tuple[ShardSettings, ...] = ()
-    served_shards: tuple[str, ...] = ()
     namespace: str
     profile: ProfileSetting
     fetch: str
@@ -102,20 +97,6 @@ class Config:
     aws: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The variables of the environment that are AWS's: region, endpoints, keys."""
 
-    shard: str = ""
-    """The shard that this process serves; empty = there is one server."""
-
-    @property
-    def served(self) -> tuple[str, ...]:
-        """Names of the shards that the worker serves, in the order of the settings; empty = there is one server."""
-        names = tuple(each.name for each in self.shards)
-        chosen = self.served_shards or names
-        return tuple(name for name in names if name in chosen)
-
-    def on_shard(self, name: str) -> "Config":
-        """The settings of a process that serves this shard; empty = there is one server."""
-        return replace(self, shard=name)
-
     @property
     def dead_bounds(self) -> DeadBounds:
         """Those of the dead set."""
@@ -128,14 +109,11 @@ class Config:
 
     @property
     def redis(self) -> RedisAccess:
-        """Where Redis is, and what a connection logs in with; of shards that of this process, else the first.
+        """Where Redis is, and what a connection logs in with.
 
         Raises:
             ConfigError: settings exclude each other.
         """
-        if self.shards:
-            [mine] = [each for each in self.shards if each.name == self.shard] or self.shards[:1]
-            return replace(access_of(mine, self.aws), namespace=self.namespace)
         return RedisAccess(
             url=self.redis_url,
             url_is_default=self.sources.get("redis_url") == "default",

@@ -5,13 +5,11 @@ that an error can name it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from kiqbridge.config.client_settings import SHARDS
 from kiqbridge.config.config import Config
-from kiqbridge.config.redis_access import aws_variables, provided
+from kiqbridge.config.redis_access import aws_variables, refuse_shards
 from kiqbridge.config.setting import pick
 from kiqbridge.config.table import SETTINGS
 from kiqbridge.errors import ConfigError
@@ -42,6 +40,7 @@ def merge(
         ConfigError: names setting, value and source.
     """
     content = file or {}
+    refuse_shards(environ, content, file_name)
     # Which section of the file counts is looked up first, at the file's top level too.
     [setting] = [setting for setting in SETTINGS if setting.name == "environment"]
     environment = setting.parse(*pick(setting, environ, content, file_name, flags))
@@ -52,26 +51,7 @@ def merge(
         raw, source = pick(setting, environ, known_file, file_name, flags)
         values[setting.name] = setting.parse(raw, source)
         sources[setting.name] = source
-    values["shards"] = provided(values["shards"], environ)
-    if not values["shards"] and sources["shards"] == SHARDS.env[0]:
-        # {} in the environment: one server, whatever the file says of shards. `kiqbridge dev` sets it.
-        if sources["served_shards"] == file_name:
-            values["served_shards"] = ()
-        values["capsules"] = tuple(replace(each, shard="") for each in values["capsules"])
-    _check_shards(values, sources)
     return Config(**values, sources=MappingProxyType(sources), aws=aws_variables(environ))
-
-
-def _check_shards(values: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-    known = [each.name for each in values["shards"]]
-    named = [(name, sources["served_shards"]) for name in values["served_shards"]]
-    named += [(each.shard, f"capsule {each.name}") for each in values["capsules"] if each.shard]
-    for name, source in named:
-        if name not in known:
-            what = f"the shards are {', '.join(known)}" if known else "shards names none"
-            raise ConfigError(
-                f"shard: {name!r:.100} is not one of the shards (from {source}); {what}"
-            )
 
 
 def file_layer(

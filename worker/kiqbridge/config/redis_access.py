@@ -12,7 +12,6 @@ from kiqbridge.config.client_settings import (
     REDIS_URL,
 )
 from kiqbridge.config.setting import pick, read
-from kiqbridge.config.shards import ShardSettings
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
 
@@ -76,6 +75,7 @@ def read_access(environ: Mapping[str, str]) -> RedisAccess:
     Raises:
         ConfigError: a wrong value, or settings that exclude each other.
     """
+    refuse_shards(environ)
     url, source = pick(REDIS_URL, environ)
     return RedisAccess(
         url=REDIS_URL.parse(url, source),
@@ -89,40 +89,23 @@ def read_access(environ: Mapping[str, str]) -> RedisAccess:
     )
 
 
-def access_of(shard: ShardSettings, environ: Mapping[str, str]) -> RedisAccess:
-    """Where a shard is, and what a connection to it logs in with.
+def refuse_shards(
+    environ: Mapping[str, str], content: Mapping[str, Any] | None = None, file_name: str = "file"
+) -> None:
+    """Refuse settings of several servers behind one client, which an earlier version had.
 
     Raises:
-        ConfigError: settings exclude each other, or the provider is not set.
+        ConfigError: the file, or KIQBRIDGE_SHARDS, names shards.
     """
-    url = environ.get(shard.provider, "") if shard.provider else shard.url
-    if shard.provider and not url:
-        raise ConfigError(
-            f"shards: {shard.name}: provider names {shard.provider}, which is not set; set it to the address"
-        )
-    return RedisAccess(
-        url=url or REDIS_URL.default,
-        url_is_default=not url,
-        secret_arn=shard.secret_arn,
-        ssm_parameter=shard.ssm_parameter,
-        iam_user=shard.iam_user,
-        iam_cache=shard.iam_cache,
-        aws=aws_variables(environ),
-        namespace=read(NAMESPACE, environ),
-    )
-
-
-def provided(
-    shards: Sequence[ShardSettings], environ: Mapping[str, str]
-) -> tuple[ShardSettings, ...]:
-    """The shards, with the addresses in the place of the names of variables that hold them.
-
-    Raises:
-        ConfigError: such a variable is not set.
-    """
-    return tuple(
-        replace(each, url=access_of(each, environ).url, provider="") if each.provider else each
-        for each in shards
+    if content and (content.get("shards") or content.get("served_shards")):
+        source = f"shards (from {file_name})"
+    elif environ.get("KIQBRIDGE_SHARDS", "{}") not in ("", "{}"):
+        source = "KIQBRIDGE_SHARDS"
+    else:
+        return
+    raise ConfigError(
+        f"{source}: one application has one address now; set redis_url (REDIS_URL) to that of a cluster, or of one "
+        "server, and remove this setting (docs/scaling.md)"
     )
 
 

@@ -13,7 +13,6 @@ from kiqbridge.config.client_settings import (
     PROFILE,
     REDACT,
     REDIS_SETTINGS,
-    SHARDS,
 )
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.parsers import (
@@ -98,18 +97,7 @@ SETTINGS: tuple[Setting, ...] = (
         parse=capsules,
         default={},
         help="further capsules in the same process: for each name its queues, concurrency and "
-        "async_concurrency; with a shard only processes of that shard run it",
-    ),
-    Setting(
-        name="served_shards",
-        parse=words("served_shards"),
-        default=[],
-        default_text="all",
-        env=("KIQBRIDGE_SHARD",),
-        flags=("--shard",),
-        metavar="NAME",
-        help="shard to serve, each by processes of its own; repeatable; in the environment with commas between them "
-        "(docs/shards.md)",
+        "async_concurrency",
     ),
     Setting(
         name="processes",
@@ -119,8 +107,7 @@ SETTINGS: tuple[Setting, ...] = (
         flags=("--processes",),
         metavar="INT|auto",
         help="how many worker processes run under one supervisor, each with its own threads; auto = one "
-        "for each CPU that it may use; 1 = no supervisor; with several shards that many for each, and auto divides "
-        "the CPUs among them",
+        "for each CPU that it may use; 1 = no supervisor",
     ),
     Setting(
         name="max_memory_mb",
@@ -226,7 +213,6 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     REDACT,
     *REDIS_SETTINGS,
-    SHARDS,
     NAMESPACE,
     PROFILE,
     Setting(

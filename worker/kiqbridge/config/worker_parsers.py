@@ -16,7 +16,7 @@ _LAST_PORT: Final = 65_535
 MAX_THREADS: Final = 1000
 """Of one capsule; `infra/worker_service.yaml` takes as many."""
 
-_CAPSULE_KEYS = ("concurrency", "queues", "async_concurrency", "shard")
+_CAPSULE_KEYS = ("concurrency", "queues", "async_concurrency")
 
 
 def queues(value: Any, source: str) -> tuple[tuple[str, int], ...]:
@@ -97,7 +97,7 @@ def unknown_class(value: Any, source: str) -> str:
 
 
 def capsules(value: Any, source: str) -> tuple[CapsuleSettings, ...]:
-    """A mapping of names to queues, concurrency, async_concurrency and shard."""
+    """A mapping of names to queues, concurrency and async_concurrency."""
     if not isinstance(value, Mapping):
         raise ConfigError(
             f"capsules: {value!r} is not a mapping of names to concurrency and queues (from {source})"
@@ -130,7 +130,6 @@ def _capsule(name: str, section: Any, source: str) -> CapsuleSettings:
         async_concurrency=None
         if asynchronous is None
         else whole_number("concurrency", 1)(asynchronous, where),
-        shard=str(section.get("shard") or ""),
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
-from kiqbridge.config.client_settings import NAMESPACE, REDIS_SETTINGS, REDIS_URL, SHARDS
+from kiqbridge.config.client_settings import NAMESPACE, REDIS_SETTINGS, REDIS_URL
 from kiqbridge.config.function_settings import TICK_AHEAD_S, TICK_OFFSET_S
 from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
@@ -304,9 +304,7 @@ class Dev:
     def _address(self) -> dict[str, str]:
         """The address alone; an empty variable counts as not set, also where a rule's template sets one."""
         nothing = {name: "" for each in REDIS_SETTINGS for name in each.env}
-        # An empty mapping, not an empty variable: it is stronger than `shards` of the settings file.
-        one = {SHARDS.env[0]: "{}", "KIQBRIDGE_SHARD": ""}
-        return {**nothing, **one, REDIS_URL.env[0]: self._url}
+        return {**nothing, REDIS_URL.env[0]: self._url}
 
     def _functions(self, environ: Mapping[str, str]) -> dict[str, LocalFunction]:
         folder = self._options.template.parent if self._options.template else Path()
@@ -381,8 +379,6 @@ class Dev:
         console.text(f"  REDIS_URL={without_password(self._url)}")
         if not self._server:
             console.text(f"  {_why_external(os.environ)}")
-        if os.environ.get(SHARDS.env[0]):
-            console.text("  KIQBRIDGE_SHARDS is set: dev uses this server for all queues")
         if self._clock.is_simulated:
             console.text(f"  simulated: {self._described_clock()}")
         if has_keys:

@@ -28,7 +28,6 @@ def dynamic_steps(
     app: str,
     identity: str,
     horizon_s: float,
-    is_here: Callable[[JobDefinition], bool],
     notify: Callable[[Sequence["MissedTick"]], object],
 ) -> tuple[ScheduleStep, ...]:
     """The steps of `ScheduleLeader` for dynamic schedules.
@@ -39,7 +38,6 @@ def dynamic_steps(
         app: the setting; empty: that of a schedule is the package or file that declares it.
         identity: of this process, for the ledgers.
         horizon_s: how far ahead occurrences are placed, at least.
-        is_here: whether the schedule of a job lies on the shard of this process.
         notify: called with the occurrences that nobody has placed in time.
     """
     placer = Placer(client, client.keys, by=f"worker:{identity}", horizon_s=horizon_s)
@@ -49,7 +47,7 @@ def dynamic_steps(
         [
             (apps[each.name], each.schedule)
             for each in registry
-            if each.schedule is not None and is_here(each)
+            if each.schedule is not None
         ],
         apps=set(apps.values()),
         identity=identity,

@@ -152,7 +152,6 @@ class Health:
             start_period_s=self._config.start_period_s,
             has_reached_redis=self._has_reached_redis or parts.keeper.has_registered,
             supervisor=self._supervisor,
-            shard=self._config.shard,
         )
 
     def ended_threads(self) -> list[str]:

@@ -124,7 +124,7 @@ class Launcher:
         )
         self.identity = self.parts.identity
         self.server_middleware = self.parts.server_middleware
-        self.client = self.parts.jobs_client
+        self.client = self.parts.client
         self.health = Health(
             config,
             self.parts,
@@ -409,6 +409,4 @@ class Launcher:
         parts, capsules = self.parts, "; ".join(map(str, self.parts.capsules))
         classes = f"{len(parts.registry)} job classes"
         redis = f"Redis {parts.pool.address}"
-        if self._config.shard:
-            redis = f"shard {self._config.shard}, {redis}"
         return f"kiqbridge {__version__} is ready: {capsules}; {classes}, {redis}"

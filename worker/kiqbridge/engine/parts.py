@@ -30,7 +30,6 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.current import Runtime
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.resources import ProcessResources
-from kiqbridge.client.schedule_place import shard_of_schedule
 from kiqbridge.client.server import Server
 from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.config.config import Config
@@ -69,7 +68,6 @@ from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
 from kiqbridge.step_functions.task_tokens import TaskTokens
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.shards import open_shards
 from kiqbridge.store.shared_connections import IDLE_S, SharedConnections
 from kiqbridge.wire.dead_bounds import FIELD
 from kiqbridge.wire.keys import Keys
@@ -104,8 +102,7 @@ class EngineParts:
     Attributes:
         identity: HOST:PID:NONCE, as Sidekiq names a process.
         server_middleware: functions around each job; read by `build_capsules`.
-        client: what the engine itself pushes through and asks: of the shard of this process.
-        jobs_client: what jobs push through, to each shard.
+        client: what the engine and its jobs push through.
         capsules: empty before `build_capsules`.
         manager, heartbeat, isolation, reservations: None before `build_around_capsules`; with basic
             fetch there is no isolation.
@@ -134,12 +131,10 @@ class EngineParts:
             config.redis,
             size=connections_of(capsules_of(config, server.capsules, server.middleware)),
             settle_replicas=config.settle_replicas,
-            shard=config.shard,
         )
         self._shared = SharedConnections(self.pool)
         self._connect = self._shared.connection
-        self.jobs_client = self._make_client()
-        self.client = self.jobs_client.on(config.shard) if config.shard else self.jobs_client
+        self.client = self._make_client()
         self.keeper = LeaseKeeper(
             identity=self.identity,
             keys=self.keys,
@@ -174,7 +169,7 @@ class EngineParts:
             max_payload_bytes=config.max_payload_bytes,
         )
         self.missed_watch = MissedWatch(
-            self.jobs_client,
+            self.client,
             identity=self.identity,
             hooks=self._make_hooks,
         )
@@ -273,7 +268,6 @@ class EngineParts:
                 fields=lambda: {
                     **self.ages().fields(),
                     **declared.fields(),
-                    **self._shard_field(),
                     FIELD: self._config.dead_bounds.field(),
                 },
             ),
@@ -346,19 +340,11 @@ class EngineParts:
         self.pool.trim(IDLE_S)
 
     def _make_client(self) -> Client:
-        config, pools = self._config, self.pool
+        config = self._config
         client = Client(
             namespace=config.namespace,
             profile=config.profile,
-            pool=open_shards(
-                config.shards,
-                config.aws,
-                size=pools.size,
-                made={config.shard: pools},
-                namespace=config.namespace,
-            )
-            if config.shard
-            else pools,
+            pool=self.pool,
             max_payload_bytes=config.max_payload_bytes,
         )
         for entry in self._server.client_middleware:
@@ -377,7 +363,6 @@ class EngineParts:
             app=self._config.app,
             identity=self.identity,
             horizon_s=self._config.schedule_horizon_s,
-            is_here=self._has_schedule_here,
             notify=self.missed_watch.notify,
         )
         trim = trim_of(self._config, self.keys, self.pool.address)
@@ -407,7 +392,7 @@ class EngineParts:
             timekeeper=Timekeeper(lambda: [each.origin for each in self.registry]),
             handlers=self._handlers,
             runtime=Runtime(
-                client=self.jobs_client,
+                client=self.client,
                 redis=self.pool,
                 is_stopping=self._is_quiet,
                 timeout_s=config.timeout_s,
@@ -505,16 +490,6 @@ class EngineParts:
             started_at=time.time(),
             beat_s=self._config.beat_s,
         )
-
-    def _has_schedule_here(self, declared: JobDefinition) -> bool:
-        definition = declared.schedule
-        if definition is None:
-            return False
-        return shard_of_schedule(self.jobs_client, definition) == self._config.shard
-
-    def _shard_field(self) -> dict[str, str]:
-        """For the process' hash: a reader of several servers shows where it found the process, a single one this."""
-        return {"kb_shard": self._config.shard} if self._config.shard else {}
 
     def _holders(self) -> Iterator[Holder]:
         for capsule in self.capsules:

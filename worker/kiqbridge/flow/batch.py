@@ -36,7 +36,6 @@ from kiqbridge.errors import BatchError, PayloadError
 from kiqbridge.flow.batch_status import BatchStatus, read_statuses, scan_members
 from kiqbridge.flow.calls import Call, call
 from kiqbridge.flow.chains import Flow, TakesSteps, as_link, steps_of
-from kiqbridge.flow.flow_place import FlowPlace, shard_of_batch
 from kiqbridge.wire.bulk import parse_bulk
 from kiqbridge.wire.flow_steps import CALLBACK_OF, Launch, check_steps
 from kiqbridge.wire.payload import FLOW, new_jid, shorten
@@ -94,7 +93,6 @@ class Batch(TakesSteps):
         self._is_new = bid is None
         self._description = description
         self._chosen = client
-        self._shard: str | None = None
         self._parent: Batch | None = None
         self._jobs: list[PreparedJob] = []
         self._launches: list[Launch] = []
@@ -202,15 +200,10 @@ class Batch(TakesSteps):
             self._parent._children.append(self._copy())  # noqa: SLF001 - of its own class
             self._is_new = False
             return
-        shard = "" if self._is_new or not self._has_more() else self._shard_there()
-        place = FlowPlace(self.client, repr(self), shard=shard)
-        ops = list(self._ops(place))
+        ops = list(self._ops())
         if ops:
-            write_ops(place.client, ops, repr(self))
+            write_ops(self.client, ops, repr(self))
         self._is_new = False
-
-    def _has_more(self) -> bool:
-        return bool(self._jobs or self._launches or self._children)
 
     def _copy(self) -> "Batch":
         """What it has collected, for the parent to write."""
@@ -218,41 +211,31 @@ class Batch(TakesSteps):
         made.__dict__.update(self.__dict__)
         return made
 
-    def _ops(self, place: FlowPlace) -> Iterator[Op]:
+    def _ops(self) -> Iterator[Op]:
         client = self.client
         keys = client.keys
-        self._take_places(place)
         children = [Placed(f"b:{child.bid}") for child in self._children]
         if self._is_new:
-            yield make_op(keys, self._record(place))
+            yield make_op(keys, self._record())
         yield from member_ops(keys, self.bid, children, only_new=True)
         yield from member_ops(keys, self.bid, map(self._placed, self._jobs), only_new=True)
         for launch in self._launches:
             yield from StepWriter(client, is_first=True).ops({**launch, "bid": self.bid})
         for child in self._children:
-            yield from child._ops(place)  # noqa: SLF001 - of its own class
+            yield from child._ops()  # noqa: SLF001 - of its own class
         if self._is_new:
             yield seal_op(keys, self.bid)
-
-    def _take_places(self, place: FlowPlace) -> None:
-        for job in self._jobs:
-            place.take_job(job.payload)
-        for launch in self._launches:
-            place.take_steps(launch["steps"])
-        for child in self._children:
-            child._take_places(place)  # noqa: SLF001 - of its own class
 
     def _placed(self, job: PreparedJob) -> Placed:
         job.payload[FLOW] = {**job.payload.get(FLOW, {}), "bid": self.bid}
         return Placed(job.jid, job.queue, job.at, self.client.writer.text(job, time.time()))
 
-    def _record(self, place: FlowPlace) -> BatchRecord:
+    def _record(self) -> BatchRecord:
         parent = "" if self._parent is None else self._parent.bid
         callbacks: dict[str, Launch] = {}
         for event, link in self._callbacks.items():
             launch = self._callback(event, link)
             if launch is not None:
-                place.take_steps(launch["steps"])
                 callbacks[event] = launch
                 if parent:
                     launch["bid"] = parent
@@ -282,7 +265,7 @@ class Batch(TakesSteps):
             BatchError: there is no such batch (any more).
             RedisUnavailable: nothing was read.
         """
-        [found] = read_statuses(self._there(), [self.bid])
+        [found] = read_statuses(self.client, [self.bid])
         if found is None:
             raise self._gone()
         return found
@@ -293,12 +276,12 @@ class Batch(TakesSteps):
         Raises:
             RedisUnavailable: nothing was read.
         """
-        members = scan_members(self._there(), self.bid)
+        members = scan_members(self.client, self.bid)
         return sorted(name for name, state in members if state == "f" and name[:2] != "b:")
 
     def pending_jids(self) -> list[str]:
         """Jobs that have not ended yet; raises as `failed_jids`."""
-        members = scan_members(self._there(), self.bid)
+        members = scan_members(self.client, self.bid)
         return sorted(name for name, state in members if state == "p" and name[:2] != "b:")
 
     def close(self) -> None:
@@ -310,7 +293,7 @@ class Batch(TakesSteps):
             BatchError: there is no such batch (any more).
             RedisUnavailable: repeat it.
         """
-        there = self._there()
+        there = self.client
         write_ops(there, [seal_op(there.keys, self.bid)], repr(self))
         self._is_new = False
 
@@ -324,7 +307,7 @@ class Batch(TakesSteps):
             BatchError: there is no such batch (any more).
             RedisUnavailable: repeat it.
         """
-        client, now = self._there(), time.time()
+        client, now = self.client, time.time()
         keys = client.keys
         for bid in self._with_children(client):
             client.pool.run(
@@ -344,18 +327,6 @@ class Batch(TakesSteps):
             children = [name[2:] for name, _ in members if name[2:] not in found]
             found += [each for each in children if client.pool.call("EXISTS", keys.batch(each))]
         return found
-
-    def _there(self) -> Client:
-        """The client of the shard on which it lies; of the first one, if it lies on none."""
-        if self._shard is None:
-            self._shard = shard_of_batch(self.client, self.bid)
-        return self.client.on(self._shard) if self._shard else self.client
-
-    def _shard_there(self) -> str:
-        self._there()
-        if self._shard is None:
-            raise self._gone()
-        return self._shard
 
     def _gone(self) -> BatchError:
         return BatchError(

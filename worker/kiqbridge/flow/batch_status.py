@@ -1,9 +1,7 @@
 """Reading batches: how far they are, and which of their jobs have not ended well."""
 
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
@@ -70,29 +68,19 @@ class BatchSet:
 
     def __len__(self) -> int:
         client = self._client or default_client()
-        return sum(int(pool.call("ZCARD", client.keys.batches)) for pool in client.pools())
+        return int(client.pool.call("ZCARD", client.keys.batches))
 
     def __iter__(self) -> Iterator[BatchStatus]:
-        client = self._client or default_client()
-        lists = [_by_change(each) for each in client.each()]
-        for _, status in heapq.merge(*lists, key=itemgetter(0), reverse=True):
-            yield status
-
-
-def _by_change(client: Client) -> Iterator[tuple[float, BatchStatus]]:
-    """The batches of one server with their scores, the highest first."""
-    start = 0
-    while True:
-        end = start + _PAGE - 1
-        page = client.pool.call("ZRANGE", client.keys.batches, start, end, "REV", "WITHSCORES")
-        scores = _scores(page)
-        if not scores:
-            return
-        found = read_statuses(client, [bid.decode() for bid in scores])
-        for status, score in zip(found, scores.values(), strict=True):
-            if status is not None:
-                yield float(score), status
-        start += len(scores)
+        client, start = self._client or default_client(), 0
+        while True:
+            end = start + _PAGE - 1
+            page = client.pool.call("ZRANGE", client.keys.batches, start, end, "REV", "WITHSCORES")
+            scores = _scores(page)
+            if not scores:
+                return
+            found = read_statuses(client, [bid.decode() for bid in scores])
+            yield from (status for status in found if status is not None)
+            start += len(scores)
 
 
 def _scores(page: Any) -> dict[bytes, Any]:

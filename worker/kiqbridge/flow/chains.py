@@ -15,7 +15,6 @@ from kiqbridge.client.default_client import default_client
 from kiqbridge.client.flow_ops import Op, StepWriter, guarded, write_ops
 from kiqbridge.errors import PayloadError
 from kiqbridge.flow.calls import Call, call
-from kiqbridge.flow.flow_place import FlowPlace
 from kiqbridge.wire.flow_steps import Launch, Step, check_steps
 from kiqbridge.wire.payload import new_jid, shorten
 
@@ -50,8 +49,7 @@ class Flow:
             jobs, and nothing was pushed.
 
         Raises:
-            PayloadError: a job cannot be pushed, its queue lies on another shard than that of the first job, or the
-                steps are too many bytes.
+            PayloadError: a job cannot be pushed, or the steps are too many bytes.
             RedisUnavailable: nothing was written, or, of a group of more than 1,000, a part of it.
         """
         chosen = client or default_client()
@@ -65,9 +63,7 @@ class Flow:
         if isinstance(collector, TakesSteps) and collector.takes_from(chosen):
             collector.take_steps(launch)
         else:
-            place = FlowPlace(chosen, repr(self))
-            place.take_steps(steps)
-            write_ops(place.client, first_ops(chosen, launch), repr(self))
+            write_ops(chosen, first_ops(chosen, launch), repr(self))
         return steps[0]["bid"] if "group" in steps[0] else str(steps[0]["job"]["jid"])
 
 

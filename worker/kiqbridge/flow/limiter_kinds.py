@@ -121,11 +121,7 @@ class Limiter(ABC):
         """Where its state is, for who asks here and now."""
         client, runtime = self.patience.client, RUNTIME.get()
         if client is None and runtime is not None:
-            here = runtime.client
-            if here.shards and here.pool is not runtime.redis:
-                # On the first shard, where a worker of another one is not registered: the lock has a time.
-                return Place(here.pool, here.keys, "")
-            return Place(runtime.redis, here.keys, runtime.incarnation())
+            return Place(runtime.redis, runtime.client.keys, runtime.incarnation())
         client = client or default_client()
         return Place(client.pool, client.keys, "")
 

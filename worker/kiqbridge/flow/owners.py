@@ -31,6 +31,4 @@ def find_owner(job: object, *args: Any, client: Client | None = None, **kwargs: 
     payload = {"class": definition.name, "args": definition.positional(args, kwargs)}
     whose = client or default_client()
     name = name_of(definition.rule, definition, payload)
-    if whose.shards:
-        whose = whose.on(whose.shard_of(str(definition.options.get("queue") or "default")))
     return ruled_push.find_owner(whose.pool, whose.keys, name, client_now())

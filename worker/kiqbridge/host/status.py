@@ -78,8 +78,6 @@ class Status:
     """Whether Redis has confirmed a lease of this process once, or of its supervisor's processes."""
     supervisor: int | None = None
     """The pid of the process that started this one and starts it again; None = there is none."""
-    shard: str = ""
-    """The shard that it serves; empty = there is one server."""
 
 
 class StatusFile:
@@ -208,22 +206,16 @@ def _no_progress(status: Status, now: float) -> Iterator[str]:
 
 
 def faults_of_all(statuses: Sequence[Status], check: str, now: float) -> dict[int, list[str]]:
-    """Faults by pid; none of a process that its supervisor replaces while another of the shard makes progress."""
-    reached = {status.supervisor for status in statuses if status.has_reached_redis} - {None}
-    # With several shards one may be away for long: what reaches the others must not be restarted for that.
-    statuses = [
-        replace(each, has_reached_redis=True) if each.supervisor in reached else each
-        for each in statuses
-    ]
+    """Faults by pid; none of a process that its supervisor replaces while another one makes progress."""
     faults = {status.pid: list(faults_of(status, check, now)) for status in statuses}
     progress = {
-        (status.supervisor, status.shard)
+        status.supervisor
         for status in statuses
         if not any(faults_of(status, "ready", now))
     }
     for status in statuses:
         is_replaced = status.supervisor is not None and status.state in ("starting", "stopping")
-        if is_replaced and (status.supervisor, status.shard) in progress:
+        if is_replaced and status.supervisor in progress:
             faults[status.pid] = list(faults_of(status, "live", now))
     return faults
 

@@ -74,12 +74,11 @@ def report_on_children(folder: Path, supervisor: int) -> Report:
 
 
 def worker_title(status: Status, tag: str) -> str:
-    """`kiqbridge VERSION TAG SHARD [BUSY of CONCURRENCY busy] stopping`, the last word from quiet on."""
+    """`kiqbridge VERSION TAG [BUSY of CONCURRENCY busy] stopping`, the last word from quiet on."""
     parts = [
         "kiqbridge",
         __version__,
         tag,
-        status.shard,
         f"[{status.busy} of {status.concurrency} busy]",
         "stopping" if status.state in ("quiet", "stopping") else "",
     ]

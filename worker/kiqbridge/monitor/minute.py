@@ -27,7 +27,7 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
     """Measure fleet and queues, and judge them; if no worker lives, give back what dead ones hold, and look for missed ticks.
 
     Args:
-        turn: of the invocation, with several shards of one of them.
+        turn: of the invocation.
         settings: of the function.
 
     Returns:

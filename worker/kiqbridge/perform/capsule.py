@@ -55,7 +55,7 @@ def capsules_of(
     """The default capsule, then those declared in code, then those of the file.
 
     Where both declare the same one, the file's queues and concurrency count and the code's
-    middleware. Each gets a copy of the middleware of its own. One that names another shard is left out.
+    middleware. Each gets a copy of the middleware of its own.
     """
     default = Capsule(
         name="default",
@@ -75,9 +75,6 @@ def capsules_of(
             middleware=chain.copy(),
         )
     for section in config.capsules:
-        if section.shard and section.shard != config.shard:
-            capsules.pop(section.name, None)
-            continue
         known = capsules.get(section.name)
         capsules[section.name] = Capsule(
             name=section.name,

@@ -72,7 +72,6 @@ class RedisPool:
         read_timeout_s: seconds until a silent server counts as lost.
         wait_s: how long a caller waits while all connections are out, then `RedisUnavailable`.
         settle_replicas: how many replicas must confirm what becomes of a claimed job.
-        shard: the name of its server among several, for messages.
 
     Raises:
         ConfigError: the address, one of its options or `settle_replicas` is wrong; nothing is opened.
@@ -87,19 +86,9 @@ class RedisPool:
         read_timeout_s: float = READ_TIMEOUT_S,
         wait_s: float = POOL_WAIT_S,
         settle_replicas: int = 0,
-        shard: str = "",
         namespace: str | None = None,
     ) -> None:
-        try:
-            self._source = open_source(url, client, read_timeout_s, namespace)
-        except ConfigError as error:
-            if not shard:
-                raise
-            # The settings of a shard say it, and REDIS_URL is not used.
-            raise ConfigError(
-                f"shards: {shard}: {str(error).removeprefix('REDIS_URL: ')}"
-            ) from None
-        self._source.shard = shard
+        self._source = open_source(url, client, read_timeout_s, namespace)
         self._given = (
             client  # which finds the primary for its connections, if it is one of sentinels
         )

@@ -51,14 +51,12 @@ class RedisSource:
         max_age_s: seconds after which a connection is replaced; None = it may stay open for ever.
 
     Attributes:
-        shard: the name of its server among several; empty = there is one.
         version: grows when the address changes; a connection that was made before is outdated.
         is_fixed: it never does.
     """
 
     is_fixed = True
     version = 0
-    shard = ""
 
     def __init__(
         self, factory: redis.ConnectionPool, address: str, *, max_age_s: float | None = None
@@ -73,8 +71,8 @@ class RedisSource:
 
     @property
     def address(self) -> str:
-        """As it may be shown, with the name of the shard."""
-        return f"{self._shown} (shard {self.shard})" if self.shard else self._shown
+        """As it may be shown."""
+        return self._shown
 
     @property
     def nodes(self) -> "ClusterNodes | None":

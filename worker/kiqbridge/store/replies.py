@@ -79,10 +79,9 @@ def unavailable(error: Exception, address: str, *, uses_tls: bool) -> RedisUnava
     fault = fault_of(error, uses_tls=uses_tls)
     if fault is not None:
         return RedisMisconfigured(f"Redis at {address} cannot be reached: {fault}")
-    setting = "KIQBRIDGE_SHARDS" if " (shard " in address else "REDIS_URL"
     return RedisUnavailable(
         f"Redis at {address} cannot be reached: {str(error).rstrip('.')}; "
-        f"check {setting}, that the server runs, and its security group or password"
+        "check REDIS_URL, that the server runs, and its security group or password"
     )
 
 

@@ -41,22 +41,20 @@ def fetch_numbers(operator: Operator | None = None) -> Numbers:
     """
     whose = operator or default_operator()
     facts = fetch_facts(whose)
-    counts = whose.gather(
-        lambda each: each.pool.run(
-            ("GET", each.keys.stat("processed")), ("GET", each.keys.stat("failed"))
-        )
+    processed, failed = whose.pool.run(
+        ("GET", whose.keys.stat("processed")), ("GET", whose.keys.stat("failed"))
     )
-    registered = whose.gather(lambda each: list_registered(each.pool, each.keys))
+    registered = list_registered(whose.pool, whose.keys)
     return Numbers(
         facts=facts,
-        processed=sum(_count(processed) for processed, _ in counts),
-        failed=sum(_count(failed) for _, failed in counts),
-        in_flight=sum(each.held_jobs for several in registered for each in several),
+        processed=_count(processed),
+        failed=_count(failed),
+        in_flight=sum(each.held_jobs for each in registered),
     )
 
 
 def fetch_families(operator: Operator | None = None) -> list[Family]:
-    """All metrics of the fleet now; of several shards with the label `shard`, and `redis_up` 0 of one that is away.
+    """All metrics of the fleet now.
 
     Args:
         operator: whose; default `default_operator()`.
@@ -64,29 +62,7 @@ def fetch_families(operator: Operator | None = None) -> list[Family]:
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
     """
-    whose = operator or default_operator()
-    if not whose.shards:
-        return fleet_families(fetch_numbers(whose))
-    left = whose.reachable()
-    found: dict[str, Family] = {}
-    for name in whose.shards:
-        is_away = name in dict(left.missing)
-        families = (
-            [gauge(catalogue.REDIS_UP, 0)]
-            if is_away
-            else fleet_families(fetch_numbers(whose.on(name)))
-        )
-        for family in families:
-            samples = [
-                Sample(value=each.value, labels={**each.labels, "shard": name})
-                for each in family.samples
-            ]
-            known = found.get(family.metric.name)
-            found[family.metric.name] = Family(
-                metric=replace(family.metric, labels=(*family.metric.labels, "shard")),
-                samples=[*known.samples, *samples] if known else samples,
-            )
-    return list(found.values())
+    return fleet_families(fetch_numbers(operator or default_operator()))
 
 
 def fleet_families(numbers: Numbers) -> list[Family]:

@@ -19,11 +19,6 @@ TYPES = {
     "paused": "set",
     "cron_jobs": "set",
     "pauses": "hash",
-    "routes": "hash",
-    "routes_from": "hash",
-    "moving": "hash",
-    "moved": "hash",
-    "shard_id": "string",
     "inflight": "set",
     "reaping": "set",
     "alive": "hash",
@@ -89,11 +84,6 @@ class Keys:
         self.paused = f"{prefix}paused"
         self.cron_jobs = f"{prefix}cron_jobs"
         self.pauses = f"{prefix}kb:paused"
-        self.routes = f"{prefix}kb:routes"
-        self.routes_from = f"{prefix}kb:routes:from"
-        self.moving = f"{prefix}kb:moving"
-        self.moved = f"{prefix}kb:moved"
-        self.shard_id = f"{prefix}kb:id"
         self.inflight = f"{prefix}kb:inflight"
         self.reaping = f"{prefix}kb:reaping"
         self.alive = f"{prefix}kb:alive"
@@ -142,10 +132,6 @@ class Keys:
     def queue(self, name: str) -> str:
         """List of job texts, oldest at the tail."""
         return f"{self.prefix}queue:{name}"
-
-    def moving_batch(self, queue: str) -> str:
-        """List of the jobs of a queue that are on their way to another shard, behind their mark."""
-        return f"{self.prefix}kb:moving:{queue}"
 
     def cleared(self, action: str) -> str:
         """List or sorted set of the jobs that an operator's action has cleared, until each is ended."""

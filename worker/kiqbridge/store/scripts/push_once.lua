@@ -4,26 +4,19 @@
 -- Guards have no TTL: a server whose memory is full evicts what has one. The server's clock says which
 -- ones are over; each push forgets some of them.
 -- KEYS 1 names of queues (set), 2 guards (hash: guard → 'UNTIL JID'), 3 when they are over (sorted set),
---      then for each job its queue list or sorted set; with several shards then routes, and where queues came from
---      (hashes)
+--      then for each job its queue list or sorted set
 -- ARGV 1 how many guards that are over to forget at most, 2 number of jobs, then for each job:
 --      guard ('' = not guarded), seconds to remember it, jid, queue name, score ('' = at once), text,
---      length at which its queue takes no more ('' = any); with several shards then what the caller knows of each queue
---      (parts/has_moved.lua)
+--      length at which its queue takes no more ('' = any)
 -- Returns for each job '' when pushed, else the jid under which it was enqueued before; or, if jobs that
--- are not known are for queues at their limit, {number of the job, length} for each, and nothing is pushed. Or 0: a
--- queue has moved, and nothing is pushed.
+-- are not known are for queues at their limit, {number of the job, length} for each, and nothing is pushed.
 -- Repeated: guarded jobs are known; those without a guard are pushed again.
 -- See reliability §11, protocol §5.5.
 -- include wrong_type
 -- include push
 -- include forget_over
 -- include too_deep
--- include has_moved
 local jobs = tonumber(ARGV[2])
-if KEYS[jobs + 4] and has_moved(jobs + 4, 7 * jobs + 3) then
-  return 0
-end
 local function field(i, number)
   return ARGV[7 * i - 5 + number]
 end

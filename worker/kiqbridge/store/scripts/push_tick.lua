@@ -9,30 +9,24 @@
 -- KEYS 1 names of queues (set), 2 ledger of the schedule (sorted set), 3 schedules that have a ledger
 --      (sorted set: when its last entry is over), 4 how often its occurrences were delivered (hash),
 --      5 how their jobs ended (sorted set), 6 states of schedules (hash), then for each job its queue list
---      or sorted set; with several shards then routes, and where queues came from (hashes)
+--      or sorted set
 -- ARGV 1 instant (epoch seconds), 2 seconds that the ledger remembers, 3 entry for the ledger,
 --      4 name of the schedule, 5 seconds that the instant may lie ahead of the server's clock, '' = any,
 --      6 entry without jobs ('' = enqueue also if the schedule is paused), 7 number of jobs, then for each job: queue
---      name, score ('' = at once), text, length at which its queue takes no more ('' = any); with several shards then
---      what the caller knows of each queue (parts/has_moved.lua)
+--      name, score ('' = at once), text, length at which its queue takes no more ('' = any)
 -- Returns {'enqueued'}, {'paused'}, {'skipped'}, {'duplicate', entry of the first time}, {'stale'}, or
 -- {'future'}: an instant that is not due yet would make its true delivery a duplicate. Or
--- {number of the job, length} for each job whose queue is at its limit, and nothing is pushed. Or 0: a queue has moved,
--- and nothing is pushed.
+-- {number of the job, length} for each job whose queue is at its limit, and nothing is pushed.
 -- Repeated: {'duplicate', the same entry}, and nothing is pushed. A duplicate is counted each time, but that
 -- of the same entry not at all.
 -- See reliability §11, protocol §5.5.
 -- include wrong_type
 -- include push
 -- include too_deep
--- include has_moved
 -- An hour: a failover to a server whose clock lags must not forget what it still asks for.
 local MARGIN = 3600
 local MOST_FORGOTTEN = 1000 -- more than a tick adds
 local instant, horizon, jobs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[7])
-if KEYS[jobs + 7] and has_moved(jobs + 7, 4 * jobs + 8) then
-  return 0
-end
 local time = redis.call('TIME')
 local now = tonumber(time[1])
 if instant < now - horizon then

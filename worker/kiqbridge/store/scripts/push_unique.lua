@@ -4,24 +4,18 @@
 -- Locks have no TTL: a server whose memory is full evicts what has one. Their own time, by the server's clock, is
 -- the last resort; the leader looks for those whose job is gone.
 -- KEYS 1 names of queues (set), 2 locks (hash: name → 'UNTIL JID'), 3 when each is looked at (sorted set), 4 jobs
---      that were replaced (sorted set: until when that is known), then for each job its queue list or sorted set; with
---      several shards then routes, and where queues came from (hashes)
+--      that were replaced (sorted set: until when that is known), then for each job its queue list or sorted set
 -- ARGV 1 seconds until a lock is looked at, 2 number of jobs, then for each job: name of its lock, seconds after its
 --      time that it counts at most, jid, what if another job owns it: drop, replace or raise, queue name, score
---      ('' = at once), text; with several shards then what the caller knows of each queue (parts/has_moved.lua)
+--      ('' = at once), text
 -- Returns for each job '' when pushed, else the jid that owns the lock; or, if jobs that are to raise are not
--- free, {number of the job, jid of the owner} for each, and nothing is pushed. Or 0: a queue has moved, and nothing is
--- pushed.
+-- free, {number of the job, jid of the owner} for each, and nothing is pushed.
 -- Repeated: a job that owns its lock is not pushed again; it is once it has ended.
 -- See reliability §14, protocol §5.5.
 -- include wrong_type
 -- include push
 -- include lock_owner
--- include has_moved
 local jobs = tonumber(ARGV[2])
-if KEYS[jobs + 5] and has_moved(jobs + 5, 7 * jobs + 3) then
-  return 0
-end
 local function field(i, number)
   return ARGV[7 * i - 5 + number]
 end

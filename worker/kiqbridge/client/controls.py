@@ -1,49 +1,33 @@
-"""What a client asks of each of its servers alike: to end a job, to pause, to mark a deployment."""
+"""What a client asks of Redis besides pushing: to end a job, to pause, to mark a deployment."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, cast
 
 from kiqbridge.client.registry import definition_of
 from kiqbridge.clock import client_now
-from kiqbridge.errors import KiqbridgeError
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime
 
     from kiqbridge.store.deploy import DeployMark
     from kiqbridge.store.pauses import Pause
 
-T = TypeVar("T")
 
-
-class Everywhere:
-    """The part of `Client` that does the same on each shard; with one server, there."""
+class Controls:
+    """The part of `Client` that steers what is there, instead of pushing."""
 
     keys: Keys
 
-    def pools(self) -> "Sequence[RedisPool]":
-        """Connections to each server."""
+    @property
+    def pool(self) -> RedisPool:
+        """See `Client.pool`."""
         raise NotImplementedError
 
     def wire_profile(self) -> Profile:
         """See `Client.wire_profile`."""
         raise NotImplementedError
-
-    def _everywhere(self, act: Callable[[RedisPool], T]) -> list[T]:
-        """What `act` answers on each server; its error is raised once it was done on the others."""
-        answers, failed = [], None
-        for pool in self.pools():
-            try:
-                answers.append(act(pool))
-            except KiqbridgeError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
-        return answers
 
     def cancel(self, jid: str) -> int:
         """Ask an iterable job to end: HSETNX it-JID cancelled (§13.5); it may be waiting or running.
@@ -60,12 +44,9 @@ class Everywhere:
         """
         from kiqbridge.client import iteration_state  # noqa: PLC0415 - few clients cancel
 
-        asked = self._everywhere(
-            lambda pool: iteration_state.request_cancel(
-                pool, self.keys, jid, self.wire_profile, client_now()
-            )
+        return iteration_state.request_cancel(
+            self.pool, self.keys, jid, self.wire_profile, client_now()
         )
-        return min(asked)
 
     def deploy_mark(self, label: str) -> "DeployMark":
         """Draw a deployment into the charts of the Web UI, at this minute (§12.5).
@@ -82,8 +63,7 @@ class Everywhere:
         """
         from kiqbridge.store.deploy import parse_label, write_mark  # noqa: PLC0415 - few clients mark
 
-        mark, now = parse_label(label), client_now()
-        return self._everywhere(lambda pool: write_mark(pool, self.keys, mark, now))[0]
+        return write_mark(self.pool, self.keys, parse_label(label), client_now())
 
     def pause_queue(
         self,
@@ -112,17 +92,15 @@ class Everywhere:
         """
         from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
 
-        return self._everywhere(
-            lambda pool: pauses.pause(
-                pool, self.keys, "queue", name, reason=reason, by=by, for_s=for_s, until=until
-            )
-        )[0]
+        return pauses.pause(
+            self.pool, self.keys, "queue", name, reason=reason, by=by, for_s=for_s, until=until
+        )
 
     def resume_queue(self, name: str) -> bool:
         """End the pause of a queue, whoever made it; whether it was paused. Raises as `pause_queue`."""
         from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
 
-        return any(self._everywhere(lambda pool: pauses.unpause(pool, self.keys, "queue", name)))
+        return pauses.unpause(self.pool, self.keys, "queue", name)
 
     def pause_class(
         self,
@@ -151,26 +129,16 @@ class Everywhere:
         name = _wire_name(job_class)
         from kiqbridge.store import pauses  # noqa: PLC0415 - few clients pause
 
-        return self._everywhere(
-            lambda pool: pauses.pause(
-                pool, self.keys, "class", name, reason=reason, by=by, for_s=for_s, until=until
-            )
-        )[0]
+        return pauses.pause(
+            self.pool, self.keys, "class", name, reason=reason, by=by, for_s=for_s, until=until
+        )
 
     def resume_class(self, job_class: object) -> bool:
         """End the pause of a class; whether it was paused. Raises as `pause_queue`."""
         from kiqbridge.store import pauses  # noqa: PLC0415 - as pause_queue
 
         name = _wire_name(job_class)
-        return any(self._everywhere(lambda pool: pauses.unpause(pool, self.keys, "class", name)))
-
-    def unpause_queue(self, name: str) -> bool:
-        """Deprecated: `resume_queue`."""
-        return self.resume_queue(name)
-
-    def unpause_class(self, job_class: object) -> bool:
-        """Deprecated: `resume_class`."""
-        return self.resume_class(job_class)
+        return pauses.unpause(self.pool, self.keys, "class", name)
 
     def pauses(self) -> "list[Pause]":
         """What is paused now: queues, those that Ruby paused included, then classes.
@@ -180,10 +148,8 @@ class Everywhere:
         """
         from kiqbridge.store import pauses  # noqa: PLC0415
 
-        listed = self._everywhere(lambda pool: pauses.list_pauses(pool, self.keys))
-        # One a name: it is paused on each shard alike.
-        found = {(each.kind, each.name): each for several in listed for each in several}
-        return sorted(found.values(), key=lambda each: each.kind != "queue")
+        found = pauses.list_pauses(self.pool, self.keys)
+        return sorted(found, key=lambda each: each.kind != "queue")
 
 
 def _wire_name(job_class: object) -> str:
