@@ -28,6 +28,6 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:  # noqa: ARG001 
     """Measure what waits and who lives; do what no worker is there to do.
 
     Returns:
-        What was found and done, with several shards on each; the same is in the log.
+        What was found and done; the same is in the log.
     """
     return monitor().run(context, lambda turn: look(turn, settings()))

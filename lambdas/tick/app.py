@@ -22,14 +22,14 @@ def lambda_handler(event: Any, context: Any) -> dict[str, Any]:  # noqa: ARG001 
     """Evaluate the dynamic schedules, and place the jobs of their next occurrences.
 
     Returns:
-        What was done, with several shards on each; the same is in the log.
+        What was done; the same is in the log.
     """
     return tick().run(context, place)
 
 
 def place(turn: Turn) -> dict[str, Any]:
-    """One evaluation, of several shards on one of them, measured."""
-    report = place_due(turn.here, turn.connection, by=turn.by)
+    """One evaluation, measured."""
+    report = place_due(turn.client, turn.connection, by=turn.by)
     turn.measure({"SchedulesEvaluated": report.evaluated, "JobsPlaced": report.placed})
     return {
         "schedules": report.schedules,

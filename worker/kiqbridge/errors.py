@@ -126,9 +126,7 @@ class QueueTooDeep(KiqbridgeError):  # noqa: N818 - reads as what happened, besi
         places: place among the items of the call → the same number, for each job that was refused.
     """
 
-    def __init__(
-        self, queues: Mapping[str, int], places: Mapping[int, int] | None = None
-    ) -> None:
+    def __init__(self, queues: Mapping[str, int], places: Mapping[int, int] | None = None) -> None:
         self.queues = dict(queues)
         self.places = dict(places or {})
         names = ", ".join(f"{name} ({length:,} jobs)" for name, length in queues.items())

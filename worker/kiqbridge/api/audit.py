@@ -28,7 +28,6 @@ class AuditEntry:
         target: of what: `retry`, `schedule`, `dead`, `queue:NAME`, several of them, or a process' identity.
         detail: which jobs: one with its class, a filter, or how they were selected.
         count: of how many jobs.
-        shard: whose log has it; empty with one server.
     """
 
     id: str
@@ -39,13 +38,12 @@ class AuditEntry:
     target: str
     detail: str
     count: int
-    shard: str = ""
 
 
 def read_audit(
     operator: Operator | None = None, *, most: int = 100, before: str | None = None
 ) -> list[AuditEntry]:
-    """The last actions, the latest first; those of all shards merged by their time.
+    """The last actions, the latest first.
 
     Args:
         operator: whose; default `default_operator()`.
@@ -56,23 +54,7 @@ def read_audit(
         RedisUnavailable: nothing was read.
     """
     whose = operator or default_operator()
-    if not whose.shards:
-        return [_entry(noted) for noted in read_notes(whose.pool, whose.keys, most, before)]
-    until = _begun_at(before) / _MICROSECONDS if before is not None else None
-    listed = whose.gather(
-        lambda each: [
-            _entry(noted, each.shard)
-            for noted in read_notes(each.pool, each.keys, most, before, until=until)
-        ]
-    )
-    found = [entry for several in listed for entry in several]
-    return sorted(found, key=lambda entry: -_begun_at(entry.id))[:most]
-
-
-def _begun_at(entry_id: str) -> int:
-    """Microseconds since the epoch."""
-    number = entry_id.partition("-")[0]
-    return int(number) if number.isdecimal() else 0
+    return [_entry(noted) for noted in read_notes(whose.pool, whose.keys, most, before)]
 
 
 def record_audit(
@@ -113,7 +95,7 @@ def _kept(text: str) -> str:
     return cut.encode("utf-8", "replace").decode()
 
 
-def _entry(noted: Noted, shard: str = "") -> AuditEntry:
+def _entry(noted: Noted) -> AuditEntry:
     try:
         read = json_text.loads(noted.text)
     except json_text.MalformedJSON:
@@ -124,6 +106,5 @@ def _entry(noted: Noted, shard: str = "") -> AuditEntry:
         id=noted.id,
         at=float(at) if isinstance(at, int | float) else 0.0,
         count=noted.done,
-        shard=shard,
         **{name: str(found.get(name, "")) for name in ("by", "via", "action", "target", "detail")},
     )

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 from kiqbridge.api.metric_reading import are_written_apart, one_of_both
@@ -45,13 +44,6 @@ def class_histograms(
         commands.append(("MGET", *(whose.keys.histogram_8(name, each) for each in eights)))
     if not commands:
         return {}
-    found = whose.gather(partial(_read, names, commands))
-    return {name: sum((each[name] for each in found), Histogram()) for name in names}
-
-
-def _read(
-    names: Sequence[str], commands: Sequence[tuple[Any, ...]], whose: Operator
-) -> dict[str, Histogram]:
     replies = whose.pool.run(*commands)
     are_apart = are_written_apart(list(ProcessSet(whose)))
     return {

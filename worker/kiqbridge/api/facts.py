@@ -46,7 +46,6 @@ class QueueFacts:
         latency_s: seconds for which the oldest one has waited; negative if its `enqueued_at` is in the future.
         suspects: jobs of it that are to run alone, since they may have killed their process.
         is_readable: whether its oldest job is a JSON object.
-        shard: on which it was found; empty with one server.
     """
 
     name: str
@@ -54,7 +53,6 @@ class QueueFacts:
     latency_s: float
     suspects: int = 0
     is_readable: bool = True
-    shard: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +68,6 @@ class SetFacts:
     size: int = 0
     due: int = 0
     late_s: float = 0.0
-
-    def __add__(self, other: "SetFacts") -> "SetFacts":
-        return SetFacts(
-            size=self.size + other.size,
-            due=self.due + other.due,
-            late_s=max(self.late_s, other.late_s),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +104,6 @@ class Facts:
         unknown: `CLASS in PLACE` → jobs of a class that no process declares which may take them. Looked at are the
             next job of each queue and the next retry; the doctor looks at more.
         refused: what the server refused to answer, in words.
-        shards: of several, name → the state of that shard; the rest is then of all together, and `memory` that of
-            the fullest.
-        away: shards that did not answer, and why.
     """
 
     at: float
@@ -139,12 +127,10 @@ class Facts:
     classes: Mapping[str, Counts] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
     refused: Sequence[str] = ()
-    shards: Mapping[str, "Facts"] = field(default_factory=dict)
-    away: Mapping[str, str] = field(default_factory=dict)
 
 
 def fetch_facts(operator: Operator | None = None) -> Facts:
-    """The state now: two round trips for each server, and three more only if a worker of ours is silent.
+    """The state now: two round trips, and three more only if a worker of ours is silent.
 
     Args:
         operator: whose; default `default_operator()`.
@@ -152,12 +138,7 @@ def fetch_facts(operator: Operator | None = None) -> Facts:
     Raises:
         RedisUnavailable: nothing was read.
     """
-    whose = operator or default_operator()
-    if not whose.shards:
-        return _Fetching(whose).fetch()
-    from kiqbridge.api.facts_together import together  # noqa: PLC0415 - few have several
-
-    return together({each.shard: _Fetching(each).fetch() for each in whose.each()}, whose.missing)
+    return _Fetching(operator or default_operator()).fetch()
 
 
 class _Fetching:
@@ -273,11 +254,11 @@ class _Fetching:
             found
             for name, new, old in zip(living, works, older, strict=True)
             for tid, text in pairs_of(new or old or []).items()
-            if (found := parse_work(name, text_of(tid), text, self._operator.shard)) is not None
+            if (found := parse_work(name, text_of(tid), text)) is not None
         ]
         return {
             "queues": [
-                _queue(name, counts, now, self._operator.shard)
+                _queue(name, counts, now)
                 for name, counts in zip(
                     names, zip(sizes, oldest, suspects, strict=True), strict=True
                 )
@@ -356,7 +337,7 @@ def _set_facts(replies: Sequence[Any], now: float) -> SetFacts:
 
 
 def _queue(
-    name: str, counts: tuple[int | None, bytes | None, int | None], now: float, shard: str
+    name: str, counts: tuple[int | None, bytes | None, int | None], now: float
 ) -> QueueFacts:
     size, oldest, suspects = counts
     job = JobRecord(oldest) if oldest is not None else None
@@ -366,7 +347,6 @@ def _queue(
         latency_s=job.latency(now) if job is not None else 0.0,
         suspects=suspects or 0,
         is_readable=job is None or bool(job.item),
-        shard=shard,
     )
 
 

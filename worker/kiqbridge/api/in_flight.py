@@ -6,7 +6,6 @@ within the last seconds may still be shown as not begun.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Literal
 
 from kiqbridge.api.operator import Operator, default_operator
@@ -36,7 +35,6 @@ class HeldJob:
         owner: `alive`; `silent` = no sign of life for longer than it may: the job is given back if that lasts;
             `being reaped` = on its way back.
         begun: whether the last heartbeat showed it running.
-        shard: on which it is held; empty with one server.
     """
 
     process: str
@@ -45,7 +43,6 @@ class HeldJob:
     job: JobRecord
     owner: Owner
     begun: bool
-    shard: str = ""
 
     @property
     def is_orphan(self) -> bool:
@@ -61,17 +58,15 @@ class Suspects:
         queue: its name.
         count: how many there are.
         jobs: the first of them.
-        shard: on which they wait; empty with one server.
     """
 
     queue: str
     count: int
     jobs: Sequence[JobRecord]
-    shard: str = ""
 
 
 def fetch_in_flight(operator: Operator | None = None) -> list[HeldJob]:
-    """What our workers hold, by process and thread, in three round trips for each shard.
+    """What our workers hold, by process and thread, in three round trips.
 
     Args:
         operator: whose; default `default_operator()`.
@@ -80,10 +75,6 @@ def fetch_in_flight(operator: Operator | None = None) -> list[HeldJob]:
         RedisUnavailable, RedisRefused: nothing was read.
     """
     whose = operator or default_operator()
-    return [held for several in whose.gather(_held_at) for held in several]
-
-
-def _held_at(whose: Operator) -> list[HeldJob]:
     pool, keys = whose.pool, whose.keys
     registered, reaping, alive, clock = pool.run(
         ("SMEMBERS", keys.inflight),
@@ -120,7 +111,6 @@ def _held_at(whose: Operator) -> list[HeldJob]:
             job=(job := JobRecord(text, queue=queue)),
             owner=owners[name],
             begun=job.jid in running[name],
-            shard=whose.shard,
         )
         for ((name, tid, queue), _), texts in zip(lists, found, strict=True)
         for text in reversed(texts)
@@ -128,7 +118,7 @@ def _held_at(whose: Operator) -> list[HeldJob]:
 
 
 def fetch_suspects(operator: Operator | None = None, *, most: int = 100) -> list[Suspects]:
-    """Of each queue that has suspects, the first ones to run; two round trips for each shard.
+    """Of each queue that has suspects, the first ones to run; two round trips.
 
     Args:
         operator: whose; default `default_operator()`.
@@ -138,10 +128,6 @@ def fetch_suspects(operator: Operator | None = None, *, most: int = 100) -> list
         RedisUnavailable, RedisRefused: nothing was read.
     """
     whose = operator or default_operator()
-    return [found for several in whose.gather(partial(_suspects_at, most)) for found in several]
-
-
-def _suspects_at(most: int, whose: Operator) -> list[Suspects]:
     names = sorted(text_of(name) for name in whose.pool.call("SMEMBERS", whose.keys.queues))
     if not names:
         return []
@@ -154,7 +140,6 @@ def _suspects_at(most: int, whose: Operator) -> list[Suspects]:
             queue=name,
             count=count,
             jobs=[JobRecord(text, queue=name) for text in reversed(texts)],
-            shard=whose.shard,
         )
         for name, count, texts in zip(
             names, replies[: len(names)], replies[len(names) :], strict=True

@@ -49,15 +49,11 @@ def fetch_iterations(
     if not asked:
         return {}
     commands = [("HMGET", whose.keys.iteration(jid), "ex", "c", "rt", "cancelled") for jid in asked]
-    found: dict[str, Iteration] = {}
-    for replies in whose.gather(lambda each: each.pool.run(*commands)):
-        for jid, reply in zip(asked, replies, strict=True):
-            if any(value is not None for value in reply):
-                new = _iteration(jid, reply)
-                # A request to cancel is written on each shard; how far it is, on its own.
-                if jid not in found or new.executions > found[jid].executions:
-                    found[jid] = new
-    return found
+    return {
+        jid: _iteration(jid, reply)
+        for jid, reply in zip(asked, whose.pool.run(*commands), strict=True)
+        if any(value is not None for value in reply)
+    }
 
 
 def _iteration(jid: str, reply: Sequence[bytes | None]) -> Iteration:

@@ -9,7 +9,6 @@ Severity = Literal["critical", "warning"]
 """`critical`: jobs are not performed, or may be lost. `warning`: they are late, failed, or soon may be."""
 
 Kind = Literal[
-    "shard-away",
     "no-worker",
     "all-quiet",
     "unserved-queue",
@@ -33,7 +32,7 @@ Kind = Literal[
     "paused",
     "refused",
 ]
-"""What a rule finds; all but `shard-away`, for which the doctor says `reachable`, are ids of the doctor's rules."""
+"""What a rule finds; ids of the doctor's rules."""
 
 KINDS: Final[Sequence[Kind]] = get_args(Kind)
 
@@ -88,7 +87,6 @@ class Fact:
         what: a sentence with the numbers.
         do: what to do next.
         link: path of the page that shows more, such as `/queues/default`.
-        shards: those on which it was found; empty with one server.
     """
 
     kind: Kind
@@ -96,4 +94,3 @@ class Fact:
     what: str
     do: str
     link: str
-    shards: Sequence[str] = ()

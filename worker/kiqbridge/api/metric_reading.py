@@ -193,20 +193,6 @@ class MetricReading:
                 self.marks[at] = text_of(label)
 
 
-def sum_of(counts: Sequence[ClassCounts]) -> ClassCounts:
-    """Of one class what was counted on each shard, together."""
-    if len(counts) == 1:
-        return counts[0]
-    series: dict[float, Counts] = {}
-    for each in counts:
-        for start, part in each.series.items():
-            series[start] = series.get(start, Counts()) + part
-    total = sum((each.total for each in counts), Counts())
-    return ClassCounts(
-        job_class=counts[0].job_class, total=total, series=dict(sorted(series.items()))
-    )
-
-
 def one_of_both(seven: Histogram, eight: Histogram, *, are_apart: bool) -> Histogram:
     """The durations of one minute, out of what lies under both names."""
     if seven == eight or not seven.count or not eight.count:

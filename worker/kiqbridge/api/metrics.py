@@ -6,10 +6,9 @@ metric_reading.py says how executions that are written in several forms count on
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
-from kiqbridge.api.metric_reading import ClassCounts, MetricReading, sum_of
+from kiqbridge.api.metric_reading import ClassCounts, MetricReading
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.percentiles import Histogram
 from kiqbridge.wire.measures import (
@@ -73,7 +72,7 @@ def top_jobs(
     operator: Operator | None = None,
     now: float | None = None,
 ) -> TopJobs:
-    """What every class did lately, on all shards together; an hour is one round trip for each.
+    """What every class did lately; an hour is one round trip.
 
     Args:
         minutes: length of the span in buckets of a minute, from 1 to 480; more are cut to 480.
@@ -90,15 +89,14 @@ def top_jobs(
     length = _TEN_MINUTES_S if hours else _MINUTE_S
     count = _within(hours, MOST_HOURS) * 6 if hours else _within(minutes, MOST_MINUTES)
     starts = _starts(moment, length, count)
-    readings = whose.gather(partial(_read_top, starts, hours, moment))
-    names = sorted({name for each in readings for name in each.names})
-    classes = [sum_of([each.class_counts(name, starts) for each in readings]) for name in names]
+    reading = _read_top(starts, hours, moment, whose)
+    classes = [reading.class_counts(name, starts) for name in sorted(reading.names)]
     classes.sort(key=lambda each: (-each.total.ms, -each.total.executions, each.job_class))
     return TopJobs(
         bucket_s=length,
         buckets=starts,
         classes={each.job_class: each for each in classes},
-        marks=_marks(readings, starts[0], moment),
+        marks=reading.marks_within(starts[0], moment),
     )
 
 
@@ -128,7 +126,7 @@ def job_metrics(
     operator: Operator | None = None,
     now: float | None = None,
 ) -> JobMetrics:
-    """What one class did in the last minutes, with its durations; an hour is one round trip for each shard.
+    """What one class did in the last minutes, with its durations; an hour is one round trip.
 
     Args:
         job_class: as `top_jobs` names it.
@@ -143,17 +141,15 @@ def job_metrics(
     moment = time.time() if now is None else now
     starts = _starts(moment, _MINUTE_S, _within(minutes, MOST_MINUTES))
     name = field_name(job_class)
-    readings = whose.gather(partial(_read_class, starts, name))
-    histograms = {
-        start: sum((each.histogram(start) for each in readings), Histogram()) for start in starts
-    }
+    reading = _read_class(starts, name, whose)
+    histograms = {start: reading.histogram(start) for start in starts}
     kept = {start: each for start, each in histograms.items() if each.count}
     return JobMetrics(
-        counts=sum_of([each.class_counts(name, starts) for each in readings]),
+        counts=reading.class_counts(name, starts),
         buckets=starts,
         histogram=sum(kept.values(), Histogram()),
         histograms=kept,
-        marks=_marks(readings, starts[0], moment),
+        marks=reading.marks_within(starts[0], moment),
     )
 
 
@@ -167,14 +163,6 @@ def _read_class(starts: Sequence[float], name: str, whose: Operator) -> MetricRe
     reading.ask_marks(starts)
     reading.read()
     return reading
-
-
-def _marks(readings: Sequence[MetricReading], since: float, until: float) -> Mapping[float, str]:
-    """Oldest first; a deployment is marked on all shards."""
-    found = {
-        at: label for each in readings for at, label in each.marks_within(since, until).items()
-    }
-    return dict(sorted(found.items()))
 
 
 def _within(count: int, most: int) -> int:

@@ -53,38 +53,9 @@ class Ledger:
 def read_ledgers(
     operator: Operator, names: Sequence[str], now: float, last: int
 ) -> dict[str, Ledger]:
-    """The last entries of each ledger, how often each was delivered, and the ends of their jobs.
-
-    An occurrence whose jobs lie on several shards has an entry in the ledger of each.
-    """
+    """The last entries of each ledger, how often each was delivered, and the ends of their jobs."""
     if not names:
         return {}
-    if not operator.shards:
-        return _read_ledgers(operator, names, now, last)
-    parts = operator.gather(lambda each: _read_ledgers(each, names, now, last))
-    return {name: _together([part[name] for part in parts], last) for name in names}
-
-
-def _together(parts: Sequence[Ledger], last: int) -> Ledger:
-    entries: dict[int, dict[str, Any]] = {}
-    attempts: dict[int, int] = {}
-    ends: dict[int, Sequence[JobEnd]] = {}
-    for part in parts:
-        for entry in part.entries:
-            at = int(entry["at"])
-            whole = entries.setdefault(at, {**entry, "jids": []})
-            whole["jids"] = [*whole["jids"], *entry.get("jids", [])]
-        for at, count in part.attempts.items():
-            attempts[at] = max(count, attempts.get(at, 0))
-        for at, found in part.ends.items():
-            ends[at] = [*ends.get(at, ()), *found]
-    newest = sorted(entries, reverse=True)[:last]
-    return Ledger(entries=[entries[at] for at in newest], attempts=attempts, ends=ends)
-
-
-def _read_ledgers(
-    operator: Operator, names: Sequence[str], now: float, last: int
-) -> dict[str, Ledger]:
     keys = operator.keys
     replies = operator.pool.run(
         *(

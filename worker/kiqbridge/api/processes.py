@@ -38,11 +38,6 @@ class Process:
     operator: Operator
 
     @property
-    def shard(self) -> str:
-        """The shard that it serves; empty with one server."""
-        return self.operator.shard
-
-    @property
     def hostname(self) -> str:
         """Of its machine."""
         return str(self.info.get("hostname", ""))
@@ -160,40 +155,31 @@ class ProcessSet:
         self.operator = operator or default_operator()
 
     def __iter__(self) -> Iterator[Process]:
-        """Two round trips, however many they are, and those of each shard in turn; without those whose hash is gone."""
-        for operator in self.operator.each():
-            pool, keys = operator.pool, operator.keys
-            names = sorted(text_of(name) for name in pool.call("SMEMBERS", keys.processes))
-            replies = (
-                pool.run(*(("HGETALL", keys.process(name)) for name in names)) if names else []
-            )
-            for name, reply in zip(names, replies, strict=True):
-                process = parse_process(name, reply, operator)
-                if process is not None:
-                    yield process
+        """Two round trips, however many they are; without those whose hash is gone."""
+        pool, keys = self.operator.pool, self.operator.keys
+        names = sorted(text_of(name) for name in pool.call("SMEMBERS", keys.processes))
+        replies = pool.run(*(("HGETALL", keys.process(name)) for name in names)) if names else []
+        for name, reply in zip(names, replies, strict=True):
+            process = parse_process(name, reply, self.operator)
+            if process is not None:
+                yield process
 
     @property
     def size(self) -> int:
         """How many are registered, those included whose end was not noticed yet."""
-        counts = self.operator.gather(lambda each: each.pool.call("SCARD", each.keys.processes))
-        return sum(map(int, counts))
+        return int(self.operator.pool.call("SCARD", self.operator.keys.processes))
 
     def __len__(self) -> int:
         return self.size
 
     def cleanup(self) -> None:
         """Take processes off that are gone, at most once a minute in the fleet, as Ruby's `ProcessSet.new` (§9.3)."""
-        for each in self.operator.each():
-            remove_gone(each.pool, each.keys)
+        remove_gone(self.operator.pool, self.operator.keys)
 
     def find(self, identity: str) -> Process | None:
         """The process of this name, None if it does not live."""
-        for each in self.operator.each():
-            reply = each.pool.call("HGETALL", each.keys.process(identity))
-            process = parse_process(identity, reply, each)
-            if process is not None:
-                return process
-        return None
+        reply = self.operator.pool.call("HGETALL", self.operator.keys.process(identity))
+        return parse_process(identity, reply, self.operator)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,14 +191,12 @@ class Work:
         tid: of its thread, or of its task on an event loop.
         job: the job.
         run_at: when it began, epoch seconds.
-        shard: of its process; empty with one server.
     """
 
     process: str
     tid: str
     job: JobRecord
     run_at: float
-    shard: str = ""
 
 
 class WorkSet:
@@ -226,9 +210,10 @@ class WorkSet:
         self.operator = operator or default_operator()
 
     def __iter__(self) -> Iterator[Work]:
-        """Two round trips for each shard, however many processes there are."""
-        found = [work for several in self.operator.gather(_works_at) for work in several]
-        return iter(sorted(found, key=lambda work: (work.run_at, work.process, work.tid)))
+        """Two round trips, however many processes there are."""
+        return iter(
+            sorted(_works(self.operator), key=lambda work: (work.run_at, work.process, work.tid))
+        )
 
     @property
     def size(self) -> int:
@@ -243,7 +228,7 @@ class WorkSet:
         return next((work for work in self if work.job.jid == jid), None)
 
 
-def _works_at(operator: Operator) -> list[Work]:
+def _works(operator: Operator) -> list[Work]:
     pool, keys = operator.pool, operator.keys
     names = [text_of(name) for name in pool.call("SMEMBERS", keys.processes)]
     keys_of_both = [key(name) for name in names for key in (keys.work, keys.workers)]
@@ -253,7 +238,7 @@ def _works_at(operator: Operator) -> list[Work]:
         # Up to 6.4 under the second name; ours write both.
         fields = replies[2 * position] or replies[2 * position + 1]
         for tid, text in pairs_of(fields).items():
-            work = parse_work(name, text_of(tid), text, operator.shard)
+            work = parse_work(name, text_of(tid), text)
             if work is not None:
                 found.append(work)
     return found
@@ -274,7 +259,7 @@ def parse_process(identity: str, reply: Sequence[bytes], operator: Operator) -> 
     return Process(identity=identity, info=info, fields=fields, operator=operator)
 
 
-def parse_work(process: str, tid: str, text: bytes, shard: str = "") -> Work | None:
+def parse_work(process: str, tid: str, text: bytes) -> Work | None:
     """A running job out of what its process wrote; None: that cannot be read."""
     try:
         work = json.loads(text)
@@ -283,7 +268,7 @@ def parse_work(process: str, tid: str, text: bytes, shard: str = "") -> Work | N
         raw = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
         job = JobRecord(raw.encode("utf-8", "surrogatepass"), queue=str(work["queue"]))
         run_at = read_timestamp(work["run_at"]) or 0.0
-        return Work(process=process, tid=tid, job=job, run_at=run_at, shard=shard)
+        return Work(process=process, tid=tid, job=job, run_at=run_at)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -195,9 +195,7 @@ def clear_queue(queue: "Queue") -> int:
 def pause_queue(queue: "Queue", reason: str, for_s: float | None) -> "Pause":
     """See `Queue.pause_it`."""
     operator = queue.operator
-    made = operator.gather(
-        lambda each: each.client.pause_queue(queue.name, reason=reason, by=each.by, for_s=for_s)
-    )[0]
+    made = operator.client.pause_queue(queue.name, reason=reason, by=operator.by, for_s=for_s)
     ends = "" if for_s is None else f" for {for_s:g} s"
     record_audit(operator, "pause", f"queue:{queue.name}", f"{reason}{ends}".strip())
     return made
@@ -206,7 +204,7 @@ def pause_queue(queue: "Queue", reason: str, for_s: float | None) -> "Pause":
 def resume_queue(queue: "Queue") -> bool:
     """See `Queue.resume`."""
     operator = queue.operator
-    was_paused = any(operator.gather(lambda each: each.client.resume_queue(queue.name)))
+    was_paused = operator.client.resume_queue(queue.name)
     if was_paused:
         record_audit(operator, "resume", f"queue:{queue.name}")
     return was_paused

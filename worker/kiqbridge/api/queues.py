@@ -1,17 +1,15 @@
 """Queues as an operator sees them (protocol §22)."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from kiqbridge.api import queue_actions
 from kiqbridge.api.actions import Progress
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.parts import one_after_the_other
 from kiqbridge.api.queue_actions import QueueVerb
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import READ_AT_ONCE, Page
-from kiqbridge.errors import PayloadError
 from kiqbridge.store.operating import read_queue
 from kiqbridge.store.pauses import Pause
 from kiqbridge.wire.names import text_of
@@ -30,11 +28,6 @@ class QueuedJob(JobRecord):
         self.parent = parent
         self.from_tail = from_tail
 
-    @property
-    def shard(self) -> str:
-        """The shard on which it waits; empty with one server."""
-        return self.parent.operator.shard
-
     def delete(self) -> bool:
         """Remove it; whether it still waited."""
         return bool(self.parent.apply("delete", [self]))
@@ -51,26 +44,15 @@ class QueuedJob(JobRecord):
 class Queue:
     """A queue; of jobs that workers have taken and not begun see `InFlight`.
 
-    On several shards it is the queue wherever it has jobs: those on its own shard (`shard`) come first, then what
-    lies elsewhere, shard by shard. What is done to a job is done on the shard where it lies.
-
     Args:
         name: as jobs name it.
         operator: whose; default `default_operator()`.
-
-    Attributes:
-        parts: the queue on each shard; empty with one server.
     """
 
     def __init__(self, name: str = "default", operator: Operator | None = None) -> None:
         self.name = name
         self.operator = operator or default_operator()
         self.redis_key = self.operator.keys.queue(name)
-        several = self.operator.each() if self.operator.shards else []
-        own = self.shard if several else ""
-        self.parts: Sequence[Queue] = [
-            Queue(name, each) for each in sorted(several, key=lambda each: each.shard != own)
-        ]
 
     def __repr__(self) -> str:
         return f"<Queue {self.redis_key}>"
@@ -79,32 +61,12 @@ class Queue:
     def all(cls, operator: Operator | None = None) -> "list[Queue]":
         """All queues that a job was ever pushed to, by name."""
         whose = operator or default_operator()
-        listed = whose.gather(lambda each: each.pool.call("SMEMBERS", each.keys.queues))
-        names = {text_of(name) for several in listed for name in several}
-        return [cls(name, whose) for name in sorted(names)]
-
-    @property
-    def shard(self) -> str:
-        """Its shard, to which clients push; empty: there is one server, or no glob matches its name."""
-        if self.operator.shard:
-            return self.operator.shard
-        try:
-            return self.operator.client.shard_of(self.name)
-        except PayloadError:
-            return ""
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """Shard → how many jobs wait there, its own first; with one server under an empty name."""
-        if self.parts:
-            return {part.operator.shard: part.size for part in self.parts}
-        return {"": self.size}
+        names = whose.pool.call("SMEMBERS", whose.keys.queues)
+        return [cls(name, whose) for name in sorted(map(text_of, names))]
 
     @property
     def size(self) -> int:
         """How many jobs wait in it."""
-        if self.parts:
-            return sum(part.size for part in self.parts)
         return int(self.operator.pool.call("LLEN", self.redis_key))
 
     def __len__(self) -> int:
@@ -112,12 +74,10 @@ class Queue:
 
     @property
     def latency(self) -> float:
-        """Seconds for which the oldest job has waited; 0 if none waits (§22); the longest of all shards.
+        """Seconds for which the oldest job has waited; 0 if none waits (§22).
 
         Negative if its `enqueued_at` is in the future, as a sender's wrong clock writes it.
         """
-        if self.parts:
-            return max(part.latency for part in self.parts)
         oldest = self.operator.pool.call("LINDEX", self.redis_key, -1)
         return JobRecord(oldest).latency(time.time()) if oldest else 0.0
 
@@ -140,10 +100,6 @@ class Queue:
 
     def __iter__(self) -> Iterator[QueuedJob]:
         """All jobs, the last pushed first, as Ruby's API; what was seen may be deleted meanwhile."""
-        for part in self.parts:
-            yield from part
-        if self.parts:
-            return
         size = size_before = self.size
         deleted, page = 0, 0
         while True:
@@ -169,8 +125,6 @@ class Queue:
             oldest_first: the next to be taken first.
         """
         first = (max(1, number) - 1) * size
-        if self.parts:
-            return self._page_of_parts(max(1, number), size, oldest_first=oldest_first)
         last = first + size - 1
         span = (-last - 1, -first - 1) if oldest_first else (first, last)
         total, texts = self.operator.pool.run(
@@ -192,10 +146,6 @@ class Queue:
             where: which; default all.
             now: epoch seconds, for ages.
         """
-        for part in self.parts:
-            yield from part.scan(where, now=now)
-        if self.parts:
-            return
         needle = where.needle() if where else b""
         pool, step = self.operator.pool, 1
         passed_over, most = 0, 2 * self.size + READ_AT_ONCE
@@ -240,12 +190,6 @@ class Queue:
             PayloadError: a wrong argument; nothing was done.
             RedisUnavailable: repeat it; what was moved is not moved again.
         """
-        if self.parts:
-            return sum(
-                part.apply(action, theirs, to=to)
-                for part in self.parts
-                if (theirs := [each for each in jobs if each.shard == part.operator.shard])
-            )
         return queue_actions.apply(self, action, jobs, to=to)
 
     def apply_all(
@@ -272,21 +216,10 @@ class Queue:
         Raises:
             As `apply`; batches before were carried out.
         """
-        if self.parts:
-            return one_after_the_other(
-                self.parts,
-                lambda part, most, report: part.apply_all(
-                    action, where, to=to, limit=most, progress=report
-                ),
-                limit,
-                progress,
-            )
         return queue_actions.apply_all(self, action, where, to=to, limit=limit, progress=progress)
 
     def clear(self) -> int:
         """Delete all jobs, and the queue's name from the list of queues (§22); how many jobs there were."""
-        if self.parts:
-            return sum(part.clear() for part in self.parts)
         return queue_actions.clear_queue(self)
 
     def pause_it(self, reason: str = "", for_s: float | None = None) -> Pause:
@@ -300,27 +233,6 @@ class Queue:
     def job(self, text: bytes, from_tail: int | None = None) -> QueuedJob:
         """A job of this queue out of what Redis answered; `from_tail` as in `QueuedJob`."""
         return QueuedJob(self, text, from_tail)
-
-    def _page_of_parts(self, number: int, size: int, *, oldest_first: bool) -> Page[QueuedJob]:
-        """One shard after the other; so many jobs from anywhere in it are found by its length alone."""
-        sizes = [part.size for part in self.parts]
-        passed_over, left = (number - 1) * size, size
-        rows: list[QueuedJob] = []
-        for part, length in zip(self.parts, sizes, strict=True):
-            taken = min(left, length - passed_over)
-            if taken > 0:
-                rows += part.span(passed_over, taken, oldest_first=oldest_first)
-                left -= taken
-            passed_over = max(0, passed_over - length)
-        return Page(number=number, size=size, total=sum(sizes), rows=rows)
-
-    def span(self, first: int, count: int, *, oldest_first: bool) -> list[QueuedJob]:
-        """Jobs of one server from a place on; the last pushed first, or the next to be taken first."""
-        if oldest_first:
-            return self.oldest(first, count)
-        pool, key = self.operator.pool, self.redis_key
-        total, texts = pool.run(("LLEN", key), ("LRANGE", key, first, first + count - 1))
-        return self._jobs(texts, total - first - 1)
 
     def _jobs(self, texts: Sequence[bytes], first: int, *, step: int = -1) -> list[QueuedJob]:
         return [

@@ -85,11 +85,6 @@ class JobRecord:
         return found.decode() if found else ""
 
     @property
-    def shard(self) -> str:
-        """The shard on which it was found, if that is known; empty with one server."""
-        return ""
-
-    @property
     def job_class(self) -> str:
         """The class to perform it: `class` as it stands on the wire; empty if it has none."""
         return _text(self.item.get("class"))

@@ -50,7 +50,6 @@ class ScheduleView:
         next: the next instants at which it fires, epoch seconds; empty if never.
         occurrences: the last ones, newest first; of sidekiq-cron only the last one.
         definition: all of it; None for sidekiq-cron's.
-        shard: on which it lies; empty with one server.
     """
 
     name: str
@@ -67,7 +66,6 @@ class ScheduleView:
     next: Sequence[float] = ()
     occurrences: Sequence[Occurrence] = ()
     definition: ScheduleDefinition | None = None
-    shard: str = ""
 
     @property
     def next_at(self) -> float | None:
@@ -115,17 +113,17 @@ class ScheduleSet:
             )
             for name, each in stored.known.items()
         ]
-        ruby = _read_ruby(self.operator)
-        rows += [_ruby_view(each, stored.now, upcoming, shard) for shard, each in ruby]
+        ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
+        rows += [_ruby_view(each, stored.now, upcoming) for each in ruby]
         return sorted(rows, key=lambda row: (row.next_at is None, row.next_at or 0.0, row.name))
 
     def find(self, name: str, *, last: int = 100, upcoming: int = 10) -> ScheduleView | None:
         """The schedule of this name, None if there is none; arguments and errors as `fetch`."""
         stored = _read_stored(self.operator, only=name)
         if name not in stored.known:
-            ruby = _read_ruby(self.operator)
-            found = next((each for each in ruby if each[1].name == name), None)
-            return found and _ruby_view(found[1], stored.now, upcoming, found[0])
+            ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
+            rows = (_ruby_view(each, stored.now, upcoming) for each in ruby if each.name == name)
+            return next(rows, None)
         ledgers = read_ledgers(self.operator, [name], stored.now, last)
         occurrences = occurrences_of(ledgers[name], stored.missed.get(name, []), last)
         return _view(name, stored.known[name], stored, occurrences, upcoming)
@@ -197,11 +195,10 @@ class ScheduleSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """What Redis holds of a schedule, and which shard; `definition` is None if it cannot be read."""
+    """What Redis holds of a schedule; `definition` is None if it cannot be read."""
 
     definition: ScheduleDefinition | None
     state: ScheduleState
-    shard: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,32 +210,7 @@ class _Stored:
     now: float
 
 
-def _read_ruby(operator: Operator) -> list[tuple[str, SidekiqCronJob]]:
-    """Those of the gem, which has its own on each shard, and on which each is."""
-    return [
-        (each.shard, job)
-        for each in operator.each()
-        for job in read_sidekiq_cron(each.pool, each.keys)
-    ]
-
-
 def _read_stored(operator: Operator, only: str = "") -> _Stored:
-    """What all shards hold together; of a schedule that several define, what the first says."""
-    parts = operator.gather(lambda each: _read_one(each, only))
-    if len(parts) == 1:
-        return parts[0]
-    known: dict[str, _Known] = {}
-    missed: dict[str, list[int]] = {}
-    for part in parts:
-        for name, each in part.known.items():
-            if name not in known or known[name].definition is None:
-                known[name] = each
-        for name, instants in part.missed.items():
-            missed[name] = sorted({*missed.get(name, ()), *instants}, reverse=True)
-    return _Stored(known=known, missed=missed, now=max(part.now for part in parts))
-
-
-def _read_one(operator: Operator, only: str) -> _Stored:
     keys = operator.keys
     read = [
         ("HMGET", key, only) if only else ("HGETALL", key)
@@ -260,7 +232,7 @@ def _read_one(operator: Operator, only: str) -> _Stored:
         found = known_of(name, Read(text, held.get(raw, b""), b"", 0.0))
         state = ScheduleState.from_text(held.get(raw))
         definition = found.definition if found else None
-        known[name] = _Known(definition=definition, state=state, shard=operator.shard)
+        known[name] = _Known(definition=definition, state=state)
     instants: dict[str, list[int]] = {}
     for member in missed:
         at, _, whose = member.partition(b" ")
@@ -282,7 +254,6 @@ def _view(
             state="unreadable",
             note="cannot be read, so it never fires: save it again, or delete it",
             occurrences=occurrences,
-            shard=known.shard,
         )
     common: dict[str, Any] = {
         "name": name,
@@ -293,7 +264,6 @@ def _view(
         "description": definition.description,
         "occurrences": occurrences,
         "definition": definition,
-        "shard": known.shard,
     }
     try:
         when = definition.when
@@ -331,7 +301,7 @@ def _next(when: ScheduleExpression, state: ScheduleState, now: float, count: int
     return found
 
 
-def _ruby_view(job: SidekiqCronJob, now: float, upcoming: int, shard: str) -> ScheduleView:
+def _ruby_view(job: SidekiqCronJob, now: float, upcoming: int) -> ScheduleView:
     timezone, note = "", "" if job.enabled else "disabled in Ruby"
     instants: list[float] = []
     try:
@@ -351,7 +321,6 @@ def _ruby_view(job: SidekiqCronJob, now: float, upcoming: int, shard: str) -> Sc
         note=note,
         classes=[job.job_class],
         queues=[job.queue],
-        shard=shard,
         description=job.description,
         next=instants,
         occurrences=[]

@@ -3,7 +3,6 @@
 A set of 1,000,000 members is read in pages, so memory stays constant and no command takes long.
 """
 
-import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -11,9 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from kiqbridge.api import actions
 from kiqbridge.api.actions import Action, Progress
 from kiqbridge.api.filters import Filter
-from kiqbridge.api.merged_page import merged_rows
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.parts import one_after_the_other
 from kiqbridge.api.record import JobRecord
 
 READ_AT_ONCE: Final = 100
@@ -54,11 +51,6 @@ class SortedEntry(JobRecord):
         super().__init__(text)
         self.parent = parent
         self.score = score
-
-    @property
-    def shard(self) -> str:
-        """The shard on which it lies; empty with one server."""
-        return self.parent.operator.shard
 
     @property
     def at(self) -> float:
@@ -116,14 +108,13 @@ class SortedEntry(JobRecord):
 
 
 class JobSet:
-    """A sorted set of jobs; on several shards all of them as one, and what is done to a member is done on its own.
+    """A sorted set of jobs.
 
     Args:
         operator: whose; default `default_operator()`.
 
     Attributes:
         name: `schedule`, `retry` or `dead`.
-        parts: the set on each shard; empty with one server.
     """
 
     name: str = ""
@@ -133,8 +124,6 @@ class JobSet:
     def __init__(self, operator: Operator | None = None) -> None:
         self.operator = operator or default_operator()
         self.redis_key: str = getattr(self.operator.keys, self.name)
-        several = self.operator.each() if self.operator.shards else []
-        self.parts: Sequence[JobSet] = [type(self)(each) for each in several]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.redis_key}>"
@@ -142,8 +131,6 @@ class JobSet:
     @property
     def size(self) -> int:
         """How many members it has."""
-        if self.parts:
-            return sum(part.size for part in self.parts)
         return int(self.operator.pool.call("ZCARD", self.redis_key))
 
     def __len__(self) -> int:
@@ -151,9 +138,6 @@ class JobSet:
 
     def __iter__(self) -> Iterator[SortedEntry]:
         """All members from the highest score down, as Ruby's API; what was seen may be deleted meanwhile."""
-        if self.parts:
-            yield from heapq.merge(*self.parts, key=lambda entry: -entry.score)
-            return
         position = self.size
         while position > 0:
             first = max(0, position - READ_AT_ONCE)
@@ -165,8 +149,6 @@ class JobSet:
     ) -> Page[SortedEntry]:
         """One page, in one round trip of two commands; a number past the end gives no rows.
 
-        On several shards their members are merged by score (`merged_page`).
-
         Args:
             number: from 1 on.
             size: rows of a page.
@@ -174,9 +156,6 @@ class JobSet:
         """
         reverse = self.newest_first if newest_first is None else newest_first
         first = (max(1, number) - 1) * size
-        if self.parts:
-            merged = merged_rows(self.parts, first, size, reverse=reverse)
-            return Page(number=max(1, number), size=size, total=self.size, rows=merged)
         read = "ZREVRANGE" if reverse else "ZRANGE"
         total, rows = self.operator.pool.run(
             ("ZCARD", self.redis_key),
@@ -193,10 +172,6 @@ class JobSet:
             where: which; default all.
             now: epoch seconds, for ages.
         """
-        if self.parts:
-            scans = [part.scan(where, now=now) for part in self.parts]
-            yield from heapq.merge(*scans, key=lambda entry: entry.score)
-            return
         walk = actions.SetWalk(self, where.needle() if where else b"")
         while (entries := walk.read()) is not None:
             walk.left(entries)
@@ -209,9 +184,6 @@ class JobSet:
             float(score)
         except ValueError:
             return None
-        if self.parts:
-            fetched = (part.fetch(key) for part in self.parts)
-            return next((entry for entry in fetched if entry is not None), None)
         rows = self.operator.pool.call(
             "ZRANGE", self.redis_key, score, score, "BYSCORE", "WITHSCORES"
         )
@@ -239,12 +211,6 @@ class JobSet:
             PayloadError: none could be; of several, those that cannot be pushed stay, with a warning.
             RedisUnavailable: repeat it; what was moved is not moved again.
         """
-        if self.parts:
-            return sum(
-                part.apply(action, theirs, at=at)
-                for part in self.parts
-                if (theirs := [each for each in entries if each.shard == part.operator.shard])
-            )
         return actions.apply(self, action, entries, at=at)
 
     def apply_all(
@@ -271,21 +237,10 @@ class JobSet:
         Raises:
             As `apply`; batches before were carried out.
         """
-        if self.parts:
-            return one_after_the_other(
-                self.parts,
-                lambda part, most, report: part.apply_all(
-                    action, where, at=at, limit=most, progress=report
-                ),
-                limit,
-                progress,
-            )
         return actions.apply_all(self, action, where, at=at, limit=limit, progress=progress)
 
     def clear(self) -> int:
         """Delete all members; how many there were."""
-        if self.parts:
-            return sum(part.clear() for part in self.parts)
         return actions.clear_set(self)
 
     def delete_all(self, where: Filter | None = None) -> int:
@@ -295,14 +250,6 @@ class JobSet:
     def entry(self, text: bytes, score: float) -> SortedEntry:
         """A member of this set out of what Redis answered."""
         return SortedEntry(self, text, score)
-
-    def ranked(self, first: int, size: int, *, reverse: bool) -> list[SortedEntry]:
-        """Members by their place, on one server; `reverse`: from the highest score down."""
-        read = "ZREVRANGE" if reverse else "ZRANGE"
-        last = first + size - 1
-        return self._entries(
-            self.operator.pool.call(read, self.redis_key, first, last, "WITHSCORES")
-        )
 
     def _range(self, first: int, last: int) -> list[SortedEntry]:
         rows = self.operator.pool.call("ZRANGE", self.redis_key, first, last, "WITHSCORES")

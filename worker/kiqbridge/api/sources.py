@@ -63,19 +63,17 @@ class Sources:
 
 
 def fetch_sources(operator: Operator | None = None) -> Sources:
-    """What came in from AWS, in two round trips for each shard.
+    """What came in from AWS, in two round trips.
 
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
     """
     whose = operator or default_operator()
-    found = whose.gather(_read)
-    stacks = {name: each for one in found for name, each in one[0].items()}
-    guards = [guard for one in found for guard in one[2]]
+    stacks, total, guards = _read(whose)
     guards.sort(key=lambda guard: guard.enqueued_at or 0.0, reverse=True)
     return Sources(
         stacks=sorted(stacks.values(), key=lambda each: each.stack),
-        guards=sum(one[1] for one in found),
+        guards=total,
         looked_at=len(guards),
         by_source=dict(Counter(guard.source for guard in guards).most_common()),
         latest=guards[:SHOWN],

@@ -1,7 +1,7 @@
 """How much there is of everything, in one round trip and one for the queues (protocol §11, §22)."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -12,22 +12,14 @@ from kiqbridge.wire.names import text_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """One queue: its size, and seconds for which its oldest job has waited; the shards on which jobs wait."""
+    """One queue: its size, and seconds for which its oldest job has waited."""
 
     size: int
     latency: float
-    shards: Sequence[str] = ()
-
-    def __add__(self, other: "QueueStats") -> "QueueStats":
-        return QueueStats(
-            size=self.size + other.size,
-            latency=max(self.latency, other.latency),
-            shards=(*self.shards, *other.shards),
-        )
 
 
 class Stats:
-    """Counts as they were when it was made; on several shards their sums.
+    """Counts as they were when it was made.
 
     Attributes:
         processed, failed: executions ever, and those that failed.
@@ -38,23 +30,11 @@ class Stats:
         workers_size: jobs that run now.
         default_queue_latency: seconds for which the oldest job of `default` has waited.
         fetched_at: epoch seconds.
-        shards: name → counts of that shard; empty with one server.
     """
 
     def __init__(self, operator: Operator | None = None) -> None:
         self._operator = whose = operator or default_operator()
         self.fetched_at = time.time()
-        self.shards: Mapping[str, Stats] = {
-            each.shard: Stats(each) for each in whose.each() if whose.shards
-        }
-        if self.shards:
-            self._add_up(list(self.shards.values()))
-        else:
-            self._read(whose)
-        default = self.queues.get("default")
-        self.default_queue_latency = default.latency if default else 0.0
-
-    def _read(self, whose: Operator) -> None:
         keys, pool = whose.keys, whose.pool
         processed, failed, scheduled, retry, dead, processes, queues = pool.run(
             ("GET", keys.stat("processed")),
@@ -85,27 +65,15 @@ class Stats:
             name: QueueStats(
                 size=size,
                 latency=JobRecord(text).latency(self.fetched_at) if text else 0.0,
-                shards=(whose.shard,) if size and whose.shard else (),
             )
             for name, size, text in zip(names, sizes, oldest, strict=True)
         }
-        self.queues: Mapping[str, QueueStats] = _longest_first(found)
+        self.queues: Mapping[str, QueueStats] = dict(
+            sorted(found.items(), key=lambda each: (-each[1].size, each[0]))
+        )
         self.enqueued = sum(each.size for each in found.values())
-
-    def _add_up(self, parts: "Sequence[Stats]") -> None:
-        self.processed = sum(each.processed for each in parts)
-        self.failed = sum(each.failed for each in parts)
-        self.scheduled_size = sum(each.scheduled_size for each in parts)
-        self.retry_size = sum(each.retry_size for each in parts)
-        self.dead_size = sum(each.dead_size for each in parts)
-        self.processes_size = sum(each.processes_size for each in parts)
-        self.workers_size = sum(each.workers_size for each in parts)
-        self.enqueued = sum(each.enqueued for each in parts)
-        found: dict[str, QueueStats] = {}
-        for part in parts:
-            for name, each in part.queues.items():
-                found[name] = found[name] + each if name in found else each
-        self.queues = _longest_first(found)
+        default = self.queues.get("default")
+        self.default_queue_latency = default.latency if default else 0.0
 
     def __repr__(self) -> str:
         return f"<Stats processed={self.processed} failed={self.failed} enqueued={self.enqueued}>"
@@ -121,10 +89,6 @@ class History:
 
     processed: Mapping[date, int]
     failed: Mapping[date, int]
-
-
-def _longest_first(queues: Mapping[str, QueueStats]) -> Mapping[str, QueueStats]:
-    return dict(sorted(queues.items(), key=lambda each: (-each[1].size, each[0])))
 
 
 def fetch_history(
@@ -144,13 +108,8 @@ def fetch_history(
         ("MGET", *(whose.keys.stat(name, each.isoformat()) for each in dates))
         for name in ("processed", "failed")
     ]
-    answers = whose.gather(lambda each: each.pool.run(*commands))
     processed, failed = (
-        {
-            day: sum(_count(replies[kind][place]) for replies in answers)
-            for place, day in enumerate(dates)
-        }
-        for kind in (0, 1)
+        dict(zip(dates, map(_count, counts), strict=True)) for counts in whose.pool.run(*commands)
     )
     return History(processed=processed, failed=failed)
 

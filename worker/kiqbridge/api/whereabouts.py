@@ -25,19 +25,17 @@ class Found:
             heartbeat of the process shows it.
         name: of the queue or the set; of a process `IDENTITY TID`.
         job: a `QueuedJob` or `SortedEntry` where it can be acted on.
-        shard: on which it is; empty with one server.
     """
 
     place: Place
     name: str
     job: JobRecord
-    shard: str = ""
 
 
 def find_job(jid: str, operator: Operator | None = None) -> list[Found]:
     """All places where a job is now, the sets first; empty if there is none.
 
-    It looks through all queues and sets, in pages, on all shards. A job that moves while it looks may be found twice, or
+    It looks through all queues and sets, in pages. A job that moves while it looks may be found twice, or
     not at all.
 
     Raises:
@@ -47,14 +45,14 @@ def find_job(jid: str, operator: Operator | None = None) -> list[Found]:
     if not jid:
         return []
     looks = (_in_sets, _in_flight, _working, _in_queues)
-    return [found for look in looks for each in whose.each() for found in look(jid, each)]
+    return [found for look in looks for found in look(jid, whose)]
 
 
 def _in_sets(jid: str, operator: Operator) -> list[Found]:
     places: dict[str, Place] = {"retry": "retry", "schedule": "schedule", "dead": "dead"}
     found = [(kind.name, kind(operator).find_job(jid)) for kind in _SETS]
     return [
-        Found(place=places[name], name=name, job=entry, shard=operator.shard)
+        Found(place=places[name], name=name, job=entry)
         for name, entry in found
         if entry is not None
     ]
@@ -62,11 +60,7 @@ def _in_sets(jid: str, operator: Operator) -> list[Found]:
 
 def _in_queues(jid: str, operator: Operator) -> list[Found]:
     found = [(queue.name, queue.find_job(jid)) for queue in Queue.all(operator)]
-    return [
-        Found(place="queue", name=name, job=job, shard=operator.shard)
-        for name, job in found
-        if job is not None
-    ]
+    return [Found(place="queue", name=name, job=job) for name, job in found if job is not None]
 
 
 def _working(jid: str, operator: Operator) -> list[Found]:
@@ -75,7 +69,6 @@ def _working(jid: str, operator: Operator) -> list[Found]:
             place="working",
             name=f"{work.process} {work.tid}",
             job=work.job,
-            shard=operator.shard,
         )
         for work in WorkSet(operator)
         if work.job.jid == jid
@@ -98,7 +91,7 @@ def _in_flight(jid: str, operator: Operator) -> list[Found]:
     texts = pool.run(*(("LRANGE", key, 0, -1) for _, key in lists)) if lists else []
     needle = jid.encode("utf-8", "surrogatepass")
     return [
-        Found(place="in flight", name=queue, job=job, shard=operator.shard)
+        Found(place="in flight", name=queue, job=job)
         for (queue, _), held in zip(lists, texts, strict=True)
         for text in held
         if needle in text and (job := JobRecord(text, queue=queue)).jid == jid

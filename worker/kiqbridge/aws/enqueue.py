@@ -47,12 +47,9 @@ from kiqbridge.errors import EventError, KiqbridgeError, PayloadError
 from kiqbridge.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kiqbridge.aws.by_shard import ByShard
     from kiqbridge.aws.mapping.mapper import Mapper
     from kiqbridge.aws.mapping.schemas import JobSchemas
-    from kiqbridge.aws.publishing import Part, Publisher
+    from kiqbridge.aws.publishing import Publisher
 
 UNKNOWN = "unknown"
 """The source of an event that could not be read."""
@@ -136,7 +133,7 @@ class Enqueuer:
         if stack := read(STACK, environ):
             from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is a stack
 
-            publisher = Publisher(client.pool, client.keys, stack, parts=_parts_of(client))
+            publisher = Publisher(client.pool, client.keys, stack)
         return cls.with_mappings(_pusher(client, environ), environ, folder, publisher)
 
     @classmethod
@@ -343,14 +340,6 @@ class Enqueuer:
         return asked
 
 
-def _parts_of(client: Client) -> "Callable[[Mapping[str, Any]], Sequence[Part]] | None":
-    if not client.shards:
-        return None
-    from kiqbridge.client.schedule_place import manifest_parts  # noqa: PLC0415 - few have several
-
-    return lambda manifest: manifest_parts(client, manifest)
-
-
 def _success(delivery: Delivery, results: Sequence[Result]) -> Any:
     return answer_of(results) if delivery.success is None else delivery.success
 
@@ -362,7 +351,6 @@ def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
         tick_ahead_s=read(TICK_AHEAD_S, environ),
         tick_offset_s=read(TICK_OFFSET_S, environ),
         gate=gate,
-        shards=_by_shard(client),
     )
     url, fifo_url = read(SPILL_QUEUE_URL, environ), read(SPILL_FIFO_QUEUE_URL, environ)
     gate.check_spill(has_queue=bool(url))
@@ -372,14 +360,6 @@ def _pusher(client: Client, environ: Mapping[str, str]) -> Pushing:
     from kiqbridge.aws.spill_queue import SpillQueues  # noqa: PLC0415
 
     return SpillingPusher(pusher, SpillQueues(url, fifo_url), client, gate=gate)
-
-
-def _by_shard(client: Client) -> "ByShard | None":
-    if not client.shards:
-        return None
-    from kiqbridge.aws.by_shard import ByShard  # noqa: PLC0415 - few have several
-
-    return ByShard(client)
 
 
 def _reason(results: Sequence[Result]) -> Exception | None:

@@ -9,8 +9,9 @@ from kiqbridge.config.client_settings import (
     PROFILE,
     WAIT_REPLICAS,
 )
+from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
-from kiqbridge.store.shards import open_pools
+from kiqbridge.store.redis_pool import RedisPool
 
 
 def open_client(environ: Mapping[str, str]) -> Client:
@@ -19,9 +20,10 @@ def open_client(environ: Mapping[str, str]) -> Client:
     Raises:
         ConfigError: the address or a setting is wrong.
     """
+    namespace = read(NAMESPACE, environ)
     return Client(
-        pool=open_pools(environ),
-        namespace=read(NAMESPACE, environ),
+        pool=RedisPool(read_access(environ), namespace=namespace),
+        namespace=namespace,
         profile=read(PROFILE, environ),
         wait_replicas=read(WAIT_REPLICAS, environ),
         max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),

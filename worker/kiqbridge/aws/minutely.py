@@ -1,14 +1,13 @@
 """What the functions share that a rule invokes each minute: connection, deadline, metrics, one log line.
 
-Of several shards each gets its own turn, all at the same time, so that one that is away does not take the time of
-the others. A failure is logged, measured (`RedisUnavailable`, `Failed`) and raised, so that Lambda counts it too.
+A failure is logged, measured (`RedisUnavailable`, `Failed`) and raised, so that Lambda counts it too.
 It is not repeated: the next minute does the work.
 """
 
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.aws import emf, log_line
 from kiqbridge.aws.environment import open_client
@@ -26,29 +25,18 @@ LONGEST_S: Final = 50.0
 """How long an invocation may take where Lambda does not say it: the next one begins after a minute."""
 
 
-class Sums(Protocol):
-    """Takes what the turns of several shards measure (`shard_turns.Sums`)."""
-
-    def add(self, shard: str, values: Mapping[str, float], dimensions: Mapping[str, str]) -> None:
-        """Note what one shard has measured."""
-
-
 class Turn:
-    """One invocation, of several shards for one of them.
+    """One invocation.
 
     Args:
         function: of which environment.
         request_id: of the invocation, as Lambda names it.
         left_s: seconds that are left for calls to Redis.
-        shard: its name; empty = there is one server.
-        sums: takes what is measured, if there are several shards.
 
     Attributes:
-        shard: as above.
         connection: to Redis.
         keys: the namespace.
-        client: enqueues, each job on the shard of its queue.
-        here: the client of this server alone.
+        client: enqueues.
         by: who acts, for ledgers, such as `monitor:REQUEST`.
     """
 
@@ -57,19 +45,13 @@ class Turn:
         function: "Minutely",
         request_id: str | None,
         left_s: float,
-        *,
-        shard: str = "",
-        sums: Sums | None = None,
     ) -> None:
         self._function = function
         self._request_id = request_id
         self._until = time.monotonic() + min(left_s, LONGEST_S)
-        self._sums = sums
-        self.shard = shard
-        self.connection: RedisConnection = function.connections[shard]
+        self.connection: RedisConnection = function.connection
         self.keys = function.keys
         self.client: Client = function.client
-        self.here = self.client.on(shard) if shard else self.client
         self.by = f"{function.name}:{request_id}" if request_id else function.name
 
     def left_s(self) -> float:
@@ -77,19 +59,7 @@ class Turn:
         return max(self._until - time.monotonic(), 0.0)
 
     def measure(self, values: Mapping[str, float], **dimensions: str) -> None:
-        """Write metrics, now: of the function, or under further dimensions.
-
-        Those of one of several shards have the dimension `shard` too; their sum has not.
-        """
-        if self.shard:
-            self.write_metrics(values, {**dimensions, "shard": self.shard})
-        else:
-            self.write_metrics(values, dimensions)
-        if self._sums is not None:
-            self._sums.add(self.shard, values, dimensions)
-
-    def write_metrics(self, values: Mapping[str, float], dimensions: Mapping[str, str]) -> None:
-        """Write metrics under these dimensions and that of the function."""
+        """Write metrics, now: of the function, or under further dimensions."""
         line = emf.measures(
             namespace=self._function.metrics_namespace,
             dimensions={"service": self._function.service, **dimensions},
@@ -102,14 +72,12 @@ class Turn:
         """Write a line, if lines of this level are logged."""
         if log_line.LEVELS[level] < self._function.least:
             return
-        where = {"shard": self.shard} if self.shard else {}
         entry = {
             "level": level,
             "message": message,
             "timestamp": log_line.timestamp(time.time()),
             "service": self._function.service,
             "function_request_id": self._request_id,
-            **where,
             **about,
         }
         _write(log_line.dumps(entry))
@@ -141,8 +109,7 @@ class Minutely:
         least: number of the least important level that is logged.
         keys: the namespace.
         client: enqueues.
-        connections: to each server, by the name of its shard, one without a name if there are no shards; after a
-            pause each is tested with PING before it is used.
+        connection: after a pause it is tested with PING before it is used.
     """
 
     def __init__(self, name: str, environ: Mapping[str, str]) -> None:
@@ -152,15 +119,11 @@ class Minutely:
         self.least = log_line.least(read(settings.FUNCTION_LOG_LEVEL, environ))
         self.client = open_client(environ)
         self.keys = self.client.keys
-        names = self.client.shards or ("",)
-        self.connections = {
-            shard: pool.connection() for shard, pool in zip(names, self.client.pools(), strict=True)
-        }
+        self.connection: RedisConnection = self.client.pool.connection()
 
     def close(self) -> None:
         """Close the connections; they are opened again when they are needed."""
-        for connection in self.connections.values():
-            connection.close()
+        self.connection.close()
         self.client.close()
 
     def run(self, context: Any, work: Callable[[Turn], dict[str, Any]]) -> dict[str, Any]:
@@ -171,17 +134,13 @@ class Minutely:
             work: gets the turn, and answers what the invocation answers.
 
         Returns:
-            What `work` answers; of several shards name → that.
+            What `work` answers.
 
         Raises:
-            KiqbridgeError: as `work` does; with several shards the first one's, once all have had their turn.
+            KiqbridgeError: as `work` does.
         """
         left_s = seconds_for_redis(context)
         request_id = getattr(context, "aws_request_id", None)
-        if self.client.shards:
-            from kiqbridge.aws.shard_turns import take_turns  # noqa: PLC0415 - few have several
-
-            return take_turns(self, request_id, left_s, work)
         turn = Turn(self, request_id, left_s)
         try:
             with deadline.within(min(left_s, LONGEST_S)):

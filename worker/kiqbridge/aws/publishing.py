@@ -10,19 +10,16 @@ publishes at once, and can do nothing else.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kiqbridge.clocks.manifest_store import Published, publish_manifest, published_together, stands
+from kiqbridge.clocks.manifest_store import Published, publish_manifest, stands
 from kiqbridge.errors import ConfigError, EventError
 from kiqbridge.store import deadline
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-
-Part = tuple[RedisPool, Mapping[str, Any]]
-"""What is published on one server."""
 
 MANIFEST: Final = Path(__file__).parents[1] / "schedule" / "manifest.json"
 """In the layer."""
@@ -46,7 +43,6 @@ class Publisher:
         pool: connections to Redis.
         keys: the namespace.
         stack: name of the stack.
-        parts: of several shards, what of a manifest is published on which; default: all of it.
         path: the manifest; a layer that has none publishes nothing.
         monotonic: seconds.
     """
@@ -57,13 +53,12 @@ class Publisher:
         keys: Keys,
         stack: str,
         *,
-        parts: Callable[[Mapping[str, Any]], Sequence[Part]] | None = None,
         path: Path = MANIFEST,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._keys = keys
         self._stack = stack
-        self._parts = parts or (lambda manifest: [(pool, manifest)])
+        self._pool = pool
         self._path = path
         self._monotonic = monotonic
         self._again_at: float | None = 0.0
@@ -86,10 +81,7 @@ class Publisher:
             if manifest is None:
                 return None
             with deadline.within(LONGEST_S):
-                if all(
-                    stands(pool, self._keys, self._stack, part)
-                    for pool, part in self._parts(manifest)
-                ):
+                if stands(self._pool, self._keys, self._stack, manifest):
                     return None
                 return self._publish(manifest, by, rollback=False)
         except Exception as error:  # noqa: BLE001 - whatever it is, the event is enqueued and answered
@@ -134,11 +126,10 @@ class Publisher:
         return self._publish(manifest, by, rollback=rollback)
 
     def _publish(self, manifest: Mapping[str, Any], by: str, *, rollback: bool) -> dict[str, Any]:
-        done = [
-            publish_manifest(pool, self._keys, part, stack=self._stack, by=by, rollback=rollback)
-            for pool, part in self._parts(manifest)
-        ]
-        return described(published_together(done))
+        done = publish_manifest(
+            self._pool, self._keys, manifest, stack=self._stack, by=by, rollback=rollback
+        )
+        return described(done)
 
     def _read(self) -> Mapping[str, Any] | None:
         try:

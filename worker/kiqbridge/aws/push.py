@@ -4,8 +4,8 @@ A batch costs one round trip. If the script is refused because of one job (a que
 that the client refuses), the records are pushed one by one, so that only that one fails.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kiqbridge.aws.depth import DepthGate, class_of, queue_of
 from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, Tick
@@ -26,9 +26,6 @@ from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import Identity
 from kiqbridge.wire.payload import shorten
 from kiqbridge.wire.tick_mark import Overlap
-
-if TYPE_CHECKING:
-    from kiqbridge.aws.by_shard import ByShard
 
 T = TypeVar("T")
 
@@ -101,7 +98,6 @@ class Pusher:
         tick_offset_s: seconds by which the clock of the schedules is ahead of that of Redis, where it is
             another one: `kiqbridge dev --at`. What is too early or too late is judged by that clock.
         gate: the limits of queues.
-        shards: divides the records among several servers; None = there is one.
     """
 
     def __init__(
@@ -111,10 +107,8 @@ class Pusher:
         tick_ahead_s: float = TICK_AHEAD_S.default,
         tick_offset_s: float = TICK_OFFSET_S.default,
         gate: DepthGate | None = None,
-        shards: "ByShard | None" = None,
     ) -> None:
         self._client = client
-        self._shards = shards
         self._tick_ahead_s = tick_ahead_s
         self._tick_offset_s = tick_offset_s
         self._gate = gate or DepthGate()
@@ -122,16 +116,6 @@ class Pusher:
     def has_spilled(self, event: object) -> bool:  # noqa: ARG002 - as `SpillingPusher.has_spilled`
         """Whether an event comes out of a spill queue: there is none."""
         return False
-
-    def shards_of(self, queues: Iterable[str]) -> frozenset[str]:
-        """The shards that a push to these queues asks; none = there is one server."""
-        if self._shards is None:
-            return frozenset()
-        return frozenset(name for queue in queues for name in self._shards.of_queue(queue))
-
-    def guarded(self, asked: Sequence[Asked], by: str) -> Sequence[Asked]:
-        """What `push` makes of them first: with guards by the request, if they lie on several shards."""
-        return asked if self._shards is None else self._shards.guarded(asked, by)
 
     def push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
         """Push the requests of one delivery; a result for each, in their order.
@@ -141,12 +125,6 @@ class Pusher:
             answering: whether one that fails lets the others pass. Of WHOLE several are one request.
             by: who delivers, kept in the ledger of ticks for operators.
         """
-        asked = self.guarded(asked, by)
-        if self._shards is None or answering is Answering.WHOLE:
-            return self._push(asked, answering, by)
-        return self._shards.push(asked, answering, lambda part: self._push(part, answering, by))
-
-    def _push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
         is_together = all(each.request.tick is None for each in asked)
         if is_together and (answering is Answering.WHOLE or _count(asked) <= BATCH_SIZE):
             try:
@@ -218,7 +196,6 @@ class Pusher:
         for place, each in enumerate(asked):
             count = len(each.request.jobs)
             deep = _of_record(error.places, first, count)
-            enqueued = _of_record(error.pushed, first, count)
             first += count
             if each.record.group in failed:
                 results[place] = held_back(each.record)
@@ -226,9 +203,7 @@ class Pusher:
                 request = self._gate.delayed(each.request, deep) if deep else each.request
                 fitting[place] = Asked(each.record, request)
             else:
-                results[place] = Result(
-                    record=each.record, error=_too_deep(each.request, deep, enqueued)
-                )
+                results[place] = Result(record=each.record, error=_too_deep(each.request, deep))
                 if answering is not Answering.EACH:
                     failed.add(each.record.group)
         if failed and answering is Answering.WHOLE:
@@ -329,12 +304,10 @@ def _of_record(noted: Mapping[int, T], first: int, count: int) -> dict[int, T]:
     return {number - first: noted[number] for number in numbers if number in noted}
 
 
-def _too_deep(
-    request: EnqueueRequest, deep: Mapping[int, int], enqueued: Mapping[int, str]
-) -> QueueTooDeep:
-    """The error of one record, whose jobs at these places were refused, and others perhaps enqueued."""
+def _too_deep(request: EnqueueRequest, deep: Mapping[int, int]) -> QueueTooDeep:
+    """The error of one record, whose jobs at these places were refused."""
     queues = {queue_of(request.jobs[place].item): length for place, length in deep.items()}
-    return QueueTooDeep(queues, deep, enqueued)
+    return QueueTooDeep(queues, deep)
 
 
 def _tick_result(asked: Asked, tick: Tick, outcome: TickOutcome) -> Result:

@@ -90,7 +90,7 @@ class SpillingPusher:
         if asked and asked[0].record.source == SPILLED:  # its failure is SQS' to repeat
             return self._push(asked, answering, by)
         # Before it is known where they go: what is pushed in part and then spilled is known by its guards.
-        asked = [_with_jids(each) for each in self._pusher.guarded(asked, by)]
+        asked = [_with_jids(each) for each in asked]
         waiting = self._groups_behind(asked) if answering is Answering.IN_ORDER else set()
         direct = [
             place for place, each in enumerate(asked) if _group_of(each.record) not in waiting
@@ -102,29 +102,11 @@ class SpillingPusher:
         return self._spill(asked, results, answering, waiting, by)
 
     def _push(self, asked: Sequence[Asked], answering: Answering, by: str) -> list[Result]:
-        shards = [
-            self._pusher.shards_of({queue_of(job.item) for job in each.request.jobs})
-            for each in asked
-        ]
-        refusals = {names: self._breaker.refusal(names) for names in set(shards)}
-        refused = next((each for each in refusals.values() if each is not None), None)
-        if refused is not None and answering is Answering.WHOLE:
-            return [Result(record=each.record, error=refused) for each in asked]
-        results: dict[int, Result] = {}
-        failed: set[str | None] = set()
-        for place, (each, names) in enumerate(zip(asked, shards, strict=True)):
-            if (refusal := refusals[names]) is not None:
-                results[place] = Result(record=each.record, error=refusal)
-                if answering is Answering.IN_ORDER:
-                    failed.add(each.record.group)
-            elif each.record.group in failed:
-                results[place] = held_back(each.record)
-        direct = [place for place in range(len(asked)) if place not in results]
-        if direct:
-            pushed = self._pusher.push([asked[place] for place in direct], answering, by)
-            self._breaker.note(pushed, [shards[place] for place in direct])
-            results |= dict(zip(direct, pushed, strict=True))
-        return [results[place] for place in range(len(asked))]
+        if (refusal := self._breaker.refusal()) is not None:
+            return [Result(record=each.record, error=refusal) for each in asked]
+        results = self._pusher.push(asked, answering, by)
+        self._breaker.note(results)
+        return results
 
     def _spill(
         self,
@@ -236,7 +218,7 @@ class SpillingPusher:
         return groups
 
     def _is_enqueued(self, last: "Last") -> bool:
-        if self._breaker.refusal(self._pusher.shards_of([queue_of(last.item)])) is not None:
+        if self._breaker.refusal() is not None:
             return False
         try:
             if last.tick is not None:

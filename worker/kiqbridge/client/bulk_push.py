@@ -56,7 +56,7 @@ def push_bulk(
 
 
 def _push_batch(
-    batch: Sequence[PreparedJob | None], writer: Writes, now: float
+    batch: Sequence[PreparedJob | None], writer: JobWriter, now: float
 ) -> list[str | None]:
     jobs = [job for job in batch if job is not None]
     if any(job.rule is not None for job in jobs):

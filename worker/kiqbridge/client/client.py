@@ -28,7 +28,6 @@ from kiqbridge.config.client_settings import (
 )
 from kiqbridge.config.redis_access import RedisAccess, read_access
 from kiqbridge.config.setting import choose, read
-from kiqbridge.errors import PayloadError
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, parse_replicas
 from kiqbridge.store.wire_profile import FleetProfile
@@ -167,7 +166,7 @@ class Client(Controls):
             The jids in order, None in the place of jobs that middleware stopped or a rule left out.
 
         Raises:
-            KiqbridgeError: as `push`; jobs before it, and after it those of other shards, may be enqueued:
+            KiqbridgeError: as `push`; jobs before it may be enqueued:
                 `pushed`, `not_pushed` and `unknown` of the error say which. After a lost reply the jid raised is
                 the first of its round trip.
         """

@@ -21,7 +21,6 @@ from kiqbridge.store.replies import ReplyLost
 from kiqbridge.wire import active_job, json_text
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import Identity, guard_field, keep_s
-from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import DEFAULT_OPTIONS, TICK, check_json
 from kiqbridge.wire.tick_mark import MAX_NAME, TickMark

@@ -26,6 +26,7 @@ from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import timestamp
 
+
 class JobWriter:
     """Writes jobs through one pool of connections.
 

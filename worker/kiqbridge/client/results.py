@@ -14,7 +14,7 @@ from typing import Any, Final
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.off_loop import off_loop
-from kiqbridge.errors import JobFailed, PayloadError, RedisUnavailable, ResultOmitted, ResultTimeout
+from kiqbridge.errors import JobFailed, PayloadError, ResultOmitted, ResultTimeout
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import shorten
 from kiqbridge.wire.result import Result, parse_result

@@ -3,8 +3,8 @@
 It is written by the scripts that enqueue (push_tick.lua) and that settle (settle.lua).
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kiqbridge.store.redis_connection import RedisConnection

@@ -6,8 +6,7 @@ loaded by the cold start of a function: it imports nothing that a push does not 
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Final, Literal, cast
 
 from kiqbridge.errors import ConfigError

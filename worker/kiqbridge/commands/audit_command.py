@@ -8,18 +8,18 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any, Final
 
-from kiqbridge.api import AuditEntry, Operator, read_audit
+from kiqbridge.api import AuditEntry, Operator, open_operator, read_audit
 from kiqbridge.commands.argument_types import count
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.job_rows import since_cell
 from kiqbridge.commands.output import (
+    columns_of,
     number_column,
     wide_column,
     write_json,
     write_line,
     write_table,
 )
-from kiqbridge.commands.shards import operator_of, shard_cell, with_shard
 
 _LIMIT: Final = 25
 _AT_ONCE: Final = 500
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show them, the latest first."""
-    operator = operator_of(options)
+    operator = open_operator(via="cli")
     entries = _matching(operator, options)
     limit = options.limit or (None if options.jsonl else _LIMIT)
     if options.jsonl:
@@ -57,8 +57,7 @@ def run(options: argparse.Namespace) -> int:
         write_line("The audit log has no such entry.")
     else:
         write_table(
-            with_shard(
-                operator,
+            columns_of(
                 "when",
                 "by",
                 "via",
@@ -69,7 +68,6 @@ def run(options: argparse.Namespace) -> int:
             ),
             [
                 (
-                    *shard_cell(operator, entry.shard),
                     since_cell(entry.at, now),
                     entry.by,
                     entry.via,
@@ -85,8 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fields(entry: AuditEntry) -> dict[str, Any]:
-    fields = asdict(entry)
-    return fields if entry.shard else {name: fields[name] for name in fields if name != "shard"}
+    return asdict(entry)
 
 
 def _matching(operator: Operator, options: argparse.Namespace) -> Iterator[AuditEntry]:

@@ -159,10 +159,6 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
         command = commands.add_parser(entry.name, help=entry.help, description=entry.description)
         if complete or entry.name == named:
             entry.load(command)
-            if entry.by_shard:
-                from kiqbridge.commands.shards import add_shard  # noqa: PLC0415 - not for workers
-
-                add_shard(command)
     _group(parser, commands)
     return parser
 

@@ -116,8 +116,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _examine(options: argparse.Namespace, selection: Selection) -> int:
     operator = open_operator(via="cli")
-    if options.only_shards:
-        operator = operator.limited_to(tuple(dict.fromkeys(options.only_shards)))
     code = 0
     try:
         findings = examine(

@@ -9,17 +9,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from kiqbridge.api import Operator
+from kiqbridge.api import Operator, open_operator
 from kiqbridge.commands.acting import record_transfer
 from kiqbridge.commands.confirm import add_yes, confirm
-from kiqbridge.commands.export_shards import export_each
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.commands.progress import progress
-from kiqbridge.commands.shards import chosen_operator
 from kiqbridge.errors import PayloadError
 from kiqbridge.transfer.file import ExportFile, Written
 from kiqbridge.transfer.form import Chunk, End, Header, Line, Place
@@ -50,8 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         nargs="?",
         metavar="FILE",
-        help="where to; - is a pipe; NAME.gz is compressed; of several shards each has its own, such as "
-        "jobs.mail.jsonl for jobs.jsonl",
+        help="where to; - is a pipe; NAME.gz is compressed",
     )
     parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="this queue")
     parser.add_argument(
@@ -83,14 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Export, count, or give back."""
-    operator = chosen_operator(options)
-    if operator.shards:
-        return export_each(operator, options, _run, _places)
-    return _run(operator, options)
-
-
-def _run(operator: Operator, options: argparse.Namespace) -> int:
-    """Of one server, or one shard."""
+    operator = open_operator(via="cli")
     if options.give_back:
         return _give_back(operator, options)
     places = _places(operator, options)
@@ -190,7 +180,6 @@ def _header(operator: Operator, name: str) -> Header:
         at=round(time.time(), 3),
         source=operator.pool.address,
         namespace=operator.keys.prefix,
-        shard=operator.shard,
     )
 
 
@@ -272,7 +261,7 @@ def _give_back(operator: Operator, options: argparse.Namespace) -> int:
     held = find_held(operator.pool, operator.keys)
     if held is None:
         if options.json:
-            _answer(options, {"given_back": 0})
+            write_json({"given_back": 0})
         else:
             write_line("No export holds anything.")
         return 0
@@ -291,9 +280,9 @@ def _give_back(operator: Operator, options: argparse.Namespace) -> int:
         operator, "export --give-back", {held.chunk.place: moved}, f"held for {held.file}"
     )
     if options.json:
-        _answer(options, {"given_back": moved})
+        write_json({"given_back": moved})
     else:
-        write_line(f"put back {count_text(moved, 'job')} into {held.chunk.place}{_of(options)}")
+        write_line(f"put back {count_text(moved, 'job')} into {held.chunk.place}")
     return 0
 
 
@@ -303,8 +292,7 @@ def _report(options: argparse.Namespace, verb: str, counts: Mapping[Place, int])
         places = [
             {"kind": each.kind, "name": each.name, "count": count} for each, count in counts.items()
         ]
-        _answer(
-            options,
+        write_json(
             {
                 "dry_run": options.dry_run,
                 "file": options.file,
@@ -315,7 +303,7 @@ def _report(options: argparse.Namespace, verb: str, counts: Mapping[Place, int])
         )
         return 0
     to = f" to {options.file}" if options.file else ""
-    write_line(f"{verb} {count_text(total, 'job')}{_of(options)}{to}")
+    write_line(f"{verb} {count_text(total, 'job')}{to}")
     for place, count in counts.items():
         if count:
             write_line(f"  {place}: {count:,}")
@@ -324,24 +312,10 @@ def _report(options: argparse.Namespace, verb: str, counts: Mapping[Place, int])
 
 def _report_complete(options: argparse.Namespace, written: Written) -> int:
     if options.json:
-        _answer(options, {"file": options.file, "complete": True, "count": written.members})
+        write_json({"file": options.file, "complete": True, "count": written.members})
     else:
         write_line(
             f"{options.file} is complete with {count_text(written.members, 'job')}; nothing was taken now. "
             "Name another file to take what has come since"
         )
     return 0
-
-
-def _answer(options: argparse.Namespace, document: dict[str, Any]) -> None:
-    """Print what became of it; of several shards all that is printed is one document."""
-    documents = getattr(options, "documents", None)
-    if documents is None:
-        write_json(document)
-    else:
-        documents.append({"shard": options.of_shard, **document})
-
-
-def _of(options: argparse.Namespace) -> str:
-    shard = getattr(options, "of_shard", "")
-    return f" of shard {shard}" if shard else ""

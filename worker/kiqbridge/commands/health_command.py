@@ -76,8 +76,7 @@ def _lines(
 
 
 def _name(status: Status) -> str:
-    shard = f" of shard {status.shard}" if status.shard else ""
-    return f"worker {status.pid}{shard}"
+    return f"worker {status.pid}"
 
 
 def _json(

@@ -6,14 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kiqbridge.api import Filter, Found, QueuedJob, SortedEntry, find_job
+from kiqbridge.api import Filter, Found, QueuedJob, SortedEntry, find_job, open_operator
 from kiqbridge.commands.acting import REFUSED, Plan, carry_out
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields, since_cell
 from kiqbridge.commands.moments import instant_text
 from kiqbridge.commands.output import is_terminal, write_json, write_line
 from kiqbridge.commands.set_actions import add_moment, add_safety, moment_given
-from kiqbridge.commands.shards import operator_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.names import printable, text_of
 
@@ -59,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(options: argparse.Namespace) -> int:
-    found = find_job(options.jid, operator_of(options))
+    found = find_job(options.jid, open_operator(via="cli"))
     if options.json:
         write_json({"jid": options.jid, "found": [_fields(each) for each in found]})
     elif not found:
@@ -80,7 +79,6 @@ def _fields(found: Found) -> dict[str, Any]:
         "place": found.place,
         "name": found.name,
         **job_fields(found.job),
-        **({"shard": found.shard} if found.shard else {}),
         "error_backtrace": found.job.error_backtrace,
         "raw": text_of(found.job.text),
     }
@@ -104,7 +102,6 @@ def _print(found: Found, now: float) -> None:
         ("jid", job.jid),
         ("class", class_cell(job)),
         ("where", where),
-        ("shard", found.shard),
         ("queue", job.queue),
         ("tags", ", ".join(job.tags)),
         ("batch", job.bid or ""),
@@ -137,7 +134,7 @@ def _timeline(found: Found) -> Sequence[tuple[str, float | None]]:
 
 
 def _act(options: argparse.Namespace) -> int:
-    operator = operator_of(options)
+    operator = open_operator(via="cli")
     at = moment_given(options, time.time())
     found = find_job(options.jid, operator)
     if not found:

@@ -30,7 +30,6 @@ def job_fields(job: JobRecord) -> dict[str, Any]:
         "error_class": job.error_class,
         "error_message": job.error_message,
         "readable": job.is_readable,
-        **({"shard": job.shard} if job.shard else {}),
     }
 
 

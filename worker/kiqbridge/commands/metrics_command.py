@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import Any
 
-from kiqbridge.api import ClassCounts, Histogram, Operator, job_metrics, top_jobs
+from kiqbridge.api import ClassCounts, Histogram, Operator, job_metrics, open_operator, top_jobs
 from kiqbridge.commands.argument_types import count
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import instant_text
@@ -16,7 +16,6 @@ from kiqbridge.commands.output import (
     write_line,
     write_table,
 )
-from kiqbridge.commands.shards import operator_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the classes, or one of them."""
-    operator = operator_of(options)
+    operator = open_operator(via="cli")
     return _one(operator, options) if options.job_class else _all(operator, options)
 
 

@@ -7,17 +7,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
-from kiqbridge.api import Operator, Queue
+from kiqbridge.api import Operator, Queue, open_operator
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import user_at_host
 from kiqbridge.commands.argument_types import duration
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.queue_command import add_verbs
-from kiqbridge.commands.shards import operator_of
 from kiqbridge.store.pauses import Kind, Pause
 from kiqbridge.wire.names import printable
 
@@ -61,14 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
 
 def _pause(options: argparse.Namespace) -> int:
     by = user_at_host() if options.by is None else options.by
-    operator = replace(operator_of(options), by=by)
+    operator = replace(open_operator(via="cli"), by=by)
     _warn_of_unknown(options, operator)
     made = []
     for name in options.names:
         if options.dry_run:
             made.append(Pause(kind=options.kind, name=name, reason=options.reason, by=by))
         else:
-            made.append(operator.gather(partial(_pause_one, options, name))[0])
+            made.append(_pause_one(options, name, operator))
             record_audit(operator, "pause", f"{options.kind}:{name}", options.reason)
     if options.json:
         return _answer({"dry_run": options.dry_run, "paused": [asdict(each) for each in made]})
@@ -88,19 +86,13 @@ def _pause_one(options: argparse.Namespace, name: str, operator: Operator) -> Pa
 
 
 def _resume(options: argparse.Namespace) -> int:
-    operator = operator_of(options)
+    operator = open_operator(via="cli")
     paused = {each.name for each in operator.pauses() if each.kind == options.kind}
 
     def resume(name: str) -> bool:
-        return any(
-            operator.gather(
-                lambda each: (
-                    each.client.resume_queue(name)
-                    if options.kind == "queue"
-                    else each.client.resume_class(name)
-                )
-            )
-        )
+        if options.kind == "queue":
+            return operator.client.resume_queue(name)
+        return operator.client.resume_class(name)
 
     results = [
         {"name": name, "was_paused": name in paused if options.dry_run else resume(name)}
@@ -119,7 +111,7 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    operator = operator_of(options)
+    operator = open_operator(via="cli")
     paused = {each.name: each for each in operator.pauses() if each.kind == options.kind}
     if options.kind == "class":
         shown = [name for name in paused if not options.names or name in options.names]
@@ -146,11 +138,9 @@ def _list(options: argparse.Namespace) -> int:
 def _queue_sizes(
     operator: Operator, names: Sequence[str], paused: Mapping[str, Pause]
 ) -> Mapping[str, int]:
-    """On all shards together."""
     wanted = sorted(names or _known_queues(operator) | set(paused))
     commands = [("LLEN", operator.keys.queue(name)) for name in wanted]
-    counts = operator.gather(lambda each: each.pool.run(*commands) if commands else [])
-    return {name: sum(each[place] for each in counts) for place, name in enumerate(wanted)}
+    return dict(zip(wanted, operator.pool.run(*commands) if commands else [], strict=True))
 
 
 def _warn_of_unknown(options: argparse.Namespace, operator: Operator) -> None:

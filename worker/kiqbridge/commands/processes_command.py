@@ -5,11 +5,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kiqbridge.api import Operator, Process, ProcessSet, Work, WorkSet
+from kiqbridge.api import Process, ProcessSet, Work, WorkSet, open_operator
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields
 from kiqbridge.commands.moments import span_text
 from kiqbridge.commands.output import (
+    columns_of,
     kept_column,
     number_column,
     wide_column,
@@ -17,7 +18,6 @@ from kiqbridge.commands.output import (
     write_line,
     write_table,
 )
-from kiqbridge.commands.shards import operator_of, shard_cell, with_shard
 
 SILENT_AFTER_S: Final = 20
 """Two heartbeats of Ruby's and six of ours."""
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List the processes."""
-    operator, now = operator_of(options), time.time()
+    operator, now = open_operator(via="cli"), time.time()
     processes = list(ProcessSet(operator))
     works = list(WorkSet(operator)) if options.jobs else []
     if options.json:
@@ -43,8 +43,7 @@ def run(options: argparse.Namespace) -> int:
         write_line("No process is alive; `kiqbridge worker` starts one.")
         return 0
     write_table(
-        with_shard(
-            operator,
+        columns_of(
             kept_column("identity"),
             "version",
             "tag",
@@ -54,21 +53,20 @@ def run(options: argparse.Namespace) -> int:
             number_column("up"),
             "state",
         ),
-        ((*shard_cell(operator, each.shard), *_row(each, now)) for each in processes),
+        (_row(each, now) for each in processes),
     )
     if options.jobs:
         write_line()
-        _list_works(operator, works, now)
+        _list_works(works, now)
     return 0
 
 
-def _list_works(operator: Operator, works: Sequence[Work], now: float) -> None:
+def _list_works(works: Sequence[Work], now: float) -> None:
     if not works:
         write_line("No job runs.")
         return
     write_table(
-        with_shard(
-            operator,
+        columns_of(
             "process",
             "thread",
             kept_column("jid"),
@@ -79,7 +77,6 @@ def _list_works(operator: Operator, works: Sequence[Work], now: float) -> None:
         ),
         (
             (
-                *shard_cell(operator, work.shard),
                 work.process,
                 work.tid,
                 work.job.jid,
@@ -131,7 +128,6 @@ def _fields(process: Process, now: float) -> dict[str, Any]:
         "beat_at": process.beat_at,
         "quiet": process.is_quiet,
         "silent": now - process.beat_at > SILENT_AFTER_S,
-        **({"shard": process.shard} if process.shard else {}),
     }
 
 
@@ -141,5 +137,4 @@ def _work_fields(work: Work) -> dict[str, Any]:
         "thread": work.tid,
         "run_at": work.run_at,
         **job_fields(work.job),
-        **({"shard": work.shard} if work.shard else {}),
     }

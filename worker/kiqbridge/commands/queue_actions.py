@@ -4,19 +4,17 @@ import argparse
 import time
 from typing import Final, cast
 
-from kiqbridge.api import Filter, Queue, QueueVerb
+from kiqbridge.api import Filter, Queue, QueueVerb, open_operator
 from kiqbridge.commands.acting import Plan, carry_out
 from kiqbridge.commands.help_text import add_example
-from kiqbridge.commands.queue_move import add_move_arguments, is_meant, run_move
 from kiqbridge.commands.set_actions import add_safety, add_selection, check_selection
-from kiqbridge.commands.shards import operator_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.names import printable
 
 _HELP: Final = {
     "delete": "delete jobs of a queue",
     "kill": "move jobs of a queue to the dead set",
-    "move": "move jobs to another queue, or a queue to another shard, behind what waits there",
+    "move": "move jobs to another queue, behind what waits there",
     "clear": "delete all jobs of a queue, and its name from the list of queues",
 }
 
@@ -29,7 +27,9 @@ def add_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         if verb != "clear":
             add_selection(parser, without=["queue"])
         if verb == "move":
-            add_move_arguments(parser)
+            parser.add_argument(
+                "--to", required=True, metavar="QUEUE", help="move them to this queue"
+            )
         add_safety(parser)
         parser.set_defaults(command=_act, verb=verb)
         which = "" if verb == "clear" else " --class 'Mail*'"
@@ -38,10 +38,8 @@ def add_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _act(options: argparse.Namespace) -> int:
-    if options.verb == "move" and is_meant(options):
-        return run_move(options)
     now = time.time()
-    queue = Queue(options.name, operator_of(options))
+    queue = Queue(options.name, open_operator(via="cli"))
     if options.verb == "clear":
         plan = _plan(options, Filter(), queue.size)
         return carry_out(options, plan, lambda _advance: queue.clear())

@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from kiqbridge.api import Filter, Operator, Queue, QueuedJob
+from kiqbridge.api import Filter, Queue, QueuedJob, open_operator
 from kiqbridge.commands import queue_actions
 from kiqbridge.commands.filters import add_filters, filter_of, that_match
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields, since_cell
 from kiqbridge.commands.moments import count_text, oldest_text
 from kiqbridge.commands.output import (
+    columns_of,
     kept_column,
     wide_column,
     write_json,
@@ -19,7 +20,6 @@ from kiqbridge.commands.output import (
     write_table,
 )
 from kiqbridge.commands.sets_command import LIMIT, add_listing
-from kiqbridge.commands.shards import operator_of, shard_cell, with_shard
 
 
 def add_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -34,7 +34,7 @@ def add_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _show(options: argparse.Namespace) -> int:
-    queue, now = Queue(options.name, operator_of(options)), time.time()
+    queue, now = Queue(options.name, open_operator(via="cli")), time.time()
     where = filter_of(options)
     limit = options.limit or (None if options.jsonl else LIMIT)
     found = islice(jobs_of(queue, where, now), limit)
@@ -50,7 +50,6 @@ def _show(options: argparse.Namespace) -> int:
                 "size": total,
                 "latency": round(queue.latency, 3),
                 "paused": pause is not None,
-                **({"shards": dict(queue.sizes)} if queue.parts else {}),
                 "jobs": [job_fields(job) for job in jobs],
             }
         )
@@ -58,10 +57,7 @@ def _show(options: argparse.Namespace) -> int:
     held = f"; paused{f' by {pause.by}' if pause.by else ''}" if pause else ""
     oldest = f", {oldest_text(queue.latency)}" if total else ""
     write_line(f"{queue.name}: {count_text(total, 'job')} waiting{oldest}{held}")
-    for shard, size in queue.sizes.items() if queue.parts else ():
-        if size:
-            write_line(f"  {count_text(size, 'job')} on shard {shard}")
-    _print(queue.operator, jobs, where, total, now)
+    _print(jobs, where, total, now)
     return 0
 
 
@@ -77,19 +73,16 @@ def _in_order(queue: Queue) -> Iterator[QueuedJob]:
         number += 1
 
 
-def _print(
-    operator: Operator, jobs: Sequence[QueuedJob], where: Filter, total: int, now: float
-) -> None:
+def _print(jobs: Sequence[QueuedJob], where: Filter, total: int, now: float) -> None:
     if not jobs:
         if where and total:
             write_line(f"None{that_match(where)}.")
         return
     write_line()
     write_table(
-        with_shard(operator, "enqueued", kept_column("jid"), "class", wide_column("arguments")),
+        columns_of("enqueued", kept_column("jid"), "class", wide_column("arguments")),
         [
             (
-                *shard_cell(operator, job.shard),
                 since_cell(job.enqueued_at if job.enqueued_at is not None else job.created_at, now),
                 job.jid or "-",
                 class_cell(job),

@@ -9,13 +9,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.config.config import Config
 from kiqbridge.config.merge import merge
-from kiqbridge.errors import PayloadError, RedisUnavailable
+from kiqbridge.errors import PayloadError
 from kiqbridge.inflight.incarnations import Incarnation, list_incarnations
 from kiqbridge.inflight.lease import LeaseTimes
 from kiqbridge.inflight.reaping import ALIVE, UNKNOWN_LAYOUT, Outcome
@@ -48,26 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="rescue all silent ones after a look of some seconds; after an outage of Redis all "
         "look silent for as long",
     )
-    parser.add_argument(
-        "--shard",
-        action="append",
-        metavar="NAME",
-        help="only this shard; repeatable (default: all)",
-    )
     parser.add_argument("--dry-run", action="store_true", help="only look, change nothing")
     parser.add_argument("--json", action="store_true", help="answer as JSON")
-
-
-@dataclass(slots=True, kw_only=True)
-class _Shard:
-    """One server, and what was found and done there; `name` is empty where there is only one."""
-
-    name: str
-    config: Config
-    connection: RedisConnection
-    found: Sequence[Incarnation] = ()
-    rescued: dict[str, int] = field(default_factory=dict)
-    left: Sequence[Incarnation] = ()
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,53 +56,24 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         PayloadError: no such incarnation.
-        RedisUnavailable: Redis is away; processes that were not rescued yet still hold their jobs. Of several
-            shards the others were looked after.
+        RedisUnavailable: Redis is away; processes that were not rescued yet still hold their jobs.
     """
-    config = merge(environ=os.environ, flags={"served_shards": options.shard})
-    keys = Keys(config.namespace)
-    shards, failed = [], None
-    for name in config.served or ("",):
-        there = config.on_shard(name)
-        connection = RedisPool(there.redis, shard=name).connection()
-        try:
-            found = list_incarnations(connection, keys)
-        except RedisUnavailable as error:
-            failed = failed or error
-            if name:
-                _print_progress(f"shard {name} is away: {error}")
-            continue
-        shards.append(_Shard(name=name, config=there, connection=connection, found=found))
-    _check_named(options.now, shards, failed)
-    if not options.json and shards:
-        _print_all(shards)
-    for shard in shards:
-        try:
-            if not options.dry_run:
-                shard.rescued = _rescue(options, shard.config, shard.connection, keys, shard.found)
-            now = shard.found if options.dry_run else list_incarnations(shard.connection, keys)
-            shard.left = [each for each in now if _is_left(each, options)]
-        except RedisUnavailable as error:
-            failed = failed or error
-    if shards:
-        _print_result(options, shards)
-    if failed is not None:
-        raise failed
-    return 1 if any(each.left for each in shards) and not options.dry_run else 0
-
-
-def _check_named(
-    name: str | None, shards: Sequence[_Shard], failed: RedisUnavailable | None
-) -> None:
-    known = [each.name for shard in shards for each in shard.found]
-    if not name or name in known:
-        return
-    if failed is not None:
-        raise failed
-    raise PayloadError(
-        f"--now {name}: is not registered; it ended orderly or was rescued already. "
-        f"Registered: {', '.join(known) or 'none'}"
-    )
+    config = merge(environ=os.environ, flags={})
+    keys, connection = Keys(config.namespace), RedisPool(config.redis).connection()
+    found = list_incarnations(connection, keys)
+    known = [each.name for each in found]
+    if options.now and options.now not in known:
+        raise PayloadError(
+            f"--now {options.now}: is not registered; it ended orderly or was rescued already. "
+            f"Registered: {', '.join(known) or 'none'}"
+        )
+    if not options.json:
+        _print_all(found)
+    rescued = {} if options.dry_run else _rescue(options, config, connection, keys, found)
+    now = found if options.dry_run else list_incarnations(connection, keys)
+    left = [each for each in now if _is_left(each, options)]
+    _print_result(options, found, rescued, left)
+    return 1 if left and not options.dry_run else 0
 
 
 def _rescue(
@@ -202,7 +154,12 @@ def _is_left(each: Incarnation, options: argparse.Namespace) -> bool:
     return each.name == options.now if options.now else each.state != "alive"
 
 
-def _print_result(options: argparse.Namespace, shards: Sequence[_Shard]) -> None:
+def _print_result(
+    options: argparse.Namespace,
+    found: Sequence[Incarnation],
+    rescued: Mapping[str, int],
+    left: Sequence[Incarnation],
+) -> None:
     if options.json:
         answer = {
             "dry_run": options.dry_run,
@@ -213,26 +170,17 @@ def _print_result(options: argparse.Namespace, shards: Sequence[_Shard]) -> None
                     "silent_for_s": each.silent_for_s,
                     "held_jobs": each.held_jobs,
                     "held": dict(each.held),
-                    **({"shard": shard.name} if shard.name else {}),
                 }
-                for shard in shards
-                for each in shard.found
+                for each in found
             ],
             "rescued": [
-                {"incarnation": name, "returned": count}
-                for shard in shards
-                for name, count in shard.rescued.items()
+                {"incarnation": name, "returned": count} for name, count in rescued.items()
             ],
-            "left": [each.name for shard in shards for each in shard.left],
+            "left": [each.name for each in left],
         }
         sys.stdout.write(json.dumps(answer) + "\n")
         return
-    left = [each for shard in shards for each in shard.left]
-    lines = [
-        f"rescued {name}: {_jobs(count)} went back"
-        for shard in shards
-        for name, count in shard.rescued.items()
-    ]
+    lines = [f"rescued {name}: {_jobs(count)} went back" for name, count in rescued.items()]
     silent = [each for each in left if each.state == "silent"]
     if options.dry_run:
         lines += [f"would watch {each.name} and rescue {_jobs(each.held_jobs)}" for each in silent]
@@ -246,19 +194,14 @@ def _print_result(options: argparse.Namespace, shards: Sequence[_Shard]) -> None
     sys.stdout.write(shown("".join(f"{line}\n" for line in lines)))
 
 
-def _print_all(shards: Sequence[_Shard]) -> None:
+def _print_all(found: Sequence[Incarnation]) -> None:
     lines = [
-        f"{each.name}  {_state(each)}, holds {_jobs(each.held_jobs)}{_queues(each)}{_where(shard)}"
+        f"{each.name}  {_state(each)}, holds {_jobs(each.held_jobs)}{_queues(each)}"
         if each.state != "unknown layout"
-        else f"{each.name}  {_state(each)}: only a version that knows its layout can rescue it{_where(shard)}"
-        for shard in shards
-        for each in shard.found
+        else f"{each.name}  {_state(each)}: only a version that knows its layout can rescue it"
+        for each in found
     ]
     sys.stdout.write(shown("".join(f"{line}\n" for line in lines or ["no worker is registered"])))
-
-
-def _where(shard: _Shard) -> str:
-    return f", on shard {shard.name}" if shard.name else ""
 
 
 def _state(each: Incarnation) -> str:

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from kiqbridge.api import Operator
+from kiqbridge.api import Operator, open_operator
 from kiqbridge.commands.acting import record_transfer
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.commands.progress import progress
-from kiqbridge.commands.shards import chosen_operator
 from kiqbridge.errors import PayloadError
 from kiqbridge.transfer.file import read_lines
 from kiqbridge.transfer.form import Chunk, End, Header, Line
@@ -29,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="what kiqbridge export wrote; - is a pipe; of several shards each file goes to the shard that it is of, "
-        "unless --shard names one",
+        help="what kiqbridge export wrote; - is a pipe",
     )
     parser.add_argument(
         "--dry-run",
@@ -41,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_example(
         parser,
         "kiqbridge restore jobs.jsonl.gz",
-        "kiqbridge restore jobs.mail.jsonl jobs.rest.jsonl",
+        "kiqbridge restore mail.jsonl rest.jsonl",
     )
 
 
@@ -51,13 +49,13 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         PayloadError: the file is damaged or not complete; what stands before that place was put in.
     """
-    operator, files = chosen_operator(options), list(dict.fromkeys(options.files))
+    operator, files = open_operator(via="cli"), list(dict.fromkeys(options.files))
     if len(files) > 1:
         if PIPE in files:
             raise PayloadError("-: a pipe cannot be restored together with files")
         for file in files:  # before anything is put in
             with _opened(file) as stream:
-                _target(operator, file, _header(file, read_lines(stream)))
+                _header(file, read_lines(stream))
     documents = [_restore(operator, options, file) for file in files]
     if options.json:
         several = {
@@ -75,7 +73,6 @@ def _restore(operator: Operator, options: argparse.Namespace, file: str) -> dict
     with _opened(file) as stream:
         lines = read_lines(stream)
         header = _header(file, lines)
-        operator = _target(operator, file, header)
         restorer = Restorer(operator.pool, operator.keys, header.id, dry_run=options.dry_run)
         is_complete = False
         try:
@@ -90,7 +87,7 @@ def _restore(operator: Operator, options: argparse.Namespace, file: str) -> dict
                 record_transfer(operator, "restore", restorer.restored, f"from {file}")
     if is_complete:
         restorer.check_end()
-    document = _document(options, file, operator, header, restorer)
+    document = _document(options, file, header, restorer)
     if not options.json:
         _write(options, operator, restorer)
     elif not is_complete:
@@ -108,19 +105,6 @@ def _header(file: str, lines: Iterator[Line]) -> Header:
     if not isinstance(header, Header):
         raise PayloadError(f"{file}: it is empty, or no export of Kiqbridge")
     return header
-
-
-def _target(operator: Operator, file: str, header: Header) -> Operator:
-    """Where a file is put in: the shard that it is of, unless there is one server, or one that was named."""
-    if not operator.shards:
-        return operator
-    if header.shard in operator.shards:
-        return operator.on(header.shard)
-    of = f"it is of shard {header.shard!r:.100}, which is" if header.shard else "it is of"
-    raise PayloadError(
-        f"{file}: {of} none of the shards here; name the one that is to get it with --shard "
-        f"({', '.join(operator.shards)})"
-    )
 
 
 @contextlib.contextmanager
@@ -143,16 +127,13 @@ def _opened(name: str) -> Iterator[IO[bytes]]:
 def _document(
     options: argparse.Namespace,
     file: str,
-    operator: Operator,
     header: Header,
     restorer: Restorer,
 ) -> dict[str, Any]:
     several = {"file": file} if len(options.files) > 1 else {}
-    shard = {"shard": operator.shard} if operator.shard else {}
     return {
         "dry_run": options.dry_run,
         **several,
-        **shard,
         "id": header.id,
         "source": header.source,
         "count": sum(restorer.restored.values()),

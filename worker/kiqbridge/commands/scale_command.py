@@ -56,9 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--async", dest="is_async", action="store_true", help="the jobs are coroutines"
     )
-    parser.add_argument(
-        "--shards", type=count, metavar="N", help="so many servers (default: as many as it takes)"
-    )
     for of, options in _OPTIONS.items():
         defaults = {field.name: field.default for field in fields(of)}
         for name, (kind, words) in options.items():
@@ -80,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compute a fleet and show it."""
     workload, limits, prices = (_taken(kind, options) for kind in (Workload, Limits, Prices))
-    found = plan(workload, shards=options.shards, limits=limits, prices=prices)
+    found = plan(workload, limits=limits, prices=prices)
     if options.json:
         write_json(
             {
@@ -104,14 +101,14 @@ def _rows(found: Plan, workload: Workload, limits: Limits, prices: Prices) -> li
     kind = "coroutines" if workload.is_async else "threads"
     flag = "--async-concurrency" if workload.is_async else "-c"
     one = process_jobs_per_s(workload, workers.slots_each, Costs())
-    many = servers.shards > 1
+    many = servers.count > 1
     each = ", each" if many else ""
     return [
         ("jobs/s", f"{workload.jobs_per_s * workload.peak:,.0f}", f"in the peak: {workload.peak:g} x {workload.jobs_per_s:,g}"),
         (kind, f"{workers.slots:,}", f"jobs that run at once, {limits.thread_share:.0%} busy"),
         ("processes", f"{workers.processes:,}", f"{flag} {workers.slots_each}; {workers.cores:.1f} cores are busy; one carries up to {one:,.0f} jobs/s"),
         ("tasks", f"{workers.tasks:,}", f"{limits.task_vcpu:g} vCPU and {workers.task_gib:g} GiB, --processes {workers.task_processes}"),
-        ("servers", f"{servers.shards:,}", ", ".join(f"{name} {number}" for name, number in servers.needed_for.items())),
+        ("servers", f"{servers.count:,}", ", ".join(f"{name} {number}" for name, number in servers.needed_for.items())),
         (f"server CPU{each}", f"{servers.core:.0%}", f"of one core; {servers.job_us:.1f} µs a job; full at {servers.limit_jobs_per_s:,.0f} jobs/s"),
         (f"server memory{each}", f"{servers.memory_gib:g} GiB", f"jobs of {workload.backlog_s / 60:,.0f} minutes take {servers.data_gib:.2f} GiB; filled to {limits.memory_share:.0%}"),
         (f"server network{each}", f"{servers.mb_per_s:,.1f} MB/s", "jobs, in and out"),

@@ -8,7 +8,7 @@ live: saved or published in Redis under its name, for the same class, enabled, n
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -52,13 +52,7 @@ def read_from_redis(reading: "Reading") -> "Imported":
     from kiqbridge.schedule.imports.sidekiq_cron_file import read_definitions  # noqa: PLC0415
     from kiqbridge.schedule.imports.yaml_schedules import Definition  # noqa: PLC0415
 
-    found: dict[str, SidekiqCronJob] = {}
-    for server, each in _theirs():
-        first = found.setdefault(each.name, each)
-        if (first.cron, first.job_class, first.args) != (each.cron, each.job_class, each.args):
-            sys.stderr.write(
-                f"kiqbridge: {each.name} is another one on shard {server.shard}; that of an earlier shard is read\n"
-            )
+    _, found = _theirs()
     if not found:
         raise ConfigError(
             "sidekiq-cron has no schedules in this Redis (cron_jobs); is it the right one?"
@@ -97,28 +91,20 @@ def switch(options: argparse.Namespace) -> int:
             "kiqbridge: --enable goes with neither --disable nor --all; call it twice\n"
         )
         return USAGE
-    known: dict[str, list[SidekiqCronJob]] = {}
-    places: dict[str, list[Operator]] = {}
-    for server, each in _theirs():
-        known.setdefault(each.name, []).append(each)
-        places.setdefault(each.name, []).append(server)
+    server, known = _theirs()
     is_off = options.enable is None
     wanted = options.enable if not is_off else list(known) if options.all else options.disable
     refused = _refused(wanted, known, with_replacement=is_off)
-    names = [
-        name
-        for name in wanted
-        if name not in refused and any(each.enabled is is_off for each in known[name])
-    ]
+    names = [name for name in wanted if name not in refused and known[name].enabled is is_off]
     for name, reason in refused.items():
         sys.stderr.write(f"left as it is: {name}: {reason}\n")
     status: Status = "disabled" if is_off else "enabled"
     if names and not options.dry_run and not options.yes and not _is_agreed(names, status):
         return USAGE
     for name in names:
-        changed = options.dry_run
-        for place in () if options.dry_run else places[name]:
-            changed |= set_cron_status(place.pool, place.keys, name, status) is not None
+        changed = options.dry_run or (
+            set_cron_status(server.pool, server.keys, name, status) is not None
+        )
         would = "would be " if options.dry_run else ""
         if not options.json:
             sys.stdout.write(f"{would}{status}: {name}\n" if changed else f"gone: {name}\n")
@@ -131,7 +117,7 @@ def switch(options: argparse.Namespace) -> int:
 
 
 def _refused(
-    wanted: Sequence[str], known: "dict[str, list[SidekiqCronJob]]", *, with_replacement: bool
+    wanted: Sequence[str], known: "Mapping[str, SidekiqCronJob]", *, with_replacement: bool
 ) -> dict[str, str]:
     """Names that stay as they are, and why."""
     refused = {name: "sidekiq-cron has no such schedule" for name in wanted if name not in known}
@@ -143,8 +129,7 @@ def _refused(
     schedules = Schedules(Client())
     ours, now = schedules.list(), schedules.now()
     for name in wanted:
-        faults = [_fault_of_replacement(each, ours, now) for each in known.get(name, ())]
-        if fault := next(filter(None, faults), ""):
+        if name in known and (fault := _fault_of_replacement(known[name], ours, now)):
             refused[name] = fault
     return refused
 
@@ -194,13 +179,10 @@ def _is_agreed(names: Sequence[str], status: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _theirs() -> "list[tuple[Operator, SidekiqCronJob]]":
-    """The schedules of the gem, which has its own on each shard, and where each is."""
-    from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron  # noqa: PLC0415 - as in commands/cli.py
-    from kiqbridge.commands.schedule_sources import all_servers  # noqa: PLC0415
+def _theirs() -> "tuple[Operator, dict[str, SidekiqCronJob]]":
+    """The schedules of the gem by name, and where they are."""
+    from kiqbridge.api import open_operator  # noqa: PLC0415 - as in commands/cli.py
+    from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron  # noqa: PLC0415
 
-    return [
-        (server, each)
-        for server in all_servers()
-        for each in read_sidekiq_cron(server.pool, server.keys)
-    ]
+    server = open_operator(via="cli")
+    return server, {each.name: each for each in read_sidekiq_cron(server.pool, server.keys)}

@@ -31,8 +31,6 @@ _RIGHT: Final = {"late", "deliveries", "took"}
 
 def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The verb history."""
-    from kiqbridge.commands.shards import add_shard  # noqa: PLC0415 - other verbs need no Redis
-
     verb = verbs.add_parser(
         "history",
         help="what fired, by which clock, and how its jobs ended",
@@ -50,14 +48,13 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     verb.add_argument("--until", metavar="TIME", help="likewise; both are included")
     verb.add_argument("--json", action="store_true", help="answer as JSON")
-    add_shard(verb)
     verb.set_defaults(command=_history)
 
 
 def _history(options: argparse.Namespace) -> int:
-    from kiqbridge.clocks.ledger import known_schedules  # noqa: PLC0415 - other verbs need no Redis
+    from kiqbridge.api import open_operator  # noqa: PLC0415 - other verbs need no Redis
+    from kiqbridge.clocks.ledger import known_schedules  # noqa: PLC0415
     from kiqbridge.commands.moments import moment_of  # noqa: PLC0415
-    from kiqbridge.commands.shards import operator_of  # noqa: PLC0415
 
     try:
         since, until = (
@@ -67,14 +64,14 @@ def _history(options: argparse.Namespace) -> int:
     except ConfigError as error:
         sys.stderr.write(f"kiqbridge: {error}\n")
         return USAGE
-    servers = operator_of(options).each()
-    rows = _read(servers, options.name, options.count, since, until)
+    server = open_operator(via="cli")
+    rows = _read(server, options.name, options.count, since, until)
     if not rows:
-        known = {name for each in servers for name in known_schedules(each.pool, each.keys)}
+        known = known_schedules(server.pool, server.keys)
         if options.name not in known:
             sys.stderr.write(f"kiqbridge: {_unknown(options.name, known)}\n")
             return USAGE
-    definition = _definition(servers, options.name)
+    definition = _definition(server, options.name)
     if options.json:
         sys.stdout.write(json.dumps(_document(options.name, definition, rows)) + "\n")
     else:
@@ -104,27 +101,25 @@ class _Row:
 
 
 def _read(
-    servers: "Sequence[Operator]", name: str, most: int, since: float | None, until: float | None
+    server: "Operator", name: str, most: int, since: float | None, until: float | None
 ) -> list[_Row]:
-    """What all shards know together."""
-    from kiqbridge.clocks.ledger import merged, read_ledger, read_missed  # noqa: PLC0415 - as above
+    from kiqbridge.clocks.ledger import read_ledger, read_missed  # noqa: PLC0415 - as above
 
     asked: dict[str, Any] = {"most": most, "since": since, "until": until}
-    entries = merged(read_ledger(each.pool, each.keys, name, **asked) for each in servers)
-    missed = {at for each in servers for at in read_missed(each.pool, each.keys, name, **asked)}
+    entries = read_ledger(server.pool, server.keys, name, **asked)
+    missed = set(read_missed(server.pool, server.keys, name, **asked))
     by_instant = {entry.at: entry for entry in entries}
     instants = sorted({*by_instant, *missed}, reverse=True)[:most]
     return [_Row(at, by_instant.get(at), is_missed=at in missed) for at in instants]
 
 
-def _definition(servers: "Sequence[Operator]", name: str) -> "ScheduleDefinition | None":
+def _definition(server: "Operator", name: str) -> "ScheduleDefinition | None":
     """As it is published or saved; None: it is not, or cannot be read, and times are shown in UTC."""
     from kiqbridge.schedule.definition import ScheduleDefinition  # noqa: PLC0415 - as above
     from kiqbridge.wire import json_text  # noqa: PLC0415
 
-    key = servers[0].keys.schedules
-    texts = (each.pool.call("HGET", key, name) for each in servers)
-    text = next((each for each in texts if each), None)
+    key = server.keys.schedules
+    text = server.pool.call("HGET", key, name)
     try:
         return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
     except (ConfigError, ValueError) as error:

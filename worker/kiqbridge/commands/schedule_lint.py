@@ -95,17 +95,15 @@ def write_findings(stream: TextIO, findings: Sequence["Finding"], count: int) ->
 
 def _took_s(sources: "Sources") -> dict[str, list[float]]:
     """Seconds that the last jobs of each schedule took, by the ledger."""
-    if not sources.servers:
+    server = sources.server
+    if server is None:
         return {}
-    from kiqbridge.clocks.ledger import merged, read_ledger  # noqa: PLC0415
+    from kiqbridge.clocks.ledger import read_ledger  # noqa: PLC0415
 
     return {
         each.name: [
             end.took_s
-            for entry in merged(
-                read_ledger(server.pool, server.keys, each.name, most=_RUNS)
-                for server in sources.servers
-            )[:_RUNS]
+            for entry in read_ledger(server.pool, server.keys, each.name, most=_RUNS)
             for end in entry.ends
             if end.took_s is not None
         ]

@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -62,8 +62,7 @@ class Row:
         detail: more about that, such as who paused it and why.
         last: its last entry in the ledger, if one was read.
         last_at: epoch seconds of the last firing, as far as it is known.
-        place: file and line, or `Redis`, of several shards which one.
-        shard: on which it lies; "" = there is one server, or it was read from a file.
+        place: file and line, or `Redis`.
     """
 
     name: str
@@ -78,7 +77,6 @@ class Row:
     last: "LedgerEntry | None" = None
     last_at: float | None = None
     place: str = ""
-    shard: str = ""
 
     @property
     def outcome(self) -> str:
@@ -107,8 +105,7 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps([_document(row) for row in rows]) + "\n")
     else:
-        several = len(sources.servers) > 1
-        _write(sys.stdout, rows, now, with_last=bool(sources.servers), with_shard=several)
+        _write(sys.stdout, rows, now, with_last=sources.server is not None)
     return 0
 
 
@@ -116,19 +113,15 @@ def _rows(sources: "Sources", now: datetime) -> list[Row]:
     """By the next firing; then what does not fire, then what Ruby fires."""
     last: dict[str, LedgerEntry] = {}
     ruby: list[Row] = []
-    if sources.servers:
+    server = sources.server
+    if server is not None:
         from kiqbridge.clocks.last_entries import read_last_entries  # noqa: PLC0415
-        from kiqbridge.clocks.ledger import merged  # noqa: PLC0415
         from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron  # noqa: PLC0415
-        from kiqbridge.commands.schedule_sources import place_of  # noqa: PLC0415
 
         names = [each.name for each in sources.schedules]
-        for server in sources.servers:
-            redis = server.pool, server.keys
-            for name, entry in read_last_entries(*redis, names, now.timestamp()).items():
-                last[name] = merged([[last[name]], [entry]])[0] if name in last else entry
-            where = {"place": place_of(server), "shard": server.shard}
-            ruby += [_ruby_row(each, now, where) for each in read_sidekiq_cron(*redis)]
+        redis = server.pool, server.keys
+        last = read_last_entries(*redis, names, now.timestamp())
+        ruby = [_ruby_row(each, now) for each in read_sidekiq_cron(*redis)]
     rows = [row_of(each, now, last.get(each.name)) for each in sources.schedules]
     far = datetime.max.replace(tzinfo=UTC)
     rows.sort(key=lambda row: row.next_at or far)
@@ -148,7 +141,6 @@ def row_of(schedule: "SourcedSchedule", now: datetime, last: "LedgerEntry | None
         "last": last,
         "last_at": None if last is None else float(last.at),
         "place": schedule.place,
-        "shard": schedule.shard,
     }
     try:
         when = definition.when
@@ -196,7 +188,7 @@ def _next(
     return None, _MOST_SKIPPED
 
 
-def _ruby_row(job: "SidekiqCronJob", now: datetime, where: Mapping[str, str]) -> Row:
+def _ruby_row(job: "SidekiqCronJob", now: datetime) -> Row:
     from kiqbridge.schedule.cron_fields import ExpressionError  # noqa: PLC0415
     from kiqbridge.schedule.sidekiq_cron import parse_sidekiq_cron  # noqa: PLC0415
 
@@ -207,7 +199,7 @@ def _ruby_row(job: "SidekiqCronJob", now: datetime, where: Mapping[str, str]) ->
         "origin": _RUBY,
         "state": job.status,
         "last_at": job.last_enqueue_time,
-        **where,
+        "place": "Redis",
     }
     try:
         when = parse_sidekiq_cron(job.cron)
@@ -232,7 +224,6 @@ def _document(row: Row) -> dict[str, Any]:
         "job": row.job,
         "origin": row.origin,
         "place": row.place,
-        **({"shard": row.shard} if row.shard else {}),
         "state": row.state,
         "note": row.note,
         "detail": row.detail,
@@ -245,9 +236,7 @@ def _document(row: Row) -> dict[str, Any]:
     }
 
 
-def _write(
-    stream: TextIO, rows: Sequence[Row], now: datetime, *, with_last: bool, with_shard: bool
-) -> None:
+def _write(stream: TextIO, rows: Sequence[Row], now: datetime, *, with_last: bool) -> None:
     """Two lines a schedule: name, next and last firing; expression, job, origin; perhaps a third."""
     from kiqbridge.commands.moments import count_text  # noqa: PLC0415
     from kiqbridge.wire.names import shown  # noqa: PLC0415
@@ -261,11 +250,6 @@ def _write(
     headings = ("SCHEDULE", "NEXT", "LAST" if with_last else "")
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     line = f"{headings[0]:<{widths[0]}}  {headings[1]:<{widths[1]}}  {headings[2]}"
-    # First, as in the tables of other commands, and only where it distinguishes something.
-    most = max((len(row.shard) for row in rows), default=0) if with_shard else 0
-    width = max(most, len("SHARD")) if most else 0
-    if width:
-        line = f"{'SHARD':<{width}}  {line}"
     if rows:
         stream.write(f"{paint(_DIM, line.rstrip())}\n")
     for row, texts in zip(rows, cells, strict=True):
@@ -276,8 +260,7 @@ def _write(
             paint(shade, texts[1].ljust(widths[1])),
             paint(_DIM if is_ruby else _COLOURS.get(row.outcome, ""), texts[2]),
         )
-        shard = [shown(row.shard or "-").ljust(width)] if width else []
-        stream.write("  ".join([*shard, *painted]).rstrip() + "\n")
+        stream.write("  ".join(painted).rstrip() + "\n")
         zone = f" {row.timezone}" if row.timezone and row.timezone not in row.expression else ""
         about = f"  {row.expression}{zone} · {row.job} · {row.origin}"
         stream.write(f"{paint(_DIM, shown(about))}\n")

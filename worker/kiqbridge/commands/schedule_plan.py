@@ -225,16 +225,13 @@ def _read(options: argparse.Namespace) -> tuple[_Definitions, _Definitions]:
 
 def _live(options: argparse.Namespace) -> _Definitions:
     """What is published of the stack; of the only one, if none is named."""
+    from kiqbridge.api import open_operator  # noqa: PLC0415
     from kiqbridge.clocks.definitions import read_definitions  # noqa: PLC0415
     from kiqbridge.clocks.manifest_store import read_manifests  # noqa: PLC0415
-    from kiqbridge.commands.schedule_sources import all_servers  # noqa: PLC0415
 
-    servers = all_servers()
-    names: dict[str, set[str]] = {}
-    for server in servers:
-        for stack, manifest in read_manifests(server.pool, server.keys).items():
-            names.setdefault(stack, set()).update(manifest.names)
-    stacks = sorted(names)
+    server = open_operator(via="cli")
+    manifests = read_manifests(server.pool, server.keys)
+    stacks = sorted(manifests)
     if options.stack_name is None and len(stacks) == 1:
         options.stack_name = stacks[0]
     if options.stack_name not in stacks:
@@ -243,10 +240,9 @@ def _live(options: argparse.Namespace) -> _Definitions:
             f"live: no manifest of stack {options.stack_name or '?'} is published in Redis, {known}; name it by "
             "--stack-name, or publish it first (kiqbridge schedule publish)"
         )
-    live: _Definitions = {}
-    for server in servers:
-        live = read_definitions(server.pool, server.keys) | live
-    return {name: each for name, each in live.items() if name in names[options.stack_name]}
+    live = read_definitions(server.pool, server.keys)
+    names = manifests[options.stack_name].names
+    return {name: each for name, each in live.items() if name in names}
 
 
 def _days(text: str) -> int:

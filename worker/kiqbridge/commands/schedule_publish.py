@@ -15,20 +15,16 @@ from typing import Any
 
 from kiqbridge.api.operator import user_at_host
 from kiqbridge.client.client import Client
-from kiqbridge.client.schedule_place import manifest_parts
 from kiqbridge.clocks.manifest_store import (
     Published,
     outcome_of,
     publish_manifest,
-    published_together,
     read_manifests,
 )
 from kiqbridge.commands.build_manifest import manifest_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.manifest import Manifest
-from kiqbridge.store.redis_pool import RedisPool
 
-_Part = tuple[RedisPool, Mapping[str, Any]]
 ANSWERS = Path("samconfig.local.toml")
 DEFAULTS = Path("samconfig.toml")
 OLDER = 1
@@ -81,17 +77,16 @@ def _publish(options: argparse.Namespace) -> int:
         raise ConfigError("--withdraw: name the stack that was deleted; write --stack NAME")
     stack = options.stack or stack_name_of(options.answers)
     client = Client()
-    parts = _to_withdraw(client, stack) if options.withdraw else _parts(client, options)
+    manifest = _to_withdraw(client, stack) if options.withdraw else _manifest(options)
     by = f"cli:{user_at_host()}"
-    done = [
-        _looked_at(pool, client, part, stack, options)
+    done = (
+        _looked_at(client, manifest, stack, options)
         if options.dry_run
         else publish_manifest(
-            pool, client.keys, part, stack=stack, by=by, rollback=options.rollback
+            client.pool, client.keys, manifest, stack=stack, by=by, rollback=options.rollback
         )
-        for pool, part in parts
-    ]
-    about = published_together(done).to_document()
+    )
+    about = done.to_document()
     if options.dry_run:
         del about["removed"]
     about["dry_run"] = options.dry_run
@@ -102,44 +97,32 @@ def _publish(options: argparse.Namespace) -> int:
     return OLDER if about["outcome"] == "older" else 0
 
 
-def _parts(client: Client, options: argparse.Namespace) -> list[_Part]:
-    """What is published on which shard."""
+def _manifest(options: argparse.Namespace) -> Mapping[str, Any]:
     if options.manifest is None:
-        manifest = manifest_of(options.template, options.answers, os.environ)
-    else:
-        manifest = _read(options.manifest)
-    return manifest_parts(client, manifest.to_document())
+        return manifest_of(options.template, options.answers, os.environ).to_document()
+    return _read(options.manifest).to_document()
 
 
-def _to_withdraw(client: Client, stack: str) -> list[_Part]:
+def _to_withdraw(client: Client, stack: str) -> Mapping[str, Any]:
     """No schedules, under the version that stands, so that the stack publishes again if it is deployed again."""
-    read = [(pool, read_manifests(pool, client.keys).get(stack)) for pool in client.pools()]
-    found = [
-        (pool, Manifest(version=standing.version, schedules={}).to_document())
-        for pool, standing in read
-        if standing is not None
-    ]
-    if not found:
+    standing = read_manifests(client.pool, client.keys).get(stack)
+    if standing is None:
         raise ConfigError(f"--withdraw: nothing is published for stack {stack!r}")
-    return list(found)
+    return Manifest(version=standing.version, schedules={}).to_document()
 
 
 def _looked_at(
-    pool: RedisPool,
-    client: Client,
-    part: Mapping[str, Any],
-    stack: str,
-    options: argparse.Namespace,
+    client: Client, manifest: Mapping[str, Any], stack: str, options: argparse.Namespace
 ) -> Published:
     """What publishing it would be; how many it would remove is not known."""
-    standing = read_manifests(pool, client.keys).get(stack)
-    version = int(part["version"])
+    standing = read_manifests(client.pool, client.keys).get(stack)
+    version = int(manifest["version"])
     return Published(
-        kind=outcome_of(standing, version, str(part["hash"]), rollback=options.rollback),
+        kind=outcome_of(standing, version, str(manifest["hash"]), rollback=options.rollback),
         stack=stack,
         version=version,
         standing=None if standing is None else standing.version,
-        schedules=len(part["schedules"]),
+        schedules=len(manifest["schedules"]),
         removed=0,
     )
 

@@ -8,25 +8,21 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.clocks.definitions import read_definitions, read_states
-from kiqbridge.commands.shards import add_shard, operator_of
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
 from kiqbridge.schedule.sourced import SourcedSchedule
-
-if TYPE_CHECKING:
-    from kiqbridge.schedule.state import ScheduleState
 
 UNREADABLE: Final = 2
 DEFAULT_TEMPLATE: Final = Path("template.yaml")
@@ -40,11 +36,11 @@ class Sources:
 
     Attributes:
         schedules: in the order of the sources.
-        servers: those that were read, if Redis is one of the sources: one, or all shards that answer.
+        server: that was read, if Redis is one of the sources.
     """
 
     schedules: list[SourcedSchedule]
-    servers: Sequence[Operator] = ()
+    server: Operator | None = None
 
 
 def add_source_arguments(verb: argparse.ArgumentParser) -> None:
@@ -56,7 +52,7 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--redis",
         action="store_true",
-        help="those of Redis, or of all shards: published and dynamic ones; --shard NAME implies it",
+        help="those of Redis: published and dynamic ones",
     )
     group.add_argument(
         "--file",
@@ -75,7 +71,6 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
         help="a module, file or folder of jobs: those that are declared beside them; may be repeated",
     )
     add_template_arguments(group)
-    add_shard(verb)
 
 
 def add_template_arguments(group: "argparse._ArgumentGroup | argparse.ArgumentParser") -> None:
@@ -105,7 +100,7 @@ def read_sources(options: argparse.Namespace) -> Sources:
         ConfigError: a source cannot be read.
         RedisUnavailable: Redis was not reached.
     """
-    if options.redis or options.only_shards:
+    if options.redis:
         return _with_redis(options)
     if options.template or options.file or options.require:
         return Sources(schedules=list(_read_files(options).values()))
@@ -129,21 +124,12 @@ def read_sources(options: argparse.Namespace) -> Sources:
 
 
 def _with_redis(options: argparse.Namespace) -> Sources:
-    servers = operator_of(options).each()
-    stored: dict[str, SourcedSchedule] = {}
-    states: dict[str, ScheduleState] = {}
-    for server in servers:
-        defined = read_definitions(server.pool, server.keys)
-        noted = read_states(server.pool, server.keys)
-        # A pause is noted on all shards; that one counts whose leader fires the schedule.
-        states |= {
-            name: state for name, state in noted.items() if name in defined or name not in states
-        }
-        for name, definition in defined.items():
-            made = SourcedSchedule(
-                definition=definition, source=place_of(server), shard=server.shard
-            )
-            stored.setdefault(name, made)
+    server = open_operator(via="cli")
+    stored = {
+        name: SourcedSchedule(definition=definition, source="Redis")
+        for name, definition in read_definitions(server.pool, server.keys).items()
+    }
+    states = read_states(server.pool, server.keys)
     stacks = {
         name.partition("/")[0]
         for name, each in stored.items()
@@ -158,17 +144,7 @@ def _with_redis(options: argparse.Namespace) -> Sources:
         replace(each, state=states[each.name]) if each.name in states else each
         for each in found.values()
     ]
-    return Sources(schedules=schedules, servers=servers)
-
-
-def place_of(server: Operator) -> str:
-    """A server as the source of a schedule."""
-    return f"Redis, shard {server.shard}" if server.shard else "Redis"
-
-
-def all_servers() -> Sequence[Operator]:
-    """The Redis of the environment, or all its shards, for what must not miss one; nothing is connected yet."""
-    return open_operator(via="cli").each()
+    return Sources(schedules=schedules, server=server)
 
 
 def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedule]:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Final, cast
 
-from kiqbridge.api import Action, Filter, JobSet, SortedEntry
+from kiqbridge.api import Action, Filter, JobSet, SortedEntry, open_operator
 from kiqbridge.commands.acting import Plan, carry_out
 from kiqbridge.commands.argument_types import count, duration
 from kiqbridge.commands.confirm import add_yes
@@ -13,7 +13,6 @@ from kiqbridge.commands.filters import add_filters, filter_of
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.job_sets import NOUNS, SETS
 from kiqbridge.commands.moments import instant_text, moment_of
-from kiqbridge.commands.shards import operator_of
 from kiqbridge.commands.user_input import user_input
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.names import printable
@@ -103,7 +102,7 @@ def check_selection(options: argparse.Namespace) -> Filter:
 
 def _act(options: argparse.Namespace) -> int:
     now = time.time()
-    jobs = SETS[options.kind](operator_of(options))
+    jobs = SETS[options.kind](open_operator(via="cli"))
     if options.verb == "clear":
         plan = _plan(options, jobs, Filter(), jobs.size)
         return carry_out(options, plan, lambda _advance: jobs.clear())

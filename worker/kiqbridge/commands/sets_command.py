@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from kiqbridge.api import Filter, JobSet, Operator, SortedEntry
+from kiqbridge.api import Filter, JobSet, SortedEntry, open_operator
 from kiqbridge.commands.argument_types import count
 from kiqbridge.commands.filters import add_filters, filter_of, that_match
 from kiqbridge.commands.help_text import add_example
@@ -20,6 +20,7 @@ from kiqbridge.commands.job_rows import (
 from kiqbridge.commands.job_sets import NOUNS, SETS
 from kiqbridge.commands.output import (
     Column,
+    columns_of,
     kept_column,
     number_column,
     wide_column,
@@ -28,7 +29,6 @@ from kiqbridge.commands.output import (
     write_table,
 )
 from kiqbridge.commands.set_actions import add_verbs
-from kiqbridge.commands.shards import operator_of, shard_cell, with_shard
 
 LIMIT: Final = 25
 
@@ -62,7 +62,7 @@ def add_listing(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    operator, now = operator_of(options), time.time()
+    operator, now = open_operator(via="cli"), time.time()
     jobs = SETS[options.kind](operator)
     where = filter_of(options)
     limit = options.limit or (None if options.jsonl else LIMIT)
@@ -100,14 +100,14 @@ def in_order_of(jobs: JobSet) -> Iterator[SortedEntry]:
 def _print(
     jobs: JobSet, kind: str, entries: Sequence[SortedEntry], where: Filter, now: float
 ) -> None:
-    operator, total = jobs.operator, jobs.size
+    total = jobs.size
     if not entries:
         which = f" that matches {where}" if where else ""
         write_line(f"There is no {NOUNS[kind]}{which}; the set has {total:,} members.")
         return
     write_table(
-        _columns(kind, operator),
-        [(*shard_cell(operator, entry.shard), *_row(kind, entry, now)) for entry in entries],
+        _columns(kind),
+        [_row(kind, entry, now) for entry in entries],
     )
     if not where and len(entries) < total:
         write_line(f"{len(entries):,} of {total:,}; --limit shows more")
@@ -115,12 +115,10 @@ def _print(
         write_line(f"the first {len(entries):,}{that_match(where)}; --limit shows more")
 
 
-def _columns(kind: str, operator: Operator) -> Sequence[Column]:
+def _columns(kind: str) -> Sequence[Column]:
     first = {"retries": "next try", "dead": "died", "scheduled": "due"}[kind]
     error = () if kind == "scheduled" else (number_column("retry"), wide_column("error"))
-    return with_shard(
-        operator, first, kept_column("jid"), "queue", "class", wide_column("arguments"), *error
-    )
+    return columns_of(first, kept_column("jid"), "queue", "class", wide_column("arguments"), *error)
 
 
 def _row(kind: str, entry: SortedEntry, now: float) -> Sequence[str]:

@@ -5,11 +5,10 @@ import fnmatch
 import sys
 from collections.abc import Sequence
 
-from kiqbridge.api import Operator, Process, ProcessSet
+from kiqbridge.api import Operator, Process, ProcessSet, open_operator
 from kiqbridge.commands.confirm import add_yes, confirm
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.output import write_json, write_line
-from kiqbridge.commands.shards import operator_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.names import printable
 
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Quiet or stop them."""
-    operator = operator_of(options)
+    operator = open_operator(via="cli")
     chosen = _chosen(options, operator)
     verb: str = options.verb
     if options.dry_run:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
-from kiqbridge.api import Operator, Stats
+from kiqbridge.api import Operator, Stats, open_operator
 from kiqbridge.commands.argument_types import duration
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.moments import waited_text
@@ -19,7 +19,6 @@ from kiqbridge.commands.output import (
     write_line,
     write_table,
 )
-from kiqbridge.commands.shards import operator_of, shard_cell, with_shard
 
 _WATCH_S: Final = 2.0
 
@@ -42,15 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the counts once, or until Ctrl-C."""
     if options.watch is None:
-        _show(operator_of(options), as_json=options.json)
+        _show(open_operator(via="cli"), as_json=options.json)
         return 0
     try:
         if is_terminal() and not options.json and find_spec("rich"):
             from kiqbridge.commands.stats_watch import watch  # noqa: PLC0415 - loads rich
 
-            watch(operator_of(options), options.watch)
+            watch(open_operator(via="cli"), options.watch)
         while True:
-            _show(operator_of(options), as_json=options.json)
+            _show(open_operator(via="cli"), as_json=options.json)
             sys.stdout.flush()
             time.sleep(options.watch)
     except KeyboardInterrupt:
@@ -63,30 +62,14 @@ def _show(operator: Operator, *, as_json: bool) -> None:
         write_json(fields)
         return
     write_line("   ".join(f"{name} {fields[name]:,}" for name in _COUNTS))
-    if fields.get("shards"):
-        write_line()
-        write_table(
-            columns_of("shard", *(number_column(name) for name in _COUNTS)),
-            [
-                *(
-                    (each["name"], *(f"{each[name]:,}" for name in _COUNTS))
-                    for each in fields["shards"]
-                ),
-                *(
-                    (each["name"], "away", *("-" for _ in _COUNTS[1:]))
-                    for each in fields.get("away", ())
-                ),
-            ],
-        )
     if not fields["queues"]:
         write_line("No job was ever pushed to a queue here.")
         return
     write_line()
     write_table(
-        with_shard(operator, "queue", number_column("jobs"), number_column("latency"), "paused"),
+        columns_of("queue", number_column("jobs"), number_column("latency"), "paused"),
         (
             (
-                *shard_cell(operator, ", ".join(queue.get("shards", ())) or "-"),
                 queue["name"],
                 f"{queue['size']:,}",
                 waited_text(queue["latency"]) if queue["size"] else "-",
@@ -113,20 +96,15 @@ def stats_fields(operator: Operator) -> Mapping[str, Any]:
     """What `--json` prints; `latency` in seconds (negative: `enqueued_at` is in the future), `at` in epoch seconds."""
     stats = Stats(operator)
     paused = {each.name for each in operator.pauses() if each.kind == "queue"}
-    away = [{"name": name, "why": why} for name, why in operator.missing]
-    shards = [{"name": name, **_counts(each)} for name, each in stats.shards.items()]
     return {
         "at": stats.fetched_at,
         **_counts(stats),
-        **({"shards": shards} if shards else {}),
-        **({"away": away} if away else {}),
         "queues": [
             {
                 "name": name,
                 "size": queue.size,
                 "latency": round(queue.latency, 3),
                 "paused": name in paused,
-                **({"shards": list(queue.shards)} if shards else {}),
             }
             for name, queue in stats.queues.items()
         ],

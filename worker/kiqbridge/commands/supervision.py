@@ -13,7 +13,7 @@ Pure decisions: nothing here forks, sends a signal, reads a clock or writes a lo
 import logging
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,7 +31,6 @@ class Slot:
     """The place of one process, whichever fills it.
 
     Attributes:
-        shard: the shard that it serves; empty = there is one server.
         child: the process that fills it.
         successor: started to take the place of `child`, not registered yet.
         failures: ends in a row that came too soon.
@@ -40,7 +39,6 @@ class Slot:
     """
 
     number: int
-    shard: str = ""
     child: "Child | None" = None
     successor: "Child | None" = None
     failures: int = 0
@@ -77,8 +75,7 @@ class Child:
     kill_at: float | None = None
 
     def __str__(self) -> str:
-        shard = f", shard {self.slot.shard}" if self.slot.shard else ""
-        return f"process {self.slot.number} (pid {self.pid}{shard})"
+        return f"process {self.slot.number} (pid {self.pid})"
 
 
 class End(NamedTuple):
@@ -109,9 +106,8 @@ class Fleet:
     """The processes of one supervisor, and what is due for each.
 
     Args:
-        count: how many processes there are to be, for each shard.
+        count: how many processes there are to be.
         patience_s: seconds that a process has to end.
-        shards: names of the shards that are served; one of no name where there is one server.
 
     Attributes:
         slots: one for each process.
@@ -122,9 +118,8 @@ class Fleet:
         failure: why the supervisor ends with an error; None = it does not.
     """
 
-    def __init__(self, count: int, patience_s: float, shards: Sequence[str] = ("",)) -> None:
-        places = [shard for _ in range(count) for shard in shards]
-        self.slots = [Slot(number=number, shard=shard) for number, shard in enumerate(places, 1)]
+    def __init__(self, count: int, patience_s: float) -> None:
+        self.slots = [Slot(number=number) for number in range(1, count + 1)]
         self.children: dict[int, Child] = {}
         self.is_quiet = False
         self.is_stopping = False
@@ -137,12 +132,6 @@ class Fleet:
     def ready(self) -> int:
         """How many places are filled by a process that has registered."""
         return sum(bool(slot.child and slot.child.incarnation) for slot in self.slots)
-
-    @property
-    def away(self) -> list[str]:
-        """Names of the shards of which no process has registered."""
-        there = {slot.shard for slot in self.slots if slot.child and slot.child.incarnation}
-        return [shard for shard in dict.fromkeys(s.shard for s in self.slots) if shard not in there]
 
     def due_starts(self, now: float) -> list[Slot]:
         """Places that are empty, and whose next process may be started now."""

@@ -55,9 +55,6 @@ MEMORY_EVERY_S = 2.0
 ANSWER_WITHIN_S = 1.0
 """Time-out of the parent's own calls to Redis, so that an outage does not hold up its loop."""
 
-AWAY_BEATS = 2.5
-"""The parent asks a shard that has not answered again after so many beats: meanwhile the others' are in time."""
-
 KILL_MARGIN_S = 0.0
 """Beyond `LAST_STEPS_S`; before that each child that can run has ended by itself."""
 
@@ -79,8 +76,7 @@ class Hooks:
     """What the supervisor calls when its state changes.
 
     Attributes:
-        on_ready: called once, when all processes have registered; with several shards also when some have, and
-            the start period is over.
+        on_ready: called once, when all processes have registered.
         on_turn: called about twice a second while the parent is well, for a watchdog.
         on_stopping: called once, when the stop begins.
         set_title: called with the text that the list of processes (ps) shows for the parent.
@@ -94,16 +90,7 @@ class Hooks:
 
 def is_supervised(config: Config) -> bool:
     """Whether the settings ask for a supervisor: several processes, or a ceiling that needs one."""
-    shards = max(len(config.served), 1)
-    return shards * processes_per_shard(config) > 1 or config.max_memory_mb > 0
-
-
-def processes_per_shard(config: Config) -> int:
-    """How many processes serve each shard; `auto` divides the CPUs among the shards."""
-    count = process_count(config.processes)
-    if config.processes != "auto" or not config.served:
-        return count
-    return -(-count // len(config.served))
+    return process_count(config.processes) > 1 or config.max_memory_mb > 0
 
 
 class Supervisor:
@@ -118,16 +105,9 @@ class Supervisor:
         self._patience_s = config.timeout_s + LAST_STEPS_S + KILL_MARGIN_S
         self._keys = Keys(config.namespace)
         self._times = LeaseTimes(config.recover_after_s)
-        shards = config.served or ("",)
-        self._connections = {
-            shard: RedisPool(config.on_shard(shard).redis, shard=shard).connection(
-                timeout_s=ANSWER_WITHIN_S
-            )
-            for shard in shards
-        }
-        self._silent_until = dict.fromkeys(shards, 0.0)
-        self._fleet = Fleet(processes_per_shard(config), self._patience_s, shards)
-        self._ready_by = time.monotonic() + config.start_period_s
+        self._connection = RedisPool(config.redis).connection(timeout_s=ANSWER_WITHIN_S)
+        self._silent_until = 0.0
+        self._fleet = Fleet(process_count(config.processes), self._patience_s)
         self._signalled: set[int] = set()  # pids of children that surely are not collected yet
         self._noted: deque[str] = deque()
         self._wakeup_out, self._wakeup_in = socket.socketpair()
@@ -152,19 +132,13 @@ class Supervisor:
         # What is loaded is never garbage: pages that the collector does not touch stay shared.
         gc.collect()
         gc.freeze()
-        logger.info(
-            "supervisor: starting %d processes%s", len(self._fleet.slots), self._of_shards()
-        )
+        logger.info("supervisor: starting %d processes", len(self._fleet.slots))
         while self._fleet.children or not self._fleet.is_stopping:
             self._turn()
         if self._fleet.failure is not None:
             raise KiqbridgeError(self._fleet.failure)
         logger.info("bye")
         return 0
-
-    def _of_shards(self) -> str:
-        names = [name for name in self._connections if name]
-        return f" for shard {', '.join(names)}" if names else ""
 
     def _turn(self) -> None:
         self._act_on_signals()  # what came meanwhile: no process is started only to be stopped
@@ -228,7 +202,7 @@ class Supervisor:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
             if pid == 0:
-                self._be_child(mask, slot)
+                self._be_child(mask)
             child = self._fleet.add(slot, pid, time.monotonic())
             self._signalled.add(pid)
         except OSError as error:
@@ -244,7 +218,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return child
 
-    def _be_child(self, mask: Iterable[int], slot: Slot) -> NoReturn:
+    def _be_child(self, mask: Iterable[int]) -> NoReturn:
         """Work; never returns to what the parent was doing."""
         code = 1
         link = SupervisorLink(
@@ -252,14 +226,12 @@ class Supervisor:
             reports=self._reports_in,
             lifeline=self._lifeline,
             has_reached_redis=self._fleet.any_registered,
-            shard=slot.shard,
         )
         try:
             settle_in_child(self._pid)
             for handle in (self._reports, self._lifeline_held):
                 os.close(handle)
-            for connection in self._connections.values():
-                connection.close()
+            self._connection.close()
             inbox = SignalInbox(self._timeout_s + KILL_S, is_supervised=True)
             inbox.trap()
             self._wakeup_out.close()
@@ -380,17 +352,15 @@ class Supervisor:
                 self._renew(child, child.incarnation, now)
 
     def _renew(self, child: Child, incarnation: str, now: float) -> None:
-        """Renew one lease; a shard that does not answer is left alone for a while, since the others wait."""
-        shard = child.slot.shard
-        if now < self._silent_until[shard]:
+        """Renew one lease; a server that does not answer is left alone for a while."""
+        if now < self._silent_until:
             return
         try:
             silent_after_ms = self._times.silent_after_ms
-            renew(self._connections[shard], self._keys, incarnation, silent_after_ms)
+            renew(self._connection, self._keys, incarnation, silent_after_ms)
         except KiqbridgeError as error:
             logger.debug("the lease of %s was not renewed: %s", child, error)
-            beats = AWAY_BEATS if len(self._connections) > 1 else 0.5
-            self._silent_until[shard] = now + beats * self._times.beat_every
+            self._silent_until = now + 0.5 * self._times.beat_every
 
     def _end_hung(self, child: Child, silent_for_s: float) -> None:
         logger.error(
@@ -422,21 +392,9 @@ class Supervisor:
     def _show(self) -> None:
         ready, count = self._fleet.ready, len(self._fleet.slots)
         self._hooks.set_title(f"supervisor [{ready} of {count} processes]")
-        if self._was_ready or self._fleet.is_stopping:
+        if self._was_ready or self._fleet.is_stopping or ready < count:
             return
-        if ready == count:
-            logger.info("all %d processes are ready", ready)
-        elif ready and len(self._connections) > 1 and time.monotonic() > self._ready_by:
-            # A shard that stays away must not keep the others from counting as started.
-            away = ", ".join(self._fleet.away) or "none"
-            logger.warning(
-                "%d of %d processes are ready; shards that have not been reached: %s",
-                ready,
-                count,
-                away,
-            )
-        else:
-            return
+        logger.info("all %d processes are ready", ready)
         self._was_ready = True
         self._hooks.on_ready()
 

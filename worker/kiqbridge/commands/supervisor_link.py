@@ -24,7 +24,6 @@ class SupervisorLink:
         reports: the descriptor that the child writes its reports to, one JSON object a line.
         lifeline: a descriptor to which nothing is written: reading it ends when the supervisor does.
         has_reached_redis: a process of this supervisor has reached Redis.
-        shard: the shard that the child serves; empty = there is one server.
     """
 
     def __init__(
@@ -34,10 +33,8 @@ class SupervisorLink:
         reports: int,
         lifeline: int,
         has_reached_redis: bool,
-        shard: str = "",
     ) -> None:
         self.supervisor = supervisor
-        self.shard = shard
         self.has_reached_redis = has_reached_redis
         self._reports = reports
         self._end = descriptors.Descriptor(reports)

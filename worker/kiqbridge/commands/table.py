@@ -23,7 +23,6 @@ class Entry:
         description: for its own help.
         kind: what `add_arguments` gets besides, where a module has several commands.
         example: a command line for the end of its help, of commands that do not add their own.
-        by_shard: whether it takes `--shard`.
     """
 
     name: str
@@ -32,7 +31,6 @@ class Entry:
     description: str
     kind: str = ""
     example: str = ""
-    by_shard: bool = False
 
     def load(self, parser: argparse.ArgumentParser) -> None:
         """Import its module, and give the parser its arguments."""
@@ -105,21 +103,18 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="stats",
             module="commands.stats_command",
-            by_shard=True,
             help="count jobs, queues and processes",
             description="Counts of jobs and processes, and each queue with the time that its oldest job has waited.",
         ),
         Entry(
             name="ps",
             module="commands.processes_command",
-            by_shard=True,
             help="list the processes of Python and Ruby, and what runs in them",
             description="The living processes, Ruby's as well, as their last heartbeats showed them; with --jobs what runs in them.",
         ),
         Entry(
             name="doctor",
             module="commands.doctor_command",
-            by_shard=True,
             help="find what is wrong with Redis, jobs and workers",
             description="Examine what goes on now (what waits, fails, dies, does not come), the Redis server, the jobs in "
             "it and the workers at it; each finding says what is so, why it matters and what to do (docs/doctor.md). "
@@ -128,14 +123,12 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="metrics",
             module="commands.metrics_command",
-            by_shard=True,
             help="show how often classes ran and failed, and how long they took",
             description="What workers of Python and Ruby measured of each class; of one class also percentiles, by minute.",
         ),
         Entry(
             name="audit",
             module="commands.audit_command",
-            by_shard=True,
             help="list who did what",
             description="The last 10,000 actions on jobs, queues and processes: who, when, through what, to which, to how many.",
         ),
@@ -144,14 +137,12 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="job",
             module="commands.job_command",
-            by_shard=True,
             help="show one job; retry, move, kill or delete it",
             description="Find a job by its jid in all queues, sets and processes; show it, push it, move it, kill it or delete it.",
         ),
         Entry(
             name="queue",
             module="commands.pause_command",
-            by_shard=True,
             help="list and pause queues; show, move, kill and delete their jobs",
             description="List and pause queues; show, move, kill and delete their jobs. A paused queue is served by none of our "
             "workers, nor by Ruby's with Sidekiq Pro; jobs can be pushed to it.",
@@ -160,7 +151,6 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="retries",
             module="commands.sets_command",
-            by_shard=True,
             help="list, retry and delete jobs that failed and are due again",
             description="Jobs that failed and are due again.",
             kind="retries",
@@ -168,7 +158,6 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="dead",
             module="commands.sets_command",
-            by_shard=True,
             help="list, retry and delete jobs that have used up their retries",
             description="Jobs that have used up their retries.",
             kind="dead",
@@ -176,7 +165,6 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="scheduled",
             module="commands.sets_command",
-            by_shard=True,
             help="list, push, reschedule and delete jobs that are due later",
             description="Jobs that are due later.",
             kind="scheduled",
@@ -184,7 +172,6 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="class",
             module="commands.pause_command",
-            by_shard=True,
             help="pause and resume classes of jobs",
             description="Pause classes of jobs, resume them, list the paused ones. Our workers put "
             "their jobs off, a minute each time; Ruby's workers run them.",
@@ -200,7 +187,6 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="quiet",
             module="commands.signals_command",
-            by_shard=True,
             help="let processes take no new jobs",
             description="Let processes of Python or Ruby take no new jobs, through Redis: each reads it at its next heartbeat. "
             "It cannot be undone.",
@@ -209,7 +195,6 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="stop",
             module="commands.signals_command",
-            by_shard=True,
             help="end processes",
             description="End processes of Python or Ruby, through Redis: each reads it at its next heartbeat, finishes its jobs as "
             "after TERM, and gives back what does not end in time.",
@@ -235,7 +220,6 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="export",
             module="commands.export_command",
-            by_shard=True,
             help="write queues and sets into a file",
             description="Write the jobs of queues and sets into a file, or through a pipe into kiqbridge restore. With "
             "--take they are removed once they are safely written, so that they move. After a kill the same command "
@@ -244,7 +228,6 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         Entry(
             name="restore",
             module="commands.restore_command",
-            by_shard=True,
             help="put an export into queues and sets",
             description="Put what kiqbridge export wrote into the queues and sets of this Redis, behind what is "
             "there. How far it is, is kept there for 30 days: repeated, it puts in what is missing, nothing twice.",

@@ -29,13 +29,10 @@ from kiqbridge.host.signals import ENDING, SignalInbox, end_while_loading, ignor
 from kiqbridge.host.status import run_folder
 from kiqbridge.host.surroundings import report_on_children, supervisor_title, title_setter
 from kiqbridge.host.systemd import Notifier, Report, take_notifier
-from kiqbridge.perform.capsule import capsules_of
 from kiqbridge.perform.job_logger import configure_logging
 from kiqbridge.runtime import descriptors, job_forks, user_code
 from kiqbridge.settle.failed_payload import error_message
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.payload import shorten
-from kiqbridge.wire.routes import Routes
 
 if TYPE_CHECKING:
     from kiqbridge.commands.supervisor_link import SupervisorLink
@@ -138,34 +135,12 @@ def _with_queues(config: Config) -> Config:
 
 
 def _work(config: Config, notifier: Notifier) -> int:
-    _show_shards(config)
     if _is_supervised(config):
         _supervise(config, notifier)
         return 0
-    config = config.on_shard(next(iter(config.served), ""))
     inbox = SignalInbox(config.timeout_s + KILL_S)
     inbox.trap()
     return _run_reporting(Launcher(config, notifier=notifier), inbox, config)
-
-
-def _show_shards(config: Config) -> None:
-    """Log (-v) which queues the globs put on each served shard; its processes serve the others as well."""
-    if not logger.isEnabledFor(logging.DEBUG):
-        return
-    routes = Routes({each.name: each.queues for each in config.shards})
-    for shard in config.served:
-        there = config.on_shard(shard)
-        capsules = capsules_of(there, server.capsules, server.middleware)
-        queues = dict.fromkeys(name for capsule in capsules for name in capsule.weights)
-        own = [name for name in queues if routes.find(name) == shard]
-        others = [name for name in queues if name not in own]
-        logger.debug(
-            "shard %s at %s: queues %s; also served there, should jobs of them come: %s",
-            shard,
-            RedisPool(there.redis).address,
-            ", ".join(own) or "none",
-            ", ".join(others) or "none",
-        )
 
 
 def _status_of(work: Callable[[], int]) -> int:
@@ -202,7 +177,7 @@ def load_config(
 
 
 def _is_supervised(config: Config) -> bool:
-    if config.processes == 1 and not config.max_memory_mb and len(config.served) < 2:  # noqa: PLR2004
+    if config.processes == 1 and not config.max_memory_mb:
         return False  # most workers, which need no code of the supervisor
     from kiqbridge.commands.supervisor import is_supervised  # noqa: PLC0415
 
@@ -222,7 +197,7 @@ def _supervise(config: Config, notifier: Notifier) -> None:
 
     def work(inbox: SignalInbox, link: "SupervisorLink") -> None:
         launcher = Launcher(
-            config.on_shard(link.shard),
+            config,
             on_registered=link.registered,
             supervisor=link.supervisor,
             has_reached_redis=link.has_reached_redis,

@@ -1,7 +1,8 @@
 """Where Redis is and what a connection logs in with, as the settings have it. Nothing is read or opened here."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
 
 from kiqbridge.config.client_settings import (
     NAMESPACE,

@@ -12,7 +12,6 @@ from kiqbridge.doctor import (
     redis_server,
     redis_speed,
     redis_state,
-    shards,
     wire_jobs,
     wire_places,
     worker_fleet,
@@ -20,7 +19,6 @@ from kiqbridge.doctor import (
 )
 from kiqbridge.doctor.finding import ALL, Finding, Rule, Selection
 from kiqbridge.doctor.redis_rights import Role
-from kiqbridge.doctor.redis_server import REACHABLE
 from kiqbridge.doctor.system import System
 from kiqbridge.doctor.template_examination import RULES
 from kiqbridge.errors import RedisRefused
@@ -42,8 +40,7 @@ CHECKS: Final[Sequence[tuple[Sequence[Rule], Check]]] = (
 """Which rules a function applies, in the order in which findings are shown."""
 
 CATALOGUE: Final[Mapping[str, Rule]] = {
-    rule.id: rule
-    for rule in (*(rule for rules, _ in CHECKS for rule in rules), *shards.RULES, *RULES)
+    rule.id: rule for rule in (*(rule for rules, _ in CHECKS for rule in rules), *RULES)
 }
 """All rules by id."""
 
@@ -58,39 +55,17 @@ def examine(
 ) -> list[Finding]:
     """All findings about a server, the jobs in it and the workers at it, also of rules that find nothing.
 
-    Of several shards each is examined, and what is wrong with them together; those that are away are findings.
-
     Args:
-        operator: which Redis or shards, and namespace.
+        operator: which Redis, and namespace.
         environ: the environment of a worker, for rules about its settings; default none.
         selection: which rules.
         needs: whose rights the user of this connection must have.
         stop_timeout_s: seconds after which the orchestrator kills a worker that is to stop; None = not known.
 
     Raises:
-        RedisUnavailable: it cannot be reached, or refuses us; of several shards none can.
+        RedisUnavailable: it cannot be reached, or refuses us.
     """
-
-    def look(one: Operator) -> list[Finding]:
-        return _examine_one(System(one, environ or {}, needs, stop_timeout_s), selection)
-
-    if not operator.shards:
-        return look(operator)
-    left = operator.reachable()
-    found = shards.together([(each.shard, look(each)) for each in left.each()])
-    found += [
-        REACHABLE.problem(f"shard {name} is away: {why}")
-        for name, why in left.missing
-        if selection.has(REACHABLE)
-    ]
-    if any(selection.has(rule) for rule in shards.RULES):
-        found += [each for each in shards.check_shards(left) if selection.has(CATALOGUE[each.rule])]
-    places = {rule: place for place, rule in enumerate(CATALOGUE)}
-    return sorted(found, key=lambda finding: places[finding.rule])
-
-
-def _examine_one(system: System, selection: Selection) -> list[Finding]:
-    with system:
+    with System(operator, environ or {}, needs, stop_timeout_s) as system:
         with contextlib.suppress(RedisRefused):  # which its own rule reports
             system.connection.call("PING")
         return [

@@ -35,6 +35,14 @@ LEDGERS: Final = Rule(
     action="nothing",
 )
 
+MOVED: Final = Rule(
+    id="moved-shards",
+    area="redis",
+    reports="keys that moves of queues between shards have left, by an earlier version",
+    why="jobs in kb:moving:QUEUE run nowhere, and the other keys only take memory",
+    action="push the jobs of kb:moving:QUEUE again, then DEL the keys (docs/scaling.md)",
+)
+
 
 def check_types(system: System) -> Iterator[Finding]:
     """Our keys that hold a value of another type."""
@@ -54,6 +62,21 @@ def check_types(system: System) -> Iterator[Finding]:
         )
     if not wrong:
         yield TYPE.ok(f"{len(wanted)} keys hold what they should")
+
+
+def check_moved(system: System) -> Iterator[Finding]:
+    """What is left of shards."""
+    prefix = system.keys.prefix
+    names = [f"{prefix}kb:{name}" for name in ("routes", "routes:from", "moving", "moved", "id")]
+    kinds = system.kinds([system.keys.queues])
+    queues = system.members(system.keys.queues, kinds[system.keys.queues])
+    names += [f"{prefix}kb:moving:{queue}" for queue in queues]
+    kinds = system.kinds(names)
+    left = [name for name in names if kinds[name] != "none"]
+    if not left:
+        yield MOVED.ok("no move between shards has left anything")
+    else:
+        yield MOVED.problem(f"{counted(len(left), 'key')} of shards: {', '.join(left[:SAMPLES])}")
 
 
 def check_memory_of_ours(system: System) -> Iterator[Finding]:
@@ -92,6 +115,7 @@ def _described(system: System, names: Sequence[str]) -> str:
 
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[System], Iterable[Finding]]]]] = (
     ((TYPE,), check_types),
+    ((MOVED,), check_moved),
     ((GUARDS, LEDGERS), check_memory_of_ours),
 )
 """Rules, and the function that applies them."""

@@ -163,9 +163,7 @@ def trim_of(config: Config, keys: Keys, address: str) -> DeadTrim:
     """What the settings ask for; `address` is that of Redis, without a password, for the files of the archive."""
     archive = None
     if config.dead_archive:
-        archive = DeadArchive(
-            config.dead_archive, source=address, namespace=keys.prefix, shard=config.shard
-        )
+        archive = DeadArchive(config.dead_archive, source=address, namespace=keys.prefix)
     return DeadTrim(keys, config.dead_bounds, archive=archive)
 
 

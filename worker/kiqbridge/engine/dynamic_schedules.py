@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.registry import JobDefinition, Registry
+from kiqbridge.client.registry import Registry
 from kiqbridge.clocks.declared import REFRESH_S, DeclaredSchedules
 from kiqbridge.clocks.placing import Placer
 from kiqbridge.engine.schedule_leader import ScheduleStep

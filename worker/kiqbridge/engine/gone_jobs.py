@@ -261,7 +261,6 @@ class GoneJobs:
         for name in self._queues(connection, infos):
             yield from _parts(connection, keys.queue(name))
             yield from _parts(connection, keys.suspects(name))
-            yield from _parts(connection, keys.moving_batch(name))
         yield from _parts(connection, keys.exporting)
         for incarnation in map(text_of, connection.call("SMEMBERS", keys.inflight)):
             claims = pairs_of(connection.call("HGETALL", keys.claims(incarnation)))

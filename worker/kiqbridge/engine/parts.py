@@ -28,7 +28,7 @@ from kiqbridge.children.process_pool import ProcessPool
 from kiqbridge.children.suspects import SuspectRunner
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import Runtime
-from kiqbridge.client.registry import JobDefinition, Registry
+from kiqbridge.client.registry import Registry
 from kiqbridge.client.resources import ProcessResources
 from kiqbridge.client.server import Server
 from kiqbridge.clock import lease_now, wall_now

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +209,7 @@ def faults_of_all(statuses: Sequence[Status], check: str, now: float) -> dict[in
     """Faults by pid; none of a process that its supervisor replaces while another one makes progress."""
     faults = {status.pid: list(faults_of(status, check, now)) for status in statuses}
     progress = {
-        status.supervisor
-        for status in statuses
-        if not any(faults_of(status, "ready", now))
+        status.supervisor for status in statuses if not any(faults_of(status, "ready", now))
     }
     for status in statuses:
         is_replaced = status.supervisor is not None and status.state in ("starting", "stopping")

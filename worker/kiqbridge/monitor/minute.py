@@ -86,7 +86,7 @@ def look(turn: Turn, settings: MonitorSettings) -> dict[str, Any]:
 
 def _problems(turn: Turn) -> Sequence[Fact]:
     """What the page Now calls critical; missed ticks, which it shows for a day, have a metric of their own."""
-    here = Operator(client=turn.here, by=turn.by, via="monitor", shard=turn.shard)
+    here = Operator(client=turn.client, by=turn.by, via="monitor")
     return [
         each
         for each in fetch_verdict(here).facts

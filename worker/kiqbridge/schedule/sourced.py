@@ -20,7 +20,6 @@ class SourcedSchedule:
         names_zone: whether a zone is written down; False = UTC, because nothing was.
         ignored: codes of findings that a comment beside it switches off.
         state: that it is paused, or what is skipped, if Redis was asked.
-        shard: of several the one on which it lies; "" = there is one server, or it was read elsewhere.
     """
 
     definition: ScheduleDefinition
@@ -31,7 +30,6 @@ class SourcedSchedule:
     names_zone: bool = True
     ignored: frozenset[str] = frozenset()
     state: ScheduleState = field(default_factory=ScheduleState)
-    shard: str = ""
 
     @property
     def name(self) -> str:

@@ -49,10 +49,10 @@ class Workers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """The servers of a plan; without `shards` it is one.
+    """The servers of a plan; several are the primaries of a cluster, or servers of fleets.
 
     Attributes:
-        shards: how many.
+        count: how many.
         job_us: server CPU of a job on its whole way, µs.
         core: which part of its core each one uses in the peak.
         limit_jobs_per_s: what each one carries when its core is full.
@@ -63,7 +63,7 @@ class Servers:
         needed_for: how many each reason asks for: `cpu`, `memory`, `connections`.
     """
 
-    shards: int
+    count: int
     job_us: float
     core: float
     limit_jobs_per_s: float
@@ -94,22 +94,21 @@ class Plan:
 def plan(
     workload: Workload,
     *,
-    shards: int | None = None,
     costs: Costs | None = None,
     limits: Limits | None = None,
     prices: Prices | None = None,
 ) -> Plan:
-    """A fleet for a workload, with so many shards, or as many as it needs."""
+    """A fleet for a workload, with as many servers as it needs."""
     costs, limits, prices = costs or Costs(), limits or Limits(), prices or Prices()
     workers = plan_workers(workload, costs, limits)
-    servers = plan_servers(workload, workers, shards, costs, limits)
+    servers = plan_servers(workload, workers, costs, limits)
     task_hour = limits.task_vcpu * prices.vcpu_hour + workers.task_gib * prices.gib_hour
     server_hour = servers.memory_gib * prices.server_gib_hour * (1 + prices.replicas)
     return Plan(
         workers=workers,
         servers=servers,
         workers_month=workers.tasks * task_hour * prices.hours,
-        servers_month=servers.shards * server_hour * prices.hours,
+        servers_month=servers.count * server_hour * prices.hours,
         advice=_advice(workload, workers, servers, costs, limits),
     )
 
@@ -165,10 +164,8 @@ def plan_workers(workload: Workload, costs: Costs, limits: Limits) -> Workers:
     )
 
 
-def plan_servers(
-    workload: Workload, workers: Workers, shards: int | None, costs: Costs, limits: Limits
-) -> Servers:
-    """Servers for the peak and the backlog; `shards` None: as many as are needed."""
+def plan_servers(workload: Workload, workers: Workers, costs: Costs, limits: Limits) -> Servers:
+    """Servers for the peak and the backlog."""
     peak, job_us = workload.jobs_per_s * workload.peak, server_us(workload, costs)
     core = peak * job_us * MICRO
     connections = workers.processes * workers.connections
@@ -178,12 +175,12 @@ def plan_servers(
         "memory": _up(data / (limits.server_gib * GIB * limits.memory_share)),
         "connections": _up(connections / max(limits.max_clients - limits.other_connections, 1)),
     }
-    count = shards or max(needed.values())
+    count = max(needed.values())
     held = connections / count + limits.other_connections
     each = (data / count + held * costs.connection_bytes) / GIB
     text = workload.bytes + costs.envelope_bytes
     return Servers(
-        shards=count,
+        count=count,
         job_us=job_us,
         core=core / count,
         limit_jobs_per_s=1 / (job_us * MICRO),
@@ -232,12 +229,7 @@ def _advice(
 ) -> list[str]:
     found = []
     most = max(servers.needed_for, key=lambda reason: servers.needed_for[reason])
-    if servers.shards < servers.needed_for[most]:
-        found.append(
-            f"{servers.shards} is too few for {_REASONS[most]}: {servers.needed_for[most]} servers are needed, or a "
-            "larger limit"
-        )
-    elif servers.needed_for[most] > 1:
+    if servers.needed_for[most] > 1:
         found.append(f"It takes {servers.needed_for[most]} servers for {_REASONS[most]}.")
     pushed = (1 - workload.bulk) * costs.push_us
     if pushed > servers.job_us / 3 and servers.core > limits.server_share / 4:

@@ -47,9 +47,7 @@ def write_note(pool: RedisPool, keys: Keys, note: Note, count: int) -> None:
     pool.script(_NOTE, audit_keys(keys), [note.id, repr(note.at), note.text, count])
 
 
-def read_notes(
-    pool: RedisPool, keys: Keys, most: int, before: str | None, *, until: float | None = None
-) -> list[Noted]:
+def read_notes(pool: RedisPool, keys: Keys, most: int, before: str | None) -> list[Noted]:
     """Entries, the last first; of `before`, an id, those that are older. Empty if it was forgotten.
 
     Args:
@@ -57,7 +55,6 @@ def read_notes(
         keys: the namespace.
         most: how many at most.
         before: id of an entry.
-        until: if `before` is none of this server: epoch seconds up to which entries are meant, exclusive.
 
     Raises:
         RedisUnavailable: nothing was read.
@@ -65,12 +62,9 @@ def read_notes(
     first = 0
     if before is not None:
         rank = pool.call("ZREVRANK", keys.audit, before)
-        if rank is not None:
-            first = int(rank) + 1
-        elif until is not None:
-            first = int(pool.call("ZCOUNT", keys.audit, repr(until), "+inf"))
-        else:
+        if rank is None:
             return []
+        first = int(rank) + 1
     ids = pool.call("ZREVRANGE", keys.audit, first, first + most - 1)
     if not ids:
         return []

@@ -13,7 +13,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.errors import ConfigError, RedisUnavailable
+from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import job_forks
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.connection_faults import Fault, probe, probe_nodes

@@ -1,7 +1,7 @@
 """The numbers of the fleet, out of Redis: the same whoever reads them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kiqbridge.api.facts import Facts, fetch_facts

@@ -34,12 +34,11 @@ class DeadArchive:
         place: the setting `dead_archive`: a folder, which is made, or `s3://BUCKET/PREFIX`.
         source: the address of Redis, without a password.
         namespace: prefix of its keys.
-        shard: of several shards the one whose jobs these are; empty = there is one server.
     """
 
-    def __init__(self, place: str, *, source: str, namespace: str, shard: str = "") -> None:
+    def __init__(self, place: str, *, source: str, namespace: str) -> None:
         self._place = place.rstrip("/")
-        self._source, self._namespace, self._shard = source, namespace, shard
+        self._source, self._namespace = source, namespace
         self._s3: Any = None
 
     def __str__(self) -> str:
@@ -59,16 +58,14 @@ class DeadArchive:
             ArchiveFailed: it may not be there.
         """
         number = secrets.token_hex(8)
-        shard = f"{self._shard}-" if self._shard else ""
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-        name = f"dead-{shard}{at}-{number}.jsonl.gz"
+        name = f"dead-{at}-{number}.jsonl.gz"
         lines: list[Line] = [
             Header(
                 id=number,
                 at=round(now, 3),
                 source=self._source,
                 namespace=self._namespace,
-                shard=self._shard,
             ),
             *(
                 Chunk(number=n, place=_DEAD, members=members, scores=scores)

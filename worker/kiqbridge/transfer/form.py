@@ -40,14 +40,12 @@ class Header:
         at: when it began, epoch seconds.
         source: the address of its Redis, without a password.
         namespace: prefix of its keys.
-        shard: of several shards the one that was exported; empty = there was one server.
     """
 
     id: str
     at: float
     source: str
     namespace: str
-    shard: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +112,6 @@ def _fields(line: Line) -> dict[str, Any]:
             "at": line.at,
             "source": line.source,
             "namespace": line.namespace,
-            **({"shard": line.shard} if line.shard else {}),
         }
     if isinstance(line, End):
         return {"end": True, "chunks": line.chunks, "members": line.members}
@@ -136,7 +133,6 @@ def _read(fields: dict[str, Any]) -> Line:
             at=fields["at"],
             source=fields["source"],
             namespace=fields["namespace"],
-            shard=fields.get("shard", ""),
         )
     if "end" in fields:
         return End(chunks=fields["chunks"], members=fields["members"])

@@ -1,7 +1,7 @@
 """What every page needs: for whom it is shown, from where it is read, and how its URLs are made."""
 
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from functools import cache
@@ -11,14 +11,11 @@ from urllib.parse import quote, unquote, urlencode
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from kiqbridge import __version__
 from kiqbridge.api import Operator
-from kiqbridge.errors import RedisUnavailable
 from kiqbridge.redaction import Redactor
 from kiqbridge.web import shown
 from kiqbridge.web.cache import FRESH_S, Cache
@@ -35,7 +32,6 @@ NOTICE_COOKIE: Final = "kiqbridge_notice"
 NOTICE_S: Final = 60
 """For so long the cookie waits for the page that shows it."""
 MAX_NOTICE: Final = 300
-WITHOUT_SHARD: Final = ("/static/", "/sign-out")
 
 Value = TypeVar("Value")
 
@@ -69,8 +65,7 @@ class View:
 
     Attributes:
         site: the application.
-        operator: acts in the name of who asks; of several shards on those that answer, or on the one that the address
-            names.
+        operator: acts in the name of who asks.
         role: what they may do.
         by: who asks.
         base: path under which the application is mounted, without a slash at its end.
@@ -78,7 +73,6 @@ class View:
         zone: in which absolute times are shown.
         zone_name: its name, such as `UTC` or `Europe/Paris`.
         theme: `light`, `dark`, or empty: as the viewer's system.
-        shard: the one that the address names; empty: all, or there is one server.
     """
 
     site: Site
@@ -90,23 +84,6 @@ class View:
     zone: tzinfo
     zone_name: str
     theme: str
-    shard: str = ""
-
-    @property
-    def several(self) -> bool:
-        """Whether rows are of several shards, and so have to say of which."""
-        return bool(self.operator.shards)
-
-    @property
-    def shards(self) -> Mapping[str, str]:
-        """All shards of the settings, with the reason why one is away; empty with one server."""
-        missing = dict(reached(self.site).missing)
-        return {name: missing.get(name, "") for name in self.site.operator.shards}
-
-    @property
-    def away(self) -> Mapping[str, str]:
-        """The shards that this page does not show because they do not answer, and why."""
-        return {name: why for name, why in self.shards.items() if why and self.shard in ("", name)}
 
     @property
     def redactor(self) -> Redactor | None:
@@ -119,42 +96,20 @@ class View:
 
     def read(self, key: Hashable, load: Callable[[], Value], fresh_s: float = FRESH_S) -> Value:
         """What `load` reads, at most once in `fresh_s` seconds for all viewers; the key names all it depends on."""
-        of = (self.operator.shard, self.operator.among)
-        return self.site.cache.get((*of, key), load, fresh_s)
-
-
-def reached(site: Site) -> Operator:
-    """The operator of the shards that answer, asked once a second at most; of all, if none does."""
-
-    def look() -> Operator:
-        try:
-            return site.operator.reachable()
-        except RedisUnavailable as error:
-            return replace(
-                site.operator, missing=tuple((name, str(error)) for name in site.operator.shards)
-            )
-
-    return site.cache.get(("reached",), look) if site.operator.shards else site.operator
+        return self.site.cache.get(key, load, fresh_s)
 
 
 def view_of(request: Request) -> View:
-    """For whom and how this request is answered; made once for a request.
-
-    Raises:
-        HTTPException: 404, the address names a shard that is none of the settings.
-    """
+    """For whom and how this request is answered; made once for a request."""
     known: View | None = getattr(request.state, "view", None)
     if known is not None:
         return known
     site: Site = request.app.state.site
     zone_name, zone = _zone(unquote(request.cookies.get(ZONE_COOKIE, "")))
     theme = request.cookies.get(THEME_COOKIE, "")
-    shard = request.query_params.get("shard", "")
-    is_known = not shard or shard in site.operator.shards
-    whose = site.operator.on(shard) if shard and is_known else reached(site)
     view = View(
         site=site,
-        operator=replace(whose, by=request.state.by, via="web"),
+        operator=replace(site.operator, by=request.state.by, via="web"),
         role=request.state.role,
         by=request.state.by,
         base=request.scope.get("root_path", "").rstrip("/"),
@@ -162,11 +117,8 @@ def view_of(request: Request) -> View:
         zone=zone,
         zone_name=zone_name,
         theme=theme if theme in THEMES else "",
-        shard=shard if is_known else "",
     )
     request.state.view = view
-    if not is_known:
-        raise HTTPException(404, f"There is no shard {shard!r:.100}.")
     return view
 
 
@@ -176,12 +128,8 @@ def url(request: Request, path: str, **query: object) -> str:
     Args:
         request: the one that is answered.
         path: from the application's root, such as `/queues/mail`; not yet quoted.
-        query: parameters; None and empty ones are left out. A name may end in `_`, as `class_`. The shard of the
-            request is kept, unless another is given.
+        query: parameters; None and empty ones are left out. A name may end in `_`, as `class_`.
     """
-    view: View | None = getattr(request.state, "view", None)
-    if view is not None and view.shard and not path.startswith(WITHOUT_SHARD):
-        query = {"shard": view.shard, **query}
     base = request.scope.get("root_path", "").rstrip("/")
     given = [
         (name.rstrip("_"), str(value))
@@ -204,7 +152,6 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
         csrf=csrf_token(request),
         notice=_notice(request),
         url=lambda path, **query: url(request, path, **query),
-        shard_field=_shard_field(view),
         **values,
     )
     # Nobody's lone surrogate may take down a page, wherever it came in.
@@ -212,12 +159,6 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
     if NOTICE_COOKIE in request.cookies:
         answer.delete_cookie(NOTICE_COOKIE, path=view.base or "/")
     return answer
-
-
-def _shard_field(view: View) -> Markup:
-    """For forms by GET, whose own address loses its parameters."""
-    field = Markup('<input type="hidden" name="shard" value="{}">')
-    return field.format(view.shard) if view.shard else Markup("")
 
 
 def _quotable(text: str) -> bytes:

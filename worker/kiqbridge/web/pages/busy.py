@@ -97,7 +97,7 @@ def cancel(request: Request, form: FormData) -> Response:
             404,
             "This job has no progress in Redis: it has ended, or is not iterable and cannot be cancelled.",
         )
-    operator.gather(lambda each: each.client.cancel(jid))
+    operator.client.cancel(jid)
     record_audit(operator, "cancel", f"job:{jid}")
     return redirect(
         request,

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.web.context import Site, reached
+from kiqbridge.web.context import Site
 
 _THREAD: Final = CapacityLimiter(1)
 
@@ -19,30 +19,12 @@ async def show(request: Request) -> Response:
 
 
 def answer(request: Request) -> Response:
-    """200 when Redis answers, else 503 with the kind of error; asked of Redis once a second at most.
-
-    Of several shards one that answers is enough, since the page shows that; with `?shard=NAME` it is about that one.
-    """
+    """200 when Redis answers, else 503 with the kind of error; asked of Redis once a second at most."""
     site: Site = request.app.state.site
-    if site.operator.shards:
-        return _of_shards(site, request.query_params.get("shard", ""))
     problem = site.cache.get(("healthz",), lambda: _problem(site))
     if problem:
         return JSONResponse({"status": "unavailable", "reason": problem}, status_code=503)
     return JSONResponse({"status": "ok"})
-
-
-def _of_shards(site: Site, shard: str) -> Response:
-    if shard and shard not in site.operator.shards:
-        return JSONResponse({"status": "unknown"}, status_code=404)
-    missing = dict(reached(site).missing)
-    asked = [shard] if shard else site.operator.shards
-    away = sum(name in missing for name in asked)
-    # Only how many: their names are for those who have signed in.
-    counts = {"up": len(asked) - away, "away": away}
-    if away == len(asked):
-        return JSONResponse({"status": "unavailable", "shards": counts}, status_code=503)
-    return JSONResponse({"status": "ok", "shards": counts})
 
 
 def _problem(site: Site) -> str:

@@ -191,14 +191,14 @@ def _at(view: View, place: str, token: str) -> Found | None:
         waiting = find_queued(Queue(name, view.operator), [token])
         if not waiting:
             return None
-        return Found(place="queue", name=name, job=waiting[0], shard=waiting[0].shard)
+        return Found(place="queue", name=name, job=waiting[0])
     screen = SCREENS.get(kind)
     if screen is None:
         return None
     members = find_entries(screen.kind(view.operator), [token])
     if not members:
         return None
-    return Found(place=cast("Place", kind), name=kind, job=members[0], shard=members[0].shard)
+    return Found(place=cast("Place", kind), name=kind, job=members[0])
 
 
 def _token(job: JobRecord) -> str:

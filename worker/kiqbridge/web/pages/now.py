@@ -1,10 +1,9 @@
 """Now: whether all is well, else the worst facts with what to do; then counts, throughput, what comes, who died."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -55,14 +54,9 @@ class Now:
     upcoming: Sequence[ScheduleView]
 
     @property
-    def shards(self) -> Mapping[str, "Now"]:
-        """Of several, name → its own counts."""
-        return {name: replace(self, facts=facts) for name, facts in self.facts.shards.items()}
-
-    @property
     def queues(self) -> int:
-        """How many there are; one that lies on several shards counts once."""
-        return len({queue.name for queue in self.facts.queues})
+        """How many there are."""
+        return len(self.facts.queues)
 
     @property
     def waiting(self) -> int:
@@ -109,11 +103,8 @@ def show(request: Request) -> Response:
 
 
 def _link(view: View, fact: Fact) -> str:
-    """Where more is shown; of one shard alone if it was found there."""
-    shard = view.shard or (fact.shards[0] if len(fact.shards) == 1 else "")
-    if fact.kind == "shard-away":
-        shard = ""
-    return f"{view.base}{fact.link}" + (f"?{urlencode({'shard': shard})}" if shard else "")
+    """Where more is shown."""
+    return f"{view.base}{fact.link}"
 
 
 def _plot(top: TopJobs) -> str:

@@ -1,7 +1,6 @@
 """Queues: how many jobs wait in each, and for how long; pause and resume."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import Operator, Page, ProcessSet, Queue, QueueStats, Stats
+from kiqbridge.api import Operator, Page, ProcessSet, QueueStats, Stats
 from kiqbridge.store.pauses import Pause
 from kiqbridge.web.context import render, view_of
 from kiqbridge.web.pages.listing import parse_listing
@@ -25,8 +24,6 @@ class QueueRow:
         latency: seconds for which its oldest job has waited; negative if its `enqueued_at` is in the future.
         pause: why no worker takes its jobs; None if they do.
         served_by: how many processes take jobs from it, quiet ones left out.
-        shard: its own, to which clients push; empty with one server.
-        elsewhere: other shards on which it has jobs.
     """
 
     name: str
@@ -34,8 +31,6 @@ class QueueRow:
     latency: float
     pause: Pause | None
     served_by: int
-    shard: str = ""
-    elsewhere: Sequence[str] = ()
 
 
 def show(request: Request) -> Response:
@@ -75,8 +70,6 @@ def _fetch_rows(operator: Operator) -> list[QueueRow]:
             latency=stats.latency,
             pause=pauses.get(name),
             served_by=served[name],
-            shard=(own := Queue(name, operator).shard if operator.shards else ""),
-            elsewhere=[shard for shard in stats.shards if shard != own],
         )
         for name, stats in (dict.fromkeys(pauses, nothing) | dict(found)).items()
     ]

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from kiqbridge.api import JobRecord, JobSet, Operator, Queue, QueuedJob, SortedEntry
+from kiqbridge.api import JobRecord, JobSet, Queue, QueuedJob, SortedEntry
 from kiqbridge.api.sets import score_text
 
 MOST: Final = 200
@@ -28,37 +28,19 @@ def digest_of(job: JobRecord) -> str:
 
 
 def entry_token(entry: SortedEntry) -> str:
-    """`SCORE-DIGEST` of a member of a set; of one of several shards `SHARD~SCORE-DIGEST`."""
-    return _of_shard(entry.shard, f"{score_text(entry.score)}-{digest_of(entry)}")
+    """`SCORE-DIGEST` of a member of a set."""
+    return f"{score_text(entry.score)}-{digest_of(entry)}"
 
 
 def queued_token(job: QueuedJob) -> str:
-    """`FROM_TAIL-DIGEST` of a job in a queue; of one of several shards with `SHARD~` before it."""
-    return _of_shard(job.shard, f"{job.from_tail or 0}-{digest_of(job)}")
-
-
-def _of_shard(shard: str, token: str) -> str:
-    return f"{shard}~{token}" if shard else token
-
-
-def _on(operator: Operator, tokens: Sequence[str]) -> list[str]:
-    """Those of its shard; a shard that is none of the settings is that of no operator."""
-    parted = (token.rpartition("~") for token in tokens[:MOST])
-    return [rest for shard, _, rest in parted if shard == operator.shard]
+    """`FROM_TAIL-DIGEST` of a job in a queue."""
+    return f"{job.from_tail or 0}-{digest_of(job)}"
 
 
 def find_entries(job_set: JobSet, tokens: Sequence[str]) -> list[SortedEntry]:
     """The members that these tokens mean, those left out that are not there any more."""
-    return [
-        entry
-        for part in job_set.parts or [job_set]
-        for entry in _find_entries(part, _on(part.operator, tokens))
-    ]
-
-
-def _find_entries(job_set: JobSet, tokens: Sequence[str]) -> list[SortedEntry]:
     wanted: defaultdict[float, set[str]] = defaultdict(set)
-    for token in tokens:
+    for token in tokens[:MOST]:
         score, _, digest = token.rpartition("-")
         number = _score(score)
         if number is not None:
@@ -75,16 +57,8 @@ def find_queued(queue: Queue, tokens: Sequence[str]) -> list[QueuedJob]:
     A job comes nearer to the consuming end when others are taken, so it is looked for from where it was
     to that end.
     """
-    return [
-        job
-        for part in queue.parts or [queue]
-        for job in _find_queued(part, _on(part.operator, tokens))
-    ]
-
-
-def _find_queued(queue: Queue, tokens: Sequence[str]) -> list[QueuedJob]:
     wanted: dict[str, int] = {}
-    for token in tokens:
+    for token in tokens[:MOST]:
         place, _, digest = token.partition("-")
         if place.isascii() and place.isdecimal() and len(place) < len(str(10**12)):
             wanted[digest] = int(place)
