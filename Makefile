@@ -45,7 +45,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test test-pythons prove e2e check fmt docs capture site redis dist build deploy bench bench-quick scale
+.PHONY: help up test test-pythons prove e2e check fmt docs capture site redis dist build deploy bench bench-quick
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,8 +100,7 @@ docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
 	$(PY) tests/doctor_page.py
 	$(PY) tests/interop/conformance.py
 	$(PY) tests/heat_map_picture.py > docs/images/heat_map.svg.new && mv docs/images/heat_map.svg.new docs/images/heat_map.svg
-	$(PY) -m kiqbridge.sizing.fleet_picture > docs/images/fleet.svg.new && mv docs/images/fleet.svg.new docs/images/fleet.svg
-	$(PY) -m kiqbridge.schedule.dst_picture > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
+	$(PY) tests/dst_picture.py > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
 
 capture: $(VENV)/.dev ## Write docs/first_ten_minutes.md from what a new user's commands print; takes minutes
 	@$(PY) tests/first_ten_minutes.py
@@ -134,10 +133,6 @@ bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and 
 
 bench-quick: $(VENV)/.dev ## Run the benchmarks in two minutes: fewer jobs, one round, nothing written
 	@$(PY) tests/benchmarks/bench.py --quick $(ARGS)
-
-scale: $(VENV)/.dev ## Simulate a million jobs a second over 16 shards that fail, and draw docs/images/fleet.svg
-	@$(PY) -m kiqbridge.sizing.fleet_picture > docs/images/fleet.svg.new && mv docs/images/fleet.svg.new docs/images/fleet.svg
-	@sed -n 's/.*<desc>\(.*\)<\/desc>.*/\1/p' docs/images/fleet.svg
 
 # Stamps: made once, renewed when the versions change.
 

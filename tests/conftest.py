@@ -20,7 +20,6 @@ from support import proving
 from support.faketime import faketime_library
 from support.ruby import has_active_job, has_cron_gem, has_fugit, has_ruby_sidekiq, has_web_ui
 from support.servers import Server, debian_server, embedded_server
-from support.shards import QUEUES, Sharded, sharded
 
 from kiqbridge.runtime.job_forks import _forget_errors_of_others
 
@@ -242,17 +241,6 @@ def client(redis_url) -> "Iterator[Client]":
     client = Client(redis_url)
     yield client
     client.close()
-
-
-@pytest.fixture
-def shards(server) -> "Iterator[Sharded]":
-    """Three shards, the databases 1 to 3 of the server: `mail`, `fast` (queue critical) and `rest`."""
-    base = server.url.rpartition("/")[0]
-    names = enumerate(QUEUES, start=1)
-    these = sharded({name: f"{base}/{number}" for number, name in names})
-    yield these
-    for each in these.raw.values():
-        each.close()
 
 
 @pytest.fixture(scope="session")

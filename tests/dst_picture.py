@@ -1,6 +1,6 @@
 """The picture of docs/dst.md: what fires in the nights in which the clocks turn.
 
-`python -m kiqbridge.schedule.dst_picture > docs/images/dst.svg` (`make docs`). Each dot is computed by the
+`python tests/dst_picture.py > docs/images/dst.svg` (`make docs`). Each dot is computed by the
 code that computes when a schedule is due.
 """
 

@@ -543,7 +543,7 @@ def shape(value: object) -> object:
 
 YAML_FILES = {
     "mappings": re.compile(r"(mappings|allow|schemas):"),
-    "settings": re.compile(r"(shards|capsules|queues):"),
+    "settings": re.compile(r"(capsules|queues):"),
 }
 
 

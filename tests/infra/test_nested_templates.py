@@ -309,7 +309,6 @@ class TestDocuments:
             "RedisUrl",
             "Architecture",
             "Namespace",
-            "Shards",
             "Tracing",
         }
         assert named - names - {"TimeoutStopSec", "AuthToken"} == set()

@@ -10,8 +10,6 @@ SECRET = {"RedisUrlSecretArn": "arn:aws:secretsmanager:eu-west-1:123456789012:se
 SSM = {"RedisSsmParameter": "/myapp/redis"}
 IAM_URL = {"RedisIamUrl": "rediss://host:6379/0"}
 IAM = {**IAM_URL, "RedisIamUser": "app", "RedisIamCache": "jobs"}
-SHARDS = {"Shards": '{"main": {"url": "rediss://host:6379/0", "queues": ["*"]}}'}
-SHARD_SECRETS = {"ShardSecretArns": "arn:aws:secretsmanager:eu-west-1:123456789012:secret:a-AbCdEf"}
 SUBNETS = {"SubnetIds": "subnet-12345678,subnet-87654321"}
 VPC = {**SUBNETS, "VpcId": "vpc-12345678"}
 GROUP = {"SecurityGroupIds": "sg-12345678"}
@@ -34,9 +32,6 @@ def template():
         SECRET,
         SSM,
         IAM,
-        SHARDS,
-        {**SHARDS, **SHARD_SECRETS},
-        {**SHARDS, **VPC, **GROUP, **WORKER, **FROM_ZERO, "CreateMonitor": "true"},
         {**URL, **SUBNETS, **GROUP},
         {**REDIS, **VPC},
         {**REDIS, **NETWORK},
@@ -64,12 +59,6 @@ def test_parameters_that_fit_together_are_taken(template, given):
         ({**SECRET, **SSM}, "NoOtherRedisBesideSsm"),
         ({**SSM, **REDIS, **VPC}, "NoOtherRedisBesideSsm"),
         ({**URL, **IAM}, "NoOtherRedisBesideIam"),
-        ({**URL, **SHARDS}, "NoOtherRedisBesideShards"),
-        ({**SECRET, **SHARDS}, "NoOtherRedisBesideShards"),
-        ({**SSM, **SHARDS}, "NoOtherRedisBesideShards"),
-        ({**IAM, **SHARDS}, "NoOtherRedisBesideShards"),
-        ({**REDIS, **VPC, **SHARDS}, "NoOtherRedisBesideShards"),
-        ({**URL, **SHARD_SECRETS}, "ShardsForSecrets"),
         (IAM_URL, "IamUserAndCache"),
         ({**URL, "RedisIamUser": "app"}, "IamUserAndCache"),
         ({**URL, **SUBNETS}, "SecurityGroupsForSubnets"),

@@ -30,12 +30,11 @@ def test_it_shows_threads_processes_tasks_servers_and_cost(capsys):
 
 
 def test_json_has_the_plan_and_all_that_it_was_computed_from(capsys):
-    assert cli.main([*SHOP, "--async", "--shards", "4", "--vcpu-hour", "0.1", "--json"]) == 0
+    assert cli.main([*SHOP, "--async", "--vcpu-hour", "0.1", "--json"]) == 0
 
     found = json.loads(capsys.readouterr().out)
     assert found["workload"]["jobs_per_s"] == 5000
     assert found["workload"]["is_async"] is True
-    assert found["servers"]["shards"] == 4
     assert found["prices"]["vcpu_hour"] == 0.1
     assert {"workers", "servers", "workers_month", "servers_month", "advice", "costs", "limits"} < found.keys()  # fmt: skip
 
@@ -72,7 +71,6 @@ def test_each_option_reaches_the_model(capsys):
         (("--cpu-share", "nan"), "write 0 to 1"),
         (("--peak", "0.9"), "'0.9' is no number from 1"),
         (("--replicas", "-1"), "'-1' is no whole number"),
-        (("--shards", "0"), "'0' is no whole number above 0"),
     ],
 )
 def test_a_number_that_cannot_be_is_refused(words, message, capsys):

@@ -328,24 +328,6 @@ class TestAServerOfTheUser:
             "that server is used, not the embedded one; for that one: unset REDIS_URL" in run.output
         )
 
-    def test_holds_all_queues_whatever_shards_there_are(self, project, redis, redis_url):
-        nowhere = f"redis://127.0.0.1:{find_free_port()}/0"
-        setting = {"main": {"url": nowhere, "queues": ["*"]}}
-        capsule = {"queues": ["mail"], "shard": "main"}
-        file = {"shards": setting, "capsules": {"letters": capsule}}
-        (project.folder / "config").mkdir()
-        (project.folder / "config/kiqbridge.yml").write_text(json.dumps(file))
-        run = project.dev(
-            REDIS_URL=redis_url, KIQBRIDGE_SHARDS=json.dumps(setting), KIQBRIDGE_SHARD="main"
-        )
-        wait_for_job(run)
-
-        assert len(redis.smembers("processes")) == 1
-        assert interrupt(run) == 0
-        [line] = [line for line in run.output.splitlines() if "KIQBRIDGE_SHARDS" in line]
-        assert line == "  KIQBRIDGE_SHARDS is set: dev uses this server for all queues"
-        assert "1 tick, 1 job performed, 0 failed, 0 given back. Bye." in run.output
-
 
 class TestDeath:
     def test_of_the_command_ends_server_function_and_worker(self, project):

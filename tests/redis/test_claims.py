@@ -740,7 +740,6 @@ class TestCluster:
         assert Queue("low", operator).clear() >= 1
         record_audit(operator, "deploy", "all")
         move_and_give_back(pool, keys)
-        move_to_another_shard(pool, keys)
         assert all(key.startswith(b"{app}:") for key in pool.call("KEYS", "*"))
         poller.hand_over()
         rule = {"expression": "cron(* * * * ? *)", "jobs": [item], "origin": "template"}
@@ -828,24 +827,6 @@ def move_and_give_back(pool, keys):
     assert Restorer(pool, keys, "e1").put(held.chunk) == 1
     taker.release(held)
     assert find_held(pool, keys) is None
-
-
-def move_to_another_shard(pool, keys):
-    """All scripts of `queue move`, on one server."""
-    pool.call("DEL", keys.queue("moved"))
-    pool.call("LPUSH", keys.queue("moved"), "a", "b")
-    names = [keys.queue("moved"), keys.moving_batch("moved"), keys.moving]
-    answer = pool.script(scripts.load("move_hold"), names, ["moved", "x", "queue b", 0, 9, 99, "queue"])  # fmt: skip
-    assert answer[:2] == [2, 0]
-    names = [keys.queue("moved"), keys.moved, keys.queues]
-    names += [keys.locks, keys.locks_look, keys.replaced]
-    args = ["id moved", 1, "x", "moved", 600, 1, "c", 1, "lock", "9999999999", "jid", "1", "jid"]
-    assert pool.script(scripts.load("move_put"), names, args) == b""
-    names = [keys.locks, keys.locks_look, keys.replaced]
-    assert pool.script(scripts.load("move_replace"), names, ["lock", "jid", 9999999999]) == 1
-    args = [answer[2], "lock", "jid"]
-    assert pool.script(scripts.load("move_drop"), [keys.moving_batch("moved"), *names], args) == 1
-    assert pool.script(scripts.load("move_route"), [keys.routes], ["moved", "", "b 1"]) == 1
 
 
 def test_an_unreliable_connection_is_one(process):

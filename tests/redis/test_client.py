@@ -510,30 +510,6 @@ class TestRefused:
         assert not set(error.not_pushed.values()) & set(sent)
         assert f"Of the {8 - first} jobs of this call {4 - first} are enqueued" in str(error)
 
-    def test_a_queue_of_another_type_keeps_no_other_shard_from_its_jobs_and_the_error_says_so(
-        self, shards
-    ):
-        client = shards.client()
-        client.middleware.add(
-            lambda _cls, item, _queue, call_next: item.update(queue=item["args"][0]) or call_next()
-        )
-        for each in shards.raw.values():
-            each.flushdb()
-        shards.raw["mail"].set("queue:mail", "somebody's")
-
-        with pytest.raises(RedisRefused) as told:
-            client.push_bulk({"class": "EchoJob", "args": [["mail"], ["critical"], ["low"]]})
-        client.close()
-
-        error = told.value
-        assert (set(error.pushed), set(error.not_pushed), set(error.unknown)) == (
-            {1, 2},
-            {0},
-            set(),
-        )
-        [there] = queued(shards.raw["fast"], "critical")
-        assert there["jid"] == error.pushed[1]
-
     @pytest.mark.parametrize("item", [None, [], "EchoJob", 5])
     def test_a_bulk_that_is_no_object_is_refused(self, client, redis, item):
         with pytest.raises(PayloadError):

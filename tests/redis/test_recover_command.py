@@ -112,30 +112,6 @@ def test_json_tells_the_same(run, redis, living, dead):
     assert told["incarnations"][1]["held_jobs"] == 3
 
 
-def test_each_shard_is_looked_after_and_one_that_is_away_is_named(
-    run, redis_url, dead, monkeypatch
-):
-    other = redis_url.rpartition("/")[0] + "/9"
-    shards = {
-        "mail": {"url": redis_url, "queues": ["mail"]},
-        "rest": {"url": other, "queues": ["*"]},
-    }
-    monkeypatch.setenv("KIQBRIDGE_SHARDS", json.dumps(shards))
-
-    code, out, _ = run("--dry-run", "--shard", "mail")
-    assert (code, out.splitlines()[0].rpartition(", ")[2]) == (0, "on shard mail")
-    assert run("--dry-run", "--shard", "rest")[1].startswith("no worker is registered")
-
-    shards["rest"]["url"] = "redis://127.0.0.1:1/0"
-    monkeypatch.setenv("KIQBRIDGE_SHARDS", json.dumps(shards))
-    code, out, err = run("--json")
-
-    assert code == 3
-    assert json.loads(out)["rescued"] == [{"incarnation": dead, "returned": 3}]
-    assert json.loads(out)["incarnations"][0]["shard"] == "mail"
-    assert "shard rest is away" in err
-
-
 def test_one_without_any_sign_of_life_is_watched_like_the_others(run, redis, dead):
     redis.delete(KEYS.alive)
 

@@ -186,7 +186,7 @@ def _enqueue(client: Client, *, with_ruby: bool, with_hostile: bool) -> None:
     push("SyncInventory", "slow", "Rotterdam")
     push("ImportOrders", "slow", 100_000)
     for number in range(WAITING - 1):
-        push("RebuildIndex", "bulk", number, {"shard": number % 4}, tags=["search"])
+        push("RebuildIndex", "bulk", number, {"region": number % 4}, tags=["search"])
     push("RebuildIndex", "bulk", SCRIPT + ESCAPE if with_hostile else WAITING)
     now = time.time()
     for days in range(1, 1 + SCHEDULED - (1 if with_ruby else 0)):

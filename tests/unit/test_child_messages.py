@@ -7,7 +7,6 @@ import pytest
 
 from kiqbridge.children.child_messages import Channel, ChildSettings
 from kiqbridge.config.redis_access import RedisAccess
-from kiqbridge.config.shards import ShardSettings
 
 
 @pytest.fixture
@@ -48,22 +47,3 @@ class TestChannel:
 
         assert ChildSettings.from_message(json.loads(json.dumps(settings.to_message()))) == settings
         assert "hunter2" not in repr(settings)
-
-    def test_shards_survive(self):
-        shards = (ShardSettings(name="mail", url="redis://:hunter3@one/0", queues=("mail", "m-*")),)
-        settings = ChildSettings(
-            require=(),
-            log_level="info",
-            log_format="json",
-            redis=RedisAccess(url="redis://one/0"),
-            shards=shards,
-            shard="mail",
-            namespace="",
-            profile="auto",
-            timeout_s=25,
-        )
-
-        read = ChildSettings.from_message(json.loads(json.dumps(settings.to_message())))
-
-        assert read == settings
-        assert "hunter3" not in repr(settings)

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-
-from kiqbridge.schedule.dst_picture import EXPRESSIONS, GAP, REPEAT, firings, picture
+from dst_picture import EXPRESSIONS, GAP, REPEAT, firings, picture
 
 FILE = Path(__file__).parents[2] / "docs/images/dst.svg"
 HALF_PAST_TWO, THREE, EACH_HOUR = EXPRESSIONS

@@ -12,7 +12,6 @@ from kiqbridge.host.status import (
     Status,
     StatusFile,
     faults_of,
-    faults_of_all,
     read_statuses,
     run_folder,
 )
@@ -263,32 +262,3 @@ class TestStatusFile:
 
 OF_ONE = {"supervisor": 99, "started_at": NOW - 300}
 NEVER = {"state": "starting", "is_leased": False, "heartbeat_at": None, "has_reached_redis": False}
-
-
-def of_shards(mail, rest):
-    """Faults of two processes of a supervisor, by check."""
-    statuses = [
-        replace(WELL, pid=1, shard="mail", **{**OF_ONE, **mail}),
-        replace(WELL, pid=2, shard="rest", **{**OF_ONE, **rest}),
-    ]
-    return {check: faults_of_all(statuses, check, NOW) for check in ("live", "ready")}
-
-
-def test_a_shard_that_was_never_reached_makes_a_worker_not_ready_but_restarts_no_other():
-    found = of_shards(NEVER, {})
-
-    assert found["live"] == {1: [], 2: []}
-    assert found["ready"][1][0] == "it is starting"
-    assert found["ready"][2] == []
-
-
-def test_a_worker_that_reaches_no_shard_is_not_live():
-    found = of_shards(NEVER, NEVER)
-
-    assert all("not reached Redis once" in faults[0] for faults in found["live"].values())
-
-
-def test_the_shard_of_a_worker_is_named(health):
-    assert health(workers=[{"shard": "mail"}])[1] == (
-        f"worker {os.getpid()} of shard mail is ready (running)\n"
-    )

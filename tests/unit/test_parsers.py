@@ -138,7 +138,7 @@ class TestErrors:
                 {"file": {"capsules": {"single": {"queues": ["a"], "threads": 2}}}},
                 (
                     "capsule single in worker.yml: threads is no setting of a capsule; these are concurrency, "
-                    "queues, async_concurrency, shard"
+                    "queues, async_concurrency"
                 ),
             ),
             (

@@ -200,24 +200,3 @@ class TestKills:
         assert fleet.overdue(100.0 + PATIENCE_S) == [child]
         assert fleet.overdue(100.0 + PATIENCE_S + 1) == []
         assert fleet.overdue(100.0 + 2 * PATIENCE_S) == [child]
-
-
-class TestShards:
-    def test_each_has_as_many_places(self):
-        fleet = Fleet(2, PATIENCE_S, ("mail", "rest"))
-
-        assert [(each.number, each.shard) for each in fleet.slots] == [
-            (1, "mail"),
-            (2, "rest"),
-            (3, "mail"),
-            (4, "rest"),
-        ]
-
-    def test_one_without_a_registered_process_is_away(self):
-        fleet = Fleet(1, PATIENCE_S, ("mail", "rest"))
-        for pid, slot in enumerate(fleet.due_starts(0.0), start=1):
-            fleet.add(slot, pid, 0.0)
-        register(fleet, 2)
-
-        assert fleet.away == ["mail"]
-        assert str(fleet.children[1]) == "process 1 (pid 1, shard mail)"
