@@ -44,11 +44,7 @@ def dynamic_steps(
     apps = {each.name: app or each.origin.partition(".")[0] for each in registry}
     declared = DeclaredSchedules(
         client,
-        [
-            (apps[each.name], each.schedule)
-            for each in registry
-            if each.schedule is not None
-        ],
+        [(apps[each.name], each.schedule) for each in registry if each.schedule is not None],
         apps=set(apps.values()),
         identity=identity,
     )

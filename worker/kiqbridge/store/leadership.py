@@ -1,7 +1,7 @@
 """One leader at a time, by a key that ends by itself: the poller's lead, and the lock of the isolation."""
 
 import time
-from typing import Any, Final
+from typing import Final
 
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection

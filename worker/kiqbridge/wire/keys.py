@@ -73,7 +73,7 @@ def hash_tag(prefix: str) -> str:
 class Keys:
     """All key names under one namespace (`""`, `myapp` or `myapp:`)."""
 
-    def __init__(self, namespace: str = "") -> None:  # noqa: PLR0915 - a line for each key
+    def __init__(self, namespace: str = "") -> None:
         self.prefix = prefix = f"{namespace.rstrip(':')}:" if namespace.rstrip(":") else ""
         self.queues = f"{prefix}queues"
         self.schedule = f"{prefix}schedule"

@@ -6,7 +6,7 @@
 --      for each member: as read, its score as read
 -- Returns for each member 1, or 0 if it was left alone.
 -- Repeated: what was removed is gone: 0, and nothing is noted.
--- See reliability §17, protocol §8.5.
+-- See reliability §16, protocol §8.5.
 -- include wrong_type
 local refused = wrong_type(KEYS[1], 'zset') or wrong_type(KEYS[2], 'zset')
 if refused then
