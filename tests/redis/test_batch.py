@@ -11,7 +11,6 @@ from kiqbridge.client.default_client import own_default_client
 from kiqbridge.client.flow_ops import BatchRecord, make_op, write_ops
 from kiqbridge.errors import BatchError
 from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
-from kiqbridge.flow.flow_place import FlowPlace
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.perform.gate import Diversion
@@ -133,7 +132,7 @@ class TestMaking:
     def test_a_repeated_script_pushes_nothing_twice(self, send, client, redis):
         with Batch() as batch:
             send.perform_async(1)
-            ops = list(batch._ops(FlowPlace(client, "test")))
+            ops = list(batch._ops())
             write_ops(client, ops, "batch")
 
         assert redis.llen("queue:default") == batch.status().total == 1
