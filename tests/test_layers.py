@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "wire": "",
     "logs": "runtime wire",
     "schedule": "runtime wire",
-    "sizing": "schedule",
+    "sizing": "",
     "config": "wire",
     "credentials": "config",
     "store": "runtime wire config credentials",
