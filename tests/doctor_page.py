@@ -53,7 +53,6 @@ serves: a class that fails is no reason to restart a worker.
 | `--list` | prints the rules, and examines nothing |
 | `--json` | all of them; `{{"redis", "ok", "findings": [{{"rule", "area", "status", "what", "why", "action", "docs"}}]}}`, with `--template` the file's name as `template` in place of `redis` |
 | `--needs operator` | whose rights this user must have: `worker` (the default), `function`, `operator`; may be repeated |
-| `--shard NAME` | only this one of several [shards](shards.md); may be repeated |
 | `--stop-timeout 60` | seconds after which the orchestrator kills a worker |
 | `--template FILE` | examines a template in place of a running system; needs neither Redis nor AWS |
 | `--parameter NAME=VALUE` | of that template; may be repeated |

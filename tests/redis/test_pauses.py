@@ -96,14 +96,6 @@ class TestQueues:
 
         assert not redis.exists("kb:paused", "paused")
 
-    def test_the_former_names_of_resuming_still_do_it(self, client):
-        client.pause_queue("mail")
-        client.pause_class("Mail")
-
-        assert client.unpause_queue("mail") is True
-        assert client.unpause_class("Mail") is True
-        assert client.pauses() == []
-
     def test_resuming_what_is_not_paused_says_so(self, client):
         assert client.resume_queue("mail") is False
 

@@ -48,8 +48,6 @@ class Source(StrEnum):
     """The stream's ARN, shard and sequence number."""
     DESTINATION = "destination"
     """The function's ARN, the request's id, and how the invocation ended."""
-    REQUEST = "request"
-    """The id of an invocation, which Lambda keeps when it repeats an asynchronous event."""
     SERVICE = "service"
     """Of any other service: its name, and what identifies its event, as a JSON list of texts."""
 
@@ -88,7 +86,6 @@ KEEP_S: Final[Mapping[Source, int]] = {
     # possible, but what was enqueued is repeated only if somebody lets the stream be read anew.
     Source.KINESIS: 15 * DAY_S,
     # Asynchronous invocations: 6 hours in Lambda's own queue, 14 days in a dead-letter queue.
-    Source.REQUEST: 15 * DAY_S,
     Source.SERVICE: 15 * DAY_S,
 }
 """Seconds for which a guard is kept after its job was enqueued, by where its name comes from.
