@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from kiqbridge.commands.svg import FAINT, INK, LINE, Canvas
 from kiqbridge.schedule.cron import parse
-from kiqbridge.schedule.svg import FAINT, INK, LINE, Canvas
 
 ZONE: Final = "Europe/Paris"
 EXPRESSIONS: Final = ("cron(30 2 * * ? *)", "cron(0 3 * * ? *)", "rate(1 hour)")

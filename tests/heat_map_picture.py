@@ -3,8 +3,8 @@
 import sys
 from datetime import UTC, datetime
 
+from kiqbridge.commands.heat_map import heat_map
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.heat_map import heat_map
 from kiqbridge.schedule.load import Load
 from kiqbridge.schedule.simulation import DAY_S, simulate
 

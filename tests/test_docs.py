@@ -481,7 +481,6 @@ COMMANDS = {
             "kiqbridge completion",
             "kiqbridge audit",
             "kiqbridge metrics",
-            "kiqbridge scale",
             "kiqbridge shell",
         ),
         run_reading,

@@ -25,7 +25,6 @@ MAY_IMPORT = {
     "wire": "",
     "logs": "runtime wire",
     "schedule": "runtime wire",
-    "sizing": "",
     "config": "wire",
     "credentials": "config",
     "store": "runtime wire config credentials",
@@ -52,7 +51,7 @@ MAY_IMPORT = {
     "telemetry": "runtime wire config client inflight settle engine api",
     "doctor": "wire schedule config store clocks api",
     "web": "wire config store aws api telemetry doctor",
-    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer logs scaffold contract sizing",
+    "commands": "runtime wire schedule config store client clocks inflight host aws settle perform engine dev api telemetry doctor web transfer logs scaffold contract",
     "contrib": "wire config client settle perform commands",
 }
 # Files beside the folders. What is public imports the folder that holds it; `__main__` is a command.

@@ -22,7 +22,6 @@ from benchmarks import (
     front_door,
     idle,
     latency,
-    modelled,
     peers,
     schedules,
     throughput,
@@ -47,7 +46,6 @@ MEASURES: dict[str, Measure] = {
         idle,
         fleets,
         carrying,
-        modelled,
         wake_ups,
         peers,
     )

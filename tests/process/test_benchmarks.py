@@ -47,14 +47,6 @@ def test_a_measure_gives_figures(name, cores):
         assert outcome.samples[OURS] and outcome.verdict in {"yes", "NO", "-"}
 
 
-def test_the_model_stands_beside_each_measurement(cores):
-    with stage(TINY, Progress(1), with_ruby=False, peers=()) as scene:
-        outcomes = bench.MEASURES["model"](scene)
-
-    assert all(len(outcome.samples["model"]) == 1 for outcome in outcomes)
-    assert all(outcome.note.startswith("the model is off by ") for outcome in outcomes)
-
-
 def test_what_a_server_carries_is_measured_for_each_step_and_for_whole_ways(cores):
     with stage(TINY, Progress(1), with_ruby=False, peers=()) as scene:
         outcomes = bench.MEASURES["server"](scene)

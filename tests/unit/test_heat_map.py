@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge.schedule.heat_map import _SHADES, heat_map, limits_of, shade_of
+from kiqbridge.commands.heat_map import _SHADES, heat_map, limits_of, shade_of
 from kiqbridge.schedule.load import Load
 
 ROOT = Path(__file__).parents[2]

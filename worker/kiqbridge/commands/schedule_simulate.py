@@ -357,8 +357,8 @@ class InstantTexts:
 
 
 def _draw(path: Path, load: "Load", count: int, window: tuple[datetime, datetime]) -> int:
+    from kiqbridge.commands.heat_map import heat_map  # noqa: PLC0415
     from kiqbridge.commands.schedule_sources import unreadable  # noqa: PLC0415
-    from kiqbridge.schedule.heat_map import heat_map  # noqa: PLC0415
 
     try:
         path.write_text(heat_map(load, schedules=count, period=_period(window)), encoding="utf-8")

@@ -258,13 +258,6 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
             "Rails application, and write typed Python classes for theirs.",
         ),
         Entry(
-            name="scale",
-            module="commands.scale_command",
-            help="calculate the threads, processes and servers that jobs need",
-            description="From jobs a second, duration and bytes to threads, processes, tasks, the size of Redis and the "
-            "cost of a month: arithmetic over what was measured; nothing is asked of Redis (docs/scaling.md).",
-        ),
-        Entry(
             name="deploy-mark",
             module="commands.deploy_command",
             help="mark a deployment in the charts of the Web UI",
