@@ -22,7 +22,7 @@ from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.store import audit_log
 from kiqbridge.store.audit_log import Note
-from kiqbridge.store.operating import BATCH, LOOK, Act, Batch, operate_on_set
+from kiqbridge.store.operating import BATCH, LOOK, Act, Batch, operate
 
 SETS = {"retry": RetrySet, "schedule": ScheduledSet, "dead": DeadSet}
 
@@ -401,11 +401,18 @@ class TestAudit:
 
         for _ in range(2):
             redis.zadd("retry", {member: 1000.0})
-            assert operate_on_set(operator.pool, operator.keys, "retry", [act], batch) == 1
+            assert operate(operator.pool, operator.keys, "retry", [act], batch, is_queue=False) == 1
 
         assert redis.llen("queue:default") == 1
         assert (
-            operate_on_set(operator.pool, operator.keys, "retry", [act], batch._replace(number=2))
+            operate(
+                operator.pool,
+                operator.keys,
+                "retry",
+                [act],
+                batch._replace(number=2),
+                is_queue=False,
+            )
             == 2
         )
 

@@ -12,6 +12,7 @@ from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.in_flight import HeldJob, Suspects, fetch_in_flight, fetch_suspects
 from kiqbridge.api.iterations import Iteration, fetch_iterations
+from kiqbridge.api.job_list import Page
 from kiqbridge.api.limits import Fact, Limits
 from kiqbridge.api.metric_reading import ClassCounts, Counts
 from kiqbridge.api.metrics import JobMetrics, TopJobs, job_metrics, top_jobs
@@ -19,11 +20,10 @@ from kiqbridge.api.occurrences import Occurrence
 from kiqbridge.api.operator import Operator, default_operator, open_operator
 from kiqbridge.api.percentiles import Histogram, bucket_label
 from kiqbridge.api.processes import Process, ProcessSet, Work, WorkSet
-from kiqbridge.api.queue_actions import QueueVerb
 from kiqbridge.api.queues import Queue, QueuedJob
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.schedules import ScheduleSet, ScheduleView
-from kiqbridge.api.sets import DeadSet, JobSet, Page, RetrySet, ScheduledSet, SortedEntry
+from kiqbridge.api.sets import DeadSet, JobSet, RetrySet, ScheduledSet, SortedEntry
 from kiqbridge.api.sources import Guard, Sources, fetch_sources
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
 from kiqbridge.api.verdict import Verdict, fetch_verdict, judge
@@ -55,7 +55,6 @@ __all__ = [
     "ProcessSet",
     "Queue",
     "QueueStats",
-    "QueueVerb",
     "QueuedJob",
     "RetrySet",
     "ScheduleSet",

@@ -1,52 +1,82 @@
-"""Actions on the jobs of a sorted set: retry, kill, delete, reschedule, edit and requeue (protocol §8.7, §22).
+"""Actions on the jobs of a queue or a sorted set: retry, kill, delete, reschedule, move, requeue, clear (protocol §8.7, §22).
 
 Each batch is one script: a job is moved whole, once, and with its entry in the audit log, or it stays
-as it is. What another client has moved, deleted or rescheduled meanwhile is skipped. A process that is
-killed in the midst of an action has moved all batches before, and nothing of the next one.
+as it is. What another client or a worker has moved, deleted or rescheduled meanwhile is skipped. A process that
+is killed in the midst of an action has moved all batches before, and nothing of the next one.
+
+A job of a schedule that is deleted or killed gets its end in the ledger; a state machine that waits for a job
+gets a failure. Both are written by the script that removes the job. A job that is dead already has had both.
+
+In a queue, which is a list, a job is found by comparing texts from an end on. Within 5,000 jobs of an end it is
+removed so, and the others keep their order. Farther in, it is overwritten in its place by the newest job of the
+queue: so a script takes a millisecond in a queue of any length, and no job waits longer than before.
 """
 
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 from kiqbridge.api.audit import new_note
-from kiqbridge.api.clearing import cleared
-from kiqbridge.api.filters import Filter
-from kiqbridge.api.leaving import Removal, dead_text, removal_of
 from kiqbridge.api.retrying import edited, pushed_text
-from kiqbridge.errors import PayloadError
-from kiqbridge.store.operating import BATCH, LOOK, SEEN, Act, Batch, operate_on_set, read_set
+from kiqbridge.errors import JobRemoved, PayloadError
+from kiqbridge.settle.end_report import report_failure_in
+from kiqbridge.settle.job_end import end_in
+from kiqbridge.store.operating import (
+    BATCH,
+    NEAR,
+    Act,
+    Batch,
+    clear,
+    end_cleared,
+    operate,
+    read_queue,
+    read_set,
+)
+from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES
-from kiqbridge.wire.payload import epoch_seconds
+from kiqbridge.wire.payload import FLOW, TASK_TOKEN, TICK, check_queue, epoch_seconds
+from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, unreadable_job, with_more
+from kiqbridge.wire.tick_mark import EndKind, LedgerEnd
 
 if TYPE_CHECKING:
+    from kiqbridge.api.job_list import JobList, ListedJob
     from kiqbridge.api.operator import Operator
-    from kiqbridge.api.sets import JobSet, SortedEntry
+    from kiqbridge.api.sets import SortedEntry
 
 logger = logging.getLogger(__name__)
 
-Action = Literal["retry", "kill", "delete", "reschedule"]
-"""`retry` pushes a job now, from any of the sets."""
+Action = Literal["retry", "kill", "delete", "reschedule", "move"]
+"""`retry` pushes a job now, from any of the sets; `move` pushes it from a queue to another one."""
 
 Progress = Callable[[int, int], None]
 """Called after each batch with the jobs that were moved, and those that were looked at."""
 
-ACTIONS: Final = ("retry", "kill", "delete", "reschedule")
-_NOTHING: Final = Removal()
+COMPARED_AT_ONCE: Final = 60_000
+"""What one script may cost, in jobs that it compares: one to two milliseconds at the server."""
+_WHOLE: Final = 2 * NEAR
+"""Jobs of a queue through which a script may look as a whole."""
+
+_AWAITED: Final = "\n".join(f'"{name}"' for name in (FLOW, TICK, TASK_TOKEN)).encode()
+"""What stands in the text of a job whose end somebody may wait for."""
+_CLEARED_AT_ONCE: Final = 1_000
+"""Jobs of a queue through which one script looks: about two milliseconds of the server's time."""
+
+_Listed = TypeVar("_Listed", bound="ListedJob")
 
 
-class SetAction:
-    """One action on jobs of one set, in batches, and its entry in the audit log.
+class Operation(Generic[_Listed]):
+    """One action on jobs of one queue or set, in batches, and its entry in the audit log.
 
     Args:
-        job_set: the set.
+        jobs: the queue or the set.
         action: what is done.
         detail: which jobs, for the audit log.
         at: the new time for `reschedule`, epoch seconds.
+        to: the queue for `move`.
 
     Raises:
-        PayloadError: there is no such action, or `reschedule` has no time.
+        PayloadError: there is no such action here, `reschedule` has no time, `move` has no queue, or it is this one.
 
     Attributes:
         done: how many jobs were moved.
@@ -55,49 +85,73 @@ class SetAction:
     """
 
     def __init__(
-        self, job_set: "JobSet", action: Action, detail: str, *, at: float | None = None
+        self,
+        jobs: "JobList[_Listed]",
+        action: Action,
+        detail: str,
+        *,
+        at: float | None = None,
+        to: str | None = None,
     ) -> None:
-        if action not in ACTIONS:
-            raise PayloadError(f"action: {action!r} is none of {', '.join(ACTIONS)}")
+        if action not in jobs.actions:
+            raise PayloadError(f"action: {action!r} is none of {', '.join(jobs.actions)}")
         if (at is None) == (action == "reschedule"):
             raise PayloadError(
                 "at: give it with reschedule, as epoch seconds, and with nothing else"
             )
-        self._set = job_set
+        if (to is None) == (action == "move"):
+            raise PayloadError("to: give it with move, the name of a queue, and with nothing else")
+        if to is not None:
+            check_queue(to)
+            if to == jobs.name:
+                raise PayloadError(f"to: the jobs are in {to} already")
+        self._jobs = jobs
         self._action = action
         self._at = None if at is None else float(epoch_seconds(at))
-        self._operator: Operator = job_set.operator
-        self._note = new_note(self._operator, action, job_set.name, detail)
+        self._to = to or ""
+        self._operator: Operator = jobs.operator
+        self._note = new_note(
+            self._operator, action, jobs.target, f"{detail} to {to}" if to else detail
+        )
         self._number = 0
         self.done = 0
         self.refused: list[Exception] = []
         self.started_at = time.time()
 
-    def run(self, entries: Sequence["SortedEntry"]) -> list["SortedEntry"]:
-        """Do it to these jobs, in their order; gives those that it cannot be done to, which stay (`refused`).
+    def run(self, jobs: Sequence[_Listed], *, thorough: bool = False) -> list[_Listed]:
+        """Do it to these jobs, in their order; returns those that it cannot be done to, which stay (`refused`).
+
+        Args:
+            jobs: as read.
+            thorough: find those of a queue that are no longer in their place however far they are from it, each
+                in a script of its own.
 
         Raises:
             RedisUnavailable, RedisRefused: batches before this one were carried out.
         """
         now = time.time()
+        length = self._jobs.size if self._jobs.is_queue else 0
+        is_short = length <= _WHOLE
         acts: list[Act] = []
-        left: list[SortedEntry] = []
-        size = 0
-        for entry in entries:
+        left: list[_Listed] = []
+        size = cost = 0
+        for job in jobs:
             try:
-                act = self._act(entry, now)
+                act = self._act(job, now)
             except Exception as error:  # noqa: BLE001 - also of middleware: the other jobs must go on
                 self.refused.append(error)
-                left.append(entry)
+                left.append(job)
                 continue
-            length = len(act.member) + len(act.text)
-            if acts and (len(acts) == BATCH or size + length > BATCH_BYTES):
-                self._send(acts, now)
-                acts, size = [], 0
+            more = len(act.member) + len(act.text)
+            is_full = len(acts) == BATCH or size + more > BATCH_BYTES or cost > COMPARED_AT_ONCE
+            if acts and (is_full or (thorough and not is_short)):
+                self._send(acts, now, thorough=thorough or is_short)
+                acts, size, cost = [], 0, 0
             acts.append(act)
-            size += length
+            size += more
+            cost += _cost(act.place, length) if length else 0
         if acts:
-            self._send(acts, now)
+            self._send(acts, now, thorough=thorough or is_short)
         return left
 
     def finish(self) -> int:
@@ -118,96 +172,47 @@ class SetAction:
         return self.done
 
     def is_own(self, entry: "SortedEntry") -> bool:
-        """Whether this action itself has put the member where it is."""
+        """Whether this action itself has put the member of a set where it is."""
         if self._action == "reschedule":
             return entry.score == self._at
         return (
-            self._action == "kill" and self._set.name == "dead" and entry.score >= self.started_at
+            self._action == "kill" and self._jobs.name == "dead" and entry.score >= self.started_at
         )
 
-    def _act(self, entry: "SortedEntry", now: float) -> Act:
-        read = entry.text, entry.score
-        if self._action == "reschedule":
+    def _act(self, job: _Listed, now: float) -> Act:
+        read = job.text, job.place
+        has_ended = self._jobs.target == "dead"
+        if self._action == "reschedule" or (self._action == "kill" and has_ended):
             return Act(*read, "score")
-        removal = self._removal(entry, now)
-        if self._action == "kill" and self._set.name == "dead":
-            return Act(*read, "score")
-        if self._action == "kill":
-            text = dead_text(self._operator, entry, now)
-            return Act(*read, "bury", text, report=removal.report, end=removal.end)
-        if self._action == "delete":
-            return Act(*read, "drop", report=removal.report, end=removal.end)
-        pushed = pushed_text(self._operator, entry, now, is_retry=self._set.name != "schedule")
-        if pushed is None:  # as in the poller: who stops a push has the job
-            stopped = removal_of(entry.text, "skipped", "client middleware stopped its push", now)
-            return Act(*read, "drop", report=stopped.report, end=stopped.end)
-        queue, text = pushed
-        return Act(*read, "push", text, queue)
-
-    def _removal(self, entry: "SortedEntry", now: float) -> Removal:
-        if self._action == "retry" or self._set.name == "dead":  # what is dead has had its end
-            return _NOTHING
+        if self._action == "move":
+            return Act(*read, "push", _moved(job, self._to), self._to)
+        if self._action == "retry":
+            is_retry = self._jobs.target != "schedule"
+            pushed = pushed_text(self._operator, job, now, is_retry=is_retry)
+            if pushed is not None:
+                return Act(*read, "push", pushed[1], pushed[0])
+            # As in the poller: who stops a push has the job.
+            stopped = removal_of(job.text, "skipped", "client middleware stopped its push", now)
+            return Act(*read, "drop", b"", "", *stopped)
         by = f"{self._operator.by} (via {self._operator.via})"
         if self._action == "kill":
-            return removal_of(entry.text, "dead", f"{by} killed it", now)
-        return removal_of(entry.text, "discarded", f"{by} deleted it", now)
+            removal = removal_of(job.text, "dead", f"{by} killed it", now)
+            return Act(*read, "bury", _dead_text(self._operator, job, now), "", *removal)
+        removal = removal_of(job.text, "discarded", f"{by} deleted it", now)
+        return Act(*read, "drop", b"", "", *(Removal() if has_ended else removal))
 
-    def _send(self, acts: Sequence[Act], now: float) -> None:
+    def _send(self, acts: Sequence[Act], now: float, *, thorough: bool) -> None:
         self._number += 1
-        batch = Batch(
-            note=self._note,
-            number=self._number,
-            score=now if self._at is None else self._at,
+        batch = Batch(self._note, self._number, now if self._at is None else self._at)
+        self.done = operate(
+            self._operator.pool,
+            self._operator.keys,
+            self._jobs.redis_key,
+            acts,
+            batch,
+            is_queue=self._jobs.is_queue,
+            thorough=thorough,
         )
-        self.done = operate_on_set(
-            self._operator.pool, self._operator.keys, self._set.redis_key, acts, batch
-        )
-
-
-def apply(
-    job_set: "JobSet", action: Action, entries: Sequence["SortedEntry"], *, at: float | None = None
-) -> int:
-    """See `JobSet.apply`."""
-    running = SetAction(job_set, action, _named(entries), at=at)
-    running.run(entries)
-    return running.finish()
-
-
-def apply_all(
-    job_set: "JobSet",
-    action: Action,
-    where: Filter | None,
-    *,
-    at: float | None = None,
-    limit: int | None = None,
-    progress: Progress | None = None,
-) -> int:
-    """See `JobSet.apply_all`."""
-    running = SetAction(job_set, action, str(where) if where else "all", at=at)
-    walk = SetWalk(job_set, where.needle() if where else b"")
-    while (entries := walk.read()) is not None:
-        meant = [
-            entry
-            for entry in entries
-            if not running.is_own(entry)
-            and (where is None or where.matches(entry, running.started_at))
-        ]
-        refused = running.run(meant if limit is None else meant[: limit - running.done])
-        taken = set(map(id, meant)).difference(map(id, refused))
-        walk.left([entry for entry in entries if id(entry) not in taken])
-        if progress is not None:
-            progress(running.done, walk.looked_at)
-        if limit is not None and running.done >= limit:
-            break
-    return running.finish()
-
-
-def clear_set(job_set: "JobSet") -> int:
-    """See `JobSet.clear`."""
-    operator = job_set.operator
-    note = new_note(operator, "clear", job_set.name, "all")
-    has_ends = job_set.name != "dead"  # what is dead has had its end
-    return cleared(operator, job_set.redis_key, note, has_ends=has_ends)
 
 
 def requeue(
@@ -218,69 +223,115 @@ def requeue(
     job_class: str | None,
 ) -> str | None:
     """See `SortedEntry.requeue`."""
-    operator, now = entry.parent.operator, time.time()
-    changes: Mapping[str, Any] = {
-        name: value
-        for name, value in (("args", args), ("queue", queue), ("class", job_class))
-        if value is not None
-    }
-    pushed = edited(operator, entry, changes, now, is_retry=entry.parent.name != "schedule")
+    jobs, now = entry.parent, time.time()
+    operator = jobs.operator
+    given = (("args", args), ("queue", queue), ("class", job_class))
+    changes: Mapping[str, Any] = {name: value for name, value in given if value is not None}
+    pushed = edited(operator, entry, changes, now, is_retry=jobs.name != "schedule")
     if pushed is None:
         raise PayloadError(
             f"job {entry.jid}: client middleware stopped its push; it stays where it is"
         )
     name, text = pushed
     detail = f"{entry.display_class} {entry.jid}, changed: {', '.join(changes) or 'nothing'}"
-    batch = Batch(
-        note=new_note(operator, "requeue", entry.parent.name, detail),
-        number=1,
-        score=now,
-    )
+    batch = Batch(new_note(operator, "requeue", jobs.target, detail), 1, now)
     act = Act(entry.text, entry.score, "push", text, name)
-    done = operate_on_set(operator.pool, operator.keys, entry.parent.redis_key, [act], batch)
+    done = operate(operator.pool, operator.keys, jobs.redis_key, [act], batch, is_queue=False)
     return entry.jid if done else None
 
 
-def _named(entries: Sequence["SortedEntry"]) -> str:
-    shown = [f"{entry.display_class} {entry.jid}" for entry in entries[:3]]
-    more = f" and {len(entries) - 3} more" if len(entries) > 3 else ""  # noqa: PLR2004 - as many as above
-    return ", ".join(shown) + more
+def clear_jobs(jobs: "JobList[Any]") -> int:
+    """Delete all jobs of a queue or a set at once, and end those whose end somebody waits for (protocol §22).
 
+    It is empty with the first script, however long it is. Its jobs are then read from under another name, a part
+    at a time; locks, batches, schedules and state machines get to know of theirs. A process that is killed
+    meanwhile leaves the rest to the leader's search for jobs that are gone (engine/gone_jobs.py).
 
-class SetWalk:
-    """Through a set from the lowest score up, in pages, while members of it are moved, here and by others.
+    Returns:
+        How many there were.
 
-    It goes on behind the last member that was left, so what others remove shifts nothing. What is added
-    meanwhile may come, too; it ends at the latest when twice as many were read as there were at the
-    start, so that jobs which fail again at once do not keep it going.
-
-    Attributes:
-        looked_at: how many members were read.
+    Raises:
+        RedisUnavailable: all were deleted, but maybe not all were ended; or none.
+        RedisRefused: a key is of another type.
     """
+    operator = jobs.operator
+    pool, keys = operator.pool, operator.keys
+    note = new_note(operator, "clear", jobs.target, "all")
+    has_ends = jobs.target != "dead"  # what is dead has had its end
+    queue = jobs.name if jobs.is_queue else ""
+    total = clear(pool, keys, jobs.redis_key, queue=queue, note=note, has_ends=has_ends)
+    left, passed, step = total if has_ends else 0, 0, 1
+    held = keys.cleared(note.id)
+    reason = f"{operator.by} (via {operator.via}) cleared {queue or jobs.redis_key}"
+    while left > 0:
+        if queue:
+            part = read_queue(
+                pool,
+                held,
+                passed,
+                from_tail=True,
+                needle=_AWAITED,
+                step=step,
+                most=_CLEARED_AT_ONCE,
+            )
+            step = part.step
+            found, texts = part.looked_at, [text for text, _ in part.jobs]
+        else:
+            page = read_set(pool, held, passed, (), needle=_AWAITED)
+            found, texts = page.looked_at, [text for text, _ in page.members]
+        if not found:
+            break
+        left, passed = max(left - found, 0), passed + found
+        now = time.time()
+        removals = (removal_of(text, "discarded", reason, now) for text in texts)
+        ends = [each for each in removals if each.report or each.end]
+        if ends or not left:
+            end_cleared(pool, keys, held, left, ends)
+            passed = 0
+    return total
 
-    def __init__(self, job_set: "JobSet", needle: bytes = b"") -> None:
-        self._set = job_set
-        self._needle = needle
-        self._most = 2 * job_set.size + LOOK
-        self._first = 0
-        self._seen: list[tuple[bytes, float]] = []
-        self.looked_at = 0
 
-    def read(self) -> list["SortedEntry"] | None:
-        """The members of the next page that contain the text, maybe none; None at the end."""
-        if self.looked_at >= self._most:
-            return None
-        pool, key = self._set.operator.pool, self._set.redis_key
-        found = read_set(pool, key, self._first, self._seen, needle=self._needle)
-        if not found.looked_at:
-            return None
-        self.looked_at += found.looked_at
-        self._first = found.first + found.looked_at - len(found.members)
-        self._seen = [found.last, *self._seen][:SEEN]
-        return [self._set.entry(text, score) for text, score in found.members]
+class Removal(NamedTuple):
+    """What is written when a job is gone: a report (settle/end_report.py), or b""; an end for a ledger."""
 
-    def left(self, entries: Sequence["SortedEntry"]) -> None:
-        """Note which members of the page are still in the set."""
-        self._first += len(entries)
-        last = [(entry.text, entry.score) for entry in reversed(entries[-SEEN:])]
-        self._seen = [self._seen[0], *last, *self._seen[1:]][:SEEN]
+    report: bytes = b""
+    end: LedgerEnd | None = None
+
+
+def removal_of(text: bytes, outcome: EndKind, reason: str, now: float) -> Removal:
+    """What is to be written of a job that is removed at `now` (epoch seconds); `reason` is a sentence."""
+    error = JobRemoved(reason)
+    return Removal(
+        report_failure_in(text, outcome, error, now), end_in(text, outcome, now, error=error)
+    )
+
+
+def _dead_text(operator: "Operator", job: "ListedJob", now: float) -> bytes:
+    """The text for the dead set: as it is, or as a job that Ruby's pages can show if nobody can read it."""
+    if job.item:
+        return job.text
+    return unreadable_job(
+        job.text,
+        error_class="JobRemoved",
+        error_message=f"killed by {operator.by}; its text cannot be read",
+        queue=job.queue,
+        now=now,
+        profile=operator.client.wire_profile(),
+    )
+
+
+def _cost(place: float | None, length: int) -> int:
+    """Of an act, in jobs that are compared: near an end twice as many as lie before it, else the way to its place."""
+    if place is None:
+        return length
+    depth = max(min(int(place), length - int(place)), 0)
+    return 2 * depth if depth <= NEAR else 200 + depth // 8
+
+
+def _moved(job: "ListedJob", to: str) -> bytes:
+    """Its text with the name of the new queue, to which a retry goes, too; what cannot be read stays as it is."""
+    if not job.item:
+        return job.text
+    if len(job.text) > MAX_PARSED_BYTES:
+        return with_more(job.text.strip(), {"queue": to})
+    return json_text.dumps_moved({**job.item, "queue": to}, job.text)

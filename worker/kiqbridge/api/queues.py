@@ -2,20 +2,23 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Final
 
-from kiqbridge.api import queue_actions
-from kiqbridge.api.actions import Progress
+from kiqbridge.api.actions import Operation
+from kiqbridge.api.audit import record_audit
 from kiqbridge.api.filters import Filter
+from kiqbridge.api.job_list import READ_AT_ONCE, JobList, ListedJob, Page
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.queue_actions import QueueVerb
 from kiqbridge.api.record import JobRecord
-from kiqbridge.api.sets import READ_AT_ONCE, Page
 from kiqbridge.store.operating import read_queue
 from kiqbridge.store.pauses import Pause
 from kiqbridge.wire.names import text_of
 
+MOST_PASSES: Final = 5
+"""How often a queue is walked through for one action, while workers take jobs so that some are passed over."""
 
-class QueuedJob(JobRecord):
+
+class QueuedJob(ListedJob):
     """A job that waits in a queue.
 
     Attributes:
@@ -25,23 +28,15 @@ class QueuedJob(JobRecord):
 
     def __init__(self, parent: "Queue", text: bytes, from_tail: int | None = None) -> None:
         super().__init__(text, queue=parent.name)
-        self.parent = parent
-        self.from_tail = from_tail
-
-    def delete(self) -> bool:
-        """Remove it; whether it still waited."""
-        return bool(self.parent.apply("delete", [self]))
+        self.parent: Queue = parent
+        self.from_tail = self.place = from_tail
 
     def move(self, to: str) -> bool:
         """Push it to another queue instead; whether it still waited."""
         return bool(self.parent.apply("move", [self], to=to))
 
-    def kill(self) -> bool:
-        """Move it to the dead set; whether it still waited."""
-        return bool(self.parent.apply("kill", [self]))
 
-
-class Queue:
+class Queue(JobList[QueuedJob]):
     """A queue; of jobs that workers have taken and not begun see `InFlight`.
 
     Args:
@@ -49,13 +44,14 @@ class Queue:
         operator: whose; default `default_operator()`.
     """
 
+    actions = ("delete", "move", "kill")
+    is_queue = True
+
     def __init__(self, name: str = "default", operator: Operator | None = None) -> None:
         self.name = name
         self.operator = operator or default_operator()
         self.redis_key = self.operator.keys.queue(name)
-
-    def __repr__(self) -> str:
-        return f"<Queue {self.redis_key}>"
+        self.target = f"queue:{name}"
 
     @classmethod
     def all(cls, operator: Operator | None = None) -> "list[Queue]":
@@ -69,9 +65,6 @@ class Queue:
         """How many jobs wait in it."""
         return int(self.operator.pool.call("LLEN", self.redis_key))
 
-    def __len__(self) -> int:
-        return self.size
-
     @property
     def latency(self) -> float:
         """Seconds for which the oldest job has waited; 0 if none waits (§22).
@@ -84,13 +77,9 @@ class Queue:
     @property
     def pause(self) -> Pause | None:
         """By whom and why it is paused; None if it is not."""
+        own = ("queue", self.name)
         return next(
-            (
-                each
-                for each in self.operator.pauses()
-                if (each.kind, each.name) == ("queue", self.name)
-            ),
-            None,
+            (each for each in self.operator.pauses() if (each.kind, each.name) == own), None
         )
 
     @property
@@ -138,14 +127,7 @@ class Queue:
         return Page(number=max(1, number), size=size, total=total, rows=rows)
 
     def scan(self, where: Filter | None = None, *, now: float) -> Iterator[QueuedJob]:
-        """All jobs that match, the last pushed first; what is pushed meanwhile lets some come twice.
-
-        What is sure of a filter (a class, a text) is looked for at the server, so only what may match is sent.
-
-        Args:
-            where: which; default all.
-            now: epoch seconds, for ages.
-        """
+        """All jobs that match, the last pushed first; see `JobList.scan`."""
         needle = where.needle() if where else b""
         pool, step = self.operator.pool, 1
         passed_over, most = 0, 2 * self.size + READ_AT_ONCE
@@ -162,11 +144,6 @@ class Queue:
                 if where is None or where.matches(job, now):
                     yield job
 
-    def find_job(self, jid: str) -> QueuedJob | None:
-        """The job with this jid, None if it does not wait here; looks through the whole queue."""
-        found = self.scan(Filter(text=jid), now=0.0) if jid else iter(())
-        return next((job for job in found if job.jid == jid), None)
-
     def oldest(self, passed_over: int, most: int) -> list[QueuedJob]:
         """Jobs from the next to be taken on, without the first of them."""
         texts = self.operator.pool.call(
@@ -175,64 +152,52 @@ class Queue:
         texts.reverse()
         return self._jobs(texts, passed_over, step=1)
 
-    def apply(self, action: QueueVerb, jobs: Sequence[QueuedJob], *, to: str | None = None) -> int:
-        """Do the same to several jobs, in their order.
-
-        Args:
-            action: `delete`, `kill` (to the dead set), or `move` (to another queue, behind what waits there).
-            jobs: as they were read from this queue.
-            to: name of the queue to move to.
-
-        Returns:
-            How many still waited.
-
-        Raises:
-            PayloadError: a wrong argument; nothing was done.
-            RedisUnavailable: repeat it; what was moved is not moved again.
-        """
-        return queue_actions.apply(self, action, jobs, to=to)
-
-    def apply_all(
-        self,
-        action: QueueVerb,
-        where: Filter | None = None,
-        *,
-        to: str | None = None,
-        limit: int | None = None,
-        progress: Progress | None = None,
-    ) -> int:
-        """Do the same to all jobs that match, the next to be taken first, in batches.
-
-        Args:
-            action: as for `apply`.
-            where: which; default all.
-            to: as for `apply`.
-            limit: how many, at most.
-            progress: called after each batch with how many were moved, and how many were looked at.
-
-        Returns:
-            How many were moved.
-
-        Raises:
-            As `apply`; batches before were carried out.
-        """
-        return queue_actions.apply_all(self, action, where, to=to, limit=limit, progress=progress)
-
-    def clear(self) -> int:
-        """Delete all jobs, and the queue's name from the list of queues (§22); how many jobs there were."""
-        return queue_actions.clear_queue(self)
-
     def pause_it(self, reason: str = "", for_s: float | None = None) -> Pause:
         """Let no worker take its jobs, as `Client.pause_queue`; raises as that."""
-        return queue_actions.pause_queue(self, reason, for_s)
+        operator = self.operator
+        made = operator.client.pause_queue(self.name, reason=reason, by=operator.by, for_s=for_s)
+        ends = "" if for_s is None else f" for {for_s:g} s"
+        record_audit(operator, "pause", self.target, f"{reason}{ends}".strip())
+        return made
 
     def resume(self) -> bool:
         """End its pause, whoever made it; whether it was paused."""
-        return queue_actions.resume_queue(self)
+        was_paused = self.operator.client.resume_queue(self.name)
+        if was_paused:
+            record_audit(self.operator, "resume", self.target)
+        return was_paused
 
-    def job(self, text: bytes, from_tail: int | None = None) -> QueuedJob:
-        """A job of this queue out of what Redis answered; `from_tail` as in `QueuedJob`."""
-        return QueuedJob(self, text, from_tail)
+    def _carry_out(
+        self, running: Operation[QueuedJob], where: Filter, limit: int | None
+    ) -> Iterator[int]:
+        looked_at, step = 0, 1
+        for _ in range(MOST_PASSES):
+            before = running.done
+            kept, most = 0, self.size  # what is pushed meanwhile lies behind
+            while kept + running.done - before < most:
+                found = read_queue(
+                    self.operator.pool,
+                    self.redis_key,
+                    kept,
+                    from_tail=True,
+                    needle=where.needle(),
+                    step=step,
+                )
+                if not found.looked_at:
+                    break
+                step = found.step
+                jobs = [QueuedJob(self, text, place) for text, place in found.jobs]
+                meant = [job for job in jobs if where.matches(job, running.started_at)]
+                done = running.done
+                if meant:
+                    running.run(meant if limit is None else meant[: limit - done])
+                if running.done == done:
+                    kept += found.looked_at
+                    looked_at += found.looked_at
+                # Else the same part again: there are others in the places of those that are gone.
+                yield looked_at + running.done - before
+            if running.done == before:  # workers took jobs meanwhile, so that some were passed over
+                break
 
     def _jobs(self, texts: Sequence[bytes], first: int, *, step: int = -1) -> list[QueuedJob]:
         return [

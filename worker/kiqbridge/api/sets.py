@@ -4,53 +4,28 @@ A set of 1,000,000 members is read in pages, so memory stays constant and no com
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any
 
 from kiqbridge.api import actions
-from kiqbridge.api.actions import Action, Progress
+from kiqbridge.api.actions import Operation
 from kiqbridge.api.filters import Filter
+from kiqbridge.api.job_list import READ_AT_ONCE, JobList, ListedJob, Page
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.record import JobRecord
-
-READ_AT_ONCE: Final = 100
-Row = TypeVar("Row")
+from kiqbridge.store.operating import LOOK, SEEN, read_set
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page(Generic[Row]):
-    """A part of a list.
-
-    Attributes:
-        number: of this page, from 1 on.
-        size: rows of a full page.
-        total: rows of all pages together.
-        rows: those of this page.
-    """
-
-    number: int
-    size: int
-    total: int
-    rows: Sequence[Row]
-
-    @property
-    def count(self) -> int:
-        """How many pages there are, at least 1."""
-        return max(1, -(-self.total // self.size))
-
-
-class SortedEntry(JobRecord):
+class SortedEntry(ListedJob):
     """A member of a sorted set.
 
     Attributes:
-        score: when it is due, or when it died; epoch seconds.
         parent: the set it was found in.
+        score: when it is due, or when it died; epoch seconds.
     """
 
     def __init__(self, parent: "JobSet", text: bytes, score: float) -> None:
         super().__init__(text)
-        self.parent = parent
-        self.score = score
+        self.parent: JobSet = parent
+        self.score = self.place = score
 
     @property
     def at(self) -> float:
@@ -77,14 +52,6 @@ class SortedEntry(JobRecord):
         """As `retry`; Sidekiq's word for a scheduled job."""
         return self.retry()
 
-    def kill(self) -> bool:
-        """Move it to the dead set; whether it was still there."""
-        return bool(self.parent.apply("kill", [self]))
-
-    def delete(self) -> bool:
-        """Remove it; whether it was still there."""
-        return bool(self.parent.apply("delete", [self]))
-
     def reschedule(self, at: float) -> bool:
         """Let it be due at another time (epoch seconds); whether it was still there."""
         return bool(self.parent.apply("reschedule", [self], at=at))
@@ -107,7 +74,7 @@ class SortedEntry(JobRecord):
         return actions.requeue(self, args=args, queue=queue, job_class=job_class)
 
 
-class JobSet:
+class JobSet(JobList[SortedEntry]):
     """A sorted set of jobs.
 
     Args:
@@ -117,31 +84,31 @@ class JobSet:
         name: `schedule`, `retry` or `dead`.
     """
 
-    name: str = ""
+    actions = ("retry", "kill", "delete", "reschedule")
+    is_queue = False
+    name = ""
     newest_first: bool = False
     """Whether people see its highest scores first."""
 
     def __init__(self, operator: Operator | None = None) -> None:
         self.operator = operator or default_operator()
-        self.redis_key: str = getattr(self.operator.keys, self.name)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.redis_key}>"
+        self.redis_key = getattr(self.operator.keys, self.name)
+        self.target = self.name
 
     @property
     def size(self) -> int:
         """How many members it has."""
         return int(self.operator.pool.call("ZCARD", self.redis_key))
 
-    def __len__(self) -> int:
-        return self.size
-
     def __iter__(self) -> Iterator[SortedEntry]:
         """All members from the highest score down, as Ruby's API; what was seen may be deleted meanwhile."""
         position = self.size
         while position > 0:
             first = max(0, position - READ_AT_ONCE)
-            yield from reversed(self._range(first, position - 1))
+            rows = self.operator.pool.call(
+                "ZRANGE", self.redis_key, first, position - 1, "WITHSCORES"
+            )
+            yield from reversed(self._entries(rows))
             position = first
 
     def page(
@@ -164,15 +131,8 @@ class JobSet:
         return Page(number=max(1, number), size=size, total=total, rows=self._entries(rows))
 
     def scan(self, where: Filter | None = None, *, now: float) -> Iterator[SortedEntry]:
-        """All members that match, from the lowest score up; what is added meanwhile may come, too.
-
-        What is sure of a filter (a class, a text) is looked for at the server, so only what may match is sent.
-
-        Args:
-            where: which; default all.
-            now: epoch seconds, for ages.
-        """
-        walk = actions.SetWalk(self, where.needle() if where else b"")
+        """All members that match, from the lowest score up; see `JobList.scan`."""
+        walk = _Walk(self, where.needle() if where else b"")
         while (entries := walk.read()) is not None:
             walk.left(entries)
             yield from (entry for entry in entries if where is None or where.matches(entry, now))
@@ -189,77 +149,28 @@ class JobSet:
         )
         return next((entry for entry in self._entries(rows) if entry.jid == jid), None)
 
-    def find_job(self, jid: str) -> SortedEntry | None:
-        """The member with this jid, None if there is none; looks through the whole set, page by page."""
-        found = self.scan(Filter(text=jid), now=0.0) if jid else iter(())
-        return next((entry for entry in found if entry.jid == jid), None)
-
-    def apply(
-        self, action: Action, entries: Sequence[SortedEntry], *, at: float | None = None
-    ) -> int:
-        """Do the same to several members, in their order.
-
-        Args:
-            action: `retry` (push now), `kill`, `delete`, or `reschedule`.
-            entries: members as they were read from this set.
-            at: the new time for `reschedule`, epoch seconds.
-
-        Returns:
-            How many were still there as they were read.
-
-        Raises:
-            PayloadError: none could be; of several, those that cannot be pushed stay, with a warning.
-            RedisUnavailable: repeat it; what was moved is not moved again.
-        """
-        return actions.apply(self, action, entries, at=at)
-
-    def apply_all(
-        self,
-        action: Action,
-        where: Filter | None = None,
-        *,
-        at: float | None = None,
-        limit: int | None = None,
-        progress: Progress | None = None,
-    ) -> int:
-        """Do the same to all members that match, from the lowest score up, in batches.
-
-        Args:
-            action: as for `apply`.
-            where: which; default all.
-            at: as for `apply`.
-            limit: how many, at most.
-            progress: called after each batch with how many were moved, and how many were looked at.
-
-        Returns:
-            How many were moved.
-
-        Raises:
-            As `apply`; batches before were carried out.
-        """
-        return actions.apply_all(self, action, where, at=at, limit=limit, progress=progress)
-
-    def clear(self) -> int:
-        """Delete all members; how many there were."""
-        return actions.clear_set(self)
-
     def delete_all(self, where: Filter | None = None) -> int:
         """Delete all that match; how many."""
         return self.apply_all("delete", where)
 
-    def entry(self, text: bytes, score: float) -> SortedEntry:
-        """A member of this set out of what Redis answered."""
-        return SortedEntry(self, text, score)
-
-    def _range(self, first: int, last: int) -> list[SortedEntry]:
-        rows = self.operator.pool.call("ZRANGE", self.redis_key, first, last, "WITHSCORES")
-        return self._entries(rows)
+    def _carry_out(
+        self, running: Operation[SortedEntry], where: Filter, limit: int | None
+    ) -> Iterator[int]:
+        walk = _Walk(self, where.needle())
+        while (entries := walk.read()) is not None:
+            meant = [
+                entry
+                for entry in entries
+                if not running.is_own(entry) and where.matches(entry, running.started_at)
+            ]
+            refused = running.run(meant if limit is None else meant[: limit - running.done])
+            taken = set(map(id, meant)).difference(map(id, refused))
+            walk.left([entry for entry in entries if id(entry) not in taken])
+            yield walk.looked_at
 
     def _entries(self, rows: Sequence[bytes]) -> list[SortedEntry]:
-        return [
-            self.entry(text, float(score))
-            for text, score in zip(rows[::2], rows[1::2], strict=True)
-        ]
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        return [SortedEntry(self, text, float(score)) for text, score in pairs]
 
 
 class ScheduledSet(JobSet):
@@ -300,3 +211,42 @@ class DeadSet(JobSet):
 def score_text(score: float) -> str:
     """A score as Redis writes it: the shortest text that is the same number."""
     return str(int(score)) if score.is_integer() else repr(score)
+
+
+class _Walk:
+    """Through a set from the lowest score up, in pages, while members of it are moved, here and by others.
+
+    It goes on behind the last member that was left, so what others remove shifts nothing. What is added
+    meanwhile may come, too; it ends at the latest when twice as many were read as there were at the
+    start, so that jobs which fail again at once do not keep it going.
+
+    Attributes:
+        looked_at: how many members were read.
+    """
+
+    def __init__(self, job_set: JobSet, needle: bytes) -> None:
+        self._set = job_set
+        self._needle = needle
+        self._most = 2 * job_set.size + LOOK
+        self._first = 0
+        self._seen: list[tuple[bytes, float]] = []
+        self.looked_at = 0
+
+    def read(self) -> list[SortedEntry] | None:
+        """The members of the next page that contain the text, maybe none; None at the end."""
+        if self.looked_at >= self._most:
+            return None
+        pool, key = self._set.operator.pool, self._set.redis_key
+        found = read_set(pool, key, self._first, self._seen, needle=self._needle)
+        if not found.looked_at:
+            return None
+        self.looked_at += found.looked_at
+        self._first = found.first + found.looked_at - len(found.members)
+        self._seen = [found.last, *self._seen][:SEEN]
+        return [SortedEntry(self._set, text, score) for text, score in found.members]
+
+    def left(self, entries: Sequence[SortedEntry]) -> None:
+        """Note which members of the page are still in the set."""
+        self._first += len(entries)
+        last = [(entry.text, entry.score) for entry in reversed(entries[-SEEN:])]
+        self._seen = [self._seen[0], *last, *self._seen[1:]][:SEEN]

@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import Final, cast
 
-from kiqbridge.api import Filter, Queue, QueueVerb, open_operator
+from kiqbridge.api import Action, Filter, Queue, open_operator
 from kiqbridge.commands.acting import Plan, carry_out
 from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.set_actions import add_safety, add_selection, check_selection
@@ -44,7 +44,7 @@ def _act(options: argparse.Namespace) -> int:
         plan = _plan(options, Filter(), queue.size)
         return carry_out(options, plan, lambda _advance: queue.clear())
     where, to = check_selection(options), getattr(options, "to", None)
-    action = cast("QueueVerb", options.verb)
+    action = cast("Action", options.verb)
     if options.jids:
         wanted = set(options.jids)
         jobs = [job for job in queue if job.jid in wanted]

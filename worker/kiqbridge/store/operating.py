@@ -38,10 +38,8 @@ SEEN: Final = 20
 """Members that are named to `read_set` as seen: some of them may have left the set."""
 
 Effect = Literal["push", "bury", "drop", "score"]
-QueueEffect = Literal["move", "bury", "drop"]
 
-_OPERATE_SET = scripts.load("operate_set")
-_OPERATE_QUEUE = scripts.load("operate_queue")
+_OPERATE = scripts.load("operate")
 _CLEAR = scripts.load("operate_clear")
 _END_CLEARED = scripts.load("end_cleared")
 _READ_SET = scripts.load("read_set")
@@ -49,11 +47,11 @@ _READ_QUEUE = scripts.load("read_queue")
 
 
 class Act(NamedTuple):
-    """What becomes of a member of a sorted set.
+    """What becomes of a job.
 
     Attributes:
-        member: as read.
-        score: as read.
+        member: its text as read.
+        place: its score as read; in a queue how many were to be taken before it, None = not known.
         effect: pushed, kept in the dead set, dropped, or given another score.
         text: to push, or to keep.
         queue: to push to.
@@ -62,30 +60,10 @@ class Act(NamedTuple):
     """
 
     member: bytes
-    score: float
+    place: float | None
     effect: Effect
     text: bytes = b""
     queue: str = ""
-    report: bytes = b""
-    end: LedgerEnd | None = None
-
-
-class QueueAct(NamedTuple):
-    """What becomes of a job of a queue.
-
-    Attributes:
-        member: as read.
-        place: how many were to be taken before it when it was read; None = not known.
-        effect: pushed to another queue, kept in the dead set, or dropped.
-        text: to push, or to keep.
-        report: of its end (settle/end_report.py), or b"".
-        end: for the ledger of its schedule.
-    """
-
-    member: bytes
-    place: int | None
-    effect: QueueEffect
-    text: bytes = b""
     report: bytes = b""
     end: LedgerEnd | None = None
 
@@ -103,67 +81,49 @@ class Batch(NamedTuple):
     number: int
     score: float
 
-    def arguments(self) -> list[str | bytes | float]:
-        """The first five arguments of both scripts."""
-        note = self.note
-        return [note.id, self.number, repr(note.at), note.text, repr(self.score)]
 
-
-def operate_on_set(
-    pool: RedisPool, keys: Keys, source: str, acts: Sequence[Act], batch: Batch
+def operate(
+    pool: RedisPool,
+    keys: Keys,
+    source: str,
+    acts: Sequence[Act],
+    batch: Batch,
+    *,
+    is_queue: bool,
+    thorough: bool = False,
 ) -> int:
-    """Carry out a batch on a sorted set; returns how many members all batches of its note have moved.
+    """Carry out a batch on a queue or a sorted set; returns how many jobs all batches of its note have moved.
+
+    Args:
+        pool: where to write.
+        keys: the namespace.
+        source: key of the queue or the set.
+        acts: what becomes of which job.
+        batch: all else.
+        is_queue: whether it is a queue.
+        thorough: look through the whole queue for a job that is not in its place. Takes 20 ms where
+            1,000,000 jobs wait; else such a job is skipped.
 
     Raises:
         RedisUnavailable: repeat it; what was moved is not moved again.
         RedisRefused: a key is of another type; nothing was moved.
     """
+    note = batch.note
+    around = min(_AROUND, _AROUND_BYTES // max(len(act.member) for act in acts) + 1)
     queues = list(dict.fromkeys(act.queue for act in acts if act.effect == "push"))
     numbers = {queue: number for number, queue in enumerate(queues, 1)}
-    args = [*batch.arguments(), len(queues), *queues]
+    args = [note.id, batch.number, repr(note.at), note.text, repr(batch.score)]
+    args += ["list" if is_queue else "zset", NEAR, around, "all" if thorough else ""]
+    args += [len(queues), *queues]
     ends: list[str] = []
     for act in acts:
-        args += [act.member, repr(act.score), act.effect, act.text]
+        place = "" if act.place is None else repr(act.place)
+        args += [act.member, place, act.effect, act.text]
         args += [numbers.get(act.queue, ""), act.report, *_end(act.end)]
         ends += _end_keys(keys, act.end)
     fixed = [source, keys.dead, keys.task_reports, keys.queues, *audit_keys(keys), keys.flow_ends]
     targets = [*fixed, *(keys.queue(queue) for queue in queues), *ends]
-    return int(pool.script(_OPERATE_SET, targets, args))
-
-
-def operate_on_queue(
-    pool: RedisPool,
-    keys: Keys,
-    queue: str,
-    acts: Sequence[QueueAct],
-    batch: Batch,
-    *,
-    to: str,
-    thorough: bool,
-) -> int:
-    """Carry out a batch on a queue; all acts have the same effect. Returns and raises as `operate_on_set`.
-
-    Args:
-        pool: where to write.
-        keys: the namespace.
-        queue: the queue.
-        acts: what becomes of which job.
-        batch: all else.
-        to: name of the queue to move to, or "".
-        thorough: look through the whole queue for a job that is not in its place. Takes 20 ms where
-            1,000,000 jobs wait; else such a job is skipped.
-    """
-    around = min(_AROUND, _AROUND_BYTES // max(len(act.member) for act in acts) + 1)
-    args = [*batch.arguments(), to, NEAR, around, "all" if thorough else ""]
-    ends: list[str] = []
-    for act in acts:
-        place = "" if act.place is None else act.place
-        args += [act.member, place, act.effect, act.text, act.report, *_end(act.end)]
-        ends += _end_keys(keys, act.end)
-    source = keys.queue(queue)
-    fixed = [source, keys.dead, keys.task_reports, keys.queues, *audit_keys(keys)]
-    targets = [*fixed, keys.queue(to) if to else source, keys.flow_ends, *ends]
-    return int(pool.script(_OPERATE_QUEUE, targets, args))
+    return int(pool.script(_OPERATE, targets, args))
 
 
 def clear(pool: RedisPool, keys: Keys, key: str, *, queue: str, note: Note, has_ends: bool) -> int:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kiqbridge.api import Page, Queue, QueuedJob
-from kiqbridge.api.queue_actions import QueueVerb
+from kiqbridge.api.actions import Action
 from kiqbridge.web.context import View, redirect, render, view_of
 from kiqbridge.web.guard import Role, require_role, requires
 from kiqbridge.web.pages.job_sets import MOST_AT_ONCE, jobs
@@ -24,8 +24,8 @@ from kiqbridge.web.pages.listing import (
 from kiqbridge.web.pages.selection import find_queued, queued_token
 from kiqbridge.web.searches import searching
 
-ACTIONS: Final[Mapping[QueueVerb, str]] = {"move": "Move", "kill": "Kill", "delete": "Delete"}
-DONE: Final[Mapping[QueueVerb, str]] = {
+ACTIONS: Final[Mapping[Action, str]] = {"move": "Move", "kill": "Kill", "delete": "Delete"}
+DONE: Final[Mapping[Action, str]] = {
     "move": "moved",
     "kill": "moved to the dead set",
     "delete": "deleted",
@@ -84,7 +84,7 @@ def act(request: Request, form: FormData) -> Response:
 
 
 def _act_on_jobs(
-    request: Request, queue: Queue, form: FormData, action: QueueVerb, token: str
+    request: Request, queue: Queue, form: FormData, action: Action, token: str
 ) -> Response:
     to = str(form.get("to") or "").strip() if action == "move" else None
     if to == "":
@@ -146,7 +146,7 @@ def _ask_for_all(
     request: Request, queue: Queue, asked: Listing, rows: Rows[QueuedJob], name: str
 ) -> Response:
     clears = name == "clear"
-    action: QueueVerb = "delete" if clears else _action_of(name)
+    action: Action = "delete" if clears else _action_of(name)
     require_role(request, "admin" if clears else _role_for_all(action))
     exact = rows.looked_at is None or (rows.start == 0 and rows.next_start is None)
     count = rows.all if clears else rows.page.total
@@ -194,10 +194,10 @@ def _back(request: Request, queue: Queue) -> str:
     return "/queues" if request.query_params.get("back") == "queues" else _path(queue)
 
 
-def _action_of(name: str) -> QueueVerb:
+def _action_of(name: str) -> Action:
     if name not in ACTIONS:
         raise HTTPException(400, f"There is no action {name!r} for a queue.")
-    return cast("QueueVerb", name)
+    return cast("Action", name)
 
 
 def _role_for_all(action: str) -> Role:

@@ -1,0 +1,180 @@
+"""What queues and sorted sets of jobs have in common: reading them in parts, and acting on their jobs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from kiqbridge.api.actions import Action, Operation, Progress, clear_jobs
+from kiqbridge.api.filters import Filter
+from kiqbridge.api.operator import Operator
+from kiqbridge.api.record import JobRecord
+
+READ_AT_ONCE: Final = 100
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[Row]):
+    """A part of a list.
+
+    Attributes:
+        number: of this page, from 1 on.
+        size: rows of a full page.
+        total: rows of all pages together.
+        rows: those of this page.
+    """
+
+    number: int
+    size: int
+    total: int
+    rows: Sequence[Row]
+
+    @property
+    def count(self) -> int:
+        """How many pages there are, at least 1."""
+        return max(1, -(-self.total // self.size))
+
+
+class ListedJob(JobRecord):
+    """A job in a queue or a sorted set.
+
+    Attributes:
+        parent: where it was found.
+        place: its score; in a queue how many jobs were to be taken before it when it was read, None = not known.
+    """
+
+    parent: "JobList[Any]"
+    place: float | None
+
+    def delete(self) -> bool:
+        """Remove it; whether it was still there."""
+        return bool(self.parent.apply("delete", [self]))
+
+    def kill(self) -> bool:
+        """Move it to the dead set; whether it was still there."""
+        return bool(self.parent.apply("kill", [self]))
+
+
+Listed = TypeVar("Listed", bound=ListedJob)
+
+
+class JobList(ABC, Generic[Listed]):
+    """A queue or a sorted set of jobs.
+
+    Attributes:
+        name: of the queue; or `schedule`, `retry` or `dead`.
+        operator: whose.
+        redis_key: where it lies.
+        target: what the audit log calls it.
+    """
+
+    actions: ClassVar[Sequence[Action]]
+    """What can be done to its jobs."""
+    is_queue: ClassVar[bool]
+
+    name: str
+    operator: Operator
+    redis_key: str
+    target: str
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.redis_key}>"
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many jobs it has."""
+
+    def __len__(self) -> int:
+        return self.size
+
+    @abstractmethod
+    def scan(self, where: Filter | None = None, *, now: float) -> Iterator[Listed]:
+        """All jobs that match; what is added meanwhile may come, too, and in a queue lets some come twice.
+
+        What is sure of a filter (a class, a text) is looked for at the server, so only what may match is sent.
+        A set is read from the lowest score up, a queue from the last pushed on.
+
+        Args:
+            where: which; default all.
+            now: epoch seconds, for ages.
+        """
+
+    def find_job(self, jid: str) -> Listed | None:
+        """The job with this jid, None if it is not here; looks through all of it, part by part."""
+        found = self.scan(Filter(text=jid), now=0.0) if jid else iter(())
+        return next((job for job in found if job.jid == jid), None)
+
+    def apply(
+        self,
+        action: Action,
+        jobs: Sequence[Listed],
+        *,
+        at: float | None = None,
+        to: str | None = None,
+    ) -> int:
+        """Do the same to several jobs, in their order.
+
+        Args:
+            action: of a set `retry` (push now), `kill`, `delete` or `reschedule`; of a queue `delete`, `kill` (to
+                the dead set) or `move` (to another queue, behind what waits there).
+            jobs: as they were read from here.
+            at: the new time for `reschedule`, epoch seconds.
+            to: name of the queue to move to.
+
+        Returns:
+            How many were still there as they were read.
+
+        Raises:
+            PayloadError: a wrong argument, or none could be; of several, those that cannot be pushed stay, with a
+                warning.
+            RedisUnavailable: repeat it; what was moved is not moved again.
+        """
+        shown = ", ".join(f"{job.display_class} {job.jid}" for job in jobs[:3])
+        more = f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""  # noqa: PLR2004 - as many as above
+        running = Operation(self, action, shown + more, at=at, to=to)
+        running.run(jobs, thorough=True)
+        return running.finish()
+
+    def apply_all(
+        self,
+        action: Action,
+        where: Filter | None = None,
+        *,
+        at: float | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Do the same to all jobs that match, the lowest score or the next to be taken first, in batches.
+
+        Args:
+            action, at, to: as for `apply`.
+            where: which; default all.
+            limit: how many, at most.
+            progress: called after each batch with how many were moved, and how many were looked at.
+
+        Returns:
+            How many were moved.
+
+        Raises:
+            As `apply`; batches before were carried out.
+        """
+        running = Operation(self, action, str(where) if where else "all", at=at, to=to)
+        for looked_at in self._carry_out(running, where or Filter(), limit):
+            if progress is not None:
+                progress(running.done, looked_at)
+            if limit is not None and running.done >= limit:
+                break
+        return running.finish()
+
+    @abstractmethod
+    def _carry_out(
+        self, running: Operation[Listed], where: Filter, limit: int | None
+    ) -> Iterator[int]:
+        """Do it part by part; yields after each how many jobs were looked at."""
+
+    def clear(self) -> int:
+        """Delete all jobs, and a queue's name from the list of queues (§22); how many jobs there were."""
+        return clear_jobs(self)
