@@ -112,8 +112,9 @@ def operate(
     around = min(_AROUND, _AROUND_BYTES // max(len(act.member) for act in acts) + 1)
     queues = list(dict.fromkeys(act.queue for act in acts if act.effect == "push"))
     numbers = {queue: number for number, queue in enumerate(queues, 1)}
-    args = [note.id, batch.number, repr(note.at), note.text, repr(batch.score)]
-    args += ["list" if is_queue else "zset", NEAR, around, "all" if thorough else ""]
+    args: list[str | bytes | float] = [note.id, batch.number, repr(note.at), note.text]
+    args += [repr(batch.score), "list" if is_queue else "zset"]
+    args += [NEAR, around, "all" if thorough else ""]
     args += [len(queues), *queues]
     ends: list[str] = []
     for act in acts:
