@@ -1,247 +1,188 @@
-"""How a job written as a class is enqueued: its class methods, with the signature of its `perform`.
+"""How a job written as a class is enqueued: by the methods of `JobPusher`, called on the class.
 
-For type checkers each of them takes what `perform` takes, or `each_iteration` behind the item (`signatures`).
-At run time all of them take anything, and the arguments are bound to the signature when they are enqueued.
+For type checkers each of them takes what `perform` takes. An iterable job has that in `each_iteration`, behind the
+item: it is the same list as that of `build_enumerator`, which has `cursor` besides, and only there a ParamSpec can be
+cut at the right place. Both mypy and pyright find it by these protocols. At run time all of them take anything, and
+the arguments are bound to the signature when they are enqueued.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
-from typing import Any, Unpack, overload
-
-from kiqbridge.client.job_pusher import JobPusher, Setter, as_list, naming_our_calls
-from kiqbridge.client.off_loop import off_loop
-from kiqbridge.client.signatures import (
-    BulkOptions,
-    HasIteration,
-    HasPerform,
-    IteratesRow,
-    JobCall,
-    P,
-    PerformsRow,
-    Ts,
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    TypeVarTuple,
+    Unpack,
+    overload,
 )
+
+from kiqbridge.client.declaration import require_definition
+from kiqbridge.client.function_job import BulkOptions, JobCall, JobPusher, Setter, naming_our_calls
+from kiqbridge.client.registry import definition_of
 from kiqbridge.wire.options import PushOptions
+
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+T_co = TypeVar("T_co", covariant=True)
+When_contra = TypeVar("When_contra", contravariant=True)
+
+
+class HasPerform(Protocol[P]):
+    """A job written as a class."""
+
+    def perform(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """What a worker calls."""
+
+
+class HasIteration(Protocol[P]):
+    """An iterable job."""
+
+    def each_iteration(self, item: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """What a worker calls for each item."""
+
+
+class PerformsRow(Protocol[*Ts]):
+    """A class whose `perform` can be called with these positional arguments."""
+
+    def perform(self, *args: *Ts) -> Any:
+        """What a worker calls."""
+
+
+class IteratesRow(Protocol[*Ts]):
+    """The same for an iterable job."""
+
+    def each_iteration(self, item: Any, /, *args: *Ts) -> Any:
+        """What a worker calls for each item."""
+
+
+Declared = type[HasPerform[P]] | type[HasIteration[P]]
+Jid = str | None
+Awaited = Coroutine[Any, Any, Jid]
+
+
+class Sets(Protocol[P]):
+    """A `set`."""
+
+    def __call__(self, **options: Unpack[PushOptions]) -> Setter[P]:
+        """The same job with other options for the next push."""
+        ...
+
+
+class _Method:
+    """A method of `JobPusher`, as an attribute of the class whose jobs it pushes."""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+        self.__doc__ = getattr(JobPusher, name).__doc__
+
+    def _of(self, declared: type) -> Any:
+        if definition_of(declared) is None:  # a base can be looked at, but not be enqueued
+            return lambda *_args, **_kwargs: require_definition(declared)
+        return getattr(JobPusher(declared), self._name)
+
+
+class Enqueues(_Method, Generic[T_co]):
+    """Takes the arguments of the job."""
+
+    def __get__(self, _job: object, declared: Declared[P]) -> Callable[P, T_co]:
+        method: Callable[P, T_co] = self._of(declared)
+        return method
+
+
+class EnqueuesLater(_Method, Generic[When_contra, T_co]):
+    """Takes a time, and the arguments of the job."""
+
+    def __get__(
+        self, _job: object, declared: Declared[P]
+    ) -> Callable[Concatenate[When_contra, P], T_co]:
+        method: Callable[Concatenate[When_contra, P], T_co] = self._of(declared)
+        return method
+
+
+class _WithArgs(_Method):
+    def __get__(self, _job: object, declared: Declared[P]) -> Callable[P, JobCall[P]]:
+        method: Callable[P, JobCall[P]] = self._of(declared)
+        return method
+
+
+class _Set(_Method):
+    def __get__(self, _job: object, declared: Declared[P]) -> Sets[P]:
+        method: Sets[P] = self._of(declared)
+        return method
 
 
 @naming_our_calls
 class ClassCalls:
-    """What `Job` and its subclasses can be asked for: to be enqueued, or run here and now.
+    """What `Job` and its subclasses can be asked for: to be enqueued, or run here and now; see `FunctionJob`."""
 
-    The methods that begin with an `a` are for `async` code: they do the same on a thread, so that the event
-    loop goes on (`off_loop`).
-    """
-
-    @overload
-    @classmethod
-    def perform_async(
-        cls: type[HasPerform[P]], *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @overload
-    @classmethod
-    def perform_async(
-        cls: type[HasIteration[P]], *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @classmethod
-    def perform_async(cls, *args: Any, **kwargs: Any) -> str | None:
-        """Enqueue now; see `FunctionJob.perform_async`."""
-        return JobPusher(cls).perform_async(*args, **kwargs)
-
-    @overload
-    @classmethod
-    def perform_in(
-        cls: type[HasPerform[P]], seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @overload
-    @classmethod
-    def perform_in(
-        cls: type[HasIteration[P]], seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @classmethod
-    def perform_in(cls, seconds: float | timedelta, /, *args: Any, **kwargs: Any) -> str | None:
-        """Enqueue in so many seconds; see `FunctionJob.perform_in`."""
-        return JobPusher(cls).perform_at(seconds, *args, **kwargs)
-
-    @overload
-    @classmethod
-    def perform_at(
-        cls: type[HasPerform[P]], when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @overload
-    @classmethod
-    def perform_at(
-        cls: type[HasIteration[P]], when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @classmethod
-    def perform_at(cls, when: float | datetime, /, *args: Any, **kwargs: Any) -> str | None:
-        """Enqueue for a time; see `FunctionJob.perform_at`."""
-        return JobPusher(cls).perform_at(when, *args, **kwargs)
-
-    @overload
-    @classmethod
-    def perform_inline(cls: type[HasPerform[P]], *args: P.args, **kwargs: P.kwargs) -> Any: ...
-
-    @overload
-    @classmethod
-    def perform_inline(cls: type[HasIteration[P]], *args: P.args, **kwargs: P.kwargs) -> Any: ...
-
-    @classmethod
-    def perform_inline(cls, *args: Any, **kwargs: Any) -> Any:
-        """Run here and now; see `FunctionJob.perform_inline`."""
-        return JobPusher(cls).perform_inline(*args, **kwargs)
-
-    @overload
-    @classmethod
-    def with_args(cls: type[HasPerform[P]], *args: P.args, **kwargs: P.kwargs) -> JobCall[P]: ...
-
-    @overload
-    @classmethod
-    def with_args(cls: type[HasIteration[P]], *args: P.args, **kwargs: P.kwargs) -> JobCall[P]: ...
-
-    @classmethod
-    def with_args(cls, *args: Any, **kwargs: Any) -> JobCall[...]:
-        """The arguments of one job for `perform_bulk`; see `FunctionJob.with_args`."""
-        return JobCall(*JobPusher(cls).named_arguments(*args, **kwargs))
-
-    @overload
-    @classmethod
-    def set(cls: type[HasPerform[P]], **options: Unpack[PushOptions]) -> Setter[P]: ...
-
-    @overload
-    @classmethod
-    def set(cls: type[HasIteration[P]], **options: Unpack[PushOptions]) -> Setter[P]: ...
-
-    @classmethod
-    def set(cls, **options: Unpack[PushOptions]) -> Setter[...]:
-        """The same job with other options for the next push; see `FunctionJob.set`."""
-        return Setter(cls, options)
+    perform_async = Enqueues[Jid]()
+    perform_in = EnqueuesLater[float | timedelta, Jid]()
+    perform_at = EnqueuesLater[float | datetime, Jid]()
+    perform_inline = Enqueues[Any]()
+    with_args = _WithArgs()
+    set = _Set()
+    aperform_async = Enqueues[Awaited]()
+    aperform_in = EnqueuesLater[float | timedelta, Awaited]()
+    aperform_at = EnqueuesLater[float | datetime, Awaited]()
 
     @overload
     @classmethod
     def perform_bulk(
-        cls: type[HasPerform[P]], args: Iterable[JobCall[P]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
+        cls: type[HasPerform[P]],
+        args: Iterable[JobCall[P] | list[Any]],
+        **options: Unpack[BulkOptions],
+    ) -> list[Jid]: ...
     @overload
     @classmethod
     def perform_bulk(
-        cls: type[HasIteration[P]], args: Iterable[JobCall[P]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
+        cls: type[HasIteration[P]],
+        args: Iterable[JobCall[P] | list[Any]],
+        **options: Unpack[BulkOptions],
+    ) -> list[Jid]: ...
     @overload
     @classmethod
     def perform_bulk(
         cls: type[PerformsRow[*Ts]], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
+    ) -> list[Jid]: ...
     @overload
     @classmethod
     def perform_bulk(
         cls: type[IteratesRow[*Ts]], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
-    @overload
+    ) -> list[Jid]: ...
     @classmethod
-    def perform_bulk(
-        cls, args: Iterable[list[Any]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
-    @classmethod
-    def perform_bulk(cls, args: Iterable[Any], **options: Unpack[BulkOptions]) -> list[str | None]:
+    def perform_bulk(cls, args: Iterable[Any], **options: Unpack[BulkOptions]) -> list[Jid]:
         """Enqueue one job per element of `args`; see `FunctionJob.perform_bulk`."""
         return JobPusher(cls).perform_bulk(args, **options)
 
     @overload
     @classmethod
-    async def aperform_async(
-        cls: type[HasPerform[P]], *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @overload
-    @classmethod
-    async def aperform_async(
-        cls: type[HasIteration[P]], *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @classmethod
-    async def aperform_async(cls, *args: Any, **kwargs: Any) -> str | None:
-        """As `perform_async`, without blocking the event loop."""
-        return await off_loop(JobPusher(cls).perform_async, *args, **kwargs)
-
-    @overload
-    @classmethod
-    async def aperform_in(
-        cls: type[HasPerform[P]], seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @overload
-    @classmethod
-    async def aperform_in(
-        cls: type[HasIteration[P]], seconds: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @classmethod
-    async def aperform_in(
-        cls, seconds: float | timedelta, /, *args: Any, **kwargs: Any
-    ) -> str | None:
-        """As `perform_in`, without blocking the event loop."""
-        return await off_loop(JobPusher(cls).perform_at, seconds, *args, **kwargs)
-
-    @overload
-    @classmethod
-    async def aperform_at(
-        cls: type[HasPerform[P]], when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @overload
-    @classmethod
-    async def aperform_at(
-        cls: type[HasIteration[P]], when: float | datetime, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str | None: ...
-
-    @classmethod
-    async def aperform_at(cls, when: float | datetime, /, *args: Any, **kwargs: Any) -> str | None:
-        """As `perform_at`, without blocking the event loop."""
-        return await off_loop(JobPusher(cls).perform_at, when, *args, **kwargs)
-
+    async def aperform_bulk(
+        cls: type[HasPerform[P]],
+        args: Iterable[JobCall[P] | list[Any]],
+        **options: Unpack[BulkOptions],
+    ) -> list[Jid]: ...
     @overload
     @classmethod
     async def aperform_bulk(
-        cls: type[HasPerform[P]], args: Iterable[JobCall[P]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
-    @overload
-    @classmethod
-    async def aperform_bulk(
-        cls: type[HasIteration[P]], args: Iterable[JobCall[P]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
+        cls: type[HasIteration[P]],
+        args: Iterable[JobCall[P] | list[Any]],
+        **options: Unpack[BulkOptions],
+    ) -> list[Jid]: ...
     @overload
     @classmethod
     async def aperform_bulk(
         cls: type[PerformsRow[*Ts]], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
+    ) -> list[Jid]: ...
     @overload
     @classmethod
     async def aperform_bulk(
         cls: type[IteratesRow[*Ts]], args: Iterable[tuple[*Ts]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
-    @overload
+    ) -> list[Jid]: ...
     @classmethod
-    async def aperform_bulk(
-        cls, args: Iterable[list[Any]], **options: Unpack[BulkOptions]
-    ) -> list[str | None]: ...
-
-    @classmethod
-    async def aperform_bulk(
-        cls, args: Iterable[Any], **options: Unpack[BulkOptions]
-    ) -> list[str | None]:
+    async def aperform_bulk(cls, args: Iterable[Any], **options: Unpack[BulkOptions]) -> list[Jid]:
         """As `perform_bulk`, without blocking the event loop."""
-        return await off_loop(JobPusher(cls).perform_bulk, as_list(args), **options)
+        return await JobPusher(cls).aperform_bulk(args, **options)

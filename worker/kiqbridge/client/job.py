@@ -30,7 +30,7 @@ from kiqbridge.client.declaration import (
     wired,
 )
 from kiqbridge.client.encrypted import encrypting
-from kiqbridge.client.function_job import FunctionJob
+from kiqbridge.client.function_job import FunctionJob, P, R
 from kiqbridge.client.limited import LimiterRule, limited
 from kiqbridge.client.registry import (
     MARK,
@@ -41,7 +41,6 @@ from kiqbridge.client.registry import (
     RetryIn,
     default_registry,
 )
-from kiqbridge.client.signatures import P, R
 from kiqbridge.runtime import frames
 from kiqbridge.wire.options import BESIDE, ENTERPRISE, FLOW_OPTIONS, SCHEDULED, DeclaredOptions
 

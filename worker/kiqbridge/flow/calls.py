@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, overload
 
 from kiqbridge.client.collecting import COLLECTOR
-from kiqbridge.client.job_pusher import Setter
+from kiqbridge.client.function_job import Setter
 from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.flow_steps import MARKS, Step
-from kiqbridge.wire.options import with_attributes
 from kiqbridge.wire.payload import FLOW, shorten
 
 if TYPE_CHECKING:
@@ -141,9 +140,9 @@ def _item_without_value(
     job: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
     """The item of a call that lacks nothing but its first argument; None: this is no such call."""
-    declared, options = job, {}
+    declared, options = job, None
     if isinstance(job, Setter):
-        declared, options = job._declared, with_attributes(job._options)  # noqa: SLF001 - of the same package
+        declared, options = job._class["class"], job._options  # noqa: SLF001 - of the same package
     definition = definition_of(declared)
     if definition is None or _binds(definition.signature, args, kwargs):
         return None
@@ -153,7 +152,7 @@ def _item_without_value(
         return None
     if bound.kwargs:
         return None
-    return {**options, "class": declared, "args": list(bound.args[1:])}
+    return {**(options or {}), "class": declared, "args": list(bound.args[1:])}
 
 
 def _binds(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
