@@ -45,7 +45,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help up test test-pythons prove e2e check fmt docs capture site redis dist build deploy bench bench-quick
+.PHONY: help up test test-pythons prove e2e check fmt docs capture site redis dist build deploy bench bench-quick scale
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,6 +133,9 @@ bench: $(VENV)/.dev ## Run all benchmarks, beside Sidekiq and Python peers, and 
 
 bench-quick: $(VENV)/.dev ## Run the benchmarks in two minutes: fewer jobs, one round, nothing written
 	@$(PY) tests/benchmarks/bench.py --quick $(ARGS)
+
+scale: $(VENV)/.dev ## Simulate a million jobs a second of sixteen fleets on a cluster whose primaries fail and slots move
+	@$(PY) tests/scale.py
 
 # Stamps: made once, renewed when the versions change.
 

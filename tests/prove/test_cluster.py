@@ -1,16 +1,19 @@
-"""A cluster under load: the slot of a fleet moves, its primary changes or dies; workers are not restarted.
+"""Four fleets on a cluster under load: slots move, primaries change or die; workers are not restarted.
 
 What is lost is at most what the primary that died had not copied; moves and planned failovers lose nothing.
 Fleets on other primaries go on meanwhile.
 """
 
+import mmap
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle
+from statistics import median
 
 import pytest
-from support.clusters import Cluster
+from support.clusters import Cluster, slot_of
 from support.failovers import Holders, any_job, jids_in
 from support.fleet import incarnations, lists_in_flight
 from support.proving import (
@@ -23,19 +26,21 @@ from support.proving import (
 )
 from support.waiting import wait_until
 
+from kiqbridge import Client
 from kiqbridge.wire.keys import Keys
 
 pytestmark = pytest.mark.redis_server
 
-TAG = "a"
-KEYS = Keys("{a}")
-FAULTS = ("moved", "planned", "killed") * sized(full=4, sample=1)
-WORKERS = 2
+TAGS = ("mail", "api", "sms", "web")
+"""Their slots: 4247, 6541, 13018, 9635; so the second of three primaries has two of them at first."""
+KEYS = {tag: Keys(f"{{{tag}}}") for tag in TAGS}
+FAULTS = ("resharded", "killed", "moved", "planned", "killed") * sized(full=4, sample=1)
 RECOVER_AFTER_S = sized(full=30.0, sample=8.0)
 LAG_S = sized(full=2.0, sample=0.6)
 """How long nothing is replicated before the primary is killed: what is written meanwhile is at stake."""
-PER_SECOND = sized(full=100, sample=60)
-BETWEEN_S = sized(full=5.0, sample=1.0)
+PER_SECOND = sized(full=40, sample=20)
+"""Plain pushes of each fleet; half as many wait for a replica."""
+BETWEEN_S = sized(full=3.0, sample=1.0)
 REFUSED = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
 
 
@@ -45,20 +50,26 @@ class Fault:
 
     Attributes:
         kind: which.
+        tags: the fleets on the primary, or the one whose slot moved.
+        coverage: `cluster-require-full-coverage`: whether all nodes refuse while slots have no owner.
         copied: jids on the new primary when the old one died; empty for the others, which lose nothing.
         kept: those, and what was performed before.
         not_copied: bytes that were lost with the old primary.
         died_at: when that took its last write (`time.monotonic`).
         refused: how often servers refused, by the word of the error; without what the dead one counted.
-        seconds: from the beginning of the fault until 20 more jobs had begun after it.
+        others: jobs of each other fleet from the last write until the replica followed.
+        seconds: from the beginning of the fault until 20 more jobs of each fleet had begun after it.
     """
 
     kind: str
+    tags: list[str]
+    coverage: str = ""
     copied: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
     not_copied: int = 0
     died_at: float = 0.0
     refused: Counter[str] = field(default_factory=Counter)
+    others: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     def at_stake(self, acknowledged):
@@ -67,44 +78,132 @@ class Fault:
             return set()
         return {
             jid
-            for jid, began in acknowledged.items()
+            for tag in self.tags
+            for jid, began in acknowledged[tag].items()
             if began < self.died_at and jid not in self.kept
         }
 
 
-def move(cluster, _fleet):
+class Scene:
+    """A cluster with a worker and two pushers for each fleet."""
+
+    def __init__(self, cluster, fleet, pushers):
+        self.cluster = cluster
+        self.fleet = fleet
+        self.coverages = cycle(("no", "yes"))
+        self.workers = start_workers(cluster, fleet, "-c", "4", recover_after_s=RECOVER_AFTER_S)
+        self.plain, self.confirmed = (
+            {
+                tag: pushers.start(
+                    cluster.url,
+                    any_job,
+                    per_second=rate,
+                    wait_replicas=replicas,
+                    namespace=f"{{{tag}}}",
+                )
+                for tag in TAGS
+            }
+            for rate, replicas in ((PER_SECOND, 0), (PER_SECOND / 2, 1))
+        )
+
+    def on(self, server):
+        """The fleets that a server has."""
+        return [tag for tag in TAGS if self.cluster.owner(tag) is server]
+
+    def performed_by(self, tag, name="performed"):
+        """When the worker of a fleet performed, or began, each job."""
+        marks, pid = self.fleet.marks.look(), self.workers[tag].pid
+        return [
+            at
+            for (_, by), at in zip(marks.lines[name], marks.times[name], strict=True)
+            if by == pid
+        ]
+
+    def all_go_on(self, what):
+        begun = {tag: len(self.performed_by(tag, "begun")) for tag in TAGS}
+        wait_until(
+            lambda: all(len(self.performed_by(tag, "begun")) > begun[tag] + 20 for tag in TAGS),
+            60,
+            f"jobs of all fleets once {what}",
+            interval_s=0.05,
+        )
+
+    def fullest_and_emptiest(self):
+        """The first fleet of the primary that has most of them, and the primary that has fewest."""
+        primaries = sorted(self.cluster.primaries(), key=lambda server: len(self.on(server)))
+        return min(self.on(primaries[-1]), key=slot_of), primaries[0]
+
+
+def start_workers(cluster, fleet, *options, recover_after_s):
+    workers = {
+        tag: fleet.start(
+            *options,
+            recover_after_s=recover_after_s,
+            url=cluster.url,
+            env={"KIQBRIDGE_NAMESPACE": f"{{{tag}}}"},
+        )
+        for tag in TAGS
+    }
+    for tag, worker in workers.items():
+        with cluster.owner(tag).client() as raw:
+            worker.wait_for(
+                lambda raw=raw, pid=worker.pid, tag=tag: incarnations(raw, pid, KEYS[tag]),
+                what="its lease",
+            )
+    return workers
+
+
+def reshard(scene, _tag):
+    """As an operator does it, with what stands before the fleet: empty slots."""
+    tag, target = scene.fullest_and_emptiest()
+    before = scene.cluster.refusals()
+    scene.cluster.reshard(tag, target)
+    assert scene.cluster.owner(tag) is target
+    return Fault(kind="resharded", tags=[tag], refused=scene.cluster.refusals() - before)
+
+
+def move(scene, _tag):
     """Key by key, each stage lasting until clients have met what it answers."""
-    target = cluster.other_primary(TAG)
+    cluster = scene.cluster
+    tag, target = scene.fullest_and_emptiest()
     before = cluster.refusals()
 
     def met(word):
         wait_until(lambda: cluster.refusals()[word] > before[word], 30, f"a call that gets {word}")
 
-    source = cluster.begin_move(TAG, target)
+    source = cluster.begin_move(tag, target)
     met("TRYAGAIN")
-    cluster.move_keys(TAG, source, target)
+    cluster.move_keys(tag, source, target)
     met("ASK")
-    cluster.end_move(TAG, target)
+    cluster.end_move(tag, target)
     met("MOVED")
-    return Fault(kind="moved", refused=cluster.refusals() - before)
+    return Fault(kind="moved", tags=[tag], refused=cluster.refusals() - before)
 
 
-def fail_over(cluster, _fleet):
-    before = cluster.refusals()
-    cluster.fail_over(TAG)
-    return Fault(kind="planned", refused=cluster.refusals() - before)
+def fail_over(scene, tag):
+    before, tags = scene.cluster.refusals(), scene.on(scene.cluster.owner(tag))
+    scene.cluster.fail_over(tag)
+    return Fault(kind="planned", tags=tags, refused=scene.cluster.refusals() - before)
 
 
-def kill(cluster, fleet):
+def kill(scene, tag):
     """SIGKILL of the primary while its replica is behind; it comes back as a replica."""
-    owner = cluster.owner(TAG)
+    cluster = scene.cluster
+    coverage = next(scene.coverages)
+    for server in cluster.living():
+        with server.client() as raw:
+            raw.config_set("cluster-require-full-coverage", coverage)
+    owner = cluster.owner(tag)
+    tags = scene.on(owner)
+    others = [each for each in TAGS if each not in tags]
     replica = cluster.replica_of(owner)
-    performed = set(fleet.marks.look().count("performed"))
+    performed = set(scene.fleet.marks.look().count("performed"))
     with cluster.cut_off(replica) as reader, owner.client() as primary:
         hold(LAG_S)
-        copied = set(jids_in(reader, KEYS))
+        copied = {jid for each in tags for jid in jids_in(reader, KEYS[each])}
         reached = reader.info("replication")["slave_repl_offset"]
         written = primary.info("replication")["master_repl_offset"]
+        errors = {each: dict(scene.plain[each].unsure) for each in others}
         before = cluster.refusals()
         of_the_dead = Counter(
             {
@@ -114,267 +213,215 @@ def kill(cluster, fleet):
         )
         owner.kill()
         died_at = time.monotonic()
-        cluster.wait_new_owner(TAG, owner)
+        cluster.wait_new_owner(tag, owner)
+        followed_at = time.monotonic()
     refused = cluster.refusals() - (before - of_the_dead)
+    meanwhile = {
+        each: sum(died_at < at < followed_at for at in scene.performed_by(each)) for each in others
+    }
+    if coverage == "no":
+        assert {each: scene.plain[each].unsure for each in others} == errors
     owner.start()
     cluster.replica_of(replica)
     return Fault(
         kind="killed",
+        tags=tags,
+        coverage=coverage,
         copied=copied,
         kept=copied | performed,
         not_copied=written - reached,
         died_at=died_at,
         refused=refused,
+        others=meanwhile,
     )
 
 
-CAUSES = {"moved": move, "planned": fail_over, "killed": kill}
+CAUSES = {"resharded": reshard, "moved": move, "planned": fail_over, "killed": kill}
 
 
-def test_a_fleet_loses_only_what_was_not_copied_while_its_slot_and_its_primary_change(
+@contextmanager
+def clients(cluster):
+    """Of each fleet one of its primary."""
+    with ExitStack() as stack:
+        yield {tag: stack.enter_context(cluster.owner(tag).client()) for tag in TAGS}
+
+
+def test_fleets_lose_only_what_was_not_copied_while_slots_move_and_primaries_change(
     fleet, tmp_path, tell
 ):
     faults = []
-    holders = Holders(KEYS)
-    with Cluster(tmp_path / "cluster") as cluster, Pushers() as pushers:
-        workers = [
-            fleet.start(
-                *("-c", "4"),
-                recover_after_s=RECOVER_AFTER_S,
-                url=cluster.url,
-                env={"KIQBRIDGE_NAMESPACE": "{a}"},
-            )
-            for _ in range(WORKERS)
-        ]
-        with cluster.owner(TAG).client() as raw:
-            for worker in workers:
-                worker.wait_for(
-                    lambda pid=worker.pid: incarnations(raw, pid, KEYS), what="its lease"
-                )
-        plain, confirmed = (
-            pushers.start(
-                cluster.url, any_job, per_second=rate, wait_replicas=replicas, namespace="{a}"
-            )
-            for rate, replicas in ((PER_SECOND, 0), (PER_SECOND / 2, 1))
-        )
+    holders = {tag: Holders(keys) for tag, keys in KEYS.items()}
 
+    def look(raws):
+        for tag, raw in raws.items():
+            holders[tag].look(raw)
+
+    def in_flight_and_left(raws):
+        found = {}
+        for tag, raw in raws.items():
+            # In this order: a lease that ends puts jobs back, and a job goes from left to right.
+            for name, what in {
+                **left_over(raw, KEYS[tag]),
+                **lists_in_flight(raw, KEYS[tag]),
+            }.items():
+                found[tag, name] = what
+        return found
+
+    with Cluster(tmp_path / "cluster") as cluster, Pushers() as pushers:
+        scene = Scene(cluster, fleet, pushers)
         hold(BETWEEN_S)
-        for kind in FAULTS:
+        for kind, tag in zip(FAULTS, cycle(TAGS), strict=False):
             began = time.monotonic()
-            fault = CAUSES[kind](cluster, fleet)
-            begun = len(fleet.marks.look().lines["begun"])
-            wait_until(
-                lambda begun=begun: len(fleet.marks.look().lines["begun"]) > begun + 20,
-                60,
-                f"jobs once {kind}",
-            )
+            fault = CAUSES[kind](scene, tag)
+            scene.all_go_on(kind)
             fault.seconds = time.monotonic() - began
             faults.append(fault)
-            with cluster.owner(TAG).client() as raw:
-                hold(BETWEEN_S, lambda raw=raw: holders.look(raw))
+            with clients(cluster) as raws:
+                hold(BETWEEN_S, lambda raws=raws: look(raws))
         pushers.stop()
 
-        with cluster.owner(TAG).client() as raw:
+        with clients(cluster) as raws:
+
+            def leases():
+                return {tag: incarnations(raw, keys=KEYS[tag]) for tag, raw in raws.items()}
 
             def nothing_left():
-                holders.look(raw)
-                hurry_retries(raw, KEYS)
-                # In this order: a lease that ends puts jobs back, and a job goes from left to right.
-                return (
-                    len(incarnations(raw, keys=KEYS)) == WORKERS
-                    and not left_over(raw, KEYS)
-                    and not lists_in_flight(raw, KEYS)
+                look(raws)
+                for tag, raw in raws.items():
+                    hurry_retries(raw, KEYS[tag])
+                return all(len(names) == 1 for names in leases().values()) and (
+                    not in_flight_and_left(raws)
                 )
 
             wait_until(
                 nothing_left,
                 3 * RECOVER_AFTER_S + 30,
-                lambda: (
-                    f"{left_over(raw, KEYS)}, {lists_in_flight(raw, KEYS)}, {incarnations(raw, keys=KEYS)}"
-                ),
+                lambda: f"{in_flight_and_left(raws)}, {leases()}",
                 interval_s=0.1,
             )
-            leases = incarnations(raw, keys=KEYS)
+            living = leases()
             codes = fleet.stop()
-            left = {**left_over(raw, KEYS), **lists_in_flight(raw, KEYS)}
-            in_flight = [*raw.scan_iter(f"{KEYS.inflight}*", count=1000)]
-        elsewhere = keys_of_others(cluster)
-    outputs = "".join(worker.output for worker in workers)
+            left = in_flight_and_left(raws)
+            in_flight = [
+                name
+                for tag, raw in raws.items()
+                for name in raw.scan_iter(f"{KEYS[tag].inflight}*", count=1000)
+            ]
+        elsewhere = keys_elsewhere(cluster)
+    outputs = "".join(worker.output for worker in scene.workers.values())
 
     performed = fleet.marks.look().count("performed")
-    acknowledged = {**plain.sure, **confirmed.sure}
+    acknowledged = {tag: {**scene.plain[tag].sure, **scene.confirmed[tag].sure} for tag in TAGS}
     at_stake = set().union(*(fault.at_stake(acknowledged) for fault in faults))
-    lost = plain.sure.keys() - performed.keys()
-    lost_confirmed = confirmed.sure.keys() - performed.keys()
+    lost = {tag: scene.plain[tag].sure.keys() - performed.keys() for tag in TAGS}
+    lost_confirmed = {tag: scene.confirmed[tag].sure.keys() - performed.keys() for tag in TAGS}
+    all_lost = set().union(*lost.values())
     twice = {jid for jid, count in performed.items() if count > 1}
-    counted = (
-        set()
-    )  # what was lost is at stake in later faults as well: each job counts in its first one
-    tell("cluster: fault    s  " + "".join(f"{word:>13}" for word in REFUSED) + "  not copied  at stake  lost")  # fmt: skip
+    # What was lost is at stake in later faults as well: each job counts in its first one.
+    counted = set()
+    tell(
+        "cluster: fault    fleets       full coverage    s"
+        + "".join(f"{word:>13}" for word in REFUSED)
+        + "  others go on  not copied  at stake  lost"
+    )
     for fault in faults:
         stake = fault.at_stake(acknowledged) - counted
         counted |= stake
         tell(
-            f"         {fault.kind:<8}{fault.seconds:4.1f}"
+            f"       {fault.kind:>9}    {'+'.join(fault.tags):<13}{fault.coverage:<13}{fault.seconds:5.1f}"
             + "".join(f"{fault.refused[word]:>13}" for word in REFUSED)
-            + f"{fault.not_copied:>12}{len(stake):>10}{len(lost & stake):>6}"
+            + f"{min(fault.others.values(), default='-'):>14}"
+            + f"{fault.not_copied:>12}{len(stake):>10}{len(all_lost & stake):>6}"
         )
-    repeatable = set().union(*(fault.copied for fault in faults))
-    renounced = holders.held_by_others_than(leases)
-    tell(
-        f"cluster: plain pushes acknowledged {len(plain.sure)}, lost {len(lost)} of {len(at_stake)} at stake "
-        f"(errors {plain.unsure}); with wait_replicas=1 acknowledged {len(confirmed.sure)}, lost "
-        f"{len(lost_confirmed)} (errors {confirmed.unsure}); performed {len(performed)}, more than once "
-        f"{len(twice)}, of them not explained {len(twice - repeatable - renounced)}; left in flight {len(in_flight)}"
-    )
+    renounced = set().union(*(holders[tag].held_by_others_than(living[tag]) for tag in TAGS))
+    repeatable = set().union(*(fault.copied for fault in faults)) | renounced
+    for tag in TAGS:
+        plain, confirmed, own = scene.plain[tag], scene.confirmed[tag], acknowledged[tag].keys()
+        tell(
+            f"cluster: {{{tag}}} plain pushes acknowledged {len(plain.sure)}, lost {len(lost[tag])} of "
+            f"{len(at_stake & own)} at stake (errors {plain.unsure}); with wait_replicas=1 acknowledged "
+            f"{len(confirmed.sure)}, lost {len(lost_confirmed[tag])} (errors {confirmed.unsure}); more than once "
+            f"{len(twice & own)}, of them not explained {len(twice & own - repeatable)}"
+        )
+    tell(f"cluster: performed {len(performed)}, left in flight {len(in_flight)}")
     assert left == {}
     assert in_flight == []
     assert elsewhere == []
     assert all(fault.not_copied > 0 for fault in faults if fault.kind == "killed")
-    assert confirmed.unsure
-    assert lost_confirmed == set()
-    assert lost <= at_stake
-    assert twice <= repeatable | renounced
-    assert {int(name.split(":")[-3]) for name in leases} == {worker.pid for worker in workers}
+    assert any(confirmed.unsure for confirmed in scene.confirmed.values())
+    assert not any(lost_confirmed.values())
+    assert all_lost <= at_stake
+    assert twice <= repeatable
+    assert all(min(fault.others.values()) > 0 for fault in faults if fault.kind == "killed")
+    assert {tag: [int(name.split(":")[-3]) for name in living[tag]] for tag in TAGS} == {
+        tag: [scene.workers[tag].pid] for tag in TAGS
+    }
     assert unasked_tracebacks(outputs) == 0, outputs
-    assert codes == [0] * WORKERS
+    assert codes == [0] * len(TAGS)
 
 
-def keys_of_others(cluster):
-    """What lies on primaries that do not own the slot."""
-    owner = cluster.owner(TAG)
+def keys_elsewhere(cluster):
+    """What lies on primaries that do not own its slot."""
+    ports = {tag: cluster.owner(tag).port for tag in TAGS}
     found = []
-    for server in cluster.living():
+    for server in cluster.primaries():
         with server.client() as raw:
-            if server is not owner and raw.info("replication")["role"] == "master":
-                found += raw.keys("*")
+            names = [name.decode() for name in raw.keys("*")]
+        found += [name for name in names if ports[name[1:].partition("}")[0]] != server.port]
     return found
 
 
-FLEETS = ("a", "b", "c")
-ROUNDS = sized(full=("no", "yes") * 3, sample=("no", "yes"))
-"""`cluster-require-full-coverage` of each round: whether all nodes refuse while slots have no owner."""
-PER_SECOND_OF_EACH = 40
+JOBS = sized(full=50_000, sample=2_000)
+"""Of each fleet."""
+ROUNDS = sized(full=5, sample=1)
+BESIDE = (1, 2, 4)
+"""Fleets at once; the first two are on two primaries, the four on three."""
 
 
-def test_the_failover_of_one_fleet_does_not_stop_those_on_other_primaries(fleet, tmp_path, tell):
-    rows = []
-    with Cluster(tmp_path / "cluster") as cluster, Pushers() as pushers, ExitStack() as stack:
-        owners = {tag: cluster.owner(tag) for tag in FLEETS}
-        assert len({server.port for server in owners.values()}) == len(FLEETS)
-        workers = {
-            tag: fleet.start(
-                *("-c", "2"),
-                recover_after_s=30,
-                url=cluster.url,
-                env={"KIQBRIDGE_NAMESPACE": f"{{{tag}}}", "KIQBRIDGE_SETTLE_REPLICAS": "1"},
-            )
-            for tag in FLEETS
-        }
-        raws = {tag: stack.enter_context(owners[tag].client()) for tag in FLEETS}
-        for tag, worker in workers.items():
-            worker.wait_for(
-                lambda tag=tag, pid=worker.pid: incarnations(raws[tag], pid, Keys(f"{{{tag}}}")),
-                what="its lease",
-            )
-        by_tag = {
-            tag: pushers.start(
-                cluster.url,
-                any_job,
-                per_second=PER_SECOND_OF_EACH,
-                wait_replicas=1 if tag == "a" else 0,
-                namespace=f"{{{tag}}}",
-            )
-            for tag in FLEETS
-        }
-
-        def performed_of(pid):
-            marks = fleet.marks.look()
-            return [
-                at
-                for (_, by), at in zip(
-                    marks.lines["performed"], marks.times["performed"], strict=True
+def test_the_throughput_of_fleets_side_by_side(fleet, tmp_path, tell):
+    path = fleet.marks.folder / "counts"
+    path.write_bytes(bytes(JOBS * len(TAGS)))
+    with path.open("r+b") as file:
+        counts = mmap.mmap(file.fileno(), 0)
+    rates, capacities = ({beside: [] for beside in BESIDE} for _ in range(2))
+    with Cluster(tmp_path / "cluster") as cluster, clients(cluster) as raws:
+        start_workers(cluster, fleet, "-c", "5", recover_after_s=30)
+        for beside in BESIDE * ROUNDS:
+            counts[:] = bytes(len(counts))
+            for number, tag in enumerate(TAGS[:beside]):
+                client = Client(cluster.url, namespace=f"{{{tag}}}")
+                client.push_bulk(
+                    {
+                        "class": "Count",
+                        "queue": "later",
+                        "args": [[number * JOBS + each] for each in range(JOBS)],
+                    }
                 )
-                if by == pid
-            ]
-
-        def all_perform():
-            begun = {tag: len(performed_of(worker.pid)) for tag, worker in workers.items()}
+                client.close()
+            before = {server: cpu_s(server) for server in cluster.primaries()}
+            began = time.monotonic()
+            for tag in TAGS[:beside]:
+                raws[tag].rename(KEYS[tag].queue("later"), KEYS[tag].queue("default"))
             wait_until(
-                lambda: all(
-                    len(performed_of(worker.pid)) > begun[tag] + 20
-                    for tag, worker in workers.items()
-                ),
-                60,
-                "jobs of all fleets",
+                lambda beside=beside: counts[:].count(1) == JOBS * beside,
+                120,
+                "all jobs performed once",
             )
+            rates[beside].append(JOBS * beside / (time.monotonic() - began))
+            busiest = max(cpu_s(server) - used for server, used in before.items())
+            capacities[beside].append(JOBS * beside / busiest)
+        assert fleet.stop() == [0] * len(TAGS)
+    tell("cluster: fleets  jobs/s   ratio  jobs a CPU second of the busiest primary   ratio")
+    for beside in BESIDE:
+        rate, capacity = median(rates[beside]), median(capacities[beside])
+        tell(
+            f"{beside:>15}{rate:>8,.0f}{rate / median(rates[1]):>8.2f}"
+            f"{capacity:>43,.0f}{capacity / median(capacities[1]):>8.2f}"
+        )
+    assert min(map(min, capacities.values())) > 0
 
-        for coverage in ROUNDS:
-            for server in cluster.living():
-                with server.client() as raw:
-                    raw.config_set("cluster-require-full-coverage", coverage)
-            all_perform()
-            before, errors = cluster.refusals(), {tag: dict(by_tag[tag].unsure) for tag in "bc"}
-            owner = cluster.owner("a")
-            cluster.replica_of(owner)
-            with owner.client() as raw:
-                of_the_dead = raw.info("errorstats").get("errorstat_CLUSTERDOWN", {"count": 0})
-            owner.kill()
-            died_at = time.monotonic()
-            successor = cluster.wait_new_owner("a", owner)
-            followed_at = time.monotonic()
-            refused = cluster.refusals()["CLUSTERDOWN"] - before["CLUSTERDOWN"] + of_the_dead["count"]  # fmt: skip
-            meanwhile = {
-                tag: sum(died_at < at < followed_at for at in performed_of(workers[tag].pid))
-                for tag in FLEETS
-            }
-            failed = {tag: by_tag[tag].unsure != errors[tag] for tag in "bc"}
-            rows.append((coverage, followed_at - died_at, meanwhile, refused, failed))
-            owner.start()
-            cluster.replica_of(successor)
-        all_perform()
-        pushers.stop()
 
-        left, in_flight = {}, []
-        for tag in FLEETS:
-            keys = Keys(f"{{{tag}}}")
-            with cluster.owner(tag).client() as raw:
-
-                def nothing_left(raw=raw, keys=keys):
-                    hurry_retries(raw, keys)
-                    return not left_over(raw, keys) and not lists_in_flight(raw, keys)
-
-                wait_until(nothing_left, 120, f"the last jobs of {tag}", interval_s=0.1)
-        codes = fleet.stop()
-        for tag in FLEETS:
-            keys = Keys(f"{{{tag}}}")
-            with cluster.owner(tag).client() as raw:
-                left |= {f"{tag} {name}": count for name, count in left_over(raw, keys).items()}
-                in_flight += raw.scan_iter(f"{keys.inflight}*", count=1000)
-
-    performed = fleet.marks.look().count("performed")
-    lost = {tag: len(by_tag[tag].sure.keys() - performed.keys()) for tag in FLEETS}
-    twice = {
-        tag: sum(performed[jid] > 1 for jid in by_tag[tag].sure.keys() & performed.keys())
-        for tag in FLEETS
-    }
-    tell("cluster of three fleets, the primary of {a} killed: performed until its replica follows")
-    tell("   full coverage       s      {a}     {b}     {c}  CLUSTERDOWN")
-    for coverage, seconds, meanwhile, refused, _ in rows:
-        counts = "".join(f"{meanwhile[tag]:>8}" for tag in FLEETS)
-        tell(f"{coverage:>16}{seconds:8.1f}{counts}{refused:>13}")
-    tell(
-        "cluster of three fleets: acknowledged "
-        + ", ".join(f"{{{tag}}} {len(by_tag[tag].sure)}" for tag in FLEETS)
-        + f"; lost {lost}, twice {twice}, errors { {tag: by_tag[tag].unsure for tag in FLEETS} }"
-    )
-    for coverage, _, meanwhile, refused, failed in rows:
-        assert min(meanwhile["b"], meanwhile["c"]) > 0
-        if coverage == "no":
-            assert refused == 0
-            assert not any(failed.values())
-    assert lost == dict.fromkeys(FLEETS, 0)
-    assert (twice["b"], twice["c"]) == (0, 0)
-    assert left == {}
-    assert in_flight == []
-    assert codes == [0] * len(FLEETS)
+def cpu_s(server):
+    with server.client() as raw:
+        used = raw.info("cpu")
+    return used["used_cpu_user"] + used["used_cpu_sys"]

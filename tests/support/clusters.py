@@ -1,6 +1,7 @@
 """A cluster of primaries, each with a replica: Debian's redis-server in cluster mode, all on the loopback."""
 
 import binascii
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -173,11 +174,33 @@ class Cluster:
     def other_primary(self, tag: str) -> ServerProcess:
         """A primary that does not own the slot."""
         owner = self.owner(tag)
+        return next(server for server in self.primaries() if server is not owner)
+
+    def primaries(self) -> list[ServerProcess]:
+        found = []
         for server in self.living():
             with server.client() as raw:
-                if server is not owner and raw.info("replication")["role"] == "master":
-                    return server
-        raise AssertionError("no other primary")
+                if raw.info("replication")["role"] == "master":
+                    found.append(server)
+        return found
+
+    def reshard(self, tag: str, target: ServerProcess) -> None:
+        """Move the slot, and those of the same primary before it, with `redis-cli --cluster reshard`."""
+        slot, source = slot_of(tag), self.owner(tag)
+        with source.client() as raw:
+            ranges = _rows(raw)[self.id_of(source)]["slots"]
+        count = sum(max(min(last, slot) - first + 1, 0) for first, last in ranges)
+
+        def cluster(verb: str, *options: str) -> subprocess.CompletedProcess:
+            command = ["redis-cli", "--cluster", verb, f"{HOST}:{source.port}", *options]
+            return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+        wait_until(lambda: cluster("check").returncode == 0, 30, "a cluster that redis-cli accepts")
+        done = cluster(
+            *("reshard", "--cluster-from", self.id_of(source), "--cluster-to", self.id_of(target)),
+            *("--cluster-slots", str(count), "--cluster-yes"),
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr
 
     def begin_move(self, tag: str, target: ServerProcess) -> ServerProcess:
         """Let the slot be on its way; who owns it until then."""
