@@ -10,7 +10,7 @@ from support.documents import ROOT
 from kiqbridge import Client, Schedules
 from kiqbridge.client.default_client import own_default_client
 from kiqbridge.commands import cli
-from kiqbridge.commands.help_text import examples_of
+from kiqbridge.commands.arguments import examples_of
 from kiqbridge.schedule.definition import ScheduleDefinition
 
 NOT_RUN = {

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kiqbridge.commands import cli
-from kiqbridge.commands.argument_types import duration
+from kiqbridge.commands.arguments import duration
 
 
 @pytest.fixture

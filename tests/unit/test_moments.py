@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kiqbridge.commands.moments import count_text, instant_text, moment_of, oldest_text, span_text
+from kiqbridge.commands.moments import moment_of
 from kiqbridge.schedule.cron_fields import ExpressionError
+from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text
 
 
 @pytest.mark.parametrize(

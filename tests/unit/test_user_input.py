@@ -2,8 +2,8 @@
 
 import pytest
 
+from kiqbridge.commands.arguments import user_input
 from kiqbridge.commands.cli import main
-from kiqbridge.commands.user_input import user_input
 from kiqbridge.errors import ConfigError, PayloadError, RedisUnavailable
 
 

@@ -1,16 +1,21 @@
 """An action of a command on jobs: counted, asked about, shown as it goes on, reported."""
 
 import argparse
-from collections.abc import Callable, Mapping
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.api import Filter, Operator, record_audit
-from kiqbridge.commands.confirm import confirm
-from kiqbridge.commands.moments import count_text
 from kiqbridge.commands.output import write_json, write_line
-from kiqbridge.commands.progress import Advance, progress
+from kiqbridge.errors import PayloadError
 from kiqbridge.transfer.form import Place
+from kiqbridge.wire.amounts import count_text
+from kiqbridge.wire.names import printable
+
+Advance = Callable[[int], None]
+"""What is called with how much is done in all."""
 
 PAST: Final = {
     "retry": "pushed",
@@ -84,6 +89,45 @@ def carry_out(options: argparse.Namespace, plan: Plan, do: Callable[[Advance], i
     with progress(VERBS.get(plan.verb, plan.verb), plan.count) as advance:
         done = do(advance)
     return _report(options, plan, done)
+
+
+def confirm(question: str, options: argparse.Namespace) -> bool:
+    """Ask on the terminal, unless `--yes` was given; False is no, which is also the end of the input.
+
+    Raises:
+        PayloadError: there is no terminal to ask on, and no `--yes`.
+    """
+    if options.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise PayloadError(
+            f"{printable(question)} Nobody can answer, as this is no terminal; nothing was changed. "
+            "Repeat it with --yes, or look first with --dry-run"
+        )
+    sys.stderr.write(f"{printable(question)} [y/N] ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline().strip().lower()
+    if answer in {"y", "yes"}:
+        return True
+    sys.stderr.write("Nothing was changed.\n")
+    return False
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int | None) -> Iterator[Advance]:
+    """A bar while the block runs; `total` None: how much there is, is not known."""
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    try:
+        from rich.console import Console  # noqa: PLC0415 - slow to import, and may be missing
+        from rich.progress import Progress  # noqa: PLC0415
+    except ImportError:
+        yield lambda _done: None
+        return
+    with Progress(console=Console(file=sys.stderr), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def record_transfer(

@@ -9,8 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kiqbridge.api import AuditEntry, Operator, open_operator, read_audit
-from kiqbridge.commands.argument_types import count
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example, add_option, add_switch, count
 from kiqbridge.commands.job_rows import since_cell
 from kiqbridge.commands.output import (
     columns_of,
@@ -27,17 +26,13 @@ _AT_ONCE: Final = 500
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which entries, and how they are shown."""
-    parser.add_argument("--by", default="*", metavar="GLOB", help="who did it, such as 'ann@*'")
-    parser.add_argument(
-        "--action", default="*", metavar="GLOB", help="what was done, such as delete"
-    )
-    parser.add_argument("--target", default="*", metavar="GLOB", help="to what, such as 'queue:*'")
-    parser.add_argument(
-        "--limit", type=count, metavar="N", help=f"at most so many (default {_LIMIT})"
-    )
+    add_option(parser, "--by", "GLOB", "who did it, such as 'ann@*'", default="*")
+    add_option(parser, "--action", "GLOB", "what was done, such as delete", default="*")
+    add_option(parser, "--target", "GLOB", "to what, such as 'queue:*'", default="*")
+    add_option(parser, "--limit", "N", f"at most so many (default {_LIMIT})", type=count)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON document")
-    form.add_argument("--jsonl", action="store_true", help="a JSON document a line, all entries")
+    add_switch(form, "--json", "one JSON document")
+    add_switch(form, "--jsonl", "a JSON document a line, all entries")
     add_example(parser, "kiqbridge audit --action delete --limit 10")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from kiqbridge import __version__
-from kiqbridge.commands.help_text import HelpFormatter
+from kiqbridge.commands.arguments import HelpFormatter
 from kiqbridge.commands.table import COMMANDS, GROUPS
 from kiqbridge.errors import (
     ConfigError,

@@ -2,7 +2,7 @@
 
 import argparse
 
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example
 from kiqbridge.commands.output import write
 from kiqbridge.errors import ConfigError
 

@@ -8,7 +8,7 @@ from typing import Final
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.remote import remote_jobs
 from kiqbridge.client.require import load_all
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example, add_json, add_option
 from kiqbridge.commands.output import write, write_json, write_line
 from kiqbridge.contract.compare import compare
 from kiqbridge.contract.document import Contract, read_contract
@@ -25,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     exporting = verbs.add_parser("export", help="write the contract of this application's jobs")
     _add_require(exporting, required=True)
-    exporting.add_argument(
-        "--app", metavar="NAME", help="its name in messages (that of the folder)"
-    )
+    add_option(exporting, "--app", "NAME", "its name in messages (that of the folder)")
     _add_output(exporting)
     add_example(
         exporting,
@@ -41,11 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Compare contracts of applications that share a Redis, and with -r the jobs of this one. "
         "Exit code 1: they disagree.",
     )
-    checking.add_argument(
-        "files", nargs="+", metavar="FILE", help="a contract; - is standard input"
-    )
+    add_option(checking, "files", "FILE", "a contract; - is standard input", nargs="+")
     _add_require(checking, required=False)
-    checking.add_argument("--json", action="store_true", help="answer as JSON")
+    add_json(checking)
     add_example(checking, "kiqbridge contract check rails.json -r jobs")
 
     stubs = verbs.add_parser(
@@ -53,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write typed Python classes that enqueue the jobs of a contract",
         description="Write a Python module with a class for each job that another application performs.",
     )
-    stubs.add_argument("file", metavar="FILE", help="the contract; - is standard input")
+    add_option(stubs, "file", "FILE", "the contract; - is standard input")
     _add_output(stubs)
     add_example(stubs, "kiqbridge contract stubs rails.json --output ruby_jobs.py")
 

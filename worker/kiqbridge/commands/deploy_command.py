@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 
 from kiqbridge.client.client import Client
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example, add_json, add_option, add_switch
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.deploy import DeployMark, minute_of, parse_label
 
@@ -18,15 +18,16 @@ GIT_TIMEOUT_S = 10.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What was deployed."""
     add_example(parser, "kiqbridge deploy-mark v42")
-    parser.add_argument(
+    add_option(
+        parser,
         "label",
-        nargs="?",
-        metavar="LABEL",
-        help="what was deployed (default: the last commit of the git repository here, as short hash and "
+        "LABEL",
+        "what was deployed (default: the last commit of the git repository here, as short hash and "
         "subject)",
+        nargs="?",
     )
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be marked")
+    add_json(parser)
+    add_switch(parser, "--dry-run", "only print what would be marked")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from kiqbridge.api import open_operator
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example, add_json, add_list, add_option, add_switch
 from kiqbridge.doctor import AREAS, CATALOGUE, Finding, Selection, Status, examine, examine_template
 from kiqbridge.doctor.redis_rights import NEEDS
 from kiqbridge.doctor.redis_server import REACHABLE
@@ -55,7 +55,7 @@ _WIDEST: Final = 110
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which rules, and how to answer."""
     add_example(parser, "kiqbridge doctor --area redis --json")
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    add_json(parser)
     parser.add_argument(
         "--area",
         action="append",
@@ -63,12 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="only rules of this area; may be repeated",
     )
-    parser.add_argument(
-        "--rule", action="append", default=[], metavar="RULE", type=_rule, help="only this rule"
-    )
-    parser.add_argument(
-        "--ignore", action="append", default=[], metavar="RULE", type=_rule, help="not this rule"
-    )
+    add_list(parser, "--rule", "RULE", "only this rule", type=_rule)
+    add_list(parser, "--ignore", "RULE", "not this rule", type=_rule)
     parser.add_argument(
         "--needs",
         action="append",
@@ -76,30 +72,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="whose rights this user must have; may be repeated (default: worker)",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--stop-timeout",
+        "SECONDS",
+        "after which the orchestrator kills a worker that is to stop",
         type=float,
-        metavar="SECONDS",
-        help="after which the orchestrator kills a worker that is to stop",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--template",
+        "FILE",
+        "examine this template in place of a running system; needs neither Redis nor AWS",
         type=Path,
-        metavar="FILE",
-        help="examine this template in place of a running system; needs neither Redis nor AWS",
     )
-    parser.add_argument(
-        "--parameter",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="of the template; may be repeated",
-    )
-    parser.add_argument("--strict", action="store_true", help="exit 1 for warnings too")
-    parser.add_argument(
-        "--all", action="store_true", help="show the checks that found nothing wrong, too"
-    )
-    parser.add_argument("--list", action="store_true", help="print the rules, and examine nothing")
+    add_list(parser, "--parameter", "NAME=VALUE", "of the template; may be repeated")
+    add_switch(parser, "--strict", "exit 1 for warnings too")
+    add_switch(parser, "--all", "show the checks that found nothing wrong, too")
+    add_switch(parser, "--list", "print the rules, and examine nothing")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -17,8 +17,7 @@ from kiqbridge.aws.push import HeldBack, Pusher
 from kiqbridge.aws.record import Record, Result
 from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued, TickOutcome
-from kiqbridge.commands.argument_types import duration
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_changing, add_example, add_option, duration
 from kiqbridge.config.function_settings import MAPPINGS
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import active_job, json_text
@@ -33,39 +32,39 @@ _STANDARD_INPUT: Final = "-"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The two forms: CLASS with arguments, and --event."""
     add_example(parser, "kiqbridge enqueue Greeting '\"Ada\"' --queue default --in 60")
-    parser.add_argument("job_class", nargs="?", metavar="CLASS", help="enqueue a job of this class")
-    parser.add_argument(
-        "args",
-        nargs="*",
-        metavar="JSON-ARG",
-        help="its arguments, each one JSON, such as 5 or '\"a\"'",
+    add_option(parser, "job_class", "CLASS", "enqueue a job of this class", nargs="?")
+    add_option(
+        parser, "args", "JSON-ARG", "its arguments, each one JSON, such as 5 or '\"a\"'", nargs="*"
     )
-    parser.add_argument("--queue", metavar="NAME", help="its queue (default: default)")
-    parser.add_argument(
-        "--in", dest="run_in", type=duration, metavar="DURATION",
-        help="run it after 90, 90s, 15m, 2h or 1d",
-    )  # fmt: skip
-    parser.add_argument(
-        "--at",
-        dest="run_at",
-        metavar="TIME",
-        help="run it at 2026-11-20T02:00:00Z, or epoch seconds",
+    add_option(parser, "--queue", "NAME", "its queue (default: default)")
+    add_option(
+        parser,
+        "--in",
+        "DURATION",
+        "run it after 90, 90s, 15m, 2h or 1d",
+        dest="run_in",
+        type=duration,
     )
-    parser.add_argument("--jid", metavar="JID", help="its id (default: a new one)")
-    parser.add_argument(
-        "--dedupe-key", metavar="KEY", help="enqueue it once for this class and key"
+    add_option(
+        parser, "--at", "TIME", "run it at 2026-11-20T02:00:00Z, or epoch seconds", dest="run_at"
     )
-    parser.add_argument(
-        "--event", metavar="FILE",
-        help="an AWS event as JSON (- = standard input), handled as the enqueue function would: sources, "
+    add_option(parser, "--jid", "JID", "its id (default: a new one)")
+    add_option(parser, "--dedupe-key", "KEY", "enqueue it once for this class and key")
+    add_option(
+        parser,
+        "--event",
+        "FILE",
+        "an AWS event as JSON (- = standard input), handled as the enqueue function would: sources, "
         "mappings, and KIQBRIDGE_ALLOWED_CLASSES and _QUEUES of this environment",
-    )  # fmt: skip
-    parser.add_argument(
-        "--mappings", type=Path, metavar="FILE",
-        help=f"the mappings for it (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {FUNCTION_FOLDER})",
-    )  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="only print, push nothing")
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    )
+    add_option(
+        parser,
+        "--mappings",
+        "FILE",
+        f"the mappings for it (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {FUNCTION_FOLDER})",
+        type=Path,
+    )
+    add_changing(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from kiqbridge.api import Operator, open_operator
-from kiqbridge.commands.acting import record_transfer
-from kiqbridge.commands.confirm import add_yes, confirm
-from kiqbridge.commands.help_text import add_example
-from kiqbridge.commands.moments import count_text
+from kiqbridge.commands.acting import confirm, progress, record_transfer
+from kiqbridge.commands.arguments import add_changing, add_example, add_list, add_option, add_switch
 from kiqbridge.commands.output import write_json, write_line
-from kiqbridge.commands.progress import progress
 from kiqbridge.errors import PayloadError
 from kiqbridge.transfer.file import ExportFile, Written
 from kiqbridge.transfer.form import Chunk, End, Header, Line, Place
@@ -30,6 +27,7 @@ from kiqbridge.transfer.reading import (
     size_of,
 )
 from kiqbridge.transfer.taking import Held, Taker, find_held, give_back, held_by_another
+from kiqbridge.wire.amounts import count_text
 
 PIPE: Final = "-"
 SET_NAMES: Final = {
@@ -44,33 +42,24 @@ _ID_BYTES: Final = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is exported, and whether it is taken."""
-    parser.add_argument(
-        "file",
-        nargs="?",
-        metavar="FILE",
-        help="where to; - is a pipe; NAME.gz is compressed",
-    )
-    parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="this queue")
+    add_option(parser, "file", "FILE", "where to; - is a pipe; NAME.gz is compressed", nargs="?")
+    add_list(parser, "--queue", "NAME", "this queue")
     parser.add_argument(
         "--set", action="append", default=[], choices=sorted(SET_NAMES), help="this set"
     )
-    parser.add_argument("--all", action="store_true", help="all queues and the three sets")
-    parser.add_argument(
-        "--take",
-        action="store_true",
-        help="remove what is safely written; after a kill the same command continues",
+    add_switch(parser, "--all", "all queues and the three sets")
+    add_switch(
+        parser, "--take", "remove what is safely written; after a kill the same command continues"
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--give-back",
-        action="store_true",
-        help="put back what an export with --take held when it was killed for good",
+        "put back what an export with --take held when it was killed for good",
     )
-    parser.add_argument(
-        "--id", metavar="TEXT", help="name of the export, under which restore puts nothing in twice"
+    add_option(
+        parser, "--id", "TEXT", "name of the export, under which restore puts nothing in twice"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only count")
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
-    add_yes(parser)
+    add_changing(parser, asks=True)
     add_example(
         parser,
         "kiqbridge export jobs.jsonl.gz --queue default --set retry",

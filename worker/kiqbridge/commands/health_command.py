@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kiqbridge.clock import lease_now
+from kiqbridge.commands.arguments import add_json, add_option
 from kiqbridge.host.status import Status, faults_of_all, read_statuses, run_folder
 
 
@@ -39,13 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="it makes progress: Redis answers and it takes jobs (default)",
     )
     parser.set_defaults(check="ready")
-    parser.add_argument(
-        "--pid", type=int, metavar="INT", help="only this worker (default: all on this machine)"
-    )
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
-    parser.add_argument(
-        "--run-dir", metavar="PATH", help="folder that the worker writes to [KIQBRIDGE_RUN_DIR]"
-    )
+    add_option(parser, "--pid", "INT", "only this worker (default: all on this machine)", type=int)
+    add_json(parser)
+    add_option(parser, "--run-dir", "PATH", "folder that the worker writes to [KIQBRIDGE_RUN_DIR]")
 
 
 def run(options: argparse.Namespace) -> int:

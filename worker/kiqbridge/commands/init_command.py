@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example, add_option, add_switch
 from kiqbridge.commands.output import write
 from kiqbridge.errors import ConfigError
 from kiqbridge.scaffold.app_files import App, app_files
@@ -17,23 +17,32 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}(?<!-)")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to, and what."""
-    parser.add_argument(
-        "directory", nargs="?", type=Path, default=Path(), metavar="DIR",
-        help="folder of the app; made if it is not there (default: the current one)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--name", type=_name, metavar="NAME",
-        help="lower-case letters, digits and hyphens; the package and the stack are called so "
-        "(default: the name of the folder)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--lambda", dest="with_lambda", action=argparse.BooleanOptionalAction, default=True,
-        help="template with a cron rule, functions and build for AWS (default: with them)",
-    )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="overwrite files that are there")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be written, and write nothing"
+    add_option(
+        parser,
+        "directory",
+        "DIR",
+        "folder of the app; made if it is not there (default: the current one)",
+        nargs="?",
+        type=Path,
+        default=Path(),
     )
+    add_option(
+        parser,
+        "--name",
+        "NAME",
+        "lower-case letters, digits and hyphens; the package and the stack are called so "
+        "(default: the name of the folder)",
+        type=_name,
+    )
+    parser.add_argument(
+        "--lambda",
+        dest="with_lambda",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="template with a cron rule, functions and build for AWS (default: with them)",
+    )
+    add_switch(parser, "--force", "overwrite files that are there")
+    add_switch(parser, "--dry-run", "print what would be written, and write nothing")
     add_example(parser, "kiqbridge init shop", "kiqbridge init shop --no-lambda --dry-run")
 
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kiqbridge.api import Filter, Found, QueuedJob, SortedEntry, find_job, open_operator
-from kiqbridge.commands.acting import REFUSED, Plan, carry_out
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.api.job_list import ListedJob
+from kiqbridge.commands.acting import REFUSED, Advance, Plan, carry_out
+from kiqbridge.commands.arguments import add_changing, add_example, add_json, add_switch
 from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields, since_cell
-from kiqbridge.commands.moments import instant_text
+from kiqbridge.commands.jobs_command import add_destination, destination_of
 from kiqbridge.commands.output import is_terminal, write_json, write_line
-from kiqbridge.commands.set_actions import add_moment, add_safety, moment_given
 from kiqbridge.errors import PayloadError
+from kiqbridge.wire.amounts import instant_text
 from kiqbridge.wire.names import printable, text_of
 
 _HELP: Final = {
@@ -36,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     show.add_argument("jid", metavar="JID")
     form = show.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="answer as JSON")
-    form.add_argument("--raw", action="store_true", help="its text, as it lies in Redis")
+    add_json(form)
+    add_switch(form, "--raw", "its text, as it lies in Redis")
     show.set_defaults(command=_show)
     add_example(
         show,
@@ -47,11 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb, text in _HELP.items():
         each = verbs.add_parser(verb, help=text, description=f"{text.capitalize()}.")
         each.add_argument("jid", metavar="JID")
-        if verb == "move":
-            each.add_argument("--to", required=True, metavar="QUEUE", help="the other queue")
-        if verb == "reschedule":
-            add_moment(each)
-        add_safety(each)
+        add_destination(each, verb)
+        add_changing(each, asks=True)
         each.set_defaults(command=_act, verb=verb)
         more = {"move": " --to low", "reschedule": " --in 2h"}.get(verb, "")
         add_example(each, f"kiqbridge job {verb} b4a577edbccf1d805744efa9{more} --dry-run")
@@ -135,23 +133,22 @@ def _timeline(found: Found) -> Sequence[tuple[str, float | None]]:
 
 def _act(options: argparse.Namespace) -> int:
     operator = open_operator(via="cli")
-    at = moment_given(options, time.time())
+    at, to = destination_of(options)
     found = find_job(options.jid, operator)
     if not found:
         _say_missing(options.jid)
         return REFUSED
-    entry = next((each for each in found if isinstance(each.job, SortedEntry | QueuedJob)), None)
-    if entry is None:
+    held = [(each, each.job) for each in found if isinstance(each.job, ListedJob)]
+    if not held:
         raise PayloadError(
             f"{printable(options.jid)}: it runs at this moment ({printable(found[0].name)}), so that nothing can be "
             "done to it; kiqbridge stop ends its process, which gives it back to its queue"
         )
-    job = entry.job
+    entry, job = held[0]
     if options.verb in {"retry", "reschedule"} and isinstance(job, QueuedJob):
         raise PayloadError(
             f"{printable(options.jid)}: it waits in queue {printable(entry.name)} already, and needs no {options.verb}"
         )
-    to = getattr(options, "to", None)
     plan = Plan(
         verb=options.verb,
         target=f"queue:{entry.name}" if entry.place == "queue" else entry.name,
@@ -161,21 +158,13 @@ def _act(options: argparse.Namespace) -> int:
         ending=(f" to queue {to}" if to else f" to {instant_text(at)}" if at is not None else "")
         + f" ({class_cell(job)} {job.jid}, in {entry.place} {entry.name})",
     )
-    return carry_out(options, plan, lambda _advance: int(_do(options.verb, job, to, at)))
 
+    def act(_advance: Advance) -> int:
+        if options.verb == "move" and isinstance(job, SortedEntry):
+            return int(job.requeue(queue=to) is not None)
+        return job.parent.apply(options.verb, [job], at=at, to=to)
 
-def _do(verb: str, job: object, to: str | None, at: float | None) -> bool:
-    if isinstance(job, QueuedJob):
-        return (
-            job.move(to or "") if verb == "move" else job.kill() if verb == "kill" else job.delete()
-        )
-    if not isinstance(job, SortedEntry):
-        return False
-    if verb == "move":
-        return job.requeue(queue=to) is not None
-    if verb == "reschedule":
-        return job.reschedule(at or 0.0)
-    return {"retry": job.retry, "kill": job.kill, "delete": job.delete}[verb]()
+    return carry_out(options, plan, act)
 
 
 def _say_missing(jid: str) -> None:

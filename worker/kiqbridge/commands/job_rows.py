@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kiqbridge.api import JobRecord, SortedEntry
-from kiqbridge.commands.moments import span_text
+from kiqbridge.wire.amounts import span_text
 
 _MOST_ARGS: Final = 200
 """Characters of the arguments in a table."""

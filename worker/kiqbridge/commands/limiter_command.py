@@ -6,9 +6,8 @@ from dataclasses import asdict
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import open_operator
 from kiqbridge.client.client import Client
-from kiqbridge.commands.confirm import add_yes, confirm
-from kiqbridge.commands.help_text import add_example
-from kiqbridge.commands.moments import span_text
+from kiqbridge.commands.acting import confirm
+from kiqbridge.commands.arguments import add_changing, add_example, add_json, add_option
 from kiqbridge.commands.output import (
     columns_of,
     kept_column,
@@ -18,6 +17,7 @@ from kiqbridge.commands.output import (
     write_table,
 )
 from kiqbridge.store.limits import KINDS, list_limits, read_limit, reset_limit
+from kiqbridge.wire.amounts import span_text
 
 MOST = 1000
 
@@ -26,15 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs list and reset."""
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     listing = verbs.add_parser("list", help=f"what is taken of each, up to {MOST:,} of them")
-    listing.add_argument("--json", action="store_true", help="answer as JSON")
+    add_json(listing)
     listing.set_defaults(command=_list)
     add_example(listing, "kiqbridge limiter list --json")
     reset = verbs.add_parser("reset", help="forget what is taken of one, so that all of it is free")
-    reset.add_argument("kind", choices=KINDS, metavar="KIND", help=", ".join(KINDS))
+    add_option(reset, "kind", "KIND", ", ".join(KINDS), choices=KINDS)
     reset.add_argument("name", metavar="NAME")
-    reset.add_argument("--dry-run", action="store_true", help="only print, change nothing")
-    reset.add_argument("--json", action="store_true", help="answer as JSON")
-    add_yes(reset)
+    add_changing(reset, asks=True)
     reset.set_defaults(command=_reset)
     add_example(reset, "kiqbridge limiter reset concurrent erp --yes")
 

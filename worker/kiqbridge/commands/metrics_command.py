@@ -5,9 +5,7 @@ import time
 from typing import Any
 
 from kiqbridge.api import ClassCounts, Histogram, Operator, job_metrics, open_operator, top_jobs
-from kiqbridge.commands.argument_types import count
-from kiqbridge.commands.help_text import add_example
-from kiqbridge.commands.moments import instant_text
+from kiqbridge.commands.arguments import add_example, add_json, add_option, count
 from kiqbridge.commands.output import (
     columns_of,
     number_column,
@@ -16,19 +14,16 @@ from kiqbridge.commands.output import (
     write_line,
     write_table,
 )
+from kiqbridge.wire.amounts import instant_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of what, and since when."""
-    parser.add_argument("job_class", nargs="?", metavar="CLASS", help="one class, with percentiles")
-    parser.add_argument(
-        "--minutes",
-        type=count,
-        default=60,
-        metavar="N",
-        help="the last so many, up to 480 (default 60)",
+    add_option(parser, "job_class", "CLASS", "one class, with percentiles", nargs="?")
+    add_option(
+        parser, "--minutes", "N", "the last so many, up to 480 (default 60)", type=count, default=60
     )
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    add_json(parser)
     add_example(parser, "kiqbridge metrics --minutes 120")
 
 

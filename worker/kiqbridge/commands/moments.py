@@ -1,19 +1,9 @@
-"""Times on the command line: reading those that a user writes; how they are written is in wire/amounts.py."""
+"""Times that a user writes on the command line; how they are written is in wire/amounts.py."""
 
 from datetime import UTC, datetime
 from typing import Final
 
 from kiqbridge.schedule.cron_fields import FIRST_YEAR, LAST_YEAR, ExpressionError
-from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text, waited_text
-
-__all__ = [
-    "count_text",
-    "instant_text",
-    "moment_of",
-    "oldest_text",
-    "span_text",
-    "waited_text",
-]
 
 _DATE_LENGTH: Final = len("2026-03-28")
 

@@ -12,11 +12,10 @@ from typing import Any
 from kiqbridge.api import Operator, Queue, open_operator
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import user_at_host
-from kiqbridge.commands.argument_types import duration
-from kiqbridge.commands.help_text import add_example
-from kiqbridge.commands.moments import count_text
-from kiqbridge.commands.queue_command import add_verbs
+from kiqbridge.commands.arguments import add_example, add_json, add_option, add_switch, duration
+from kiqbridge.commands.jobs_command import add_queue_verbs
 from kiqbridge.store.pauses import Kind, Pause
+from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.names import printable
 
 
@@ -25,16 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     pause = verbs.add_parser("pause", help=f"let no worker run jobs of this {kind}")
     pause.add_argument("names", nargs="+", metavar="NAME")
-    pause.add_argument("--reason", default="", metavar="TEXT", help="why; shown by list")
-    pause.add_argument(
-        "--by", default=None, metavar="WHO", help="who paused it (default: you, on this machine)"
-    )
-    pause.add_argument(
+    add_option(pause, "--reason", "TEXT", "why; shown by list", default="")
+    add_option(pause, "--by", "WHO", "who paused it (default: you, on this machine)", default=None)
+    add_option(
+        pause,
         "--for",
+        "DURATION",
+        "ends by itself after 90, 90s, 15m, 2h or 1d",
         dest="for_s",
         type=duration,
-        metavar="DURATION",
-        help="ends by itself after 90, 90s, 15m, 2h or 1d",
     )
     resume = verbs.add_parser("resume", help="end the pause, whoever made it")
     resume.add_argument("names", nargs="+", metavar="NAME")
@@ -43,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
     )
     listing.add_argument("names", nargs="*", metavar="NAME")
     for verb in (pause, resume):
-        verb.add_argument("--dry-run", action="store_true", help="only print, change nothing")
+        add_switch(verb, "--dry-run", "only print, change nothing")
     for verb, function in ((pause, _pause), (resume, _resume), (listing, _list)):
-        verb.add_argument("--json", action="store_true", help="answer as JSON")
+        add_json(verb)
         verb.set_defaults(command=function, kind=kind)
     name = "mail" if kind == "queue" else "Billing::Invoice"
     add_example(
@@ -54,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
     add_example(resume, f"kiqbridge {kind} resume {name}")
     add_example(listing, f"kiqbridge {kind} list --json")
     if kind == "queue":
-        add_verbs(verbs)
+        add_queue_verbs(verbs)
 
 
 def _pause(options: argparse.Namespace) -> int:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kiqbridge.api import Process, ProcessSet, Work, WorkSet, open_operator
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example, add_json, add_switch
 from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields
-from kiqbridge.commands.moments import span_text
 from kiqbridge.commands.output import (
     columns_of,
     kept_column,
@@ -18,6 +17,7 @@ from kiqbridge.commands.output import (
     write_line,
     write_table,
 )
+from kiqbridge.wire.amounts import span_text
 
 SILENT_AFTER_S: Final = 20
 """Two heartbeats of Ruby's and six of ours."""
@@ -25,8 +25,8 @@ SILENT_AFTER_S: Final = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is shown, and how."""
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
-    parser.add_argument("--jobs", action="store_true", help="the jobs that run in them as well")
+    add_json(parser)
+    add_switch(parser, "--jobs", "the jobs that run in them as well")
     add_example(parser, "kiqbridge ps", "kiqbridge ps --jobs")
 
 

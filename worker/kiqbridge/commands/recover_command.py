@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_changing, add_example, add_option, add_switch
 from kiqbridge.config.config import Config
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import PayloadError
@@ -36,19 +36,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Whom to rescue, and how sure to be."""
     add_example(parser, "kiqbridge recover")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument(
+    add_option(
+        which,
         "--now",
-        metavar="INCARNATION",
-        help="rescue this silent one after a look of some seconds: you know that it is dead",
+        "INCARNATION",
+        "rescue this silent one after a look of some seconds: you know that it is dead",
     )
-    which.add_argument(
+    add_switch(
+        which,
         "--all-dead",
-        action="store_true",
-        help="rescue all silent ones after a look of some seconds; after an outage of Redis all "
+        "rescue all silent ones after a look of some seconds; after an outage of Redis all "
         "look silent for as long",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only look, change nothing")
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    add_changing(parser)
 
 
 def run(options: argparse.Namespace) -> int:

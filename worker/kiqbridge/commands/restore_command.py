@@ -9,33 +9,22 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from kiqbridge.api import Operator, open_operator
-from kiqbridge.commands.acting import record_transfer
-from kiqbridge.commands.help_text import add_example
-from kiqbridge.commands.moments import count_text
+from kiqbridge.commands.acting import progress, record_transfer
+from kiqbridge.commands.arguments import add_changing, add_example, add_option
 from kiqbridge.commands.output import write_json, write_line
-from kiqbridge.commands.progress import progress
 from kiqbridge.errors import PayloadError
 from kiqbridge.transfer.file import read_lines
 from kiqbridge.transfer.form import Chunk, End, Header, Line
 from kiqbridge.transfer.writing import Restorer
+from kiqbridge.wire.amounts import count_text
 
 PIPE: Final = "-"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where from."""
-    parser.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE",
-        help="what kiqbridge export wrote; - is a pipe",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="check the whole file, and count what would be put in",
-    )
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    add_option(parser, "files", "FILE", "what kiqbridge export wrote; - is a pipe", nargs="+")
+    add_changing(parser)
     add_example(
         parser,
         "kiqbridge restore jobs.jsonl.gz",

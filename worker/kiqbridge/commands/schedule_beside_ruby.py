@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kiqbridge.commands.arguments import add_option, add_switch
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,20 +27,17 @@ USAGE = 2
 def add_ruby_arguments(verb: argparse.ArgumentParser) -> None:
     """What reads from Redis and writes there, in the place of FILE."""
     group = verb.add_argument_group("beside sidekiq-cron, which uses the same Redis")
-    group.add_argument(
-        "--from-redis", action="store_true", help="read its schedules from Redis, not from a file"
-    )
-    group.add_argument(
+    add_switch(group, "--from-redis", "read its schedules from Redis, not from a file")
+    add_option(
+        group,
         "--disable",
+        "NAME",
+        "switch its schedules off whose replacements are live, so that nothing fires twice",
         nargs="+",
-        metavar="NAME",
-        help="switch its schedules off whose replacements are live, so that nothing fires twice",
     )
-    group.add_argument(
-        "--all", action="store_true", help="--disable for all whose replacements are live"
-    )
-    group.add_argument("--enable", nargs="+", metavar="NAME", help="switch its schedules on again")
-    group.add_argument("--yes", action="store_true", help="do not ask")
+    add_switch(group, "--all", "--disable for all whose replacements are live")
+    add_option(group, "--enable", "NAME", "switch its schedules on again", nargs="+")
+    add_switch(group, "--yes", "do not ask")
 
 
 def read_from_redis(reading: "Reading") -> "Imported":

@@ -15,7 +15,7 @@ from kiqbridge.commands import (
     schedule_save,
     schedule_simulate,
 )
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example
 
 EXAMPLES: Final = {
     "next": "next --expression 'cron(0 3 * * ? *)' --timezone Europe/Paris --count 5",

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
+from kiqbridge.commands.arguments import add_json, add_option
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,15 +40,11 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         f"{OPEN} waits, runs or is retried, or Ruby performed it. The ledger remembers 17 days. Exit 2 if no "
         "schedule has this name.",
     )
-    verb.add_argument("name", metavar="NAME", help="of the schedule, such as shop/NightlyReport")
-    verb.add_argument(
-        "--count", type=_count, default=COUNT, metavar="N", help=f"how many (default: {COUNT})"
-    )
-    verb.add_argument(
-        "--since", metavar="TIME", help="ISO 8601, such as 2026-03-28 or 2026-03-28T06:00:00Z"
-    )
-    verb.add_argument("--until", metavar="TIME", help="likewise; both are included")
-    verb.add_argument("--json", action="store_true", help="answer as JSON")
+    add_option(verb, "name", "NAME", "of the schedule, such as shop/NightlyReport")
+    add_option(verb, "--count", "N", f"how many (default: {COUNT})", type=_count, default=COUNT)
+    add_option(verb, "--since", "TIME", "ISO 8601, such as 2026-03-28 or 2026-03-28T06:00:00Z")
+    add_option(verb, "--until", "TIME", "likewise; both are included")
+    add_json(verb)
     verb.set_defaults(command=_history)
 
 
@@ -233,7 +230,7 @@ def _late(seconds: float) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    from kiqbridge.commands.moments import span_text  # noqa: PLC0415 - as above
+    from kiqbridge.wire.amounts import span_text  # noqa: PLC0415 - as above
 
     if seconds < 1:
         return f"{seconds / _MS:.0f} ms"

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kiqbridge.api.operator import user_at_host
-from kiqbridge.commands.argument_types import duration
-from kiqbridge.commands.moments import instant_text, moment_of
-from kiqbridge.commands.user_input import user_input
+from kiqbridge.commands.arguments import add_changing, add_option, add_switch, duration, user_input
+from kiqbridge.commands.moments import moment_of
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import SchedulePause
+from kiqbridge.wire.amounts import instant_text
 
 if TYPE_CHECKING:
     from kiqbridge.client.schedules import Schedules
@@ -26,22 +26,23 @@ def add_arguments(verbs: Any) -> None:
         "What was placed ahead is withdrawn; jobs that are in a queue run.",
     )
     pause.add_argument("names", nargs="+", metavar="NAME")
-    pause.add_argument("--reason", default="", metavar="TEXT", help="why; shown by list")
-    pause.add_argument("--by", metavar="WHO", help="who paused it (default: you, on this machine)")
+    add_option(pause, "--reason", "TEXT", "why; shown by list", default="")
+    add_option(pause, "--by", "WHO", "who paused it (default: you, on this machine)")
     end = pause.add_mutually_exclusive_group()
-    end.add_argument(
+    add_option(
+        end,
         "--for",
+        "DURATION",
+        "ends by itself after 90, 90s, 15m, 2h or 1d",
         dest="for_s",
         type=duration,
-        metavar="DURATION",
-        help="ends by itself after 90, 90s, 15m, 2h or 1d",
     )
-    end.add_argument("--until", metavar="TIME", help="ends by itself at this time (ISO 8601)")
+    add_option(end, "--until", "TIME", "ends by itself at this time (ISO 8601)")
     resume = verbs.add_parser("resume", help="end the pause of schedules")
     resume.add_argument("names", nargs="+", metavar="NAME")
     skip = verbs.add_parser("skip", help="let the next occurrences of a schedule not fire")
     skip.add_argument("name", metavar="NAME")
-    skip.add_argument("--count", type=int, default=1, metavar="N", help="how many (default: 1)")
+    add_option(skip, "--count", "N", "how many (default: 1)", type=int, default=1)
     run = verbs.add_parser(
         "run",
         help="enqueue the jobs of a schedule now",
@@ -49,14 +50,13 @@ def add_arguments(verbs: Any) -> None:
         "at the ledger: each call is a run.",
     )
     run.add_argument("name", metavar="NAME")
-    run.add_argument(
+    add_switch(
+        run,
         "--counted",
-        action="store_true",
-        help="in the place of an occurrence, which fires no more: the last one, if it was missed, else the next",
+        "in the place of an occurrence, which fires no more: the last one, if it was missed, else the next",
     )
     for verb, function in ((pause, _pause), (resume, _resume), (skip, _skip), (run, _run)):
-        verb.add_argument("--dry-run", action="store_true", help="only print, change nothing")
-        verb.add_argument("--json", action="store_true", help="answer as JSON")
+        add_changing(verb)
         verb.set_defaults(command=function)
 
 

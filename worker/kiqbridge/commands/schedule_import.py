@@ -14,9 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kiqbridge.commands.moments import instant_text, moment_of
+from kiqbridge.commands.arguments import add_option, add_switch
+from kiqbridge.commands.moments import moment_of
 from kiqbridge.commands.schedule_beside_ruby import add_ruby_arguments, read_from_redis, switch
 from kiqbridge.errors import ConfigError
+from kiqbridge.wire.amounts import instant_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,16 +46,17 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "Nothing of what is read is run. Exit 1 if something was refused or fires at other times, 2 if the "
         "file cannot be read.",
     )
-    verb.add_argument("file", metavar="FILE", nargs="?", help="- for standard input")
+    add_option(verb, "file", "FILE", "- for standard input", nargs="?")
     add_ruby_arguments(verb)
     verb.add_argument(
         "--kind", choices=_KINDS, help="whose file it is (default: by name and content)"
     )
-    verb.add_argument(
+    add_option(
+        verb,
         "--timezone",
+        "ZONE",
+        "of schedules that name none, such as Europe/Paris (default: UTC)",
         default="UTC",
-        metavar="ZONE",
-        help="of schedules that name none, such as Europe/Paris (default: UTC)",
     )
     verb.add_argument(
         "--queue", default="default", help="of jobs whose queue is not named (default: default)"
@@ -61,31 +64,27 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     verb.add_argument(
         "--shell-queue", default="default", help="of ShellCommand jobs (default: default)"
     )
-    verb.add_argument(
-        "--dynamic", action="store_true", help="write the file of `schedule apply` instead"
-    )
-    verb.add_argument(
+    add_switch(verb, "--dynamic", "write the file of `schedule apply` instead")
+    add_option(
+        verb,
         "--verify",
+        "DAYS",
+        "compare each firing, old against new, over that many days, such as 400d",
         type=_days,
-        metavar="DAYS",
-        help="compare each firing, old against new, over that many days, such as 400d",
     )
-    verb.add_argument(
+    add_option(
+        verb,
         "--from",
+        "TIME",
+        "ISO 8601 with zone: from when it is compared (default: now)",
         dest="start",
         type=_moment,
-        metavar="TIME",
-        help="ISO 8601 with zone: from when it is compared (default: now)",
     )
-    verb.add_argument(
-        "--apply", action="store_true", help="save them in Redis at once, as dynamic schedules"
-    )
-    verb.add_argument("--output", type=Path, metavar="FILE", help="write to it (default: print)")
-    verb.add_argument(
-        "--strict", action="store_true", help="write nothing if something is refused or differs"
-    )
-    verb.add_argument("--dry-run", action="store_true", help="only report, write nothing")
-    verb.add_argument("--json", action="store_true", help="print all that was found as JSON")
+    add_switch(verb, "--apply", "save them in Redis at once, as dynamic schedules")
+    add_option(verb, "--output", "FILE", "write to it (default: print)", type=Path)
+    add_switch(verb, "--strict", "write nothing if something is refused or differs")
+    add_switch(verb, "--dry-run", "only report, write nothing")
+    add_switch(verb, "--json", "print all that was found as JSON")
     verb.set_defaults(command=_import)
 
 

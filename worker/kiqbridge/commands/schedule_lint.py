@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
+from kiqbridge.commands.arguments import add_option, add_switch
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,18 +36,17 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "repeats, jobs longer than their interval (with --redis), duplicates. Exit 0 without errors, 1 with "
         "some, 2 if something cannot be read. `# lint: ignore KB104` beside a schedule switches a finding off.",
     )
-    verb.add_argument("--strict", action="store_true", help="exit 1 for warnings and notes too")
-    verb.add_argument("--json", action="store_true", help="an array of findings")
-    verb.add_argument(
+    add_switch(verb, "--strict", "exit 1 for warnings and notes too")
+    add_switch(verb, "--json", "an array of findings")
+    add_option(
+        verb,
         "--crowd",
+        "N",
+        f"so many schedules at one minute are too many (default: {CROWD})",
         type=_crowd,
         default=CROWD,
-        metavar="N",
-        help=f"so many schedules at one minute are too many (default: {CROWD})",
     )
-    verb.add_argument(
-        "--from", dest="begin", metavar="TIME", help="look ahead from there (default: now)"
-    )
+    add_option(verb, "--from", "TIME", "look ahead from there (default: now)", dest="begin")
     add_source_arguments(verb)
     verb.set_defaults(command=_lint)
 
@@ -72,7 +72,7 @@ def _lint(options: argparse.Namespace) -> int:
 
 def write_findings(stream: TextIO, findings: Sequence["Finding"], count: int) -> None:
     """The findings for people, and their number on the last line."""
-    from kiqbridge.commands.moments import count_text  # noqa: PLC0415
+    from kiqbridge.wire.amounts import count_text  # noqa: PLC0415
     from kiqbridge.wire.names import shown  # noqa: PLC0415
 
     colour = stream.isatty() and not os.environ.get("NO_COLOR")

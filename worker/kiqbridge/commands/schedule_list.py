@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from kiqbridge.commands.arguments import add_option, add_switch
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,10 +43,8 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "paused, and those that the Ruby gem sidekiq-cron fires. A rate without a start is counted from 1970; "
         "AWS counts it from its deployment. Exit 0, or 2 if something cannot be read.",
     )
-    verb.add_argument("--json", action="store_true", help="an array of schedules")
-    verb.add_argument(
-        "--from", dest="begin", metavar="TIME", help="the next firing after it (default: now)"
-    )
+    add_switch(verb, "--json", "an array of schedules")
+    add_option(verb, "--from", "TIME", "the next firing after it (default: now)", dest="begin")
     add_source_arguments(verb)
     verb.set_defaults(command=_list)
 
@@ -213,7 +212,7 @@ def _ruby_row(job: "SidekiqCronJob", now: datetime) -> Row:
 
 
 def _document(row: Row) -> dict[str, Any]:
-    from kiqbridge.commands.moments import instant_text  # noqa: PLC0415
+    from kiqbridge.wire.amounts import instant_text  # noqa: PLC0415
 
     last = row.last
     took = [end.took_s for end in last.ends if end.took_s is not None] if last else []
@@ -238,7 +237,7 @@ def _document(row: Row) -> dict[str, Any]:
 
 def _write(stream: TextIO, rows: Sequence[Row], now: datetime, *, with_last: bool) -> None:
     """Two lines a schedule: name, next and last firing; expression, job, origin; perhaps a third."""
-    from kiqbridge.commands.moments import count_text  # noqa: PLC0415
+    from kiqbridge.wire.amounts import count_text  # noqa: PLC0415
     from kiqbridge.wire.names import shown  # noqa: PLC0415
 
     colour = stream.isatty() and not os.environ.get("NO_COLOR")
@@ -270,8 +269,8 @@ def _write(stream: TextIO, rows: Sequence[Row], now: datetime, *, with_last: boo
 
 
 def _next_text(row: Row, now: datetime) -> str:
-    from kiqbridge.commands.moments import span_text  # noqa: PLC0415
     from kiqbridge.dev.console import shown_instant  # noqa: PLC0415
+    from kiqbridge.wire.amounts import span_text  # noqa: PLC0415
     from kiqbridge.wire.names import shown  # noqa: PLC0415
 
     if row.state in ("paused", "unreadable") or row.next_at is None:
@@ -281,7 +280,7 @@ def _next_text(row: Row, now: datetime) -> str:
 
 
 def _last_text(row: Row, now: datetime) -> str:
-    from kiqbridge.commands.moments import span_text  # noqa: PLC0415
+    from kiqbridge.wire.amounts import span_text  # noqa: PLC0415
 
     if row.last_at is None:
         return ""

@@ -10,11 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands.moments import instant_text, moment_of
+from kiqbridge.commands.arguments import add_option, add_switch
+from kiqbridge.commands.moments import moment_of
 from kiqbridge.schedule.cron import Rate, ScheduleExpression
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import parse_crontab
 from kiqbridge.schedule.expression import parse_expression
+from kiqbridge.wire.amounts import instant_text
 
 COUNT: Final = 5
 MOST: Final = 1_000_000
@@ -30,11 +32,7 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "never, 2 if it cannot be read.",
     )
     _add_schedule(verb, start="from which a rate counts (default for a rate: --from)")
-    verb.add_argument(
-        "--until",
-        metavar="TIME",
-        help="nothing later than this; without --count all until then",
-    )
+    add_option(verb, "--until", "TIME", "nothing later than this; without --count all until then")
     verb.set_defaults(command=_next)
     verb = verbs.add_parser(
         "previous",
@@ -48,30 +46,31 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _add_schedule(verb: argparse.ArgumentParser, *, start: str) -> None:
     what = verb.add_mutually_exclusive_group(required=True)
-    what.add_argument(
+    add_option(
+        what,
         "--expression",
-        metavar="TEXT",
-        help="of any form: EventBridge's such as 'cron(0 3 * * ? *)', a line of sidekiq-cron, 'every 5m', "
+        "TEXT",
+        "of any form: EventBridge's such as 'cron(0 3 * * ? *)', a line of sidekiq-cron, 'every 5m', "
         "'every day at 3am'",
     )
-    what.add_argument(
+    add_option(
+        what,
         "--crontab",
-        metavar="LINE",
-        help="a line of a crontab as cron reads it, such as '0 3 * * * bin/backup'",
+        "LINE",
+        "a line of a crontab as cron reads it, such as '0 3 * * * bin/backup'",
     )
-    verb.add_argument(
-        "--timezone", default="UTC", metavar="ZONE", help="such as Europe/Paris (default: UTC)"
-    )
-    verb.add_argument(
+    add_option(verb, "--timezone", "ZONE", "such as Europe/Paris (default: UTC)", default="UTC")
+    add_option(
+        verb,
         "--from",
+        "TIME",
+        "ISO 8601 with zone, such as 2026-03-28T00:00:00Z (default: now)",
         dest="origin",
-        metavar="TIME",
-        help="ISO 8601 with zone, such as 2026-03-28T00:00:00Z (default: now)",
     )
-    verb.add_argument("--start", metavar="TIME", help=f"StartDate of the schedule, {start}")
-    verb.add_argument("--end", metavar="TIME", help="EndDate of the schedule")
-    verb.add_argument("--count", type=_count, metavar="N", help=f"how many (default: {COUNT})")
-    verb.add_argument("--json", action="store_true", help="an array of UTC instants")
+    add_option(verb, "--start", "TIME", f"StartDate of the schedule, {start}")
+    add_option(verb, "--end", "TIME", "EndDate of the schedule")
+    add_option(verb, "--count", "N", f"how many (default: {COUNT})", type=_count)
+    add_switch(verb, "--json", "an array of UTC instants")
 
 
 def _next(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kiqbridge.commands.arguments import add_option, add_switch
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,26 +33,25 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "what is added and removed, what fires at other instants, whose job or policy is another one. Exit 0 "
         "if nothing is different, 1 if something is, 2 if something cannot be read.",
     )
-    verb.add_argument("old", metavar="OLD", help="a template, or live: what is published in Redis")
-    verb.add_argument("new", metavar="NEW", help="likewise")
-    verb.add_argument(
+    add_option(verb, "old", "OLD", "a template, or live: what is published in Redis")
+    add_option(verb, "new", "NEW", "likewise")
+    add_option(
+        verb,
         "--days",
+        "N",
+        f"how far to look (default: {DAYS}); a change that shows later is looked for a year further",
         type=_days,
         default=DAYS,
-        metavar="N",
-        help=f"how far to look (default: {DAYS}); a change that shows later is looked for a year further",
     )
-    verb.add_argument(
-        "--from", dest="begin", metavar="TIME", help="ISO 8601, or a date (default: now)"
-    )
-    verb.add_argument("--json", action="store_true", help="as JSON")
+    add_option(verb, "--from", "TIME", "ISO 8601, or a date (default: now)", dest="begin")
+    add_switch(verb, "--json", "as JSON")
     verb.add_argument(
         "--format",
         choices=["table", "markdown"],
         default="table",
         help="markdown: for a comment in a pull request (default: table)",
     )
-    verb.add_argument("--exit-zero", action="store_true", help="exit 0 for differences too")
+    add_switch(verb, "--exit-zero", "exit 0 for differences too")
     add_template_arguments(verb)
     verb.set_defaults(command=_plan, stack_name=None)
 
@@ -102,7 +102,7 @@ def markdown(changes: Sequence["Change"], head: str, count: int) -> str:
 
 
 def _summary(changes: Sequence["Change"], head: str, count: int) -> str:
-    from kiqbridge.commands.moments import count_text  # noqa: PLC0415
+    from kiqbridge.wire.amounts import count_text  # noqa: PLC0415
 
     different = [each for each in changes if each.is_different]
     schedules = count_text(count, "schedule")
@@ -118,7 +118,7 @@ def _summary(changes: Sequence["Change"], head: str, count: int) -> str:
 
 
 def _described(change: "Change") -> list[str]:
-    from kiqbridge.commands.moments import count_text, instant_text  # noqa: PLC0415
+    from kiqbridge.wire.amounts import count_text, instant_text  # noqa: PLC0415
 
     old, new = change.old, change.new
     lines = []
@@ -173,7 +173,7 @@ def _instants(instants: Sequence[int], definition: "ScheduleDefinition", number:
 
 
 def _document(changes: Sequence["Change"], begin: datetime, days: int) -> dict[str, Any]:
-    from kiqbridge.commands.moments import instant_text  # noqa: PLC0415
+    from kiqbridge.wire.amounts import instant_text  # noqa: PLC0415
 
     def of(definition: "ScheduleDefinition | None") -> dict[str, Any] | None:
         return None if definition is None else definition.to_document()

@@ -21,6 +21,7 @@ from kiqbridge.clocks.manifest_store import (
     publish_manifest,
     read_manifests,
 )
+from kiqbridge.commands.arguments import add_changing, add_option, add_switch
 from kiqbridge.commands.build_manifest import manifest_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.manifest import Manifest
@@ -39,36 +40,26 @@ def add_arguments(verbs: Any) -> None:
         "if a newer version is published: nothing is written then, unless --rollback says that it is on purpose.",
     )
     what = verb.add_mutually_exclusive_group()
-    what.add_argument(
-        "--template",
-        type=Path,
-        default=Path("template.yaml"),
-        metavar="PATH",
-        help="default: %(default)s",
+    add_option(
+        what, "--template", "PATH", "default: %(default)s", type=Path, default=Path("template.yaml")
     )
-    what.add_argument(
-        "--manifest", type=Path, metavar="FILE", help="manifest.json of a layer that was built"
-    )
-    what.add_argument(
+    add_option(what, "--manifest", "FILE", "manifest.json of a layer that was built", type=Path)
+    add_switch(
+        what,
         "--withdraw",
-        action="store_true",
-        help="publish none for --stack, after the stack was deleted: its ticks are expected no more",
+        "publish none for --stack, after the stack was deleted: its ticks are expected no more",
     )
-    verb.add_argument(
-        "--stack", metavar="NAME", help="name of the stack (default: that of make deploy)"
-    )
-    verb.add_argument(
+    add_option(verb, "--stack", "NAME", "name of the stack (default: that of make deploy)")
+    add_option(
+        verb,
         "--answers",
+        "SAMCONFIG",
+        "parameters of make deploy (default: %(default)s)",
         type=Path,
         default=ANSWERS,
-        metavar="SAMCONFIG",
-        help="parameters of make deploy (default: %(default)s)",
     )
-    verb.add_argument(
-        "--rollback", action="store_true", help="publish it also if a newer version is published"
-    )
-    verb.add_argument("--dry-run", action="store_true", help="only print, change nothing")
-    verb.add_argument("--json", action="store_true", help="answer as JSON")
+    add_switch(verb, "--rollback", "publish it also if a newer version is published")
+    add_changing(verb)
     verb.set_defaults(command=_publish)
 
 

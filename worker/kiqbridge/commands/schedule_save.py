@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from kiqbridge.commands.user_input import user_input
+from kiqbridge.commands.arguments import add_changing, add_option, add_switch, user_input
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import Missed
 from kiqbridge.wire.tick_mark import Overlap
@@ -39,11 +39,11 @@ def add_arguments(verbs: Any) -> None:
         description="Save all dynamic schedules of a YAML file (name: cron, class, args, queue, …). Nothing is "
         "written unless all of the file is right: exit 2, with line and key of each fault.",
     )
-    apply.add_argument("file", metavar="FILE", help="- = standard input")
-    apply.add_argument(
+    add_option(apply, "file", "FILE", "- = standard input")
+    add_switch(
+        apply,
         "--prune",
-        action="store_true",
-        help="delete dynamic schedules that the file does not have; asks, unless --yes is given",
+        "delete dynamic schedules that the file does not have; asks, unless --yes is given",
     )
     delete = verbs.add_parser(
         "delete",
@@ -53,9 +53,8 @@ def add_arguments(verbs: Any) -> None:
     )
     delete.add_argument("names", nargs="+", metavar="NAME")
     for verb, function in ((apply, _apply), (delete, _delete)):
-        verb.add_argument("--yes", action="store_true", help="do not ask")
-        verb.add_argument("--dry-run", action="store_true", help="only print, change nothing")
-        verb.add_argument("--json", action="store_true", help="answer as JSON")
+        add_switch(verb, "--yes", "do not ask")
+        add_changing(verb)
         verb.set_defaults(command=function)
 
 
@@ -68,23 +67,22 @@ def _add_save(verbs: Any) -> None:
     )
     save.add_argument("name", metavar="NAME")
     when = save.add_mutually_exclusive_group(required=True)
-    when.add_argument("--cron", metavar="LINE", help="such as '0 3 * * *'")
-    when.add_argument("--every", metavar="PERIOD", help="30s, 5m, 2h or 1d")
-    when.add_argument("--at", metavar="TIME", help="once: ISO 8601")
-    when.add_argument("--expression", metavar="TEXT", help="in any form, such as 'rate(5 minutes)'")
+    add_option(when, "--cron", "LINE", "such as '0 3 * * *'")
+    add_option(when, "--every", "PERIOD", "30s, 5m, 2h or 1d")
+    add_option(when, "--at", "TIME", "once: ISO 8601")
+    add_option(when, "--expression", "TEXT", "in any form, such as 'rate(5 minutes)'")
     save.add_argument("--class", dest="job_class", required=True, metavar="CLASS")
-    save.add_argument("--args", type=_json_list, default=[], metavar="JSON", help="such as '[1]'")
-    save.add_argument("--queue", metavar="NAME", help="default: default")
-    save.add_argument("--timezone", metavar="ZONE", help="such as Europe/Paris (default: UTC)")
-    save.add_argument("--start", metavar="TIME", help="ISO 8601; nothing is due before")
-    save.add_argument("--end", metavar="TIME", help="ISO 8601; nothing is due after")
+    add_option(save, "--args", "JSON", "such as '[1]'", type=_json_list, default=[])
+    add_option(save, "--queue", "NAME", "default: default")
+    add_option(save, "--timezone", "ZONE", "such as Europe/Paris (default: UTC)")
+    add_option(save, "--start", "TIME", "ISO 8601; nothing is due before")
+    add_option(save, "--end", "TIME", "ISO 8601; nothing is due after")
     save.add_argument("--overlap", choices=get_args(Overlap), help="default: allow")
     save.add_argument("--jitter", dest="jitter_s", type=int, metavar="SECONDS")
     save.add_argument("--max-age", dest="max_age_s", type=float, metavar="SECONDS")
     save.add_argument("--missed", choices=get_args(Missed), help="default: last")
     save.add_argument("--description", metavar="TEXT")
-    save.add_argument("--dry-run", action="store_true", help="only print, change nothing")
-    save.add_argument("--json", action="store_true", help="answer as JSON")
+    add_changing(save)
     save.set_defaults(command=_save)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 from zoneinfo import ZoneInfo
 
+from kiqbridge.commands.arguments import add_list, add_option
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,37 +41,23 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "Jitter is included. A rate without a start is counted from 1970; AWS counts it from its deployment. "
         "Exit 0, or 2 if something cannot be read.",
     )
-    verb.add_argument(
+    add_option(
+        verb,
         "--from",
+        "TIME",
+        "ISO 8601 such as 2026-03-28T00:00:00Z, or a date; included (default: now)",
         dest="begin",
-        metavar="TIME",
-        help="ISO 8601 such as 2026-03-28T00:00:00Z, or a date; included (default: now)",
     )
-    verb.add_argument(
-        "--to",
-        dest="end",
-        metavar="TIME",
-        help=f"excluded (default: {DAYS} days after --from)",
-    )
-    verb.add_argument(
-        "--timezone", default="UTC", metavar="ZONE", help="of the hours in the sums (default: UTC)"
-    )
+    add_option(verb, "--to", "TIME", f"excluded (default: {DAYS} days after --from)", dest="end")
+    add_option(verb, "--timezone", "ZONE", "of the hours in the sums (default: UTC)", default="UTC")
     verb.add_argument(
         "--format",
         choices=["table", "csv", "json"],
         default="table",
         help="table: sums, and the firings if they are few; csv, json: each firing (default: table)",
     )
-    verb.add_argument(
-        "--heatmap", type=Path, metavar="FILE.svg", help="draw the minutes of the day into a file"
-    )
-    verb.add_argument(
-        "--name",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="only schedules of this name; may be repeated",
-    )
+    add_option(verb, "--heatmap", "FILE.svg", "draw the minutes of the day into a file", type=Path)
+    add_list(verb, "--name", "GLOB", "only schedules of this name; may be repeated")
     add_source_arguments(verb)
     verb.set_defaults(command=_simulate)
 
@@ -190,8 +177,8 @@ def _write_table(
     load: "Load",
     window: tuple[datetime, datetime],
 ) -> None:
-    from kiqbridge.commands.moments import count_text  # noqa: PLC0415
     from kiqbridge.dev.console import shown_instant  # noqa: PLC0415
+    from kiqbridge.wire.amounts import count_text  # noqa: PLC0415
 
     few: list[Firing] = []
     for day in days:
@@ -278,7 +265,7 @@ def _write_json(
     window: tuple[datetime, datetime],
 ) -> None:
     """One object; the firings stand first, written day by day."""
-    from kiqbridge.commands.moments import instant_text  # noqa: PLC0415
+    from kiqbridge.wire.amounts import instant_text  # noqa: PLC0415
 
     begin, end = map(instant_text, window)
     texts = InstantTexts()

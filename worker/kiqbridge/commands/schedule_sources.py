@@ -19,6 +19,7 @@ from kiqbridge.api import Operator, open_operator
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.clocks.definitions import read_definitions, read_states
+from kiqbridge.commands.arguments import add_list, add_option, add_switch
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
 from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
@@ -48,19 +49,10 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
     group = verb.add_argument_group(
         "where the schedules come from (default: template.yaml, and Redis if its address is set)"
     )
-    group.add_argument("--template", type=Path, metavar="FILE", help="a SAM template")
-    group.add_argument(
-        "--redis",
-        action="store_true",
-        help="those of Redis: published and dynamic ones",
-    )
-    group.add_argument(
-        "--file",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a YAML file of dynamic schedules; may be repeated",
+    add_option(group, "--template", "FILE", "a SAM template", type=Path)
+    add_switch(group, "--redis", "those of Redis: published and dynamic ones")
+    add_list(
+        group, "--file", "FILE", "a YAML file of dynamic schedules; may be repeated", type=Path
     )
     group.add_argument(
         "-r",
@@ -75,21 +67,14 @@ def add_source_arguments(verb: argparse.ArgumentParser) -> None:
 
 def add_template_arguments(group: "argparse._ArgumentGroup | argparse.ArgumentParser") -> None:
     """The options with which a template is resolved."""
-    group.add_argument(
-        "--parameter",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="of the template; may be repeated",
-    )
-    group.add_argument(
-        "--answers", type=Path, metavar="SAMCONFIG", help="parameters of `make deploy`"
-    )
-    group.add_argument(
+    add_list(group, "--parameter", "NAME=VALUE", "of the template; may be repeated")
+    add_option(group, "--answers", "SAMCONFIG", "parameters of `make deploy`", type=Path)
+    add_option(
+        group,
         "--stack-name",
+        "STACK",
+        f"of the template's schedules (default: {DEFAULT_STACK})",
         default=DEFAULT_STACK,
-        metavar="STACK",
-        help=f"of the template's schedules (default: {DEFAULT_STACK})",
     )
 
 

@@ -18,13 +18,21 @@ from kiqbridge import api
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.registry import JobDefinition, default_registry, definition_of
 from kiqbridge.client.require import load_all
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example, add_option, add_switch
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.logs import tracebacks
 
 OBJECTS: Final = (
-    "Stats", "Queue", "RetrySet", "ScheduledSet", "DeadSet", "ProcessSet", "WorkSet", "ScheduleSet", "find_job",
-)  # fmt: skip
+    "Stats",
+    "Queue",
+    "RetrySet",
+    "ScheduledSet",
+    "DeadSet",
+    "ProcessSet",
+    "WorkSet",
+    "ScheduleSet",
+    "find_job",
+)
 """Names of `kiqbridge.api` that are at hand."""
 
 _FILE: Final = "<kiqbridge shell>"
@@ -34,13 +42,15 @@ _LISTED: Final = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is loaded, and what is run."""
     parser.add_argument(
-        "-r", "--require", action="append", default=[], metavar="PATH|MODULE",
+        "-r",
+        "--require",
+        action="append",
+        default=[],
+        metavar="PATH|MODULE",
         help="code that declares jobs, as for the worker; repeatable",
-    )  # fmt: skip
-    parser.add_argument("-c", dest="code", metavar="CODE", help="run this Python code, and end")
-    parser.add_argument(
-        "--plain", action="store_true", help="Python's own console, even if IPython is installed"
     )
+    add_option(parser, "-c", "CODE", "run this Python code, and end", dest="code")
+    add_switch(parser, "--plain", "Python's own console, even if IPython is installed")
     add_example(parser, "kiqbridge shell -c 'print(Stats().enqueued)'")
 
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from kiqbridge.api import Operator, Process, ProcessSet, open_operator
-from kiqbridge.commands.confirm import add_yes, confirm
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.acting import confirm
+from kiqbridge.commands.arguments import add_changing, add_example, add_option, add_switch
 from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.errors import PayloadError
 from kiqbridge.wire.names import printable
@@ -15,17 +15,12 @@ from kiqbridge.wire.names import printable
 
 def add_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     """Which processes are meant."""
-    parser.add_argument(
-        "identities",
-        nargs="*",
-        metavar="IDENTITY",
-        help="as `kiqbridge ps` shows it, or its beginning",
+    add_option(
+        parser, "identities", "IDENTITY", "as `kiqbridge ps` shows it, or its beginning", nargs="*"
     )
-    parser.add_argument("--all", action="store_true", help="all processes, Ruby's as well")
-    parser.add_argument("--host", metavar="GLOB", help="those on these machines")
-    parser.add_argument("--dry-run", action="store_true", help="only print, change nothing")
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
-    add_yes(parser)
+    add_switch(parser, "--all", "all processes, Ruby's as well")
+    add_option(parser, "--host", "GLOB", "those on these machines")
+    add_changing(parser, asks=True)
     parser.set_defaults(verb=verb)
     add_example(parser, f"kiqbridge {verb} --host 'batch-*' --dry-run")
 

@@ -16,8 +16,8 @@ from kiqbridge.aws.record import Result
 from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
 from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued
+from kiqbridge.commands.arguments import add_example, add_json, add_option, add_switch
 from kiqbridge.commands.enqueue_command import FUNCTION_FOLDER
-from kiqbridge.commands.help_text import add_example
 from kiqbridge.commands.sqs_messages import Messages
 from kiqbridge.config.function_settings import (
     MAPPINGS,
@@ -40,37 +40,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     replay = verbs.add_parser("replay", help="enqueue what is in a dead-letter queue")
     for verb in (show, drain):
         verb.add_argument(
-            "--queue-url", action="append", metavar="URL",
+            "--queue-url",
+            action="append",
+            metavar="URL",
             help="a spill queue (default: KIQBRIDGE_SPILL_QUEUE_URL and _SPILL_FIFO_QUEUE_URL)",
-        )  # fmt: skip
+        )
     url = "https://sqs.eu-west-1.amazonaws.com/123456789012/shop-spill"
     add_example(show, f"kiqbridge spill show --queue-url {url} --limit 5")
     add_example(drain, f"kiqbridge spill drain --queue-url {url} --dry-run")
     add_example(replay, f"kiqbridge spill replay --queue-url {url}-dead --dry-run")
-    replay.add_argument("--queue-url", required=True, metavar="URL", help="the dead-letter queue")
-    replay.add_argument(
-        "--stale", action="store_true",
-        help="also what is so old that nobody knows whether it was enqueued",
-    )  # fmt: skip
-    show.add_argument(
-        "--limit", type=_count, default=0, metavar="N",
-        help="show N messages; each counts as received once more (default: 0)",
-    )  # fmt: skip
+    add_option(replay, "--queue-url", "URL", "the dead-letter queue", required=True)
+    add_switch(replay, "--stale", "also what is so old that nobody knows whether it was enqueued")
+    add_option(
+        show,
+        "--limit",
+        "N",
+        "show N messages; each counts as received once more (default: 0)",
+        type=_count,
+        default=0,
+    )
     for verb in (drain, replay):
-        verb.add_argument(
-            "--limit", type=_count, default=None, metavar="N", help="at most N messages of a queue"
+        add_option(verb, "--limit", "N", "at most N messages of a queue", type=_count, default=None)
+        add_option(
+            verb,
+            "--mappings",
+            "FILE",
+            f"the mappings (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {FUNCTION_FOLDER})",
+            type=Path,
         )
-        verb.add_argument(
-            "--mappings", type=Path, metavar="FILE",
-            help=f"the mappings (default: KIQBRIDGE_MAPPINGS, or mappings.yml in {FUNCTION_FOLDER})",
-        )  # fmt: skip
-        verb.add_argument(
-            "--dry-run", action="store_true",
-            help="only print what would become of each message, which counts as received once more",
-        )  # fmt: skip
-        verb.add_argument("--yes", action="store_true", help="do not ask")
+        add_switch(
+            verb,
+            "--dry-run",
+            "only print what would become of each message, which counts as received once more",
+        )
+        add_switch(verb, "--yes", "do not ask")
     for verb, function in ((show, _show), (drain, _drain), (replay, _replay)):
-        verb.add_argument("--json", action="store_true", help="answer as JSON")
+        add_json(verb)
         verb.set_defaults(command=function)
 
 

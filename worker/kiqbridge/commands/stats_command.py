@@ -8,9 +8,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from kiqbridge.api import Operator, Stats, open_operator
-from kiqbridge.commands.argument_types import duration
-from kiqbridge.commands.help_text import add_example
-from kiqbridge.commands.moments import waited_text
+from kiqbridge.commands.arguments import add_example, add_json, add_option, duration
 from kiqbridge.commands.output import (
     columns_of,
     is_terminal,
@@ -19,21 +17,23 @@ from kiqbridge.commands.output import (
     write_line,
     write_table,
 )
+from kiqbridge.wire.amounts import waited_text
 
 _WATCH_S: Final = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How it is shown, and how often."""
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
-    parser.add_argument(
+    add_json(parser)
+    add_option(
+        parser,
         "--watch",
+        "SECONDS",
+        "again and again until Ctrl-C (every 2 s), on a terminal with running jobs and the last deaths; "
+        "with --json a line each time",
         nargs="?",
         type=duration,
         const=_WATCH_S,
-        metavar="SECONDS",
-        help="again and again until Ctrl-C (every 2 s), on a terminal with running jobs and the last deaths; "
-        "with --json a line each time",
     )
     add_example(parser, "kiqbridge stats", "kiqbridge stats --json")
 

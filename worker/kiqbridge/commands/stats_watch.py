@@ -14,9 +14,9 @@ from rich.text import Text
 from kiqbridge.api import DeadSet, Operator, fetch_facts, fetch_history, judge
 from kiqbridge.api.facts import Facts
 from kiqbridge.commands.job_rows import class_cell, error_cell, since_cell
-from kiqbridge.commands.moments import count_text, instant_text, span_text, waited_text
 from kiqbridge.commands.output import Column, drawn_table, kept_column, number_column, wide_column
 from kiqbridge.errors import RedisRefused, RedisUnavailable
+from kiqbridge.wire.amounts import count_text, instant_text, span_text, waited_text
 from kiqbridge.wire.names import printable
 
 _DEATHS = 5

@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kiqbridge.commands.help_text import add_example
+from kiqbridge.commands.arguments import add_example
 from kiqbridge.records import dataclass
 
 
@@ -150,21 +150,21 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         ),
         Entry(
             name="retries",
-            module="commands.sets_command",
+            module="commands.jobs_command",
             help="list, retry and delete jobs that failed and are due again",
             description="Jobs that failed and are due again.",
             kind="retries",
         ),
         Entry(
             name="dead",
-            module="commands.sets_command",
+            module="commands.jobs_command",
             help="list, retry and delete jobs that have used up their retries",
             description="Jobs that have used up their retries.",
             kind="dead",
         ),
         Entry(
             name="scheduled",
-            module="commands.sets_command",
+            module="commands.jobs_command",
             help="list, push, reschedule and delete jobs that are due later",
             description="Jobs that are due later.",
             kind="scheduled",

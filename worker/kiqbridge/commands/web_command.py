@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 
+from kiqbridge.commands.arguments import add_switch
 from kiqbridge.config.setting import Setting, pick, shown_default
 from kiqbridge.config.web_settings import WEB_BASE_PATH, WEB_HOST, WEB_PORT, WEB_ROLE
 from kiqbridge.errors import ConfigError
@@ -25,10 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             choices=ROLES if setting is WEB_ROLE else None,
             help=f"{setting.help} {default}",
         )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--hash-password",
-        action="store_true",
-        help="ask for a password, or read it from standard input, print what is kept of it, and end",
+        "ask for a password, or read it from standard input, print what is kept of it, and end",
     )
 
 

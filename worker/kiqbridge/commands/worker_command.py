@@ -15,6 +15,7 @@ from kiqbridge import redaction
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.server import server
+from kiqbridge.commands.arguments import add_switch
 from kiqbridge.config.config import Config
 from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import shown_default
@@ -67,10 +68,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-C", "--config", metavar="PATH", help=f"YAML file (default: {FILE} if it exists)"
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--reload",
-        action="store_true",
-        help="for development: start the worker anew when a Python file below this directory, or below that of -r, "
+        "for development: start the worker anew when a Python file below this directory, or below that of -r, "
         "has changed; running jobs finish or go back to their queues",
     )
 
