@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from kiqbridge.client.middleware import Chain, ClientMiddleware
 from kiqbridge.client.prepare import prepare
@@ -18,9 +18,31 @@ MOST_SHOWN: Final = 10
 """Jobs that a failure lists."""
 
 
+class WantedCall(TypedDict, total=False):
+    """With what arguments a job is asked for; what is missing, or None, is not looked at."""
+
+    args: Sequence[Any] | None
+    """All arguments; they are compared as the job would get them, through JSON."""
+    kwargs: Mapping[str, Any] | None
+    """Arguments by the names of the parameters; others are not looked at. With `args`: the rest of the call."""
+
+
+class Wanted(WantedCall, total=False):
+    """The same of a job that waits, and where and until when."""
+
+    queue: str | None
+    """Where it waits, or will."""
+    at: datetime | float | None
+    """When it is due, an aware datetime or epoch seconds."""
+    in_: timedelta | float | None
+    """How long after it was enqueued it is due, a timedelta or seconds."""
+    tolerance_s: float
+    """Seconds by which `at` and `in_` may differ, 5 by default: the machine that runs a test may be busy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a test asks for; what is None is not looked at. See `FakeJobs.enqueued`.
+    """What a test asks for; what is None is not looked at. See `Wanted`.
 
     Raises:
         TypeError: `job` is neither declared nor a text.

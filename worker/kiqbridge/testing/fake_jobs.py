@@ -8,13 +8,19 @@ jobs.drain()
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final, Unpack
 
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.client.server import server as default_server
-from kiqbridge.testing.asking import Asked, absent_text, present_text, wrong_count_text
+from kiqbridge.testing.asking import (
+    Asked,
+    Wanted,
+    WantedCall,
+    absent_text,
+    present_text,
+    wrong_count_text,
+)
 from kiqbridge.testing.memory import Memory, Place
 from kiqbridge.testing.memory_scripts import FUNCTIONS
 from kiqbridge.testing.passing_time import enqueue_due, pass_time
@@ -28,10 +34,6 @@ MOST_JOBS: Final = 10_000
 
 MOST_NESTED: Final = 50
 """So many jobs may enqueue each other within one another, performed in place."""
-
-TOLERANCE_S: Final = 5.0
-"""Seconds by which a time that a test expects may differ: the machine that runs it may be busy."""
-
 
 _DEPTH: Final[ContextVar[int]] = ContextVar("kiqbridge_testing_depth", default=0)
 """How many jobs are performed in place around what runs here."""
@@ -102,52 +104,17 @@ class FakeJobs:
         """Jobs that are given up, the first to die first; `at` is when."""
         return self._members("dead")
 
-    def enqueued(
-        self,
-        job: object = None,
-        *,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        queue: str | None = None,
-        at: datetime | float | None = None,
-        in_: timedelta | float | None = None,
-        tolerance_s: float = TOLERANCE_S,
-    ) -> list[RecordedJob]:
+    def enqueued(self, job: object = None, **wanted: Unpack[Wanted]) -> list[RecordedJob]:
         """The jobs that wait, in queues or scheduled, and match all that is given.
 
         Args:
             job: a declared job, or the name of a class as on the wire.
-            args: all arguments; they are compared as the job would get them, through JSON.
-            kwargs: arguments by the names of the parameters; others are not looked at. With `args`: the rest of
-                the call.
-            queue: where it waits, or will.
-            at: when it is due, an aware datetime or epoch seconds.
-            in_: how long after it was enqueued it is due, a timedelta or seconds.
-            tolerance_s: by how many seconds `at` and `in_` may differ.
+            wanted: `args`, `kwargs`, `queue`, `at`, `in_` and `tolerance_s`, see `Wanted`.
         """
-        asked = Asked(
-            job,
-            args,
-            kwargs,
-            queue,
-            at=at,
-            in_=in_,
-            tolerance_s=tolerance_s,
-            registry=self._registry,
-        )
-        return [each for each in self.jobs if asked.matches(each)]
+        return self._waiting(self._asked(job, **wanted))
 
     def assert_enqueued(
-        self,
-        job: object,
-        *,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        queue: str | None = None,
-        at: datetime | float | None = None,
-        in_: timedelta | float | None = None,
-        count: int | None = None,
-        tolerance_s: float = TOLERANCE_S,
+        self, job: object, *, count: int | None = None, **wanted: Unpack[Wanted]
     ) -> RecordedJob:
         """Fail unless such a job waits; `count`: exactly so many do. Other arguments as `enqueued`.
 
@@ -158,53 +125,23 @@ class FakeJobs:
             AssertionError: shows what is enqueued instead, the most alike first.
         """
         __tracebackhide__ = True
-        asked = Asked(
-            job,
-            args,
-            kwargs,
-            queue,
-            at=at,
-            in_=in_,
-            tolerance_s=tolerance_s,
-            registry=self._registry,
-        )
-        jobs = self.jobs
-        found = [each for each in jobs if asked.matches(each)]
+        asked = self._asked(job, **wanted)
+        found = self._waiting(asked)
         if not found and count != 0:
-            raise AssertionError(absent_text(asked, jobs, [each.job for each in self.performed]))
-        if count is not None and len(found) != count:
-            raise AssertionError(wrong_count_text(asked, found, count))
+            performed = [each.job for each in self.performed]
+            raise AssertionError(absent_text(asked, self.jobs, performed))
+        _check_count(asked, found, count)
         return found[0] if found else RecordedJob(payload={}, queue="")
 
-    def assert_not_enqueued(
-        self,
-        job: object = None,
-        *,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        queue: str | None = None,
-        at: datetime | float | None = None,
-        in_: timedelta | float | None = None,
-        tolerance_s: float = TOLERANCE_S,
-    ) -> None:
+    def assert_not_enqueued(self, job: object = None, **wanted: Unpack[Wanted]) -> None:
         """Fail if such a job waits; without arguments, if any does. Arguments as `enqueued`.
 
         Raises:
             AssertionError: shows those that match.
         """
         __tracebackhide__ = True
-        asked = Asked(
-            job,
-            args,
-            kwargs,
-            queue,
-            at=at,
-            in_=in_,
-            tolerance_s=tolerance_s,
-            registry=self._registry,
-        )
-        found = [each for each in self.jobs if asked.matches(each)]
-        if found:
+        asked = self._asked(job, **wanted)
+        if found := self._waiting(asked):
             raise AssertionError(present_text(asked, found))
 
     def assert_enqueued_count(
@@ -216,18 +153,11 @@ class FakeJobs:
             AssertionError: shows those that do.
         """
         __tracebackhide__ = True
-        asked = Asked(job, None, None, queue, registry=self._registry)
-        found = [each for each in self.jobs if asked.matches(each)]
-        if len(found) != count:
-            raise AssertionError(wrong_count_text(asked, found, count))
+        asked = self._asked(job, queue=queue)
+        _check_count(asked, self._waiting(asked), count)
 
     def assert_performed(
-        self,
-        job: object,
-        *,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        count: int | None = None,
+        self, job: object, *, count: int | None = None, **wanted: Unpack[WantedCall]
     ) -> PerformedJob:
         """Fail unless such a job was performed, whatever became of it; arguments as `assert_enqueued`.
 
@@ -238,13 +168,12 @@ class FakeJobs:
             AssertionError: shows what was performed instead, the most alike first.
         """
         __tracebackhide__ = True
-        asked = Asked(job, args, kwargs, None, verb="performed", registry=self._registry)
+        asked = Asked(job, **wanted, verb="performed", registry=self._registry)
         found = [each for each in self.performed if asked.matches(each.job)]
         if not found:
             others = [each.job for each in self.performed]
             raise AssertionError(absent_text(asked, others, self.jobs))
-        if count is not None and len(found) != count:
-            raise AssertionError(wrong_count_text(asked, [each.job for each in found], count))
+        _check_count(asked, [each.job for each in found], count)
         return found[0]
 
     def drain(
@@ -274,7 +203,7 @@ class FakeJobs:
             EndlessJobs: more than 10,000, without a limit.
             BaseException: what a job raised, or a resource of `server.lifespan` while it was opened.
         """
-        asked = Asked(job, None, None, queue, registry=self._registry)
+        asked = self._asked(job, queue=queue)
         enqueue_due(
             self.memory, self.clock, client_of=self._performer.client, enqueue=self._enqueue
         )
@@ -302,6 +231,12 @@ class FakeJobs:
     def close(self) -> None:
         """Close the resources that jobs opened; `fake` and `inline` do so at their end."""
         self._performer.close()
+
+    def _asked(self, job: object, **wanted: Unpack[Wanted]) -> Asked:
+        return Asked(job, **wanted, registry=self._registry)
+
+    def _waiting(self, asked: Asked) -> list[RecordedJob]:
+        return [each for each in self.jobs if asked.matches(each)]
 
     def _members(self, name: str) -> list[RecordedJob]:
         return [
@@ -352,6 +287,12 @@ class FakeJobs:
     def _enqueue(self, keys: Keys, queue: str, text: bytes) -> None:
         number = self.memory.push(keys, queue, text)
         self._pushed(number, number + 1)
+
+
+def _check_count(asked: Asked, found: Sequence[RecordedJob], count: int | None) -> None:
+    __tracebackhide__ = True
+    if count is not None and len(found) != count:
+        raise AssertionError(wrong_count_text(asked, found, count))
 
 
 def _read_place(place: Place) -> RecordedJob:

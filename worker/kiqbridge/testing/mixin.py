@@ -1,11 +1,10 @@
 """`fake` for unittest: a mixin that begins one for each test, and assertions in unittest's spelling."""
 
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime, timedelta
-from typing import Any
+from typing import Unpack
 
-from kiqbridge.testing.fake_jobs import TOLERANCE_S, FakeJobs
+from kiqbridge.testing.asking import Wanted, WantedCall
+from kiqbridge.testing.fake_jobs import FakeJobs
 from kiqbridge.testing.modes import fake
 from kiqbridge.testing.recorded import PerformedJob, RecordedJob
 
@@ -40,41 +39,16 @@ class FakeJobsMixin:
             self._end.close()
 
     def assertEnqueued(  # noqa: N802 - unittest's spelling, and `FakeJobs.assert_enqueued`
-        self,
-        job: object,
-        *,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        queue: str | None = None,
-        at: datetime | float | None = None,
-        in_: timedelta | float | None = None,
-        count: int | None = None,
-        tolerance_s: float = TOLERANCE_S,
+        self, job: object, *, count: int | None = None, **wanted: Unpack[Wanted]
     ) -> RecordedJob:
         """See `FakeJobs.assert_enqueued`."""
         __tracebackhide__ = True
-        return self.jobs.assert_enqueued(
-            job,
-            args=args,
-            kwargs=kwargs,
-            queue=queue,
-            at=at,
-            in_=in_,
-            count=count,
-            tolerance_s=tolerance_s,
-        )
+        return self.jobs.assert_enqueued(job, count=count, **wanted)
 
-    def assertNotEnqueued(  # noqa: N802 - as above
-        self,
-        job: object = None,
-        *,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        queue: str | None = None,
-    ) -> None:
+    def assertNotEnqueued(self, job: object = None, **wanted: Unpack[Wanted]) -> None:  # noqa: N802 - as above
         """See `FakeJobs.assert_not_enqueued`."""
         __tracebackhide__ = True
-        self.jobs.assert_not_enqueued(job, args=args, kwargs=kwargs, queue=queue)
+        self.jobs.assert_not_enqueued(job, **wanted)
 
     def assertEnqueuedCount(  # noqa: N802 - as above
         self, count: int, job: object = None, *, queue: str | None = None
@@ -84,13 +58,8 @@ class FakeJobsMixin:
         self.jobs.assert_enqueued_count(count, job, queue=queue)
 
     def assertPerformed(  # noqa: N802 - as above
-        self,
-        job: object,
-        *,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        count: int | None = None,
+        self, job: object, *, count: int | None = None, **wanted: Unpack[WantedCall]
     ) -> PerformedJob:
         """See `FakeJobs.assert_performed`."""
         __tracebackhide__ = True
-        return self.jobs.assert_performed(job, args=args, kwargs=kwargs, count=count)
+        return self.jobs.assert_performed(job, count=count, **wanted)
