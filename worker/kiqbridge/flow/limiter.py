@@ -10,25 +10,19 @@ nothing, so it may be made for each user or account. `@job(limiter=ERP)` asks be
 that ends with `OverLimit` is put off, and has not failed.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Unpack
 
 from kiqbridge.errors import OverLimit
 from kiqbridge.flow.limiter_kinds import (
-    LOCK_TIMEOUT_S,
-    MAX_PUT_OFFS,
-    PUT_OFF_S,
-    WAIT_TIMEOUT_S,
     Concurrent,
     Counted,
     Leaky,
     Limiter,
     Patience,
+    PatienceOptions,
     Points,
 )
 from kiqbridge.flow.limiter_within import Within, unlimited
-
-if TYPE_CHECKING:
-    from kiqbridge.client.client import Client
 
 __all__ = [
     "Limiter",
@@ -51,30 +45,23 @@ def concurrent(
     name: str,
     limit: int,
     *,
-    wait_timeout_s: float = WAIT_TIMEOUT_S,
-    lock_timeout_s: float = LOCK_TIMEOUT_S,
-    put_off_s: float = PUT_OFF_S,
-    max_put_offs: int = MAX_PUT_OFFS,
-    client: "Client | None" = None,
+    lock_timeout_s: float = 30.0,
+    **patience: Unpack[PatienceOptions],
 ) -> Concurrent:
     """At most `limit` at the same time.
 
     Args:
         name: shared by all who use this limiter.
         limit: how many.
-        wait_timeout_s: seconds to wait for room before `OverLimit`.
         lock_timeout_s: seconds after which the lock of a dead process is free, at least 1. Only outside a
             worker and in its child processes, which renew it while they live; a worker's own locks are free
             when the worker is no longer registered (30 s after it was killed, see `recover_after_s`).
-        put_off_s, max_put_offs, client: see `Patience`.
+        patience: `wait_timeout_s`, `put_off_s`, `max_put_offs` and `client`, see `PatienceOptions`.
 
     Raises:
         ConfigError: a value that cannot be used.
     """
-    patience = Patience(
-        wait_timeout_s=wait_timeout_s, put_off_s=put_off_s, max_put_offs=max_put_offs, client=client
-    )
-    return Concurrent(name, limit, lock_timeout_s, patience)
+    return Concurrent(name, limit, lock_timeout_s, Patience(**patience))
 
 
 def window(
@@ -82,10 +69,7 @@ def window(
     limit: int,
     *,
     per: Per | float,
-    wait_timeout_s: float = WAIT_TIMEOUT_S,
-    put_off_s: float = PUT_OFF_S,
-    max_put_offs: int = MAX_PUT_OFFS,
-    client: "Client | None" = None,
+    **patience: Unpack[PatienceOptions],
 ) -> Counted:
     """At most `limit` within any interval of the length `per`, wherever it begins.
 
@@ -93,16 +77,12 @@ def window(
         name: shared by all who use this limiter.
         limit: how many.
         per: "second", "minute", "hour", "day", or seconds.
-        wait_timeout_s: seconds to wait for room before `OverLimit`.
-        put_off_s, max_put_offs, client: see `Patience`.
+        patience: `wait_timeout_s`, `put_off_s`, `max_put_offs` and `client`, see `PatienceOptions`.
 
     Raises:
         ConfigError: a value that cannot be used.
     """
-    patience = Patience(
-        wait_timeout_s=wait_timeout_s, put_off_s=put_off_s, max_put_offs=max_put_offs, client=client
-    )
-    return Counted("window", name, limit, per, patience)
+    return Counted("window", name, limit, per, Patience(**patience))
 
 
 def bucket(
@@ -110,10 +90,7 @@ def bucket(
     limit: int,
     *,
     per: Per | float,
-    wait_timeout_s: float = WAIT_TIMEOUT_S,
-    put_off_s: float = PUT_OFF_S,
-    max_put_offs: int = MAX_PUT_OFFS,
-    client: "Client | None" = None,
+    **patience: Unpack[PatienceOptions],
 ) -> Counted:
     """At most `limit` in each interval of the clock: each full second, minute or hour (UTC) begins at 0.
 
@@ -121,10 +98,7 @@ def bucket(
 
     Args and Raises: as `window`.
     """
-    patience = Patience(
-        wait_timeout_s=wait_timeout_s, put_off_s=put_off_s, max_put_offs=max_put_offs, client=client
-    )
-    return Counted("bucket", name, limit, per, patience)
+    return Counted("bucket", name, limit, per, Patience(**patience))
 
 
 def leaky(
@@ -132,10 +106,7 @@ def leaky(
     size: int,
     *,
     per: Per | float,
-    wait_timeout_s: float = WAIT_TIMEOUT_S,
-    put_off_s: float = PUT_OFF_S,
-    max_put_offs: int = MAX_PUT_OFFS,
-    client: "Client | None" = None,
+    **patience: Unpack[PatienceOptions],
 ) -> Leaky:
     """Up to `size` at once, then one after the other at a constant rate of `size` in `per`.
 
@@ -143,16 +114,12 @@ def leaky(
         name: shared by all who use this limiter.
         size: how many may come at once after a rest.
         per: in which time the full bucket drains: "second", "minute", "hour", "day", or seconds.
-        wait_timeout_s: seconds to wait for room before `OverLimit`.
-        put_off_s, max_put_offs, client: see `Patience`.
+        patience: `wait_timeout_s`, `put_off_s`, `max_put_offs` and `client`, see `PatienceOptions`.
 
     Raises:
         ConfigError: a value that cannot be used.
     """
-    patience = Patience(
-        wait_timeout_s=wait_timeout_s, put_off_s=put_off_s, max_put_offs=max_put_offs, client=client
-    )
-    made = Leaky("leaky", name, size, 1.0, patience)
+    made = Leaky("leaky", name, size, 1.0, Patience(**patience))
     made.rate = size / made._interval_s(per)  # noqa: SLF001 - checked after the size
     return made
 
@@ -162,10 +129,7 @@ def points(
     limit: float,
     *,
     refill_per_s: float,
-    wait_timeout_s: float = WAIT_TIMEOUT_S,
-    put_off_s: float = PUT_OFF_S,
-    max_put_offs: int = MAX_PUT_OFFS,
-    client: "Client | None" = None,
+    **patience: Unpack[PatienceOptions],
 ) -> Points:
     """A stock of `limit` points that is filled up again at a constant rate, for requests of different cost.
 
@@ -176,13 +140,9 @@ def points(
         name: shared by all who use this limiter.
         limit: points that there are after a rest.
         refill_per_s: points that come back in a second.
-        wait_timeout_s: seconds to wait for room before `OverLimit`.
-        put_off_s, max_put_offs, client: see `Patience`.
+        patience: `wait_timeout_s`, `put_off_s`, `max_put_offs` and `client`, see `PatienceOptions`.
 
     Raises:
         ConfigError: a value that cannot be used.
     """
-    patience = Patience(
-        wait_timeout_s=wait_timeout_s, put_off_s=put_off_s, max_put_offs=max_put_offs, client=client
-    )
-    return Points("points", name, limit, refill_per_s, patience)
+    return Points("points", name, limit, refill_per_s, Patience(**patience))

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict
 
 from kiqbridge.client.current import RUNTIME
 from kiqbridge.client.default_client import default_client
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from kiqbridge.store.redis_pool import RedisPool
     from kiqbridge.wire.keys import Keys
 
-WAIT_TIMEOUT_S: Final = 5.0
-LOCK_TIMEOUT_S: Final = 30.0
-PUT_OFF_S: Final = 15.0
-MAX_PUT_OFFS: Final = 20
-
 _INTERVALS: Final[dict[str, float]] = {
     "second": 1.0,
     "minute": 60.0,
@@ -34,20 +29,26 @@ _INTERVALS: Final[dict[str, float]] = {
 _LONGEST_NAME: Final = 200
 
 
+class PatienceOptions(TypedDict, total=False):
+    """What each limiter takes: what happens where its limit is reached."""
+
+    wait_timeout_s: float
+    """Seconds that a caller waits for room, before `OverLimit`; 0 = not at all; default 5."""
+    put_off_s: float
+    """Seconds for which a job is put off at first; doubled each time, up to 15 minutes; default 15."""
+    max_put_offs: int
+    """How often a job is put off before `OverLimit` is an error like others; default 20."""
+    client: "Client | None"
+    """Whose Redis holds the limiter; None: that of the worker, outside one the default client's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """What happens where a limit is reached.
+    """What happens where a limit is reached, see `PatienceOptions`."""
 
-    Attributes:
-        wait_timeout_s: seconds that a caller waits for room, before `OverLimit`; 0 = not at all.
-        put_off_s: seconds for which a job is put off at first; doubled each time, up to 15 minutes.
-        max_put_offs: how often a job is put off before `OverLimit` is an error like others.
-        client: whose Redis holds the limiter; None: that of the worker, outside one the default client's.
-    """
-
-    wait_timeout_s: float = WAIT_TIMEOUT_S
-    put_off_s: float = PUT_OFF_S
-    max_put_offs: int = MAX_PUT_OFFS
+    wait_timeout_s: float = 5.0
+    put_off_s: float = 15.0
+    max_put_offs: int = 20
     client: "Client | None" = None
 
 
