@@ -1,11 +1,12 @@
 """Checking what a declaration says, and making its definition: used by `@job` and by `Job`."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard, cast, get_args
 
 from kiqbridge.client.arguments import JobArguments, signature_of
+from kiqbridge.client.limited import LimiterRule, limited
 from kiqbridge.client.place import place_of
 from kiqbridge.client.registry import (
     ERROR_ACTIONS,
@@ -22,13 +23,33 @@ from kiqbridge.client.registry import (
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.options import (
     ATTRIBUTES,
+    BESIDE,
     FLOW_OPTIONS,
+    DeclaredOptions,
     foreign_word,
     unknown_declared,
     with_attributes,
 )
 from kiqbridge.wire.payload import check_json, shorten, validate
 from kiqbridge.wire.queues import fault_of_name
+
+
+class JobDeclaration(DeclaredOptions, total=False):
+    """What `@job` takes; see there."""
+
+    name: str | None
+    queue: str
+    retry: bool | int
+    pool: Pool | None
+    timeout_s: float | None
+    max_run_s: float | None
+    on_max_run: OnMaxRun
+    retry_in: RetryIn | None
+    retries_exhausted: Exhausted | None
+    on_error: OnError | None
+    check_arguments: bool
+    limiter: LimiterRule | None
+    encrypted: bool | Sequence[str]
 
 
 def wire_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,22 +120,23 @@ def define(
     name: str,
     options: Mapping[str, Any],
     declared: Any,
+    given: Mapping[str, Any],
     *,
+    perform: Callable[..., Any],
     instantiate: Callable[[str], Any],
     perform_of: Callable[[Any], Callable[..., Any]],
     signature: inspect.Signature,
-    handling: Handling,
-    annotated: Callable[..., Any] | None = None,
     active_job: bool = False,
 ) -> JobDefinition:
-    """A checked definition; see `JobDefinition` for the arguments.
+    """A checked definition; see `JobDefinition` for the other arguments.
 
     Args:
-        annotated: the function by whose annotations arguments are converted; None = they pass as they are.
+        given: what else the declaration says: `JobDeclaration` without what goes on the wire.
+        perform: the function, by whose annotations arguments are converted.
 
     Raises:
         ConfigError: a keyword-only parameter has no default, the name or `queue` is none, `retry` is no number
-            of retries, or an option has no JSON text.
+            of retries, an option has no JSON text, or one of `given` cannot be used.
     """
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise ConfigError(
@@ -139,7 +161,8 @@ def define(
         validate({"class": name, "args": [], **options})
     except PayloadError as error:
         raise ConfigError(f"job {name!r}: option {error}") from error
-    return JobDefinition(
+    checks = given.get("check_arguments", True)
+    definition = JobDefinition(
         name=name,
         options=dict(options),
         instantiate=instantiate,
@@ -147,19 +170,17 @@ def define(
         signature=signature,
         origin=f"{declared.__module__}.{declared.__qualname__}",
         place=place_of(declared),
-        handling=handling,
-        arguments=JobArguments(name, annotated, signature) if annotated is not None else None,
+        handling=_handling_of(name, perform, given),
+        arguments=JobArguments(name, perform, signature) if checks else None,
         active_job=active_job,
     )
+    beside = {key: given[key] for key in BESIDE if given.get(key) is not None}
+    definition = limited(_scheduled(definition, beside), given.get("limiter"))
+    return _encrypting(definition, given.get("encrypted", False))
 
 
-def scheduled(definition: JobDefinition, options: Mapping[str, Any]) -> JobDefinition:
-    """The definition with the schedule and the rule of flow control that its declaration asks for, if it does.
-
-    Raises:
-        ConfigError: one of them is wrong, or the job cannot be called with its `args`.
-    """
-    given = {name: value for name, value in options.items() if value is not None}
+def _scheduled(definition: JobDefinition, given: dict[str, Any]) -> JobDefinition:
+    """The definition with the schedule and the rule of flow control that its declaration asks for, if it does."""
     if not given:
         return definition
     rules = {name: given.pop(name) for name in FLOW_OPTIONS if name in given}
@@ -205,23 +226,8 @@ def _ruled(definition: JobDefinition, options: Mapping[str, Any]) -> JobDefiniti
     return replace(definition, rule=rule)
 
 
-def handling_of(
-    name: str,
-    function: Callable[..., Any],
-    *,
-    pool: Pool | None,
-    timeout_s: float | None,
-    max_run_s: float | None,
-    on_max_run: OnMaxRun,
-    retry_in: RetryIn | None,
-    retries_exhausted: Exhausted | None,
-    on_error: OnError | None,
-) -> Handling:
-    """How jobs of a declaration are run; see `kiqbridge.job` for the arguments.
-
-    Raises:
-        ConfigError: a value that cannot be used; names the job and the value.
-    """
+def _handling_of(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Handling:
+    """How jobs of a declaration are run; raises ConfigError for a value that cannot be used."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(
             f"job {name!r}: {function.__qualname__} has a yield, so that calling it would not run its body; for work "
@@ -229,6 +235,7 @@ def handling_of(
             "(docs/iterable.md)"
         )
     is_async = inspect.iscoroutinefunction(function)
+    pool, on_error = given.get("pool"), given.get("on_error") or {}
     if pool not in (None, *get_args(Pool)) or (pool == "thread" and is_async):
         raise ConfigError(
             f"job {name!r}: pool {pool!r} is not thread or process; an `async def` job runs on the "
@@ -236,9 +243,11 @@ def handling_of(
         )
     if pool == "async" and not is_async:
         raise ConfigError(f"job {name!r}: pool 'async' is for `async def` jobs")
+    timeout_s, max_run_s = given.get("timeout_s"), given.get("max_run_s")
+    on_max_run = given.get("on_max_run", "requeue")
     _check_seconds(name, "timeout_s", timeout_s)
     _check_max_run(name, timeout_s, max_run_s, on_max_run)
-    for kind, action in (on_error or {}).items():
+    for kind, action in on_error.items():
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise ConfigError(f"job {name!r}: on_error {kind!r} is not an exception class")
         if action not in ERROR_ACTIONS and not (_is_number(action) and float(action) > 0):
@@ -251,10 +260,28 @@ def handling_of(
         timeout_s=timeout_s,
         max_run_s=max_run_s,
         on_max_run=on_max_run,
-        retry_in=retry_in,
-        retries_exhausted=retries_exhausted,
-        on_error=dict(on_error or {}),
+        retry_in=given.get("retry_in"),
+        retries_exhausted=given.get("retries_exhausted"),
+        on_error=dict(on_error),
     )
+
+
+def _encrypting(definition: JobDefinition, encrypted: bool | Sequence[str]) -> JobDefinition:  # noqa: FBT001 - as declared
+    """The definition with the places of the arguments that are encrypted."""
+    if encrypted is False:
+        return definition
+    placed = [
+        each.name
+        for each in definition.signature.parameters.values()
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
+    names = placed[-1:] if encrypted is True else encrypted
+    if isinstance(names, str) or not names or not set(names) <= set(placed):
+        raise ConfigError(
+            f"job {definition.name!r}: encrypted {encrypted!r} names no parameters of it; write True for the last "
+            f"one, or a list out of {', '.join(placed) or 'its parameters (it has none)'}"
+        )
+    return replace(definition, encrypted=tuple(sorted(map(placed.index, names))))
 
 
 def require_definition(declared: object) -> JobDefinition:

@@ -21,28 +21,23 @@ from kiqbridge.client.arguments import signature_of
 from kiqbridge.client.class_calls import ClassCalls
 from kiqbridge.client.current import interrupted
 from kiqbridge.client.declaration import (
+    JobDeclaration,
     define,
-    handling_of,
     name_of_function,
     refuse_foreign,
-    scheduled,
     wire_options,
     wired,
 )
-from kiqbridge.client.encrypted import encrypting
 from kiqbridge.client.function_job import FunctionJob, P, R
-from kiqbridge.client.limited import LimiterRule, limited
 from kiqbridge.client.registry import (
     MARK,
-    Exhausted,
     OnError,
     OnMaxRun,
     Pool,
-    RetryIn,
     default_registry,
 )
 from kiqbridge.runtime import frames
-from kiqbridge.wire.options import BESIDE, ENTERPRISE, FLOW_OPTIONS, SCHEDULED, DeclaredOptions
+from kiqbridge.wire.options import BESIDE, ENTERPRISE, FLOW_OPTIONS, LOCAL, SCHEDULED
 
 _CLASS_OPTIONS = (
     "retry",
@@ -55,46 +50,19 @@ _CLASS_OPTIONS = (
     "log_level",
     "result_ttl",
 )
+_CLASS_HANDLING = LOCAL - BESIDE - {"name", "limiter"}
 
 
 @overload
 def job(function: Callable[P, R], /) -> FunctionJob[P, R]: ...
 @overload
 def job(
-    *,
-    name: str | None = None,
-    queue: str = "default",
-    retry: bool | int = True,
-    pool: Pool | None = None,
-    timeout_s: float | None = None,
-    max_run_s: float | None = None,
-    on_max_run: OnMaxRun = "requeue",
-    retry_in: RetryIn | None = None,
-    retries_exhausted: Exhausted | None = None,
-    on_error: OnError | None = None,
-    check_arguments: bool = True,
-    limiter: LimiterRule | None = None,
-    encrypted: bool | Sequence[str] = False,
-    **options: Unpack[DeclaredOptions],
+    **options: Unpack[JobDeclaration],
 ) -> Callable[[Callable[P, R]], FunctionJob[P, R]]: ...
 def job(
     function: Callable[P, R] | None = None,
     /,
-    *,
-    name: str | None = None,
-    queue: str = "default",
-    retry: bool | int = True,
-    pool: Pool | None = None,
-    timeout_s: float | None = None,
-    max_run_s: float | None = None,
-    on_max_run: OnMaxRun = "requeue",
-    retry_in: RetryIn | None = None,
-    retries_exhausted: Exhausted | None = None,
-    on_error: OnError | None = None,
-    check_arguments: bool = True,
-    limiter: LimiterRule | None = None,
-    encrypted: bool | Sequence[str] = False,
-    **options: Unpack[DeclaredOptions],
+    **options: Unpack[JobDeclaration],
 ) -> FunctionJob[P, R] | Callable[[Callable[P, R]], FunctionJob[P, R]]:
     """Declare a function, plain or async, as a job; it stays callable and keeps its signature.
 
@@ -128,32 +96,18 @@ def job(
     """
 
     def declare(function: Callable[P, R]) -> FunctionJob[P, R]:
-        wire_name = name_of_function(function, name)
-        wired = {key: value for key, value in options.items() if key not in BESIDE}
+        wire_name = name_of_function(function, options.get("name"))
+        on_wire = {key: value for key, value in options.items() if key not in LOCAL}
         definition = define(
             wire_name,
-            wire_options(wire_name, {"retry": retry, "queue": queue, **wired}),
+            wire_options(wire_name, {"retry": True, "queue": "default", **on_wire}),
             function,
+            options,
+            perform=function,
             instantiate=lambda _jid: declared,
             perform_of=lambda _instance: function,
             signature=signature_of(function),
-            annotated=function if check_arguments else None,
-            handling=handling_of(
-                wire_name,
-                function,
-                pool=pool,
-                timeout_s=timeout_s,
-                max_run_s=max_run_s,
-                on_max_run=on_max_run,
-                retry_in=retry_in,
-                retries_exhausted=retries_exhausted,
-                on_error=on_error,
-            ),
         )
-        definition = scheduled(
-            definition, {key: value for key, value in options.items() if key in BESIDE}
-        )
-        definition = encrypting(limited(definition, limiter), encrypted)
         declared = FunctionJob(function, definition)
         default_registry.register(definition)
         return declared
@@ -212,26 +166,17 @@ class Job(ClassCalls):
             cls.__dict__.get("class_name", cls.__name__),
             wired(cls.__name__, {**options, **cls.sidekiq_options}),
             cls,
+            {
+                **{name: getattr(cls, name) for name in _CLASS_HANDLING if hasattr(cls, name)},
+                "limiter": inspect.getattr_static(cls, "limiter", None),
+                **_beside(cls),
+            },
+            perform=perform,
             instantiate=functools.partial(_instantiate, cls),
             perform_of=lambda instance: cast("Callable[..., Any]", instance.perform),
             signature=signature.replace(parameters=parameters[1:] if is_method else parameters),
-            annotated=perform if cls.check_arguments else None,
             active_job=cls._is_active_job,
-            handling=handling_of(
-                cls.__name__,
-                perform,
-                pool=cls.pool,
-                timeout_s=cls.timeout_s,
-                max_run_s=cls.max_run_s,
-                on_max_run=cls.on_max_run,
-                retry_in=getattr(cls, "retry_in", None),
-                retries_exhausted=getattr(cls, "retries_exhausted", None),
-                on_error=cls.on_error,
-            ),
         )
-        definition = scheduled(definition, _beside(cls))
-        definition = limited(definition, inspect.getattr_static(cls, "limiter", None))
-        definition = encrypting(definition, cls.encrypted)
         setattr(cls, MARK, definition)
         if not cls._is_remote:
             default_registry.register(definition)

@@ -118,7 +118,7 @@ BESIDE: Final = SCHEDULED | FLOW_OPTIONS
 
 _DECLARED: Final = frozenset({"queue", "retry", *JobOptions.__annotations__})
 _PUSHED: Final = frozenset({*_DECLARED, *PushOptions.__annotations__})
-_LOCAL: Final = (
+LOCAL: Final = BESIDE | {
     "name",
     "pool",
     "timeout_s",
@@ -130,9 +130,8 @@ _LOCAL: Final = (
     "check_arguments",
     "encrypted",
     "limiter",
-    *sorted(BESIDE),
-)
-"""Options of a declaration that do not go on the wire, for suggestions."""
+}
+"""Options of a declaration that do not go on the wire."""
 FOREIGN_WORDS: Final[Mapping[str, str]] = {
     # Sidekiq Enterprise
     "unique_for": "unique=Unique(ttl_s=…) of kiqbridge.flow",
@@ -197,7 +196,7 @@ ENTERPRISE: Final = ("unique_for", "unique_until", "sidekiq_throttle")
 
 def unknown_declared(options: Iterable[str]) -> str | None:
     """Why options of a declaration are refused, naming the first one; None when all are known."""
-    return _first_unknown(options, _DECLARED, [*_DECLARED, *_LOCAL])
+    return _first_unknown(options, _DECLARED, [*_DECLARED, *sorted(LOCAL)])
 
 
 def unknown_pushed(options: Iterable[str]) -> str | None:
@@ -207,7 +206,7 @@ def unknown_pushed(options: Iterable[str]) -> str | None:
 
 def foreign_word(options: Iterable[str]) -> str | None:
     """The same for options among which there may be attributes of the user's own, of those that gems have a meaning for."""
-    return _first_unknown(options, frozenset(options) - FOREIGN_WORDS.keys(), list(_LOCAL))
+    return _first_unknown(options, frozenset(options) - FOREIGN_WORDS.keys(), sorted(LOCAL))
 
 
 def with_attributes(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from kiqbridge.client.current import CONTEXT
-from kiqbridge.client.declaration import define, handling_of
+from kiqbridge.client.declaration import define
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.registry import default_registry
 from kiqbridge.clock import client_now
@@ -107,20 +107,14 @@ class KiqbridgeBackend(BaseTaskBackend):
             task.module_path,
             {"retry": self._retry, "queue": task.queue_name},
             task.func,
+            {
+                "check_arguments": False,
+                "retries_exhausted": partial(_exhausted, type(self), task, self.alias),
+            },
+            perform=_Run.perform_async if is_async else _Run.perform,
             instantiate=partial(_Run, type(self), task, self.alias),
             perform_of=_performing_async if is_async else _performing,
             signature=_SIGNATURE,
-            handling=handling_of(
-                task.module_path,
-                _Run.perform_async if is_async else _Run.perform,
-                pool=None,
-                timeout_s=None,
-                max_run_s=None,
-                on_max_run="requeue",
-                retry_in=None,
-                retries_exhausted=partial(_exhausted, type(self), task, self.alias),
-                on_error=None,
-            ),
         )
         known = default_registry.find(task.module_path)
         if known is None or known.is_replaced_by(definition):
