@@ -14,8 +14,7 @@ from support.web_users import PASSWORD, SECRET, cheap_hash
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.web.auth import Auth, User, parse_users
-from kiqbridge.web.guard import csrf_token, requires
-from kiqbridge.web.roles import RoleRules
+from kiqbridge.web.guard import RoleRules, csrf_token, requires
 from kiqbridge.web.security import Security, protections
 from kiqbridge.web.tokens import TokenRules
 

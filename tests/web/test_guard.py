@@ -6,9 +6,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from support.pages import Browser
 
-from kiqbridge.web.guard import NEEDED_ROLE, csrf_token, requires
-from kiqbridge.web.roles import ROLES
-from kiqbridge.web.routes import ROUTES
+from kiqbridge.web.app import ROUTES
+from kiqbridge.web.guard import NEEDED_ROLE, ROLES, csrf_token, requires
 from kiqbridge.web.security import Security, protections
 
 

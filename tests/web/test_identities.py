@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kiqbridge.web.identities import find_arn
+from kiqbridge.web.auth import find_arn
 
 EVENTS = Path(__file__).parents[1] / "lambdas" / "events" / "http"
 

@@ -9,7 +9,7 @@ import pytest
 from support.web_jobs import failed, job, push
 
 from kiqbridge.api import DeadSet, RetrySet
-from kiqbridge.web.pages.selection import entry_token
+from kiqbridge.web.pages.selection import token_of
 
 
 def packed(*lines):
@@ -171,7 +171,7 @@ def test_a_job_that_moved_on_meanwhile_is_left_alone(browser, operator, redis):
     assert "Job j1 had moved on before: nothing was done." in answer.text
     assert again.status_code == 404
     assert "Nothing was done." in again.text
-    assert entry_token(entry) == fields["key"]
+    assert token_of(entry) == fields["key"]
     assert redis.llen("queue:default") == 0
 
 

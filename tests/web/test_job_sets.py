@@ -10,7 +10,7 @@ from support.pages import ORIGIN
 from support.web_jobs import dead, failed, job
 
 from kiqbridge.api import DeadSet, RetrySet
-from kiqbridge.web.pages.selection import entry_token
+from kiqbridge.web.pages.selection import token_of
 
 SETS = [("/retries", "retry"), ("/scheduled", "schedule"), ("/dead", "dead")]
 
@@ -20,7 +20,7 @@ def jids(redis, key):
 
 
 def token(operator, kind, jid):
-    return entry_token(kind(operator).find_job(jid))
+    return token_of(kind(operator).find_job(jid))
 
 
 @pytest.mark.parametrize(("path", "key"), SETS)
@@ -193,7 +193,7 @@ def test_all_that_match_are_acted_on_after_a_question_with_count_and_filter(brow
     redis.zadd("dead", {failed("x", "Other"): 1.0})
 
     question = browser.open("/dead?class=Mail&confirm=retry")
-    assert "Retry now: 3 jobs?" in question.text
+    assert "Retry now: 3 jobs under Dead?" in question.text
     assert "All jobs under Dead that match class=Mail: 3 jobs." in question.text
 
     page = browser.send("/dead?class=Mail&confirm=retry", **question.fields)
@@ -302,7 +302,7 @@ def test_a_hostile_job_has_a_page_and_can_be_deleted(browser, operator, redis, t
     assert raw.headers["content-type"].startswith("text/plain")
 
     [entry] = DeadSet(operator)
-    browser.send("/dead", action="delete", key=entry_token(entry), confirmed="1")
+    browser.send("/dead", action="delete", key=token_of(entry), confirmed="1")
     assert redis.zcard("dead") == 0
 
 

@@ -6,7 +6,7 @@ import pytest
 from support.web_jobs import failed, job
 
 from kiqbridge.api import JobRecord
-from kiqbridge.web.lint import remarks
+from kiqbridge.web.job_text import remarks
 
 JID = "0123456789abcdef01234567"
 

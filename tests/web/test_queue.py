@@ -6,7 +6,7 @@ import pytest
 from support.web_jobs import job, push
 
 from kiqbridge.api import Queue, read_audit
-from kiqbridge.web.pages.selection import find_queued, queued_token
+from kiqbridge.web.pages.selection import find_jobs, token_of
 
 
 def jids(redis, queue):
@@ -15,9 +15,7 @@ def jids(redis, queue):
 
 def tokens(operator, queue, *wanted):
     return [
-        queued_token(each)
-        for each in Queue(queue, operator).page(1, 100).rows
-        if each.jid in wanted
+        token_of(each) for each in Queue(queue, operator).page(1, 100).rows if each.jid in wanted
     ]
 
 
@@ -57,7 +55,7 @@ def test_a_queue_of_any_name_has_a_page(browser, redis, name):
 
     assert '"j1"' in page.text
     assert "<b>" not in page.html
-    assert "Clear: 1 job of" in browser.send(link, action="clear").text
+    assert "Clear: 1 job in the queue" in browser.send(link, action="clear").text
     assert redis.llen(f"queue:{name}") == 1
     browser.send(link, action="clear", confirmed="1")
     assert redis.llen(f"queue:{name}") == 0
@@ -100,14 +98,14 @@ def test_a_job_is_found_again_after_others_were_taken_and_pushed(operator, redis
     push(redis, "mail", job("new"))
     redis.rpush("queue:mail", job("given back"))
 
-    assert [found.jid for found in find_queued(Queue("mail", operator), wanted)] == ["j15"]
+    assert [found.jid for found in find_jobs(Queue("mail", operator), wanted)] == ["j15"]
 
 
 def test_all_that_match_are_moved_after_a_question(browser, redis):
     push(redis, "mail", job("a"), job("b", "Other"), job("c"))
 
     question = browser.open("/queues/mail?class=Mail&confirm=move&to=slow")
-    assert "Move to slow: 2 jobs of mail?" in question.text
+    assert "Move to slow: 2 jobs in the queue mail?" in question.text
 
     browser.send("/queues/mail?class=Mail&confirm=move&to=slow", **question.fields)
     assert (jids(redis, "mail"), jids(redis, "slow")) == (["b"], ["a", "c"])
@@ -119,7 +117,7 @@ def test_nothing_is_done_to_all_before_the_question(browser, redis, fields):
 
     question = browser.send("/queues/mail", all="1", **fields)
 
-    assert "2 jobs of mail?" in question.text
+    assert "2 jobs in the queue mail?" in question.text
     assert jids(redis, "mail") == ["a", "b"]
     browser.send("/queues/mail", **question.fields)
     assert jids(redis, "mail") == []
@@ -129,7 +127,7 @@ def test_clearing_asks_with_the_count_and_is_for_administrators(browser, operato
     push(redis, "mail", job("a"), job("b"))
 
     question = browser.open("/queues/mail?confirm=clear")
-    assert "Clear: 2 jobs of mail?" in question.text
+    assert "Clear: 2 jobs in the queue mail?" in question.text
     page = browser.send("/queues/mail?confirm=clear", **question.fields)
 
     assert "mail is cleared: 2 jobs deleted." in page.text

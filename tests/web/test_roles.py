@@ -3,7 +3,7 @@
 import pytest
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.web.roles import RoleRules, allows, least, values_of_claim
+from kiqbridge.web.guard import RoleRules, allows, least, values_of_claim
 
 SSO = "arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_Ops_0a1b/ann"
 

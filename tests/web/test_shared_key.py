@@ -3,7 +3,7 @@
 import threading
 
 from kiqbridge.api import open_operator
-from kiqbridge.web.shared_key import fetch_shared_key
+from kiqbridge.web.function import fetch_shared_key
 
 
 def test_the_first_one_makes_it_and_the_others_have_the_same(operator, redis):

@@ -3,11 +3,14 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.errors import (
@@ -18,12 +21,40 @@ from kiqbridge.errors import (
 from kiqbridge.redaction import Redactor
 from kiqbridge.web.auth import Auth
 from kiqbridge.web.cache import Cache
-from kiqbridge.web.context import Site, build_templates, render
-from kiqbridge.web.roles import Role, parse_role
-from kiqbridge.web.routes import ROUTES
+from kiqbridge.web.context import FOLDER, Site, build_templates, render
+from kiqbridge.web.guard import Role, parse_role
+from kiqbridge.web.pages import (
+    audit,
+    busy,
+    doctor,
+    job,
+    job_sets,
+    metrics,
+    monitoring,
+    now,
+    processes,
+    queues,
+    schedules,
+    sources,
+)
 from kiqbridge.web.searches import Searches
 from kiqbridge.web.security import Security, protections, read_security, with_arguments
 
+ROUTES: Final[list[BaseRoute]] = [
+    *now.ROUTES,
+    *queues.ROUTES,
+    *job_sets.ROUTES,
+    *job.ROUTES,
+    *busy.ROUTES,
+    *schedules.ROUTES,
+    *metrics.ROUTES,
+    *processes.ROUTES,
+    *doctor.ROUTES,
+    *audit.ROUTES,
+    *sources.ROUTES,
+    *monitoring.ROUTES,
+    Mount("/static", StaticFiles(directory=FOLDER / "static"), name="static"),
+]
 ENVIRONMENT_VARIABLES = ("APP_ENV", "RAILS_ENV", "RACK_ENV")
 TITLES: Mapping[int, str] = {
     400: "This cannot be read",

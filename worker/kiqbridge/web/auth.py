@@ -16,9 +16,8 @@ from starlette.requests import cookie_parser
 from starlette.types import Scope
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.web.identities import find_arn
+from kiqbridge.web.guard import Caller, Role, RoleRules, parse_role
 from kiqbridge.web.passwords import check_hash, is_right
-from kiqbridge.web.roles import Caller, Role, RoleRules, parse_role
 from kiqbridge.web.sessions import Session, Sessions
 from kiqbridge.web.tokens import TokenReader, TokenRefused, TokenRules, name_of
 
@@ -234,3 +233,30 @@ def parse_users(text: str, source: str) -> dict[str, User]:
 def shown(name: Any) -> str:
     """A name from a request as a log line shows it: in quotes, without control characters, shortened."""
     return repr(str(name)[:MAX_NAME])
+
+
+def find_arn(event: object) -> str | None:
+    """The ARN of who signed the request; None = nobody whom AWS has verified.
+
+    Only `requestContext` counts: AWS writes it, and a caller cannot. No header proves anything. A guest of a Cognito identity pool does not count: anybody gets such credentials.
+
+    Args:
+        event: the event of the Lambda invocation, `aws.event` in the ASGI scope.
+    """
+    context = _mapping(_mapping(event).get("requestContext"))
+    of_version_2 = _mapping(_mapping(context.get("authorizer")).get("iam"))
+    identity = of_version_2 or _mapping(context.get("identity"))
+    arn, account = identity.get("userArn"), identity.get("accountId")
+    if not isinstance(arn, str) or not arn.startswith("arn:") or not account:
+        return None
+    if identity.get("cognitoAuthenticationType") == "unauthenticated":
+        return None
+    if pooled := _mapping(identity.get("cognitoIdentity")):
+        methods = pooled.get("amr")
+        if not isinstance(methods, list) or "authenticated" not in methods:
+            return None
+    return arn
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

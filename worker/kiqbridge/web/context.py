@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlencode
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -20,11 +21,25 @@ from kiqbridge.redaction import Redactor
 from kiqbridge.web import shown
 from kiqbridge.web.cache import FRESH_S, Cache
 from kiqbridge.web.guard import Role, allows, csrf_token
-from kiqbridge.web.navigation import LINKS
 from kiqbridge.web.searches import Searches
 from kiqbridge.web.sessions import seal, unseal
 
 FOLDER: Final = Path(__file__).parent
+LINKS: Final = (
+    ("/", "Now"),
+    ("/queues", "Queues"),
+    ("/busy", "Busy"),
+    ("/retries", "Retries"),
+    ("/scheduled", "Scheduled"),
+    ("/dead", "Dead"),
+    ("/schedules", "Schedules"),
+    ("/metrics", "Metrics"),
+    ("/processes", "Processes"),
+    ("/doctor", "Doctor"),
+    ("/audit", "Audit"),
+    ("/sources", "Sources"),
+)
+"""Path and label, in the order of an operator's questions."""
 ZONE_COOKIE: Final = "kiqbridge_zone"
 THEME_COOKIE: Final = "kiqbridge_theme"
 THEMES: Final = ("light", "dark")
@@ -93,6 +108,23 @@ class View:
     def may(self, role: Role) -> bool:
         """Whether who asks may do what needs this role."""
         return allows(self.role, role)
+
+    def moment(self, text: str) -> datetime | None:
+        """What a field for date and time holds, on the viewer's clock; None if it is empty.
+
+        Raises:
+            HTTPException: 400, it is no such moment.
+        """
+        if not text:
+            return None
+        try:
+            found = datetime.fromisoformat(text)
+            found.timestamp()
+        except (ValueError, OverflowError):
+            raise HTTPException(
+                400, f"{text!r} is no date and time, such as 2026-11-22T18:05."
+            ) from None
+        return found if found.tzinfo else found.replace(tzinfo=self.zone)
 
     def read(self, key: Hashable, load: Callable[[], Value], fresh_s: float = FRESH_S) -> Value:
         """What `load` reads, at most once in `fresh_s` seconds for all viewers; the key names all it depends on."""

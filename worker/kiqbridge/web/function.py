@@ -6,6 +6,7 @@ each other's forms. Who calls is what AWS has verified (`identities`).
 
 import json
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any, Final
 from mangum import Mangum
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kiqbridge.api import open_operator
+from kiqbridge.api import Operator, open_operator
 from kiqbridge.config.setting import read
 from kiqbridge.config.web_settings import WEB_BASE_PATH
 from kiqbridge.errors import RedisRefused, RedisUnavailable
@@ -22,10 +23,10 @@ from kiqbridge.store import deadline
 from kiqbridge.web.app import create_app
 from kiqbridge.web.base_path import at_base, parse_base_path
 from kiqbridge.web.security import read_security
-from kiqbridge.web.shared_key import fetch_shared_key
 
 logger: Final = logging.getLogger(__name__)
 
+KEY_BYTES: Final = 32
 MARGIN_S: Final = 1.0
 """What is left for the answer when the time of an invocation goes by at Redis."""
 
@@ -75,6 +76,23 @@ class WebFunction:
             auth = replace(security.auth, secret=fetch_shared_key(operator))
             security = replace(security, auth=auth)
         return create_app(operator=operator, security=security)
+
+
+def fetch_shared_key(operator: Operator) -> bytes:
+    """The key of forms, made if there is none (`SET kb:web:key … NX`). Delete it in Redis to have a new one.
+
+    Whoever may read it in Redis could make a form's token, and a session of a user with a password. A page with such
+    users has a secret of its own: KIQBRIDGE_WEB_SECRET.
+
+    Raises:
+        RedisUnavailable: Redis does not answer.
+        RedisRefused: Redis refuses it.
+    """
+    key = operator.keys.web_key
+    pool = operator.pool
+    pool.call("SET", key, secrets.token_urlsafe(KEY_BYTES), "NX")
+    found = pool.call("GET", key)
+    return found if isinstance(found, bytes) else str(found).encode()
 
 
 class AtGateway:

@@ -18,9 +18,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kiqbridge.web.auth import Auth, Refused, Verifier, shown
+from kiqbridge.web.guard import Caller, Role, least
 from kiqbridge.web.limits import Buckets
 from kiqbridge.web.plain_page import Refusal, inner_path, wants_html
-from kiqbridge.web.roles import Caller, Role, least
 from kiqbridge.web.sessions import Session, Sessions
 from kiqbridge.web.sign_in import SIGN_IN, SIGN_OUT, SignIn, redirect
 

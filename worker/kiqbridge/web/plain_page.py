@@ -1,13 +1,17 @@
 """Pages that need no template and no Redis: refusals before a request reaches a screen, and the sign-in form."""
 
 import json
+import logging
+import secrets
 from collections.abc import Mapping
 from html import escape
 from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+logger: Final = logging.getLogger(__name__)
 
 _PAGE: Final = """\
 <!doctype html>
@@ -59,6 +63,37 @@ class Refusal:
             kind = "application/json"
         answer = Response(text, self._status, self._headers, media_type=kind)
         await answer(scope, receive, send)
+
+
+class Faults:
+    """ASGI middleware: logs what the application raises, with an id, and answers 500 with the same id."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        has_begun = False
+
+        async def watch(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        except Exception:  # whatever it is: the log has it, and the server goes on
+            fault = secrets.token_hex(6)
+            logger.exception(
+                "web: fault %s at %s %r", fault, scope["method"], inner_path(scope)[:200]
+            )
+            if has_begun:
+                raise
+            detail = f"This is a fault of the page, not of your request. The log of its server has the reason, at fault {fault}."
+            await Refusal(500, "An error of this page", detail)(scope, receive, send)
 
 
 def plain_page(scope: Scope, title: str, content: str) -> str:

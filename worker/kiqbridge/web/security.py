@@ -14,12 +14,12 @@ from kiqbridge.config.setting import Setting, pick
 from kiqbridge.errors import ConfigError
 from kiqbridge.redaction import Redactor
 from kiqbridge.web.auth import Auth, parse_users
-from kiqbridge.web.faults import Faults
 from kiqbridge.web.gate import Gate
+from kiqbridge.web.guard import Role, RoleRules, allows
 from kiqbridge.web.headers import SecurityHeaders
 from kiqbridge.web.hosts import KnownHosts, Network, TrustedProxies, parse_networks
 from kiqbridge.web.limits import BodyLimit
-from kiqbridge.web.roles import Role, RoleRules, allows
+from kiqbridge.web.plain_page import Faults
 from kiqbridge.web.sessions import MIN_KEY_BYTES, Sessions
 from kiqbridge.web.tokens import TokenRules, check_algorithms
 

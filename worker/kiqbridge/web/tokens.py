@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.errors import ConfigError, KiqbridgeError
-from kiqbridge.web.roles import values_of_claim
+from kiqbridge.web.guard import values_of_claim
 
 DEFAULT_ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
 KNOWN_ALGORITHMS: Final = (

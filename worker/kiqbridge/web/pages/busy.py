@@ -1,8 +1,7 @@
 """Busy: what runs now in Python and Ruby, the longest first; what was taken and not begun; what must run alone."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -11,14 +10,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kiqbridge.api import (
-    HeldJob,
-    Iteration,
     Limits,
     Operator,
-    Process,
     ProcessSet,
-    Suspects,
-    Work,
     WorkSet,
     fetch_in_flight,
     fetch_iterations,
@@ -34,30 +28,6 @@ SHOWN: Final = 200
 HELD_SHOWN: Final = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Busy:
-    """What the screen shows.
-
-    Attributes:
-        work: jobs that run, the longest running first.
-        processes: by identity.
-        iterations: of those that are iterable: jid → how far it is.
-        held: jobs that a worker has taken and not begun.
-        suspects: jobs that were running when a worker died.
-    """
-
-    work: Sequence[Work]
-    processes: Mapping[str, Process]
-    iterations: Mapping[str, Iteration]
-    held: Sequence[HeldJob]
-    suspects: Sequence[Suspects]
-
-    @property
-    def threads(self) -> int:
-        """Jobs that could run at once."""
-        return sum(each.concurrency for each in self.processes.values())
-
-
 def show(request: Request) -> Response:
     """All that runs."""
     view = view_of(request)
@@ -66,25 +36,25 @@ def show(request: Request) -> Response:
         request,
         "busy.html",
         busy=found,
-        work=found.work[:SHOWN],
-        held=found.held[:HELD_SHOWN],
+        work=found["work"][:SHOWN],
+        held=found["held"][:HELD_SHOWN],
         long_s=LONG_S,
-        long_count=sum(view.now - each.run_at > LONG_S for each in found.work),
+        long_count=sum(view.now - each.run_at > LONG_S for each in found["work"]),
     )
 
 
-def fetch(operator: Operator) -> Busy:
-    """What runs, by heartbeats; and what our workers hold besides."""
+def fetch(operator: Operator) -> Mapping[str, Any]:
+    """What runs, by heartbeats, the longest running first; and what our workers hold besides."""
     work = list(WorkSet(operator))
     held = [each for each in fetch_in_flight(operator) if not each.begun]
     running = {each.job.jid for each in work}
-    return Busy(
-        work=work,
-        processes={each.identity: each for each in ProcessSet(operator)},
-        iterations=fetch_iterations((each.job.jid for each in work[:SHOWN]), operator),
-        held=[each for each in held if each.job.jid not in running],
-        suspects=fetch_suspects(operator, most=HELD_SHOWN),
-    )
+    return {
+        "work": work,
+        "processes": {each.identity: each for each in ProcessSet(operator)},
+        "iterations": fetch_iterations((each.job.jid for each in work[:SHOWN]), operator),
+        "held": [each for each in held if each.job.jid not in running],
+        "suspects": fetch_suspects(operator, most=HELD_SHOWN),
+    }
 
 
 @requires("operator")

@@ -1,8 +1,6 @@
 """Job: where one is, its life, arguments and error, its text, and what can be done to it."""
 
 import json
-from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from starlette.datastructures import FormData
@@ -11,19 +9,19 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from kiqbridge.api import Found, JobRecord, Queue, QueuedJob, SortedEntry, find_job
+from kiqbridge.api import Found, JobRecord, JobSet, Queue, SortedEntry, find_job
 from kiqbridge.errors import PayloadError
 from kiqbridge.web.context import View, redirect, render, url, view_of
 from kiqbridge.web.guard import requires
-from kiqbridge.web.lint import remarks
-from kiqbridge.web.pages.job_sets import DELAYS, DONE, SCREENS
-from kiqbridge.web.pages.selection import entry_token, find_entries, find_queued, queued_token
+from kiqbridge.web.job_text import remarks, steps
+from kiqbridge.web.pages.acting import DONE, target_of
+from kiqbridge.web.pages.job_sets import DELAYS, SCREENS
+from kiqbridge.web.pages.selection import find_jobs, token_of
 from kiqbridge.web.searches import searching
 from kiqbridge.web.shown import PAGE_CHARACTERS
-from kiqbridge.web.timeline import place_of, steps, tick_of
+from kiqbridge.wire.tick_mark import tick_mark_of
 
 if TYPE_CHECKING:
-    from kiqbridge.api.actions import Action
     from kiqbridge.api.whereabouts import Place
 
 FOUND_FRESH_S: Final = 2.0
@@ -45,7 +43,9 @@ def show(request: Request) -> Response:
     job = found[0].job
     if request.query_params.get("raw"):
         return PlainTextResponse(_raw(view, job))
-    args = _pretty(_visible_args(view, job))
+    args = job.display_args
+    if view.redactor is not None:
+        args = view.redactor.arguments(args)
     return render(
         request,
         "job.html",
@@ -53,12 +53,12 @@ def show(request: Request) -> Response:
         found=found,
         places=[(place_of(each), _address(each), each) for each in found],
         screen=SCREENS.get(found[0].name) if isinstance(job, SortedEntry) else None,
-        token=_token(job),
+        token=token_of(job),
         steps=steps(job, found[0].place, view.now),
-        args=args,
+        args=_pretty(args),
         editable=_editable(view, job),
         remarks=remarks(job),
-        tick=tick_of(job),
+        tick=tick_mark_of(job.item),
         raw=_raw(view, job)[: PAGE_CHARACTERS + 1],
         most=PAGE_CHARACTERS,
         delays=DELAYS,
@@ -80,65 +80,54 @@ def act(request: Request, form: FormData) -> Response:
     view = view_of(request)
     jid = request.path_params["jid"]
     found = _find(view, jid, str(form.get("in") or ""), str(form.get("key") or ""))
-    job = found[0].job if found else None
     action = str(form.get("action") or "")
-    if action == "delete" and job is not None and _token(job) and not form.get("confirmed"):
+    if not found or not token_of(found[0].job):
+        raise HTTPException(
+            404,
+            f"Job {jid} is in no queue and in no set any more: it runs, has ended, or was deleted. Nothing was done.",
+        )
+    if action == "delete" and not form.get("confirmed"):
         return _ask_to_delete(request, jid, found[0])
-    if isinstance(job, SortedEntry):
-        notice = _act_on_entry(view, job, action, form)
-        return redirect(request, SCREENS[job.parent.name].path, notice=notice)
-    if isinstance(job, QueuedJob):
-        notice = _act_on_queued(job, action, form)
-        return redirect(request, f"/queues/{job.parent.name}", notice=notice)
-    raise HTTPException(
-        404,
-        f"Job {jid} is in no queue and in no set any more: it runs, has ended, or was deleted. Nothing was done.",
-    )
+    done = _act_on_entry if isinstance(found[0].job, SortedEntry) else _act_on_queued
+    return redirect(request, _address(found[0]), notice=done(view, found[0].job, action, form))
 
 
 def _ask_to_delete(request: Request, jid: str, found: Found) -> Response:
-    place = f"queue:{found.name}" if found.place == "queue" else found.place
+    hidden = [("in", _hint(found)), ("key", token_of(found.job))]
     return render(
         request,
         "confirm.html",
         here=f"/jobs/{jid}",
-        query={"in": place, "key": _token(found.job)},
+        query=dict(hidden),
         action="delete",
         label="Delete",
         question="Delete 1 job?",
         detail=f"The job {found.job.jid} {place_of(found)}.",
-        hidden=[("in", place), ("key", _token(found.job))],
+        hidden=hidden,
         entries=[found.job],
         at=None,
     )
 
 
-def _act_on_entry(view: View, job: SortedEntry, action: str, form: FormData) -> str:
+def _act_on_entry(view: View, job: Any, action: str, form: FormData) -> str:
     if action == "requeue":
         jid = job.requeue(**_edited(form))
         return f"Job {job.jid} was pushed as edited." if jid else _gone(job)
-    if action == "reschedule":
-        done = job.reschedule(_new_time(view, form))
-    elif action in ("retry", "kill", "delete"):
-        done = bool(job.parent.apply(cast("Action", action), [job]))
-    else:
+    if action not in ("retry", "kill", "delete", "reschedule"):
         raise HTTPException(400, f"There is no action {action!r} for a job.")
-    return f"Job {job.jid} {_was(DONE[cast('Action', action)])}." if done else _gone(job)
+    at = _new_time(view, form) if action == "reschedule" else None
+    what = "pushed to its queue" if action == "retry" else DONE[action]
+    done = job.parent.apply(action, [job], at=at)
+    return f"Job {job.jid} was {what}." if done else _gone(job)
 
 
-def _act_on_queued(job: QueuedJob, action: str, form: FormData) -> str:
-    to = str(form.get("to") or "").strip()
-    if action == "move" and not to:
-        raise HTTPException(400, "Write the name of the queue to move the job to.")
-    if action == "delete":
-        done, what = job.delete(), "was deleted"
-    elif action == "kill":
-        done, what = job.kill(), "was moved to the dead set"
-    elif action == "move":
-        done, what = job.move(to), f"was moved to the queue {to}"
-    else:
+def _act_on_queued(_: View, job: Any, action: str, form: FormData) -> str:
+    to = target_of(action, form)
+    if action not in ("delete", "kill", "move"):
         raise HTTPException(400, f"There is no action {action!r} for a job in a queue.")
-    return f"Job {job.jid} {what}." if done else _gone(job)
+    done = job.parent.apply(action, [job], to=to or None)
+    where = f" to the queue {to}" if to else ""
+    return f"Job {job.jid} was {DONE[action]}{where}." if done else _gone(job)
 
 
 def _edited(form: FormData) -> dict[str, Any]:
@@ -160,51 +149,45 @@ def _edited(form: FormData) -> dict[str, Any]:
 
 
 def _new_time(view: View, form: FormData) -> float:
-    at = str(form.get("at") or "")
-    if at:
-        try:
-            moment = datetime.fromisoformat(at)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=view.zone)).timestamp()
-        except (ValueError, OverflowError):
-            raise HTTPException(
-                400, f"{at!r} is no date and time, such as 2026-11-22T18:05."
-            ) from None
+    moment = view.moment(str(form.get("at") or ""))
+    if moment is not None:
+        return moment.timestamp()
     delay = str(form.get("in_s") or "")
     if delay not in DELAYS:
         raise HTTPException(400, "Choose when the job is to be due.")
     return view.now + float(delay)
 
 
-def _find(view: View, jid: str, place: str, token: str) -> list[Found]:
+def _find(view: View, jid: str, hint: str, token: str) -> list[Found]:
     """Where the link says that it was, without a search; else everywhere."""
-    hinted = _at(view, place, token)
-    if hinted is not None and (hinted.job.jid or NO_JID) == jid:
-        return [hinted]
+    kind, _, name = hint.partition(":")
+    place: Queue | JobSet | None = None
+    if kind == "queue" and name:
+        place = Queue(name, view.operator)
+    elif kind in SCREENS:
+        place = SCREENS[kind].kind(view.operator)
+    for job in find_jobs(place, [token]) if place else []:
+        if (job.jid or NO_JID) == jid:
+            return [Found(place=cast("Place", kind), name=name or kind, job=job)]
     if jid == NO_JID:
         return []
     return view.read(("job", jid), lambda: find_job(jid, view.operator), FOUND_FRESH_S)
 
 
-def _at(view: View, place: str, token: str) -> Found | None:
-    kind, _, name = place.partition(":")
-    if kind == "queue" and name:
-        waiting = find_queued(Queue(name, view.operator), [token])
-        if not waiting:
-            return None
-        return Found(place="queue", name=name, job=waiting[0])
-    screen = SCREENS.get(kind)
-    if screen is None:
-        return None
-    members = find_entries(screen.kind(view.operator), [token])
-    if not members:
-        return None
-    return Found(place=cast("Place", kind), name=kind, job=members[0])
+def _hint(found: Found) -> str:
+    return f"queue:{found.name}" if found.place == "queue" else found.place
 
 
-def _token(job: JobRecord) -> str:
-    if isinstance(job, SortedEntry):
-        return entry_token(job)
-    return queued_token(job) if isinstance(job, QueuedJob) else ""
+def place_of(found: Found) -> str:
+    """Where it is, in words."""
+    return {
+        "queue": f"waits in the queue {found.name}",
+        "retry": "waits for its next try",
+        "schedule": "is scheduled",
+        "dead": "is dead",
+        "working": f"runs in {found.name}",
+        "in flight": f"was taken from the queue {found.name} by a worker, and has not ended",
+    }[found.place]
 
 
 def _address(found: Found) -> str:
@@ -213,14 +196,6 @@ def _address(found: Found) -> str:
     if found.name in SCREENS:
         return SCREENS[found.name].path
     return "/busy"
-
-
-def _visible_args(view: View, job: JobRecord) -> Sequence[Any]:
-    redactor = view.redactor
-    shown: Sequence[Any] = (
-        job.display_args if redactor is None else redactor.arguments(job.display_args)
-    )
-    return shown
 
 
 def _editable(view: View, job: JobRecord) -> str | None:
@@ -249,16 +224,12 @@ def _raw(view: View, job: JobRecord) -> str:
     return text if view.redactor is None else view.redactor.text(text)
 
 
-def _was(done: str) -> str:
-    return f"was {done}".replace("pushed to their queues", "pushed to its queue")
-
-
 def _gone(job: JobRecord) -> str:
     return f"Job {job.jid} had moved on before: nothing was done."
 
 
 _KNOWN: Final = frozenset(
-    {
+    [
         "args",
         "class",
         "created_at",
@@ -273,7 +244,7 @@ _KNOWN: Final = frozenset(
         "retry_count",
         "tags",
         "tick",
-    }
+    ]
 )
 """Fields that have a place of their own on the page; the others are listed."""
 

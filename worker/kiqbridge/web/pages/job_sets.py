@@ -1,9 +1,10 @@
 """Retries, Scheduled, Dead: the members of a set by page or filter, what they consist of, and actions on them."""
 
+import glob
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -12,22 +13,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kiqbridge.api import DeadSet, JobSet, Page, RetrySet, ScheduledSet, SortedEntry
-from kiqbridge.api.actions import Action
-from kiqbridge.web.context import View, redirect, render, view_of
-from kiqbridge.web.guard import Role, require_role, requires
-from kiqbridge.web.pages import grouping
-from kiqbridge.web.pages.listing import (
-    Listing,
-    Rows,
-    looks_through,
-    parse_listing,
-    read_shared,
-)
-from kiqbridge.web.pages.selection import entry_token, find_entries
+from kiqbridge.web.context import View, render, view_of
+from kiqbridge.web.guard import requires
+from kiqbridge.web.pages.acting import Place, act, ask_for_all, chosen_action, role_for_all
+from kiqbridge.web.pages.listing import CHUNK, looks_through, parse_listing, read_shared
+from kiqbridge.web.pages.selection import token_of
 from kiqbridge.web.searches import searching
 
-MOST_AT_ONCE: Final = 20_000
-"""Jobs that one POST acts on: a few seconds. What is left is named, with the same button again."""
 DELAYS: Final[Mapping[str, str]] = {
     "60": "in 1 min",
     "600": "in 10 min",
@@ -36,12 +28,10 @@ DELAYS: Final[Mapping[str, str]] = {
     "86400": "in 1 d",
     "604800": "in 7 d",
 }
-DONE: Final[Mapping[Action, str]] = {
-    "retry": "pushed to their queues",
-    "kill": "moved to the dead set",
-    "delete": "deleted",
-    "reschedule": "given another time",
-}
+AT_ONCE: Final = 200
+"""Members whose groups the page of a set shows: about two milliseconds."""
+AT_MOST: Final = 20_000
+"""Members that the page of groups looks at: about a fifth of a second."""
 _MAX_DELAY_S: Final = 366 * 86_400.0
 
 
@@ -64,12 +54,17 @@ class Screen:
     kind: type[JobSet]
     when: str
     has_errors: bool
-    actions: Mapping[Action, str]
+    actions: Mapping[str, str]
     empty: str
 
-    def role_for_all(self, action: Action) -> Role:
-        """Who may do it to all that match: what cannot be undone is for administrators."""
-        return "admin" if action == "delete" else "operator"
+    def place(self, view: View) -> Place:
+        """The set, as what acts on its jobs needs it."""
+        return Place(
+            jobs=self.kind(view.operator),
+            path=self.path,
+            name=f"under {self.title}",
+            labels=self.actions,
+        )
 
 
 SCREENS: Final = {
@@ -111,137 +106,101 @@ SCREENS: Final = {
 }
 
 
+@dataclass(slots=True)
+class Group:
+    """The jobs of one class that failed with one error.
+
+    Attributes:
+        job_class: as people know it.
+        error_class: of the last failure; empty if it never failed.
+        message: of the first of them that was looked at.
+        count: how many.
+        newest: highest score, epoch seconds.
+    """
+
+    job_class: str
+    error_class: str
+    message: str
+    count: int
+    newest: float
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The filter that finds them; a class with signs of a glob is found as well."""
+        found = {"class": glob.escape(self.job_class)}
+        if self.error_class:
+            found["error_class"] = glob.escape(self.error_class)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Groups of those that were looked at, from the end of the set that is shown first."""
+
+    groups: list[Group]
+    looked_at: int
+    all: int
+
+
 def show(request: Request, screen: Screen) -> Response:
     """Groups, if jobs have errors, then the rows; or the question before all that match are acted on."""
     view = view_of(request)
     asked = parse_listing(request.query_params, view)
-    action = request.query_params.get("confirm", "")
-    if action:
-        return _ask_for_all(request, screen, asked, _action_of(screen, action))
     job_set = screen.kind(view.operator)
-    rows = _read(view, job_set, asked)
-    groups = None
-    if screen.has_errors and not asked.where and asked.number == 1:
-        groups = view.read(
-            ("groups", job_set.name),
-            lambda: grouping.fetch_groups(job_set, grouping.AT_ONCE),
-            grouping.AT_ONCE_FRESH_S,
-        )
+    newest_first = asked.order == "newest" if asked.order else job_set.newest_first
+
+    def read(number: int, size: int) -> Page[SortedEntry]:
+        return job_set.page(number, size, newest_first=newest_first)
+
+    rows = read_shared(view, job_set.name, read, asked)
+    if action := request.query_params.get("confirm", ""):
+        return ask_for_all(request, screen.place(view), asked, rows, action, delays=DELAYS)
+    shows_groups = screen.has_errors and not asked.where and asked.number == 1
     return render(
         request,
         "job_set.html",
         screen=screen,
         listing=asked,
         rows=rows,
-        groups=groups,
-        tokens=[entry_token(entry) for entry in rows.page.rows],
+        groups=_read_groups(view, job_set, AT_ONCE, 5.0) if shows_groups else None,
+        token_of=token_of,
         delays=DELAYS,
-        newest_first=_newest_first(job_set, asked),
+        newest_first=newest_first,
+        role_for_all=role_for_all,
     )
 
 
 def show_groups(request: Request, screen: Screen) -> Response:
     """The groups of many more members, by an address of its own since it takes longer."""
     view = view_of(request)
-    job_set = screen.kind(view.operator)
-    groups = view.read(
-        ("groups of many", job_set.name),
-        lambda: grouping.fetch_groups(job_set, grouping.AT_MOST),
-        grouping.AT_MOST_FRESH_S,
-    )
+    groups = _read_groups(view, screen.kind(view.operator), AT_MOST, 30.0)
     return render(request, "groups.html", screen=screen, groups=groups)
 
 
-def act(request: Request, form: FormData, screen: Screen) -> Response:
-    """One job (`one`), those that were chosen (`key`), or all that match the filter (`all`)."""
-    view = view_of(request)
-    asked = parse_listing(request.query_params, view)
-    name, _, token = str(form.get("one") or form.get("action") or "").partition(" ")
-    action = _action_of(screen, name)
-    if form.get("all") and not form.get("confirmed"):
-        query = {**asked.filter_query, "confirm": action}
-        return redirect(request, screen.path, notice="", **query)
-    at = view.now + _delay_s(form) if action == "reschedule" else None
-    job_set = screen.kind(view.operator)
-    if form.get("all"):
-        return _act_on_all(request, screen, asked, action, at)
-    tokens = [token] if token else [str(each) for each in form.getlist("key")]
-    entries = find_entries(job_set, tokens)
-    if action == "delete" and entries and not form.get("confirmed"):
-        return render(
-            request,
-            "confirm.html",
-            here=screen.path,
-            query=_back(asked),
-            action=action,
-            label=screen.actions[action],
-            question=f"Delete {jobs(len(entries))}?",
-            detail=f"{jobs(len(entries))} that you chose under {screen.title}.",
-            hidden=[("key", entry_token(entry)) for entry in entries],
-            entries=entries[:20],
-            at=None,
-        )
-    done = job_set.apply(action, entries, at=at)
-    return redirect(request, screen.path, notice=_notice(action, done, len(tokens)), **_back(asked))
+def _read_groups(view: View, job_set: JobSet, most: int, fresh_s: float) -> Groups:
+    return view.read(("groups", job_set.name, most), lambda: fetch_groups(job_set, most), fresh_s)
 
 
-def _act_on_all(
-    request: Request, screen: Screen, asked: Listing, action: Action, at: float | None
-) -> Response:
-    require_role(request, screen.role_for_all(action))
-    job_set = screen.kind(view_of(request).operator)
-    done = job_set.apply_all(action, asked.where or None, at=at, limit=MOST_AT_ONCE)
-    notice = f"{jobs(done)} {DONE[action]}."
-    if done >= MOST_AT_ONCE:
-        notice = f"The first {notice} There may be more: do it again."
-    return redirect(request, screen.path, notice=notice, **asked.filter_query)
-
-
-def _ask_for_all(request: Request, screen: Screen, asked: Listing, action: Action) -> Response:
-    """The page that names filter and count, with the button that does it."""
-    require_role(request, screen.role_for_all(action))
-    view = view_of(request)
-    rows = _read(view, screen.kind(view.operator), asked)
-    exact = rows.looked_at is None or (rows.start == 0 and rows.next_start is None)
-    number = f"{rows.page.total:,}" if exact else f"{rows.page.total:,} or more"
-    what = f"{number} job{'' if number == '1' else 's'}"
-    return render(
-        request,
-        "confirm.html",
-        here=screen.path,
-        query=asked.query,
-        action=action,
-        label=screen.actions[action],
-        question=f"{screen.actions[action]}: {what}?",
-        detail=(
-            f"All jobs under {screen.title} that match {asked.where}: {what}"
-            + ("." if exact else f" (of {rows.all:,}, {rows.looked_at or 0:,} were looked at).")
-            if asked.where
-            else f"All jobs under {screen.title}: {what}."
-        ),
-        hidden=[("all", "1")],
-        entries=rows.page.rows[:5],
-        at=DELAYS if action == "reschedule" else None,
-    )
-
-
-def _read(view: View, job_set: JobSet, asked: Listing) -> Rows[SortedEntry]:
-    newest_first = _newest_first(job_set, asked)
-
-    def read(number: int, size: int) -> Page[SortedEntry]:
-        return job_set.page(number, size, newest_first=newest_first)
-
-    return read_shared(view, job_set.name, read, asked)
-
-
-def _newest_first(job_set: JobSet, asked: Listing) -> bool:
-    return asked.order == "newest" if asked.order else job_set.newest_first
-
-
-def _action_of(screen: Screen, name: str) -> Action:
-    if name not in screen.actions:
-        raise HTTPException(400, f"There is no action {name!r} for {screen.title}.")
-    return cast("Action", name)
+def fetch_groups(job_set: JobSet, most: int) -> Groups:
+    """The groups among the first members of a set, in reads of `CHUNK`."""
+    found: dict[tuple[str, str], Group] = {}
+    looked_at = total = 0
+    size = min(most, CHUNK)
+    for number in range(1, most // size + 1):
+        page = job_set.page(number, size)
+        total = page.total
+        looked_at += len(page.rows)
+        for entry in page.rows:
+            key = (entry.display_class, entry.error_class)
+            group = found.get(key)
+            if group is None:
+                group = found[key] = Group(*key, entry.error_message, 0, entry.score)
+            group.count += 1
+            group.newest = max(group.newest, entry.score)
+        if len(page.rows) < size:
+            break
+    groups = sorted(found.values(), key=lambda group: (-group.count, -group.newest))
+    return Groups(groups=groups, looked_at=looked_at, all=total)
 
 
 def _delay_s(form: FormData) -> float:
@@ -251,29 +210,19 @@ def _delay_s(form: FormData) -> float:
     return float(text)
 
 
-def _notice(action: Action, done: int, asked_for: int) -> str:
-    if not asked_for:
-        return "No job was chosen: nothing was done."
-    gone = asked_for - done
-    left = f" {jobs(gone)} moved on before." if gone else ""
-    return f"{jobs(done)} {DONE[action]}.{left}"
-
-
-def _back(asked: Listing) -> dict[str, object]:
-    return {**asked.query, **({"page": asked.number} if asked.number > 1 else {})}
-
-
-def jobs(number: int) -> str:
-    """`1 job`, `1,234 jobs`."""
-    return f"{number:,} job" if number == 1 else f"{number:,} jobs"
-
-
 def _routes(screen: Screen) -> list[Route]:
     """The pages of a set; those with errors have their groups besides."""
 
     @requires("operator")
     def post(request: Request, form: FormData) -> Response:
-        return act(request, form, screen)
+        view = view_of(request)
+        place = screen.place(view)
+        action, _ = chosen_action(form)
+        place.require(action)
+        asks = form.get("all") and not form.get("confirmed")
+        if action == "reschedule" and not asks:
+            return act(request, form, place, at=view.now + _delay_s(form))
+        return act(request, form, place)
 
     found = [
         Route(screen.path, searching(partial(show, screen=screen), looks_through)),

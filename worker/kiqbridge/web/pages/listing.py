@@ -6,7 +6,7 @@ one, in the order of the list, at most `LOOK_AT` for an answer; the next ones ar
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -161,6 +161,13 @@ def fetch_rows(read: ReadPage[Row], listing: Listing, now: float) -> Rows[Row]:
             break
     page = Page(number=listing.number, size=listing.per, total=matches, rows=matching)
     return Rows(page=page, all=total, looked_at=looked_at, start=listing.start)
+
+
+def page_of(rows: Sequence[Any], request: Request, size: int) -> Page[Any]:
+    """The page of a short list that the address asks for."""
+    number = _number(request.query_params.get("page", ""), 1)
+    first = (number - 1) * size
+    return Page(number=number, size=size, total=len(rows), rows=rows[first : first + size])
 
 
 def read_shared(view: View, place: str, read: ReadPage[Row], listing: Listing) -> Rows[Row]:

@@ -1,15 +1,14 @@
 """Metrics: what each class did in a span of time, how long it took, and what was deployed meanwhile."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import ClassCounts, Histogram, Operator, TopJobs, job_metrics, top_jobs
+from kiqbridge.api import ClassCounts, Histogram, TopJobs, job_metrics, top_jobs
 from kiqbridge.api.class_histograms import class_histograms
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.plots import Mark, Series, histogram, sparkline, time_series
@@ -29,36 +28,7 @@ DRAWN: Final = 5
 FRESH_S: Final = 10.0
 """Workers write measurements every 10 s."""
 _LINES: Final[tuple[Shade, ...]] = ("1", "2", "3", "4", "5")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A class in the list.
-
-    Attributes:
-        counts: what it did.
-        took: its durations; None if they were not read.
-        trend: executions over the span, as a small line.
-    """
-
-    counts: ClassCounts
-    took: Histogram | None
-    trend: Markup
-
-    @property
-    def failed_share(self) -> float:
-        """Of 1."""
-        total = self.counts.total
-        return total.failures / total.executions if total.executions else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """The plots of the list: they cost more than what they are made of, so all viewers share them."""
-
-    throughput: Markup
-    lines: Markup
-    trends: Sequence[Markup]
+_SHADES: Final[Mapping[str, Shade]] = {"executions": "ok", "failures": "bad"}
 
 
 def show(request: Request) -> Response:
@@ -67,30 +37,36 @@ def show(request: Request) -> Response:
     span = span_of(request)
     wanted = request.query_params.get("class", "").strip()
 
-    def load() -> tuple[list[ClassCounts], Drawn]:
+    def load() -> tuple[list[ClassCounts], Mapping[str, Any], list[Markup]]:
         found = fetch_top(view, span)
         classes = [each for name, each in found.classes.items() if wanted.lower() in name.lower()]
-        return classes, _draw(found, classes)
+        plots = {
+            "throughput": throughput(found, classes, title="Executions of all classes"),
+            "lines": _class_lines(found, classes[:DRAWN]),
+        }
+        return classes, plots, [_trend(each, found) for each in classes[:SHOWN]]
 
-    # Of one reading, so that rows and plots agree.
-    classes, drawn = view.read(("metrics", span, wanted), load, FRESH_S)
-    took = _durations(view, span, [each.job_class for each in classes[:MEASURED]])
-    rows = [
-        Row(counts=each, took=took.get(each.job_class), trend=trend)
-        for each, trend in zip(classes, drawn.trends, strict=False)
-    ]
+    # Of one reading, so that rows and plots agree; plots cost more than what they are made of.
+    classes, plots, trends = view.read(("metrics", span, wanted), load, FRESH_S)
+    minutes = MINUTES.get(span, LONGEST)
+    measured = tuple(each.job_class for each in classes[:MEASURED])
+    took = view.read(
+        ("durations", minutes, measured),
+        lambda: class_histograms(measured, minutes, operator=view.operator),
+        FRESH_S,
+    )
     return render(
         request,
         "metrics.html",
         span=span,
         spans=SPANS,
         wanted=wanted,
-        rows=rows,
+        rows=list(zip(classes, trends, strict=False)),
+        took=took,
         total=len(classes),
-        throughput=drawn.throughput,
-        lines=drawn.lines,
         took_span=_took_span(span),
         measured=MEASURED,
+        **plots,
     )
 
 
@@ -141,7 +117,11 @@ def span_of(request: Request) -> str:
 
 def fetch_top(view: View, span: str) -> TopJobs:
     """What all classes did, shared by all who look."""
-    return view.read(("top jobs", span), lambda: _read_top(view.operator, span), FRESH_S)
+    return view.read(
+        ("top jobs", span),
+        lambda: top_jobs(MINUTES.get(span, 0), hours=HOURS.get(span), operator=view.operator),
+        FRESH_S,
+    )
 
 
 def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) -> Markup:
@@ -149,49 +129,21 @@ def throughput(found: TopJobs, classes: Sequence[ClassCounts], *, title: str) ->
 
     The bucket that still grows is not drawn, but counts in the sum, which is that of the lists and cards.
     """
-    executions = Series(
-        name="executions",
-        values=[
-            sum(each.series[at].executions for each in classes if at in each.series)
-            for at in found.buckets[:-1]
-        ],
-        total=sum(each.total.executions for each in classes),
-        is_area=True,
-    )
-    failures = Series(
-        name="failures",
-        values=[
-            sum(each.series[at].failures for each in classes if at in each.series)
-            for at in found.buckets[:-1]
-        ],
-        total=sum(each.total.failures for each in classes),
-        shade="bad",
-        is_area=True,
-    )
-    return _plot(found, [executions, failures], name="throughput", title=title)
-
-
-def _draw(found: TopJobs, classes: Sequence[ClassCounts]) -> Drawn:
-    return Drawn(
-        throughput=throughput(found, classes, title="Executions of all classes"),
-        lines=_class_lines(found, classes[:DRAWN]),
-        trends=[_trend(each, found) for each in classes[:SHOWN]],
-    )
-
-
-def _read_top(operator: Operator, span: str) -> TopJobs:
-    if span in HOURS:
-        return top_jobs(hours=HOURS[span], operator=operator)
-    return top_jobs(MINUTES[span], operator=operator)
-
-
-def _durations(view: View, span: str, names: Sequence[str]) -> Mapping[str, Histogram]:
-    minutes = MINUTES.get(span, LONGEST)
-    return view.read(
-        ("durations", minutes, tuple(names)),
-        lambda: class_histograms(names, minutes, operator=view.operator),
-        FRESH_S,
-    )
+    sums = [
+        Series(
+            name=name,
+            values=[
+                sum(at)
+                for at in zip(*(_values(each, found, name) for each in classes), strict=True)
+            ]
+            or [0.0] * len(found.buckets[:-1]),
+            total=sum(getattr(each.total, name) for each in classes),
+            shade=shade,
+            is_area=True,
+        )
+        for name, shade in _SHADES.items()
+    ]
+    return _plot(found, sums, name="throughput", title=title)
 
 
 def _took_span(span: str) -> str:
@@ -205,7 +157,7 @@ def _class_lines(found: TopJobs, classes: Sequence[ClassCounts]) -> Markup:
     series = [
         Series(
             name=each.job_class,
-            values=_executions(each, found),
+            values=_values(each, found),
             total=each.total.executions,
             shade=shade,
         )
@@ -215,9 +167,10 @@ def _class_lines(found: TopJobs, classes: Sequence[ClassCounts]) -> Markup:
     return _plot(found, series, name="classes", title=title)
 
 
-def _executions(counts: ClassCounts, found: TopJobs) -> list[int]:
+def _values(counts: ClassCounts, found: TopJobs, name: str = "executions") -> list[int]:
     """By bucket, without the last one: it still grows, and would be drawn as a fall."""
-    return [counts.series[at].executions if at in counts.series else 0 for at in found.buckets[:-1]]
+    buckets = found.buckets[:-1]
+    return [getattr(counts.series[at], name) if at in counts.series else 0 for at in buckets]
 
 
 def _plot(found: TopJobs, series: Sequence[Series], *, name: str, title: str) -> Markup:
@@ -232,7 +185,7 @@ def _plot(found: TopJobs, series: Sequence[Series], *, name: str, title: str) ->
 
 
 def _trend(counts: ClassCounts, found: TopJobs) -> Markup:
-    [folded], _ = fold([Series(name="", values=_executions(counts, found))], found.bucket_s)
+    [folded], _ = fold([Series(name="", values=_values(counts, found))], found.bucket_s)
     return sparkline(folded.values, label=f"Executions of {counts.job_class} over the span")
 
 

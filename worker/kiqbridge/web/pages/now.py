@@ -1,28 +1,13 @@
 """Now: whether all is well, else the worst facts with what to do; then counts, throughput, what comes, who died."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import (
-    DeadSet,
-    Fact,
-    Facts,
-    History,
-    ScheduleSet,
-    ScheduleView,
-    SortedEntry,
-    TopJobs,
-    Verdict,
-    fetch_facts,
-    fetch_history,
-    judge,
-)
+from kiqbridge.api import DeadSet, ScheduleSet, TopJobs, fetch_facts, fetch_history, judge
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.pages.metrics import FRESH_S, fetch_top, throughput
 
@@ -35,97 +20,44 @@ SCHEDULES_FRESH_S: Final = 10.0
 _MINUTE_S: Final = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
-    """What the screen shows besides its plot.
-
-    Attributes:
-        facts: the state.
-        verdict: what is wrong with it.
-        today: what was processed and failed on this UTC day.
-        deaths: the last jobs that died.
-        upcoming: the schedules that fire next.
-    """
-
-    facts: Facts
-    verdict: Verdict
-    today: History
-    deaths: Sequence[SortedEntry]
-    upcoming: Sequence[ScheduleView]
-
-    @property
-    def queues(self) -> int:
-        """How many there are."""
-        return len(self.facts.queues)
-
-    @property
-    def waiting(self) -> int:
-        """Jobs in all queues."""
-        return sum(queue.size for queue in self.facts.queues)
-
-    @property
-    def latency_s(self) -> float:
-        """Seconds for which the oldest job of all queues has waited; negative if all are enqueued in the future."""
-        return max((queue.latency_s for queue in self.facts.queues), default=0.0)
-
-    @property
-    def busy(self) -> int:
-        """Jobs that run."""
-        return sum(process.busy for process in self.facts.processes)
-
-    @property
-    def threads(self) -> int:
-        """Jobs that could run at once."""
-        return sum(process.concurrency for process in self.facts.processes)
-
-
 def show(request: Request) -> Response:
     """The first screen."""
     view = view_of(request)
     now = view.read(("now",), lambda: fetch(view))
+    facts = now["verdict"].facts
 
     def draw() -> tuple[float, str]:
         top = fetch_top(view, "1h")
-        return rate_per_minute(top), _plot(top)
+        classes = list(top.classes.values())
+        plot = throughput(top, classes, title="Executions in the last hour") if classes else ""
+        return rate_per_minute(top), plot
 
     rate, plot = view.read(("plot of now",), draw, FRESH_S)
     return render(
         request,
         "now.html",
-        link=partial(_link, view),
-        now=now,
-        worst=now.verdict.worst(WORST),
-        more=now.verdict.facts[WORST : WORST + MORE],
-        rest=max(0, len(now.verdict.facts) - WORST - MORE),
+        worst=facts[:WORST],
+        more=facts[WORST : WORST + MORE],
+        rest=max(0, len(facts) - WORST - MORE),
         rate=rate,
         plot=plot,
+        **now,
     )
 
 
-def _link(view: View, fact: Fact) -> str:
-    """Where more is shown."""
-    return f"{view.base}{fact.link}"
-
-
-def _plot(top: TopJobs) -> str:
-    if not top.classes:
-        return ""
-    return throughput(top, list(top.classes.values()), title="Executions in the last hour")
-
-
-def fetch(view: View) -> Now:
-    """All of it; what fires next is read less often, since each expression is computed."""
+def fetch(view: View) -> Mapping[str, Any]:
+    """All but the plot; what fires next is read less often, since each expression is computed."""
     facts = fetch_facts(view.operator)
     schedules = view.read(
         ("next schedules",), lambda: ScheduleSet(view.operator).fetch(last=1), SCHEDULES_FRESH_S
     )
-    return Now(
-        facts=facts,
-        verdict=judge(facts),
-        today=fetch_history(1, operator=view.operator),
-        deaths=DeadSet(view.operator).page(1, DEATHS).rows,
-        upcoming=[each for each in schedules if each.next_at is not None][:NEXT],
-    )
+    return {
+        "facts": facts,
+        "verdict": judge(facts),
+        "today": fetch_history(1, operator=view.operator),
+        "deaths": DeadSet(view.operator).page(1, DEATHS).rows,
+        "upcoming": [each for each in schedules if each.next_at is not None][:NEXT],
+    }
 
 
 def rate_per_minute(top: TopJobs) -> float:

@@ -1,7 +1,7 @@
 """Processes of Python and Ruby: what each serves, how it is, and quieting, stopping, dumping its threads."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,59 +37,23 @@ class Capsule:
     queues: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
-    """All processes together.
-
-    Attributes:
-        processes: by name.
-        mixed: the versions of our workers if there is more than one, else empty.
-    """
-
-    processes: Sequence[Process]
-    mixed: Sequence[str]
-
-    @property
-    def threads(self) -> int:
-        """Of all."""
-        return sum(each.concurrency for each in self.processes)
-
-    @property
-    def busy(self) -> int:
-        """Jobs that run."""
-        return sum(each.busy for each in self.processes)
-
-    @property
-    def rss_kb(self) -> int:
-        """Memory of all."""
-        return sum(each.rss_kb for each in self.processes)
-
-    @property
-    def quiet(self) -> int:
-        """How many take no new jobs."""
-        return sum(each.is_quiet for each in self.processes)
-
-
 def show(request: Request) -> Response:
     """The list of processes."""
     view = view_of(request)
-    fleet = view.read(("processes",), lambda: fleet_of(list(ProcessSet(view.operator))))
+    processes = view.read(("processes",), lambda: list(ProcessSet(view.operator)))
+    # Versions of Ruby may differ for years, ours should not.
+    ours = sorted({each.version for each in processes if each.is_ours})
     return render(
         request,
         "processes.html",
-        fleet=fleet,
+        processes=processes,
+        mixed=ours if len(ours) > 1 else [],
         capsules_of=capsules_of,
         version_of=version_of,
         busy_meter=busy_meter,
         is_embedded=is_embedded,
         late_beat_s=LATE_BEAT_S,
     )
-
-
-def fleet_of(processes: Sequence[Process]) -> Fleet:
-    """The totals; versions of Ruby may differ for years, ours should not."""
-    ours = sorted({each.version for each in processes if each.is_ours})
-    return Fleet(processes=processes, mixed=ours if len(ours) > 1 else [])
 
 
 def capsules_of(process: Process) -> list[Capsule]:
@@ -139,60 +103,51 @@ def busy_meter(busy: int, threads: int) -> str:
 @requires("admin")
 def act_on_all(request: Request, form: FormData) -> Response:
     """Quiet or stop every process."""
-    action = _action_of(form, ("quiet", "stop"))
+    action = _action_of(form)
     if not form.get("confirmed"):
         raise HTTPException(400, "Nothing was done: the form does not say that all are meant.")
     reached = [each for each in ProcessSet(view_of(request).operator) if not is_embedded(each)]
     for process in reached:
         _send(process, action)
     done = {"quiet": "take no new jobs", "stop": "stop"}[action]
-    return redirect(
-        request,
-        "/processes",
-        notice=f"{len(reached):,} {noun(len(reached), 'process was', 'processes were')} asked to {done}: at the next "
-        "heartbeat, within 10 s.",
+    asked = (
+        f"{len(reached):,} {noun(len(reached), 'process was', 'processes were')} asked to {done}"
     )
+    return redirect(request, "/processes", notice=f"{asked}: at the next heartbeat, within 10 s.")
 
 
 @requires("operator")
 def dump_threads(request: Request, form: FormData) -> Response:
     """Have a process write where each of its threads is."""
-    process = _process_of(request, form)
-    _send(process, "dump_threads")
-    return redirect(
-        request,
-        "/processes",
-        notice=f"{_name(process)} writes where each of its threads is to its log, within 10 s.",
-    )
+    return _act_on_one(request, form, "dump_threads")
 
 
 @requires("admin")
 def act(request: Request, form: FormData) -> Response:
     """Quiet or stop one process."""
-    action = _action_of(form, ("quiet", "stop"))
+    return _act_on_one(request, form, _action_of(form))
+
+
+def _act_on_one(request: Request, form: FormData, action: str) -> Response:
     process = _process_of(request, form)
     _send(process, action)
     done = {
         "quiet": "takes no new jobs from its next heartbeat on, within 10 s",
         "stop": "stops at its next heartbeat, within 10 s; jobs that do not end in time go back to their queues",
+        "dump_threads": "writes where each of its threads is to its log, within 10 s",
     }[action]
-    return redirect(request, "/processes", notice=f"{_name(process)} {done}.")
-
-
-def _name(process: Process) -> str:
-    return f"{plain(process.hostname, 60)}:{process.pid}"
+    name = f"{plain(process.hostname, 60)}:{process.pid}"
+    return redirect(request, "/processes", notice=f"{name} {done}.")
 
 
 def _send(process: Process, action: str) -> None:
     {"quiet": process.quiet, "stop": process.stop, "dump_threads": process.dump_threads}[action]()
 
 
-def _action_of(form: FormData, known: Sequence[str]) -> str:
+def _action_of(form: FormData) -> str:
     action = str(form.get("action", ""))
-    if action not in known:
-        raise HTTPException(
-            400, f"The form asks for {json.dumps(action)}; there are {', '.join(known)}."
-        )
+    if action not in ("quiet", "stop"):
+        raise HTTPException(400, f"The form asks for {json.dumps(action)}; there are quiet, stop.")
     return action
 
 

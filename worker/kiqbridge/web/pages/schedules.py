@@ -1,30 +1,44 @@
-"""Schedules: when each fires next, in its zone and the viewer's, and what became of its last occurrences."""
+"""Schedules: when each fires next, in its zone and the viewer's, and what became of its last occurrences.
 
+Run now, pause and resume, skip the next occurrence.
+"""
+
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kiqbridge.api import Page, ScheduleSet, ScheduleView
+from kiqbridge.api import ScheduleSet, ScheduleView
 from kiqbridge.api.occurrences import Occurrence
 from kiqbridge.api.schedules import RUBY
-from kiqbridge.web.context import render, view_of
-from kiqbridge.web.pages import schedule_actions
+from kiqbridge.web.context import View, redirect, render, view_of
+from kiqbridge.web.guard import requires
+from kiqbridge.web.pages.listing import page_of
 from kiqbridge.web.plots import Tick, TickState, tick_legend, tick_strip
-from kiqbridge.web.shown import duration
+from kiqbridge.web.shown import absolute, duration
 
 TICKS: Final = 20
 ROWS: Final = 50
 HISTORY: Final = 200
 UPCOMING: Final = 10
 FRESH_S: Final = 3.0
+PAUSES: Final = (
+    ("", "until it is resumed"),
+    ("3600", "for 1 hour"),
+    ("14400", "for 4 hours"),
+    ("86400", "for 1 day"),
+    ("604800", "for 1 week"),
+)
+"""Seconds, as a form has them, and what they are called."""
 _SIGNS: Final[Mapping[str, TickState]] = {"paused": "left out", "skipped": "left out"}
 _BAD: Final = ("dead", "discarded", "expired")
 
@@ -35,19 +49,17 @@ def show(request: Request) -> Response:
     wanted = request.query_params.get("name", "").strip()
     found = view.read(("schedules",), lambda: ScheduleSet(view.operator).fetch(last=TICKS), FRESH_S)
     matching = [each for each in found if wanted.casefold() in searched(each)]
-    number = request.query_params.get("page", "1")
-    page = page_of(matching, int(number) if number.isdecimal() else 1)
     return render(
         request,
         "schedules.html",
-        page=page,
+        page=page_of(matching, request, ROWS),
         total=len(found),
         wanted=wanted,
         strip=strip,
         legend=tick_legend(),
         zoned=zoned,
         can_act=can_act,
-        pauses=schedule_actions.PAUSES,
+        pauses=PAUSES,
     )
 
 
@@ -73,24 +85,13 @@ def show_one(request: Request) -> Response:
         can_act=can_act,
         lateness=lateness(schedule),
         is_bad=is_bad,
-        pauses=schedule_actions.PAUSES,
+        pauses=PAUSES,
     )
 
 
 def searched(schedule: ScheduleView) -> str:
     """What a filter looks at: its name, classes and origin."""
     return " ".join([schedule.name, *schedule.classes, schedule.origin, schedule.state]).casefold()
-
-
-def page_of(schedules: Sequence[ScheduleView], number: int) -> Page[ScheduleView]:
-    """A page of the list."""
-    first = (max(1, number) - 1) * ROWS
-    return Page(
-        number=max(1, number),
-        size=ROWS,
-        total=len(schedules),
-        rows=schedules[first : first + ROWS],
-    )
 
 
 def can_act(schedule: ScheduleView) -> bool:
@@ -144,8 +145,71 @@ def _tick(occurrence: Occurrence, timezone: str) -> Tick:
     return Tick(state=state, title=", ".join(words), is_bad=is_bad(occurrence))  # type: ignore[arg-type]
 
 
+@requires("operator")
+def act(request: Request, form: FormData) -> Response:
+    """What the form asks for, back to the schedule's page."""
+    name, action = str(form.get("name", "")), str(form.get("action", ""))
+    if action not in _ACTIONS:
+        raise HTTPException(
+            400, f"The form asks for no known action; there are {', '.join(_ACTIONS)}."
+        )
+    view = view_of(request)
+    schedules = ScheduleSet(view.operator)
+    if schedules.find(name, last=1, upcoming=1) is None:
+        raise HTTPException(404, f"No schedule is named {name}: it was deleted meanwhile.")
+    notice = _ACTIONS[action](schedules, name, form, view)
+    return redirect(request, f"/schedules/{name}", notice=notice)
+
+
+def _run(schedules: ScheduleSet, name: str, form: FormData, _: View) -> str:
+    is_counted = form.get("counted") == "1"
+    made = schedules.run(name, counted=is_counted)
+    how = "in the place of an occurrence" if is_counted else "besides its occurrences"
+    count = len(made.jids)
+    return f"{name} was run {how}: {count} job{'' if count == 1 else 's'} enqueued, {', '.join(made.jids[:3])}."
+
+
+def _pause(schedules: ScheduleSet, name: str, form: FormData, view: View) -> str:
+    until = view.moment(str(form.get("until", "")))
+    seconds = str(form.get("for_s", ""))
+    if seconds and not seconds.isdecimal():
+        raise HTTPException(400, f"The pause lasts {seconds!r} seconds: that is no number.")
+    made = schedules.pause(
+        name,
+        reason=str(form.get("reason", "")).strip()[:500],
+        for_s=float(seconds) if seconds and until is None else None,
+        until=until,
+    )
+    end = (
+        f" for {duration(math.ceil(made.until - view.now))}"
+        if made.until
+        else " until it is resumed"
+    )
+    return f"{name} is paused{end}. What comes due meanwhile is not caught up."
+
+
+def _resume(schedules: ScheduleSet, name: str, _: FormData, __: View) -> str:
+    if not schedules.resume(name):
+        return f"{name} was not paused."
+    return f"{name} fires again from now on."
+
+
+def _skip(schedules: ScheduleSet, name: str, _: FormData, view: View) -> str:
+    skipped = schedules.skip(name)
+    if not skipped:
+        return f"{name} has no further occurrence to skip."
+    moment = datetime.fromtimestamp(skipped[0], view.zone)
+    return f"{name} does not fire at {absolute(moment, view.zone)}."
+
+
+_ACTIONS: Final[Mapping[str, Callable[[ScheduleSet, str, FormData, View], str]]] = {
+    "run": _run,
+    "pause": _pause,
+    "resume": _resume,
+    "skip": _skip,
+}
 ROUTES: Final = [
     Route("/schedules", show),
-    *schedule_actions.ROUTES,
+    Route("/schedules/act", act, methods=["POST"]),
     Route("/schedules/{name:path}", show_one),
 ]

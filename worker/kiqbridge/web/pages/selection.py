@@ -27,38 +27,33 @@ def digest_of(job: JobRecord) -> str:
     return hashlib.blake2b(job.text, digest_size=8).hexdigest()
 
 
-def entry_token(entry: SortedEntry) -> str:
-    """`SCORE-DIGEST` of a member of a set."""
-    return f"{score_text(entry.score)}-{digest_of(entry)}"
+def token_of(job: JobRecord) -> str:
+    """`SCORE-DIGEST` of a member of a set, `FROM_TAIL-DIGEST` of a job in a queue; empty for others."""
+    if isinstance(job, SortedEntry):
+        return f"{score_text(job.score)}-{digest_of(job)}"
+    return f"{job.from_tail or 0}-{digest_of(job)}" if isinstance(job, QueuedJob) else ""
 
 
-def queued_token(job: QueuedJob) -> str:
-    """`FROM_TAIL-DIGEST` of a job in a queue."""
-    return f"{job.from_tail or 0}-{digest_of(job)}"
+def find_jobs(place: JobSet | Queue, tokens: Sequence[str]) -> Sequence[JobRecord]:
+    """The jobs that these tokens mean, those left out that are not there any more."""
+    known = tokens[:MOST]
+    return _in_queue(place, known) if isinstance(place, Queue) else _in_set(place, known)
 
 
-def find_entries(job_set: JobSet, tokens: Sequence[str]) -> list[SortedEntry]:
-    """The members that these tokens mean, those left out that are not there any more."""
+def _in_set(job_set: JobSet, tokens: Sequence[str]) -> list[SortedEntry]:
     wanted: defaultdict[float, set[str]] = defaultdict(set)
-    for token in tokens[:MOST]:
+    for token in tokens:
         score, _, digest = token.rpartition("-")
         number = _score(score)
         if number is not None:
             wanted[number].add(digest)
-    found: list[SortedEntry] = []
-    for at, digests in wanted.items():
-        found += _at_score(job_set, at, digests)
-    return found
+    return [entry for at, digests in wanted.items() for entry in _at_score(job_set, at, digests)]
 
 
-def find_queued(queue: Queue, tokens: Sequence[str]) -> list[QueuedJob]:
-    """The jobs that these tokens mean, those left out that do not wait any more.
-
-    A job comes nearer to the consuming end when others are taken, so it is looked for from where it was
-    to that end.
-    """
+def _in_queue(queue: Queue, tokens: Sequence[str]) -> list[QueuedJob]:
+    """A job comes nearer to the consuming end when others are taken: it is looked for from where it was to that end."""
     wanted: dict[str, int] = {}
-    for token in tokens[:MOST]:
+    for token in tokens:
         place, _, digest = token.partition("-")
         if place.isascii() and place.isdecimal() and len(place) < len(str(10**12)):
             wanted[digest] = int(place)

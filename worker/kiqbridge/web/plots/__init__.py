@@ -5,8 +5,15 @@ follows the colour scheme and a strict Content-Security-Policy. It must never re
 """
 
 from kiqbridge.web.plots.histogram import histogram
-from kiqbridge.web.plots.small import meter, sparkline
-from kiqbridge.web.plots.tick_strip import TICK_STATES, Tick, TickState, tick_legend, tick_strip
+from kiqbridge.web.plots.small import (
+    TICK_STATES,
+    Tick,
+    TickState,
+    meter,
+    sparkline,
+    tick_legend,
+    tick_strip,
+)
 from kiqbridge.web.plots.time_series import Mark, Series, time_series
 
 __all__ = [

@@ -6,10 +6,18 @@ from typing import Final
 
 from markupsafe import Markup
 
-from kiqbridge.web.plots.axis import milliseconds, value_label, value_ticks
-from kiqbridge.web.plots.markup import percent, table, tag
+from kiqbridge.web.plots.drawing import (
+    figure,
+    grid,
+    grid_labels,
+    milliseconds,
+    percent,
+    table,
+    tag,
+    value_ticks,
+)
 
-_TOP, _BELOW, _ROW = 50, 24, 14
+_TOP, _INNER, _BELOW, _ROW = 50, 166, 24, 14
 _LABELLED_EVERY: Final = 4
 _GAP: Final = 0.12
 """Share of a bucket's width that is left free beside its bar."""
@@ -21,8 +29,7 @@ def histogram(
     *,
     name: str,
     title: str,
-    percentiles: Mapping[str, float | None] | None = None,
-    height: int = 240,
+    percentiles: Mapping[str, float | None],
 ) -> Markup:
     """A figure: the bars, and the numbers as a folded table.
 
@@ -32,40 +39,29 @@ def histogram(
         name: of the plot on its page, for ids.
         title: what it shows.
         percentiles: name → milliseconds, such as `p95`; None is left out.
-        height: pixels.
     """
-    inner = height - _TOP - _BELOW
     ticks = value_ticks(max(counts, default=0))
-    known = {key: value for key, value in (percentiles or {}).items() if value is not None}
-    description = f"{sum(counts):,} executions; " + ", ".join(
-        f"{key} {milliseconds(value)}" for key, value in known.items()
-    )
-    drawn = tag(
-        "svg",
-        tag("title", title, id=f"{name}-title"),
-        tag("desc", description, id=f"{name}-desc"),
-        *_grid(ticks, inner),
-        *_bars(counts, bounds_ms, ticks[-1], inner),
-        *_labels(ticks, inner),
-        *_percentiles(known, bounds_ms, len(counts), inner),
-        *_axis(bounds_ms, len(counts), _TOP + inner),
-        class_="plot",
-        width="100%",
-        height=height,
-        role="img",
-        aria_labelledby=f"{name}-title {name}-desc",
-    )
+    known = {key: value for key, value in percentiles.items() if value is not None}
     rows = (
         (label, f"{count:,}")
         for label, count in zip(bucket_labels(bounds_ms), counts, strict=True)
         if count
     )
-    return tag(
-        "figure",
-        tag("figcaption", tag("span", title, class_="plot-title")),
-        drawn,
-        table(title, ("Took", "Executions"), rows),
-        class_="plot-figure",
+    return figure(
+        [
+            *grid(ticks, _TOP, _INNER),
+            *_bars(counts, bounds_ms, ticks[-1]),
+            *grid_labels(ticks, _TOP, _INNER),
+            *_percentiles(known, bounds_ms, len(counts)),
+            *_axis(bounds_ms, len(counts)),
+        ],
+        name=name,
+        title=title,
+        description=f"{sum(counts):,} executions; "
+        + ", ".join(f"{key} {milliseconds(value)}" for key, value in known.items()),
+        height=_TOP + _INNER + _BELOW,
+        caption=[tag("span", title, class_="plot-title")],
+        below=table(title, ("Took", "Executions"), rows),
     )
 
 
@@ -89,26 +85,9 @@ def place_of(value_ms: float, bounds_ms: Sequence[float], buckets: int) -> float
     return (buckets - 0.5) / buckets
 
 
-def _grid(ticks: Sequence[float], inner: int) -> Iterator[Markup]:
-    for value in ticks:
-        y = _TOP + inner * (1 - value / ticks[-1])
-        yield tag(
-            "line", x1="0", x2="100%", y1=y, y2=y, class_="plot-grid" if value else "plot-zero"
-        )
-
-
-def _labels(ticks: Sequence[float], inner: int) -> Iterator[Markup]:
-    """Drawn above the bars."""
-    for value in ticks[1:]:
-        y = _TOP + inner * (1 - value / ticks[-1]) - 4
-        yield tag("text", value_label(value), x="0", y=y, class_="plot-label")
-
-
-def _bars(
-    counts: Sequence[int], bounds_ms: Sequence[float], top: float, inner: int
-) -> Iterator[Markup]:
+def _bars(counts: Sequence[int], bounds_ms: Sequence[float], top: float) -> Iterator[Markup]:
     for place, (count, label) in enumerate(zip(counts, bucket_labels(bounds_ms), strict=True)):
-        tall = max(1.0, inner * count / top) if count else 0.0
+        tall = max(1.0, _INNER * count / top) if count else 0.0
         share = f"{label}: {count:,} executions"
         yield tag(
             "g",
@@ -117,7 +96,7 @@ def _bars(
                 "rect",
                 x=percent((place + _GAP) / len(counts)),
                 width=percent((1 - 2 * _GAP) / len(counts)),
-                y=_TOP + inner - tall,
+                y=_TOP + _INNER - tall,
                 height=tall,
                 class_="plot-bar",
             ),
@@ -126,14 +105,14 @@ def _bars(
                 x=percent(place / len(counts)),
                 width=percent(1 / len(counts)),
                 y=_TOP,
-                height=inner,
+                height=_INNER,
                 class_="plot-hit",
             ),
         )
 
 
 def _percentiles(
-    known: Mapping[str, float], bounds_ms: Sequence[float], buckets: int, inner: int
+    known: Mapping[str, float], bounds_ms: Sequence[float], buckets: int
 ) -> Iterator[Markup]:
     """Each label on a line of its own: they may be close to each other."""
     for row, (key, value) in enumerate(known.items()):
@@ -144,7 +123,7 @@ def _percentiles(
         yield tag(
             "g",
             tag("title", f"{key}: {milliseconds(value)}"),
-            tag("line", x1=x, x2=x, y1=y - 9, y2=_TOP + inner),
+            tag("line", x1=x, x2=x, y1=y - 9, y2=_TOP + _INNER),
             tag(
                 "text",
                 f"{key} {milliseconds(value)}",
@@ -157,7 +136,8 @@ def _percentiles(
         )
 
 
-def _axis(bounds_ms: Sequence[float], buckets: int, base: int) -> Iterator[Markup]:
+def _axis(bounds_ms: Sequence[float], buckets: int) -> Iterator[Markup]:
+    base = _TOP + _INNER
     for place, bound in enumerate(bounds_ms):
         edge = (place + 1) / buckets
         x = percent(edge)

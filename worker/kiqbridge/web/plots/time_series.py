@@ -1,19 +1,31 @@
 """Counts over time: lines and areas, with marks of deployments."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from markupsafe import Markup
 
-from kiqbridge.web.plots.axis import full_time, time_label, time_ticks, value_label, value_ticks
-from kiqbridge.web.plots.markup import join, number, percent, table, tag
+from kiqbridge.web.plots.drawing import (
+    figure,
+    full_time,
+    grid,
+    grid_labels,
+    join,
+    number,
+    percent,
+    table,
+    tag,
+    time_label,
+    time_ticks,
+    value_ticks,
+)
 
 AT_MOST: Final = 120
 """Points of a plot; with more, neighbours are added up."""
 
 _ACROSS: Final = 1000
-_TOP, _BELOW = 32, 24
+_TOP, _INNER, _BELOW = 32, 164, 24
 _EDGE: Final = 0.06
 """Share of the width at either end within which a label is not centred."""
 
@@ -60,16 +72,10 @@ class _Frame:
     step_s: float
     steps: int
     top_value: float
-    height: int
 
     @property
     def ends_at(self) -> float:
         return self.starts_at + self.steps * self.step_s
-
-    @property
-    def inner(self) -> int:
-        """Pixels of the plot's ground."""
-        return self.height - _TOP - _BELOW
 
     def share(self, at: float) -> float:
         """Of the width."""
@@ -77,7 +83,7 @@ class _Frame:
 
     def drop(self, value: float) -> float:
         """Pixels from the ground's upper edge."""
-        return self.inner * (1 - value / self.top_value)
+        return _INNER * (1 - value / self.top_value)
 
 
 def time_series(
@@ -88,8 +94,6 @@ def time_series(
     starts_at: float,
     step_s: float,
     marks: Sequence[Mark] = (),
-    height: int = 220,
-    unit: str = "executions",
 ) -> Markup:
     """A figure: legend, plot, list of marks, and the numbers as a folded table.
 
@@ -100,49 +104,35 @@ def time_series(
         starts_at: epoch seconds at which the first step begins.
         step_s: seconds of a step.
         marks: deployments; those outside of the plot are left out.
-        height: pixels.
-        unit: what is counted.
     """
     folded, step_s = fold(series, step_s)
     steps = len(folded[0].values)
     ticks = value_ticks(max((max(each.values, default=0) for each in folded), default=0))
-    frame = _Frame(
-        starts_at=starts_at, step_s=step_s, steps=steps, top_value=ticks[-1], height=height
-    )
+    frame = _Frame(starts_at=starts_at, step_s=step_s, steps=steps, top_value=ticks[-1])
     seen = [mark for mark in marks if frame.starts_at <= mark.at < frame.ends_at]
-    description = (
-        f"{unit} per {_span(step_s)} from {full_time(frame.starts_at)} to {full_time(frame.ends_at)} UTC: "
-        + "; ".join(f"{each.name} {each.sum:,.0f}" for each in folded)
-        + (f"; {len(seen)} marks" if seen else "")
-    )
-    drawn = tag(
-        "svg",
-        tag("title", title, id=f"{name}-title"),
-        tag("desc", description, id=f"{name}-desc"),
-        *_grid(frame, ticks),
-        _shapes(frame, folded),
-        *_labels(frame, ticks),
-        *_marks(frame, seen),
-        *_time_axis(frame),
-        *_hits(frame, folded),
-        class_="plot",
-        width="100%",
-        height=height,
-        role="img",
-        aria_labelledby=f"{name}-title {name}-desc",
-    )
     heads = ("From (UTC)", *(each.name for each in folded))
     rows = (
         (full_time(at), *(f"{each.values[place]:,.0f}" for each in folded))
         for place, at in _starts(frame)
     )
-    return tag(
-        "figure",
-        _legend(title, folded, step_s),
-        drawn,
-        _list_of(seen),
-        table(title, heads, rows),
-        class_="plot-figure",
+    return figure(
+        [
+            *grid(ticks, _TOP, _INNER),
+            _shapes(frame, folded),
+            *grid_labels(ticks, _TOP, _INNER),
+            *_marks(frame, seen),
+            *_time_axis(frame),
+            *_hits(frame, folded),
+        ],
+        name=name,
+        title=title,
+        description=f"executions per {_span(step_s)} from {full_time(frame.starts_at)} to "
+        f"{full_time(frame.ends_at)} UTC: "
+        + "; ".join(f"{each.name} {each.sum:,.0f}" for each in folded)
+        + (f"; {len(seen)} marks" if seen else ""),
+        height=_TOP + _INNER + _BELOW,
+        caption=_legend(title, folded, step_s),
+        below=join([_list_of(seen), table(title, heads, rows)]),
     )
 
 
@@ -152,35 +142,12 @@ def fold(series: Sequence[Series], step_s: float) -> tuple[list[Series], float]:
     together = -(-steps // AT_MOST)
     if together <= 1:
         return list(series), step_s
-    lack = -steps % together
+    starts = range(0, steps, together)
     folded = [
-        Series(
-            name=each.name,
-            values=[
-                sum(padded[place : place + together]) for place in range(0, len(padded), together)
-            ],
-            shade=each.shade,
-            is_area=each.is_area,
-            total=each.total,
-        )
+        replace(each, values=[sum(each.values[at : at + together]) for at in starts])
         for each in series
-        for padded in [[*each.values, *([0.0] * lack)]]
     ]
     return folded, step_s * together
-
-
-def _grid(frame: _Frame, ticks: Sequence[float]) -> Iterator[Markup]:
-    for value in ticks:
-        y = _TOP + frame.drop(value)
-        line = "plot-zero" if value == 0 else "plot-grid"
-        yield tag("line", x1="0", x2="100%", y1=y, y2=y, class_=line)
-
-
-def _labels(frame: _Frame, ticks: Sequence[float]) -> Iterator[Markup]:
-    """Drawn above the lines."""
-    for value in ticks[1:]:
-        y = _TOP + frame.drop(value) - 4
-        yield tag("text", value_label(value), x="0", y=y, class_="plot-label")
 
 
 def _shapes(frame: _Frame, series: Sequence[Series]) -> Markup:
@@ -191,8 +158,8 @@ def _shapes(frame: _Frame, series: Sequence[Series]) -> Markup:
         x="0",
         y=_TOP,
         width="100%",
-        height=frame.inner,
-        viewBox=f"0 0 {_ACROSS} {frame.inner}",
+        height=_INNER,
+        viewBox=f"0 0 {_ACROSS} {_INNER}",
         preserveAspectRatio="none",
         aria_hidden="true",
     )
@@ -207,7 +174,7 @@ def _shape(frame: _Frame, series: Series) -> Markup:
     line = tag("polyline", points=" ".join(points), class_=f"plot-line plot-{series.shade}")
     if not series.is_area:
         return line
-    around = f"{first},{frame.inner} {' '.join(points)} {last},{frame.inner}"
+    around = f"{first},{_INNER} {' '.join(points)} {last},{_INNER}"
     return join([tag("polygon", points=around, class_=f"plot-area plot-{series.shade}"), line])
 
 
@@ -219,14 +186,14 @@ def _marks(frame: _Frame, marks: Sequence[Mark]) -> Iterator[Markup]:
         yield tag(
             "g",
             tag("title", f"{full_time(mark.at)} UTC: {mark.label}"),
-            tag("line", x1=at, x2=at, y1=_TOP, y2=_TOP + frame.inner),
+            tag("line", x1=at, x2=at, y1=_TOP, y2=_TOP + _INNER),
             tag("text", f"D{place}", x=at, y=12, text_anchor=anchor),
             class_="plot-mark",
         )
 
 
 def _time_axis(frame: _Frame) -> Iterator[Markup]:
-    base = _TOP + frame.inner
+    base = _TOP + _INNER
     for at in time_ticks(frame.starts_at, frame.ends_at):
         share = frame.share(at)
         if share > 1 - 2.5 * _EDGE:  # there it says UTC, on a phone as well
@@ -248,7 +215,7 @@ def _hits(frame: _Frame, series: Sequence[Series]) -> Iterator[Markup]:
             x=percent(place / frame.steps),
             width=percent(1 / frame.steps),
             y=_TOP,
-            height=frame.inner,
+            height=_INNER,
             class_="plot-hit",
         )
 
@@ -257,7 +224,7 @@ def _starts(frame: _Frame) -> Iterator[tuple[int, float]]:
     return ((place, frame.starts_at + place * frame.step_s) for place in range(frame.steps))
 
 
-def _legend(title: str, series: Sequence[Series], step_s: float) -> Markup:
+def _legend(title: str, series: Sequence[Series], step_s: float) -> list[Markup]:
     entries = [
         tag(
             "li",
@@ -274,11 +241,10 @@ def _legend(title: str, series: Sequence[Series], step_s: float) -> Markup:
         )
         for each in series
     ]
-    return tag(
-        "figcaption",
+    return [
         tag("span", f"{title}, per {_span(step_s)}", class_="plot-title"),
         tag("ul", *entries, class_="plot-legend"),
-    )
+    ]
 
 
 def _list_of(marks: Sequence[Mark]) -> Markup:

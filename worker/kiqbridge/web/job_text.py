@@ -1,12 +1,13 @@
-"""What is strange in a job's text as it lies in Redis, and what follows from it (protocol §4)."""
+"""What a job's text in Redis shows: its life in order; what is strange in it, and what follows (protocol §4)."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kiqbridge.api import JobRecord
+from kiqbridge.api import JobRecord, SortedEntry
 from kiqbridge.wire.payload import MILLISECONDS_FROM
+from kiqbridge.wire.tick_mark import tick_mark_of
 
 Severity = Literal["bad", "warn", "note"]
 
@@ -101,3 +102,45 @@ def _of_workers(job: JobRecord) -> Iterator[Remark]:
             text="The worker that took it last knows no such class: deploy it, or move the job to a queue "
             "whose workers know it.",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One moment: `at` in epoch seconds; `kind` is `bad` for failures and `next` for what is to come."""
+
+    at: float
+    label: str
+    kind: Literal["", "bad", "next"] = ""
+
+
+def steps(job: JobRecord, place: str, now: float) -> list[Step]:
+    """What is known of it, the earliest first.
+
+    Args:
+        job: the job.
+        place: where it is: `queue`, `retry`, `schedule`, `dead`, `working`, `in flight`.
+        now: epoch seconds.
+    """
+    found: list[Step] = []
+    mark = tick_mark_of(job.item)
+    if mark is not None:
+        found.append(Step(at=float(mark.at), label=f"Occurrence of the schedule {mark.schedule}"))
+    if job.created_at is not None:
+        found.append(Step(at=job.created_at, label="Created"))
+    if job.enqueued_at is not None:
+        found.append(Step(at=job.enqueued_at, label="Enqueued"))
+    if job.failed_at is not None:
+        found.append(Step(at=job.failed_at, label="Failed first", kind="bad"))
+    if job.retried_at is not None:
+        label = f"Failed again (retry {job.retry_count})" if job.retry_count else "Failed again"
+        found.append(Step(at=job.retried_at, label=label, kind="bad"))
+    if isinstance(job, SortedEntry):
+        found.append(_step_of_score(job, place, now))
+    return sorted(found, key=lambda step: step.at)
+
+
+def _step_of_score(job: SortedEntry, place: str, now: float) -> Step:
+    if place == "dead":
+        return Step(at=job.at, label="Died", kind="bad")
+    label = "Next try" if place == "retry" else "Due"
+    return Step(at=job.at, label=label if job.at > now else f"{label} (now)", kind="next")
