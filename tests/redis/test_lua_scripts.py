@@ -76,7 +76,7 @@ def jobs():
 
 @pytest.mark.parametrize("script", [VALUES, TYPES], ids=["values", "types"])
 def test_values_go_over_as_in_redis(pool, script):
-    memory = Memory(lambda: 1000.0, functions={})
+    memory = Memory(lambda: 1000.0)
 
     there = pool.script(script, ["key"], ["text"])
 
@@ -85,7 +85,7 @@ def test_values_go_over_as_in_redis(pool, script):
 
 
 def test_an_error_that_a_script_answers_is_raised(pool):
-    for store in (pool, Memory(lambda: 0.0, functions={})):
+    for store in (pool, Memory(lambda: 0.0)):
         with pytest.raises(RedisRefused, match="WRONGTYPE of its own"):
             store.script(REFUSED, [], [])
 

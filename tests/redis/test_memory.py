@@ -85,7 +85,7 @@ def test_commands_answer_as_those_of_a_server(pool):
     @given(st.lists(CALLS, min_size=1, max_size=20))
     def same(calls):
         pool.call("FLUSHALL")
-        memory = Memory(lambda: 1_000_000.0, functions={})
+        memory = Memory(lambda: 1_000_000.0)
         got = memory.run(calls)
 
         assert got == pool.run(*calls)
@@ -97,7 +97,7 @@ def test_commands_answer_as_those_of_a_server(pool):
 
 def test_replies_without_order_hold_the_same(pool):
     calls = [("SADD", "s", "b", "a"), ("HSET", "h", "x", 1, "y", 2.5), ("EXPIRE", "h", 100)]
-    memory = Memory(lambda: 12.25, functions={})
+    memory = Memory(lambda: 12.25)
     memory.run(calls)
     pool.run(*calls)
 
@@ -109,7 +109,7 @@ def test_replies_without_order_hold_the_same(pool):
 
 def test_a_key_is_forgotten_when_the_clock_has_moved():
     now = [0.0]
-    memory = Memory(lambda: now[0], functions={})
+    memory = Memory(lambda: now[0])
     memory.run([("SET", "text", "x", "EX", 10)])
     now[0] = 11.0
 
@@ -156,12 +156,9 @@ def kept(pool):
     return found
 
 
-@pytest.mark.parametrize("language", ["Python", "Lua"])
-def test_pushes_leave_in_memory_what_they_leave_on_a_server(language, server_client, pool):
+def test_pushes_leave_in_memory_what_they_leave_on_a_server(server_client, pool):
     there = pushed(server_client), kept(pool)
-    with fake() as jobs:
-        if language == "Lua":
-            jobs.memory.functions = {}
+    with fake():
         here = pushed(server_client), kept(pool)
 
     assert here == there

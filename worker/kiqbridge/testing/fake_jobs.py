@@ -22,7 +22,6 @@ from kiqbridge.testing.asking import (
     wrong_count_text,
 )
 from kiqbridge.testing.memory import Memory, Place
-from kiqbridge.testing.memory_scripts import FUNCTIONS
 from kiqbridge.testing.passing_time import enqueue_due, pass_time
 from kiqbridge.testing.performing import EndlessJobs, MemoryPerformer
 from kiqbridge.testing.recorded import PerformedJob, RecordedJob, raise_error_of, read_job
@@ -63,7 +62,7 @@ class FakeJobs:
         server: Server = default_server,
     ) -> None:
         self.clock = VirtualClock(self._passed)
-        self.memory = Memory(self.clock.now, functions=FUNCTIONS, on_pushed=self._pushed)
+        self.memory = Memory(self.clock.now, on_pushed=self._pushed)
         self.performed: list[PerformedJob] = []
         self._performs_at_once = performs_at_once
         self._raises = raise_errors

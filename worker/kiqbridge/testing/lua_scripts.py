@@ -1,4 +1,4 @@
-"""Running the scripts themselves on a `Memory`, for those that have no function in Python: by lupa, Lua 5.1 as in Redis.
+"""Running the scripts of Redis on a `Memory`: by lupa, Lua 5.1 as in Redis.
 
 A script sees KEYS, ARGV, `redis.call`, `redis.pcall`, `redis.error_reply`, `redis.status_reply`, `redis.sha1hex` and
 `cjson.decode`. Replies and answers become values of the other side as Redis has it: a status is a table with `ok`,

@@ -2,12 +2,11 @@
 
 All pools of the process ask it (`store.redis_pool.use_stand_in`), so everything above is the true path: client,
 middleware, checks, JSON text. It holds what a server would hold under the same keys, `queue:NAME`, `schedule`,
-`retry`, `dead`, `it-JID`, `kb:…`, and knows the commands that the client half and the scripts send. A script is a
-function of `memory_scripts`, or is run as it is by `lua_scripts`. What is not known is refused with `NotInMemory`,
-never ignored.
+`retry`, `dead`, `it-JID`, `kb:…`, and knows the commands that the client half and the scripts send. A script is
+run as it is (lua_scripts.py). What is not known is refused with `NotInMemory`, never ignored.
 
-Guarded pushes (`push_once`, `push_tick`) are scripts, so their functions keep the same keys: guards in
-`kb:guards`, ledgers in `kb:ticks:SCHEDULE`. A second push under the same guard is a duplicate, as on a server.
+Guarded pushes (`push_once`, `push_tick`) are scripts, so a second push under the same guard is a duplicate, as on
+a server.
 """
 
 import itertools
@@ -25,9 +24,6 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, text_of
 
 T = TypeVar("T")
-
-Function = Callable[["Memory", Sequence[str], Sequence[bytes]], Any]
-"""A script in Python: (memory, KEYS, ARGV) → its answer as hiredis gives it."""
 
 
 class NotInMemory(KiqbridgeError):  # noqa: N818 - as the other names of errors
@@ -66,20 +62,17 @@ class Memory:
     Attributes:
         lock: held during each call; taken by who reads or changes the values directly.
         values: key → value; lists have their newest entry first, as LPUSH leaves them.
-        functions: SHA-1 of a script → its function.
     """
 
     def __init__(
         self,
         now: Callable[[], float],
         *,
-        functions: dict[str, Function],
         on_pushed: Callable[[int, int], object] = lambda _first, _end: None,
     ) -> None:
         self.lock = threading.RLock()
         self.values: dict[str, Value] = {}
         self.now = now
-        self.functions = functions
         self._on_pushed = on_pushed
         self._expires: dict[str, float] = {}
         self._numbers = itertools.count()
@@ -108,17 +101,11 @@ class Memory:
         """The answer of a script.
 
         Raises:
-            NotInMemory: it has no function here, and lupa is not installed.
+            NotInMemory: lupa is not installed.
         """
         with self.lock:
             first, ends = self._next, self._count_ends(keys)
-            function = self.functions.get(script.sha)
-            given = [_bytes(arg) for arg in args]
-            answer = (
-                function(self, keys, given)
-                if function is not None
-                else self._lua_scripts(script).run(script, keys, given)
-            )
+            answer = self._lua_scripts(script).run(script, keys, [_bytes(arg) for arg in args])
             end = self._next
             has_ends = self._count_ends(keys) > ends
         if end > first or has_ends:
