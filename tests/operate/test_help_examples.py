@@ -10,7 +10,6 @@ from support.documents import ROOT
 from kiqbridge import Client, Schedules
 from kiqbridge.client.default_client import own_default_client
 from kiqbridge.commands import cli
-from kiqbridge.commands.arguments import examples_of
 from kiqbridge.schedule.definition import ScheduleDefinition
 
 NOT_RUN = {
@@ -35,6 +34,13 @@ def leaves(parser, name=""):
         for verb, child in verbs[0].choices.items()
         for words, leaf in leaves(child, f"{name} {verb}").items()
     }
+
+
+def examples_of(parser):
+    """The lines that `add_example` was given."""
+    heading, *lines = (parser.epilog or "").splitlines()
+    assert heading == "example:"
+    return [line.strip() for line in lines]
 
 
 LEAVES = leaves(cli.build_parser([], complete=True))

@@ -54,7 +54,7 @@ def end_thread(kind):
     for wakes in ("_some", "_chunks_out"):
         if hasattr(part, wakes):
             getattr(part, wakes).set()
-    while part.alive:
+    while getattr(part, "thread", part).alive:
         time.sleep(0.001)
     stopping.clear()
     note("ended " + kind)

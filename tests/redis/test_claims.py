@@ -332,29 +332,31 @@ class TestFencing:
 
 
 class TestSettling:
-    def test_a_failed_job_moves_to_the_set_and_is_acknowledged_in_one_step(self, redis, claimer):
+    def test_a_failed_job_moves_to_the_set_and_is_acknowledged_in_one_step(
+        self, redis, process, claimer
+    ):
         enqueue(redis, *JOBS[:2])
         chunk = claimer.claim(["default"], 2)
 
-        assert claimer.settle(chunk, JOBS[0], "retry", 1700000000.25, b"with its error")
+        assert process.settle(chunk, JOBS[0], "retry", 1700000000.25, b"with its error")
 
         assert redis.zrange("retry", 0, -1, withscores=True) == [(b"with its error", 1700000000.25)]
         assert in_flight(redis) == [JOBS[1]]
 
-    def test_settling_twice_gives_one_life(self, redis, claimer):
+    def test_settling_twice_gives_one_life(self, redis, process, claimer):
         enqueue(redis, b"job")
         chunk = claimer.claim(["default"], 1)
 
-        assert claimer.settle(chunk, b"job", "retry", 1.0, b"first")
-        assert not claimer.settle(chunk, b"job", "retry", 2.0, b"second")
+        assert process.settle(chunk, b"job", "retry", 1.0, b"first")
+        assert not process.settle(chunk, b"job", "retry", 2.0, b"second")
 
         assert redis.zrange("retry", 0, -1) == [b"first"]
 
-    def test_equal_texts_in_one_chunk_are_settled_one_by_one(self, redis, claimer):
+    def test_equal_texts_in_one_chunk_are_settled_one_by_one(self, redis, process, claimer):
         enqueue(redis, b"same", b"same")
         chunk = claimer.claim(["default"], 2)
 
-        claimer.settle(chunk, b"same", "retry", 1.0, b"failed")
+        process.settle(chunk, b"same", "retry", 1.0, b"failed")
 
         assert in_flight(redis) == [b"same"]
 
@@ -423,12 +425,12 @@ class TestSettling:
         assert not redis.exists("retry")
         assert in_flight(redis) == JOBS[:2]
 
-    def test_after_fencing_it_does_nothing(self, redis, claimer):
+    def test_after_fencing_it_does_nothing(self, redis, process, claimer):
         enqueue(redis, b"job")
         chunk = claimer.claim(["default"], 1)
         redis.srem("kb:inflight", chunk.lease.incarnation)
 
-        assert not claimer.settle(chunk, b"job", "retry", 1.0, b"failed")
+        assert not process.settle(chunk, b"job", "retry", 1.0, b"failed")
 
         assert not redis.exists("retry")
         assert redis.lrange(chunk.list_key, 0, -1) == [b"job"]
@@ -439,18 +441,18 @@ class TestSettling:
         redis.hdel(process.keys.alive, process.incarnation)
         assert Reaper(process.connect(), process.keys).reap(process.incarnation) == 1
 
-        assert not claimer.settle(chunk, b"job", "retry", 1.0, b"failed")
+        assert not process.settle(chunk, b"job", "retry", 1.0, b"failed")
 
         assert waiting(redis) == [b"job"]
         assert not redis.exists("retry")
 
-    def test_a_set_of_a_foreign_type_costs_no_job(self, redis, claimer):
+    def test_a_set_of_a_foreign_type_costs_no_job(self, redis, process, claimer):
         redis.set("retry", "not a set")
         enqueue(redis, b"job")
         chunk = claimer.claim(["default"], 1)
 
         with pytest.raises(Exception, match="WRONGTYPE"):
-            claimer.settle(chunk, b"job", "retry", 1.0, b"failed")
+            process.settle(chunk, b"job", "retry", 1.0, b"failed")
 
         assert in_flight(redis) == [b"job"]
 
@@ -594,7 +596,7 @@ class TestFullMemory:
         fill_memory()
 
         chunk = claimer.claim(["default"], 3)
-        assert claimer.settle(chunk, chunk.take(), "retry", 1.0, b"failed")
+        assert process.settle(chunk, chunk.take(), "retry", 1.0, b"failed")
         assert put_back(claimer.connection, process.keys, chunk) == 2
         claimer.claim(["default"], 2)
         assert Reaper(process.connect(), process.keys).reap(process.incarnation, by_owner=True) == 2
@@ -680,7 +682,7 @@ class TestCluster:
             claimer = process.claimer()
             chunk = claimer.claim(["default", "mail"], 5)
             assert chunk.size == 2
-            assert claimer.settle(chunk, chunk.take(), keys.dead, 1.0, b"dead")
+            assert process.settle(chunk, chunk.take(), keys.dead, 1.0, b"dead")
             acknowledge(process.connect(), keys, [(chunk, b"another")])
             assert put_back(claimer.connection, process.keys, chunk) == 1
             chunk = claimer.claim(["default", "mail"], 5)

@@ -390,7 +390,7 @@ def test_at_the_deadline_the_running_one_goes_back_to_the_suspects(redis, isolat
 
     isolation.stop(time.monotonic() + 0.1)
 
-    wait_until(lambda: not isolation.alive, 10)
+    wait_until(lambda: not isolation.thread.alive, 10)
     assert redis.lrange(KEYS.suspects("mail"), 0, -1) == [text]
     assert not redis.exists("dead", "retry", "queue:mail")
     assert not child.is_running
@@ -403,7 +403,7 @@ def test_once_quiet_none_is_taken(redis, isolate):
     isolation.quiet()
     isolation.start()
 
-    wait_until(lambda: not isolation.alive, 5)
+    wait_until(lambda: not isolation.thread.alive, 5)
 
     assert redis.llen(KEYS.suspects("default")) == 1
 

@@ -117,10 +117,12 @@ def test_a_job_is_not_taken_for_settled_because_of_an_answer_of_another_shape(pr
 
         proxy.talk_nonsense([b"+OK\r\n"])
         with pytest.raises(RedisUnavailable, match="an answer that Redis never gives"):
-            claimer.settle(chunk, b"a", "retry", 1.0, b"a again")
+            engine.settle(chunk, b"a", "retry", 1.0, b"a again", connection=claimer.connection)
 
         assert redis.zrange("retry", 0, -1) == [b"a again"]
-        assert not claimer.settle(chunk, b"a", "retry", 1.0, b"a again")
+        assert not engine.settle(
+            chunk, b"a", "retry", 1.0, b"a again", connection=claimer.connection
+        )
 
 
 def test_the_reader_survives_answers_that_make_no_sense(proxy, redis):

@@ -101,7 +101,7 @@ class TestCounting:
             chunk = claimer.claim(["default"], 2)
             redis.hdel(process.keys.alive, process.incarnation)
             connection = process.connect()
-            settle = iter([lambda: claimer.settle(chunk, text_of("aaa"), "retry", 1.0, b"failed")])
+            settle = iter([lambda: process.settle(chunk, text_of("aaa"), "retry", 1.0, b"failed")])
             connection.before_script = lambda: [each() for each in settle]
 
             assert Reaper(connection, process.keys).reap(process.incarnation) == 1

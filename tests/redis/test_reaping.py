@@ -172,7 +172,7 @@ class TestHalfWay:
                 dead.incarnation, redis.hget(KEYS.alive, dead.incarnation)
             )
 
-        assert not claimer.settle(chunk, text_of("new"), "retry", 1.0, b"failed")
+        assert not dead.settle(chunk, text_of("new"), "retry", 1.0, b"failed")
         assert put_back(claimer.connection, KEYS, chunk) < 0
         assert claimer.claim(["default"], 1) is None
         assert redis.lrange("queue:default", 0, -1) == [text_of("newer")]

@@ -9,7 +9,7 @@ from kiqbridge.client.middleware import Chain
 from kiqbridge.engine.heartbeat import ProcessView
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.inflight.chunk import Chunk
-from kiqbridge.inflight.claims import Claimer, give_back
+from kiqbridge.inflight.claims import Claimer, give_back, settle
 from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
 from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.perform.capsule import Capsule
@@ -108,6 +108,26 @@ class EngineProcess:
 
     def claimer(self, tid: str = "t1", connection: Any = None, **options: Any) -> Claimer:
         return Claimer(tid, self.keeper, connection or self.connect(), self.keys, **options)
+
+    def settle(
+        self,
+        chunk: Chunk,
+        job: bytes,
+        target: str,
+        score: float,
+        text: bytes,
+        *,
+        connection: Any = None,
+    ) -> bool:
+        return settle(
+            connection or self.connect(),
+            self.keys,
+            chunk,
+            job,
+            target=target,
+            score=score,
+            text=text,
+        )
 
     def lists(self, tid: str = "t1") -> list[str]:
         """Names of the two in-flight lists of a claimer, that of even claims first."""

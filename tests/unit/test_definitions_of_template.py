@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.definitions_of_template import definition_of, definitions_of
+from kiqbridge.schedule.definitions_of_template import definition_of
 from kiqbridge.schedule.template import read_schedules
 
 TICK = {"schedule": "shop/Nightly", "at": "<aws.scheduler.scheduled-time>"}
@@ -101,12 +101,7 @@ def test_a_rule_of_the_event_bus_has_jobs_but_no_tick(read):
     assert found.jobs == (JOB,)
 
 
-def test_another_functions_rule_has_no_jobs_and_is_none_of_those_that_enqueue(read):
+def test_another_functions_rule_has_no_jobs(read):
     schedule = read(folder="lambdas/other", document={"any": 1})
 
     assert definition_of(schedule, "shop").jobs == ()
-    assert definitions_of([schedule], "shop") == {}
-
-
-def test_those_that_enqueue_by_name(read):
-    assert list(definitions_of([read()], "shop")) == ["shop/Nightly"]

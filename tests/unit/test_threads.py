@@ -68,33 +68,16 @@ def test_a_loop_goes_on_after_whatever_escapes_it(escape, caplog):
     assert kept_as("test") == []
 
 
-def test_what_a_loop_held_is_settled_before_it_goes_on():
-    told = []
-    held = ["a job"]
+def test_an_error_while_the_thread_is_ending_ends_it():
+    looped = []
 
     def loop():
-        told.append("looped")
-        if held:
-            raise MemoryError
-
-    def settle():
-        told.append(f"settled {held.pop()}")
-        raise SystemExit  # not even this ends the thread
-
-    keep_running("test", loop, is_ending=lambda: False, settle=settle, pause_s=0)
-
-    assert told == ["looped", "settled a job", "looped"]
-
-
-def test_an_error_while_the_thread_is_ending_ends_it_settled():
-    settled = []
-
-    def loop():
+        looped.append(1)
         raise KeyboardInterrupt
 
-    keep_running("test", loop, is_ending=lambda: True, settle=lambda: settled.append(1))
+    keep_running("test", loop, is_ending=lambda: True)
 
-    assert settled == [1]
+    assert looped == [1]
 
 
 def test_a_child_of_a_fork_keeps_no_threads():

@@ -34,7 +34,7 @@ from kiqbridge.perform.job_logger import TID
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.leadership import Lead
@@ -113,19 +113,14 @@ class Isolation:
         self._renew_at = 0.0
         self._quiet = threading.Event()
         self._abandoned = threading.Event()
-        self._thread = self._new_thread()
+        self.thread = KeptThread("isolation", self._look_on, self._quiet)
 
     def __repr__(self) -> str:
         return f"<Isolation {self.tid} {'busy' if self.current else 'idle'}>"
 
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
-
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self.thread.start()
 
     def quiet(self) -> None:
         """Take no further suspect; the running one may finish."""
@@ -144,11 +139,11 @@ class Isolation:
         It goes back to the suspects, and its child is killed after that.
         """
         self.quiet()
-        if not self.alive:
+        if not self.thread.alive:
             return
-        self._thread.join(max(deadline - time.monotonic(), 0))
+        self.thread.join(max(deadline - time.monotonic(), 0))
         chunk, current = self._chunk, self.current
-        if chunk is not None and current is not None and self.alive:
+        if chunk is not None and current is not None and self.thread.alive:
             try:
                 with chunk.writing:
                     chunk.revoke_unfinished()
@@ -161,7 +156,7 @@ class Isolation:
         child = self._child
         if child is not None:
             child.kill()
-        self._thread.join(RETRY_S)
+        self.thread.join(RETRY_S)
 
     def look(self) -> bool:
         """Look once, and run one suspect if there is one and nobody else does; whether one ran.
@@ -205,22 +200,6 @@ class Isolation:
         if not self.suspects:
             self.suspects_since = lease_now()
         self.suspects = {name: count for name, count in zip(names, counts, strict=True) if count}
-
-    def restart(self) -> None:
-        """Start its thread anew, after that has ended though it should run."""
-        self._thread = self._new_thread()
-        self._thread.start()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-isolation", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "isolation",
-            self._look_on,
-            is_ending=self._quiet.is_set,
-            wait=self._quiet.wait,
-        )
 
     def _look_on(self) -> None:
         TID.set(self.tid)

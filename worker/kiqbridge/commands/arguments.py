@@ -7,7 +7,7 @@ nothing else.
 import argparse
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kiqbridge.errors import ConfigError, PayloadError
@@ -29,12 +29,6 @@ class HelpFormatter(argparse.HelpFormatter):
 def add_example(parser: argparse.ArgumentParser, *commands: str) -> None:
     """Command lines that work, for the end of a help text."""
     parser.epilog = "\n  ".join((_HEADING, *commands))
-
-
-def examples_of(parser: argparse.ArgumentParser) -> Sequence[str]:
-    """The command lines that `add_example` was given."""
-    lines = (parser.epilog or "").splitlines()
-    return [line.strip() for line in lines[1:]] if lines[:1] == [_HEADING] else []
 
 
 def add_option(

@@ -100,7 +100,6 @@ class GoneJobs:
     Args:
         keys: the namespace.
         monotonic: seconds, for the intervals.
-        misses: see `MISSES`.
 
     Attributes:
         freed: how many locks this process has freed.
@@ -112,13 +111,11 @@ class GoneJobs:
         keys: Keys,
         *,
         monotonic: Callable[[], float] = time.monotonic,
-        misses: int = MISSES,
     ) -> None:
         self.freed = 0
         self.ended = 0
         self._keys = keys
         self._monotonic = monotonic
-        self._misses = misses
         self._search_at = 0.0
         self._round_at = 0.0
         self._begun_at = 0.0
@@ -199,7 +196,7 @@ class GoneJobs:
         ]
         missed = {each: n + 1 for each, n in self._missed.items() if each.jid in self._sought}
         took_s = self._monotonic() - self._begun_at
-        needed = min(self._misses + int(took_s / SLOW_S), MOST_MISSES)
+        needed = min(MISSES + int(took_s / SLOW_S), MOST_MISSES)
         gone = [each for each, times in missed.items() if times >= needed]
         locks = [each for each in gone if isinstance(each, Lock)]
         if kept or locks:

@@ -182,28 +182,28 @@ class Health:
         if parts.manager is not None:
             yield from ((f"processor {each.tid}", each) for each in parts.manager.processors)
         yield from ((f"reader {each.capsule.name}", each.gate) for each in parts.capsules)
-        yield "poller", parts.poller
-        yield "schedules", parts.schedules
+        yield "poller", parts.poller.thread
+        yield "schedules", parts.schedules.thread
         if parts.reservations is not None:
             yield "reservations", parts.reservations
         if parts.isolation is not None:
-            yield "isolation", parts.isolation
+            yield "isolation", parts.isolation.thread
 
     def _until_stop(self) -> Iterator[tuple[str, Living]]:
         """Threads that are needed until the last job has ended, by name."""
         parts = self._parts
         if parts.heartbeat is not None:
-            yield "heartbeat", parts.heartbeat
-        yield "lease", parts.keeper
-        yield "revoker", parts.revoker
-        yield "pauses", parts.pauses
-        yield "task reports", parts.task_tokens.reporter
-        yield "outbox", parts.outbox
+            yield "heartbeat", parts.heartbeat.thread
+        yield "lease", parts.keeper.thread
+        yield "revoker", parts.revoker.thread
+        yield "pauses", parts.pauses.thread
+        yield "task reports", parts.task_tokens.reporter.thread
+        yield "outbox", parts.outbox.thread
         yield "task heartbeats", parts.task_tokens.heartbeats
         if parts.manager is not None:
             yield from ((f"loop {loop.name}", loop) for loop in parts.manager.loops)
             if parts.manager.loops:
-                yield "bookkeeper", parts.bookkeeper
+                yield "bookkeeper", parts.bookkeeper.thread
 
     def _restart_thread(self, name: str) -> bool:
         """Start a thread again that has ended; False: it cannot be."""

@@ -19,7 +19,7 @@ from kiqbridge.perform.capsule import Capsule
 from kiqbridge.perform.running_job import RunningJob, shown_text
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
 from kiqbridge.store.process_set import sign_off
@@ -211,12 +211,7 @@ class Heartbeat:
         self.taken_at: float | None = None
         self.tried_at = time.monotonic()
         self._stopping = threading.Event()
-        self._thread = self._new_thread()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it beats."""
-        return self._thread.is_alive()
+        self.thread = KeptThread("heartbeat", self._beat_on, self._stopping)
 
     @property
     def round_trip_s(self) -> float:
@@ -225,13 +220,12 @@ class Heartbeat:
 
     def start(self) -> None:
         """Beat now and every `beat_s` seconds."""
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """End the beats, flush the counters and take this process off the lists (§10.6)."""
         self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self.thread.join()
         identity = self._info.identity
         try:
             self._stats.flush(self._connection, time.time())
@@ -272,22 +266,6 @@ class Heartbeat:
         signal = replies[-1][-1]
         if isinstance(signal, bytes):
             self._on_signal(signal.decode(errors="replace"))
-
-    def restart(self) -> None:
-        """Start its thread again, after it has ended unexpectedly."""
-        self._thread = self._new_thread()
-        self._thread.start()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-heartbeat", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "heartbeat",
-            self._beat_on,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
 
     def _beat_on(self) -> None:
         while True:

@@ -379,7 +379,7 @@ class Launcher:
             self._step("ending the event loops", self._stop_loops)
 
     def _wait_for_suspect(self, isolation: Isolation, deadline: float) -> None:
-        while isolation.alive and (left := seconds_until(deadline)) > 0:
+        while isolation.thread.alive and (left := seconds_until(deadline)) > 0:
             if self._hurried.wait(min(left, SUSPECT_S)):
                 return
 

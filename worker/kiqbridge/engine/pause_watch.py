@@ -17,7 +17,7 @@ from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.store.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import WrongTypeWarning, pairs_of
@@ -66,12 +66,7 @@ class PauseWatch:
         self._hint = Hint()
         self._wrong_types = WrongTypeWarning(logger, "the watch of the pauses (kb:paused, paused)")
         self._stopping = threading.Event()
-        self._thread = self._new_thread()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it watches."""
-        return self._thread.is_alive()
+        self.thread = KeptThread("pauses", self._watch, self._stopping)
 
     def start(self) -> None:
         """Look once, so that a paused class is known before the first job, and go on watching."""
@@ -79,7 +74,7 @@ class PauseWatch:
             self.look()
         except _FAILURES as error:
             logger.warning("pauses of classes are not known yet: %s", error)
-        self._thread.start()
+        self.thread.start()
 
     def note(self, *, pauses: int) -> None:
         """How many pauses there are, as the beat of the lease has found out. From any thread, at once."""
@@ -89,8 +84,7 @@ class PauseWatch:
         """End the watch."""
         self._stopping.set()
         self._tracking.close()  # ends its wait
-        if self._thread.is_alive():
-            self._thread.join(JOIN_S)
+        self.thread.join(JOIN_S)
 
     def look(self) -> float:
         """Read the pauses, end those that are over; seconds until it is worth looking again.
@@ -170,22 +164,6 @@ class PauseWatch:
         ends = [each.pause.until for each in self._entries if each.pause.until is not None]
         soonest = min((end - now for end in ends), default=self._safety_look_s)
         return min(max(soonest, LEAST_WAIT_S), self._safety_look_s)
-
-    def restart(self) -> None:
-        """Start its thread again, after it has ended unexpectedly."""
-        self._thread = self._new_thread()
-        self._thread.start()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-pauses", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "pauses",
-            self._watch,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
 
     def _wait(self, seconds: float) -> None:
         """Until something has changed, or it may have: a message may have been lost."""

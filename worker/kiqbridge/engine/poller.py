@@ -28,7 +28,7 @@ from kiqbridge.errors import JobSkipped, KiqbridgeError, PayloadError, RedisRefu
 from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.settle.end_report import report_failure_in
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
 from kiqbridge.settle.job_end import end_in
@@ -113,12 +113,7 @@ class Poller:
         )
         self._unregistered = UnregisteredWatch(keys)
         self._stopping = threading.Event()
-        self._thread = self._new_thread()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        self.thread = KeptThread("poller", self._poll, self._stopping)
 
     @property
     def leads(self) -> bool:
@@ -127,7 +122,7 @@ class Poller:
 
     def start(self) -> None:
         """Begin to poll."""
-        self._thread.start()
+        self.thread.start()
 
     @property
     def unled_s(self) -> float:
@@ -160,8 +155,7 @@ class Poller:
         """End, and hand over the lead at once."""
         self.quiet()
         self._tracking.close()  # ends its wait
-        if self._thread.is_alive():
-            self._thread.join(RENEW_S + RETRY_S)
+        self.thread.join(RENEW_S + RETRY_S)
 
     def move_due(self, source: str, now: float) -> int:
         """Move all jobs of one set that are due at `now` (epoch seconds); returns how many.
@@ -184,22 +178,6 @@ class Poller:
             left += len(due) - done
         self._stuck = self._stuck or left > 0
         return moved
-
-    def restart(self) -> None:
-        """Start its thread again, after it has ended unexpectedly."""
-        self._thread = self._new_thread()
-        self._thread.start()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-poller", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "poller",
-            self._poll,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
 
     def _poll(self) -> None:
         while not self._stopping.is_set():

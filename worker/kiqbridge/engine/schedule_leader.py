@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.store.redis_connection import RedisConnection
 
 logger = logging.getLogger(__name__)
@@ -67,16 +67,11 @@ class ScheduleLeader:
         self._monotonic = monotonic
         self._due_at: dict[str, float] = {}
         self._stopping = threading.Event()
-        self._thread = self._new_thread()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        self.thread = KeptThread("schedules", self._lead, self._stopping)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self.thread.start()
 
     def quiet(self) -> None:
         """Do nothing any more; another process leads."""
@@ -85,13 +80,7 @@ class ScheduleLeader:
     def stop(self) -> None:
         """End; waits for the step that runs."""
         self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(JOIN_S)
-
-    def restart(self) -> None:
-        """Start its thread again, after it has ended unexpectedly."""
-        self._thread = self._new_thread()
-        self._thread.start()
+        self.thread.join(JOIN_S)
 
     def run_due(self) -> None:
         """Call the steps that are due; those of the leader if this process leads. At first all are."""
@@ -113,14 +102,6 @@ class ScheduleLeader:
                 logger.warning("schedules: %s: %s; it is tried again", step.name, error)
             except Exception:
                 logger.exception("schedules: %s failed; it is tried again", step.name)
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-schedules", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "schedules", self._lead, is_ending=self._stopping.is_set, wait=self._stopping.wait
-        )
 
     def _lead(self) -> None:
         while not self._stopping.wait(LOOK_S):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kiqbridge.clock import lease_now
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class TaskProtection:
         self._ask_at = 0.0
         self._complained = False
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-ecs", daemon=True)
+        self._thread = KeptThread("ecs", self._watch, self._ending)
 
     def __repr__(self) -> str:
         return f"<TaskProtection {'wanted' if self._wants else 'not wanted'}, {self._url}>"
@@ -92,8 +92,7 @@ class TaskProtection:
     def stop(self) -> None:
         """As `quiet`, and wait for it, though no longer than the agent may be silent."""
         self._ending.set()
-        if self._thread.is_alive():
-            self._thread.join(2 * ANSWER_S)
+        self._thread.join(2 * ANSWER_S)
 
     def look(self) -> None:
         """Compare what is wanted now with what was asked for, and ask if need be."""
@@ -105,14 +104,11 @@ class TaskProtection:
         elif self._wants:
             self._give_back()
 
-    def _run(self) -> None:
-        keep_running("ecs", self._watch, is_ending=self._ending.is_set, wait=self._ending.wait)
-        if self._wants:
-            self._safely(self._give_back)
-
     def _watch(self) -> None:
         while not self._ending.wait(self._look_s):
             self._safely(self.look)
+        if self._wants:
+            self._safely(self._give_back)
 
     def _safely(self, step: Callable[[], None]) -> None:
         try:

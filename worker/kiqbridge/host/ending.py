@@ -79,11 +79,6 @@ def kill_after(within_s: float) -> None:
     threading.Thread(target=_kill, args=(within_s,), name="kiqbridge-kill", daemon=True).start()
 
 
-def remaining_s() -> float | None:
-    """Seconds until the kill, if there is to be one."""
-    return None if _deadline.at is None else max(_deadline.at - time.monotonic(), 0.0)
-
-
 def flush_output(within_s: float = FLUSH_S) -> bool:
     """Write what waits in logs and standard output; False: not all could be written in time."""
     done = threading.Event()

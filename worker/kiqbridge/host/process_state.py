@@ -155,7 +155,7 @@ class StateKeeper:
         self._give_up = give_up
         self._exhausted = 0
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kiqbridge-state", daemon=True)
+        self._thread = threads.KeptThread("state", self._loop, self._stopping)
 
     def start(self) -> None:
         """Begin to look."""
@@ -164,11 +164,6 @@ class StateKeeper:
     def stop(self) -> None:
         """End; nothing is put back any more."""
         self._stopping.set()
-
-    def _run(self) -> None:
-        threads.keep_running(
-            "state", self._loop, is_ending=self._stopping.is_set, wait=self._stopping.wait
-        )
 
     def _loop(self) -> None:
         while True:

@@ -16,7 +16,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import NamedTuple
 
 from kiqbridge.host.status import Status, faults_of
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Notifier:
         self._look = look
         self.notify()
         if in_thread and self._address is not None and self._watchdog_s is not None:
-            threading.Thread(target=self._run, name="kiqbridge-systemd", daemon=True).start()
+            KeptThread("systemd", self._notify_on, self._ending).start()
 
     def ready(self) -> None:
         """The start is over: what waits for this service may start, and the watchdog counts."""
@@ -128,11 +128,6 @@ class Notifier:
         self._reported_faults = tuple(faults)
         text = " ".join(f"{line}; {', '.join(faults)}".split() if faults else line.split())
         return [f"STATUS={text}", *([] if faults or self._watchdog_s is None else ["WATCHDOG=1"])]
-
-    def _run(self) -> None:
-        keep_running(
-            "systemd", self._notify_on, is_ending=self._ending.is_set, wait=self._ending.wait
-        )
 
     def _notify_on(self) -> None:
         while not self._ending.wait(self.notify_every_s):

@@ -207,18 +207,6 @@ class Claimer:
             *(self._source(name) for name in queues),
         ]
 
-    def settle(self, chunk: Chunk, job: bytes, target: str, score: float, text: bytes) -> bool:
-        """See the function `settle`."""
-        return settle(
-            self.connection,
-            self._keys,
-            chunk,
-            job,
-            target=target,
-            score=score,
-            text=text,
-        )
-
 
 class SpareClaimers:
     """Claimers whose chunks are done with, for threads that have left theirs to the event loop."""

@@ -22,7 +22,7 @@ from kiqbridge.inflight.beat import News, send_beat
 from kiqbridge.inflight.orphans import ORPHAN_LIMIT
 from kiqbridge.inflight.recovery import Reaped, Reaper
 from kiqbridge.runtime import job_forks, threads
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.store import scripts
 from kiqbridge.store.leadership import Sight
 from kiqbridge.store.redis_connection import RedisConnection
@@ -149,15 +149,10 @@ class LeaseKeeper:
             silent_after_s=times.silent_after,
             orphan_limit=orphan_limit,
         )
-        self._thread = self._new_thread()
+        self.thread = KeptThread("lease", self._beat_on, self._stopping)
         self.current = Lease("")
         self.current.lost = True
         self.tried_at = time.monotonic()
-
-    @property
-    def alive(self) -> bool:
-        """Whether it beats."""
-        return self._thread.is_alive()
 
     def start(self) -> None:
         """Register, which needs Redis, and begin to beat.
@@ -167,7 +162,7 @@ class LeaseKeeper:
         """
         self._register(self._connection)
         self.tried_at = time.monotonic()
-        self._thread.start()
+        self.thread.start()
 
     def report(self, on_news: Callable[[News], object], queues: Collection[str] = ()) -> None:
         """Call `on_news` with what each beat brings, on the thread of the lease; it must not wait.
@@ -229,9 +224,9 @@ class LeaseKeeper:
             RedisUnavailable: the reapers of other processes will do it.
         """
         self._stopping.set()
-        if not self._thread.is_alive():
+        if not self.thread.alive:
             return 0
-        self._thread.join()  # the connections are the thread's until then
+        self.thread.join()  # the connections are the thread's until then
         self._give_up_slot()
         lease, self.current.lost = self.current, True
         give_up_at = time.monotonic() + SIGN_OFF_S
@@ -274,22 +269,6 @@ class LeaseKeeper:
             lease.valid_until = max(lease.valid_until, asked_at + self._times.silent_after)
         else:
             lease.lost = True
-
-    def restart(self) -> None:
-        """Start its thread anew, after that has ended though it should run."""
-        self._thread = self._new_thread()
-        self._thread.start()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-lease", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "lease",
-            self._beat_on,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
 
     def _beat_on(self) -> None:
         # Processes that are started together must not beat together for the rest of their lives.

@@ -21,7 +21,7 @@ from kiqbridge.outbox.effects import Effect, EffectMaker, Scene
 from kiqbridge.outbox.makers import MAKERS
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.store.outbox import apply_end, drop_end, read_cancelled, take_ends
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
@@ -85,16 +85,11 @@ class Outbox:
         self._some = threading.Event()
         self._stopping = threading.Event()
         self._read_at = -REREAD_S
-        self._thread = self._new_thread()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        self.thread = KeptThread("outbox", self._look_on, self._stopping)
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self.thread.start()
 
     def wake(self) -> None:
         """An end has been written: look now. From any thread, at once."""
@@ -118,13 +113,7 @@ class Outbox:
         """Apply what is due, for so many seconds at most; what is left stays in Redis for other workers."""
         self._stopping.set()
         self._some.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
-
-    def restart(self) -> None:
-        """Start its thread anew, after that has ended though it should run."""
-        self._thread = self._new_thread()
-        self._thread.start()
+        self.thread.join(timeout_s)
 
     def look(self) -> bool:
         """Take and apply what is due, up to `BATCH`; whether there may be more: others, or what these have added.
@@ -195,14 +184,6 @@ class Outbox:
             elif made is not None:
                 effects.append(made)
         return effects
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-outbox", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "outbox", self._look_on, is_ending=self._stopping.is_set, wait=self._stopping.wait
-        )
 
     def _look_on(self) -> None:
         while True:

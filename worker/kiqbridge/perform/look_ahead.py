@@ -17,7 +17,7 @@ from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import give_back
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.settle.notifications import Notifications
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_connection import RedisConnection
@@ -75,17 +75,12 @@ class PrefetchRevoker:
         self._processors: Sequence[Busy] = ()
         self._chunks_out = threading.Event()
         self._stopping = threading.Event()
-        self._thread = self._new_thread()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        self.thread = KeptThread("revoker", self._watch, self._stopping)
 
     def start(self, processors: Sequence[Busy]) -> None:
         """Begin to watch these."""
         self._processors = processors
-        self._thread.start()
+        self.thread.start()
 
     def stop(self) -> None:
         """End the watch."""
@@ -96,22 +91,6 @@ class PrefetchRevoker:
         """Called by a processor that took more than one job."""
         if not self._chunks_out.is_set():
             self._chunks_out.set()
-
-    def restart(self) -> None:
-        """Start its thread anew, after that has ended though it should run."""
-        self._thread = self._new_thread()
-        self._thread.start()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-revoker", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "revoker",
-            self._watch,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
 
     def _watch(self) -> None:
         while True:

@@ -53,13 +53,7 @@ class LoopWatch:
     def start(self) -> None:
         """Begin; it ends with the process at the latest."""
         name = f"loop watch {self._watched.name}"
-        threading.Thread(
-            target=lambda: threads.keep_running(
-                name, self._watch, is_ending=self._stopping.is_set, wait=self._stopping.wait
-            ),
-            name=f"kiqbridge-{name.replace(' ', '-')}",
-            daemon=True,
-        ).start()
+        threads.KeptThread(name, self._watch, self._stopping).start()
 
     def wake(self) -> None:
         """The loop has a job."""

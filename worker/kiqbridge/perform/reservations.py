@@ -30,7 +30,7 @@ from kiqbridge.inflight.orphans import count_orphan, orphan_count, orphan_id
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.settle.end_report import report_failure
 from kiqbridge.settle.failed_payload import failed_payload
 from kiqbridge.settle.job_end import end_of
@@ -131,12 +131,12 @@ class Reservations:
         self._on_taken = on_taken
         self._runs: dict[int, _Run] = {}
         self._stopping = threading.Event()
-        self._thread = self._new_thread()
+        self._thread = KeptThread("reservations", self._look_on, self._stopping)
 
     @property
     def alive(self) -> bool:
         """Whether the thread runs, or has nothing to do."""
-        return self._thread.is_alive() or longest(self._registry) is None
+        return self._thread.alive or longest(self._registry) is None
 
     def start(self) -> None:
         """Begin to look, if any class has a limit."""
@@ -144,9 +144,8 @@ class Reservations:
             self._thread.start()
 
     def restart(self) -> None:
-        """Start its thread anew, after that has ended though it should run."""
-        self._thread = self._new_thread()
-        self._thread.start()
+        """Start its thread again, after it has ended though it should run."""
+        self._thread.restart()
 
     def stop(self) -> None:
         """Look no more."""
@@ -264,17 +263,6 @@ class Reservations:
         name = str(payload.get("wrapped") or payload.get("class"))
         definition = self._registry.find(name)
         return definition.handling if definition else Handling()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-reservations", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "reservations",
-            self._look_on,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
 
     def _look_on(self) -> None:
         while not self._stopping.wait(LOOK_S):

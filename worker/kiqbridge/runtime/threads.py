@@ -1,6 +1,7 @@
 """Keeping the engine's threads and event loops running, and waiting for calls that may never return.
 
-1. Every thread that is to live as long as the process runs its loop through `keep_running`: an error
+1. Every thread that is to live as long as the process runs its loop through `keep_running`, most of them
+   as a `KeptThread`: an error
    that escapes the loop is logged, and the loop is called again. So no error, whatever its class, ends
    the thread: not a MemoryError between two lines of ours, not the SystemExit of a handler that calls
    `sys.exit()`. `kept()` lists these threads for those who watch them.
@@ -104,35 +105,21 @@ def keep_running(
     loop: Callable[[], object],
     *,
     is_ending: Callable[[], bool],
-    settle: Callable[[], object] | None = None,
     wait: Callable[[float], object] = time.sleep,
     pause_s: float = RESTART_S,
     performs_jobs: bool = False,
 ) -> None:
     """Run a thread's loop until it returns; call it again whenever an error escapes it.
 
-    This is the whole body of a thread that lives as long as the process:
-
-        def _run(self) -> None:
-            keep_running(
-                "poller",
-                self._poll,                       # loops until self._stopping is set, then returns
-                is_ending=self._stopping.is_set,
-                settle=self._let_go,              # optional
-                wait=self._stopping.wait,
-            )
-
     The thread ends in two cases: `loop` returns, or an error escapes it while `is_ending()` is true.
-    Otherwise the error is logged with its traceback, `settle` is called, the thread pauses, and
-    `loop` is called again, so it must be able to continue from the state that it left. A loop handles
+    Otherwise the error is logged with its traceback, the thread pauses, and `loop` is called again, so
+    it must be able to continue from the state that it left. A loop handles
     the errors that it expects (Redis is away) itself; this function handles the others.
 
     Args:
         name: for the log and for `kept`.
         loop: the thread's work.
         is_ending: whether the thread is to end.
-        settle: gives back, or cleans up, what the loop held when the error escaped; what it raises is
-            logged. Called before the pause, and also when the thread is ending.
         wait: waits for that many seconds; a stopping event's `wait` shortens the pause.
         pause_s: seconds between an error and the next call.
         performs_jobs: it runs jobs, which may take any time (liveness.py). Other threads count as stuck
@@ -143,19 +130,14 @@ def keep_running(
             try:
                 loop()
             except BaseException as error:  # noqa: BLE001 - no error of any kind ends these threads
-                if _escaped(state, error, is_ending, settle):
+                if _escaped(state, error, is_ending):
                     return
             else:
                 return
             user_code.call(wait, pause_s, log=logger, failed="a pause was cut short")
 
 
-def _escaped(
-    state: Kept,
-    error: BaseException,
-    is_ending: Callable[[], bool],
-    settle: Callable[[], object] | None,
-) -> bool:
+def _escaped(state: Kept, error: BaseException, is_ending: Callable[[], bool]) -> bool:
     """Record and log the error that escaped; return whether the thread ends now."""
     state.escapes += 1
     state.escaped_at = time.monotonic()
@@ -168,9 +150,49 @@ def _escaped(
         state.name,
         "the thread was about to end" if is_over else "the loop is started again",
     )
-    if settle is not None:
-        user_code.call(settle, log=logger, failed=f"settling what {state.name} held failed")
     return is_over
+
+
+class KeptThread:
+    """A thread of the engine that runs its loop through `keep_running`, and can be started again.
+
+    Args:
+        name: for the log and for `kept`.
+        loop: the thread's work.
+        ending: set when the thread is to end.
+    """
+
+    def __init__(self, name: str, loop: Callable[[], object], ending: threading.Event) -> None:
+        self._name = name
+        self._loop = loop
+        self._ending = ending
+        self._thread = self._new()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start it, once."""
+        self._thread.start()
+
+    def restart(self) -> None:
+        """Start it again, after it has ended though it should run."""
+        self._thread = self._new()
+        self._thread.start()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until it has ended, or for so many seconds; not if it does not run."""
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _new(self) -> threading.Thread:
+        name = f"kiqbridge-{self._name.replace(' ', '-')}"
+        return threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        keep_running(self._name, self._loop, is_ending=self._ending.is_set, wait=self._ending.wait)
 
 
 def keep_loop_running(

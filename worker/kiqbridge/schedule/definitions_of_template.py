@@ -1,7 +1,6 @@
 """The rules of a template as schedule definitions: what its manifest, the lists and the look ahead work on."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,23 +41,6 @@ def definition_of(schedule: "TemplateSchedule", stack: str) -> ScheduleDefinitio
     # A tick is not late before the flexible window is over.
     found = replace(found, grace_s=found.grace_s + 60 * schedule.window_minutes)
     return found if jobs else replace(found, jobs=())
-
-
-def definitions_of(
-    schedules: Iterable["TemplateSchedule"], stack: str
-) -> dict[str, ScheduleDefinition]:
-    """Those rules of a template that enqueue, by the name of their ticks; rules that share it are one.
-
-    Raises:
-        ConfigError: as `definition_of` and `joined`.
-    """
-    found: dict[str, ScheduleDefinition] = {}
-    for schedule in schedules:
-        definition = definition_of(schedule, stack)
-        if definition.jobs:
-            former = found.get(definition.name)
-            found[definition.name] = joined(former, definition) if former else definition
-    return found
 
 
 def joined(first: ScheduleDefinition, other: ScheduleDefinition) -> ScheduleDefinition:

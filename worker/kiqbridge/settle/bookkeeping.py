@@ -19,7 +19,7 @@ from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import acknowledge, give_back
 from kiqbridge.inflight.outage import Outage, retry_until_written
 from kiqbridge.runtime import threads, user_code
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.settle.notifications import Notification, Notifications
 from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.settling import Settler, first_batch
@@ -70,23 +70,17 @@ class Bookkeeper:
         self._returning: deque[tuple[float, Chunk, bytes, Notification | None]] = deque()
         self._some = threading.Event()
         self._stopping = threading.Event()
-        self._thread = self._new_thread()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        self.thread = KeptThread("bookkeeper", self._keep_books, self._stopping)
 
     def start(self) -> None:
         """Begin to write."""
-        self._thread.start()
+        self.thread.start()
 
     def stop(self, timeout_s: float) -> None:
         """Write what is left, as far as Redis allows within so many seconds; nothing comes after."""
         self._stopping.set()
         self._some.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
+        self.thread.join(timeout_s)
 
     def ended(self, chunk: Chunk, text: bytes, settlement: Settlement | None) -> None:
         """A job of a chunk has ended; None: it succeeded."""
@@ -101,22 +95,6 @@ class Bookkeeper:
         """
         self._returning.append((time.monotonic() + RETURN_S, chunk, text, notify))
         self._some.set()
-
-    def restart(self) -> None:
-        """Start its thread anew, after that has ended though it should run."""
-        self._thread = self._new_thread()
-        self._thread.start()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-bookkeeper", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "bookkeeper",
-            self._keep_books,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
 
     def _keep_books(self) -> None:
         while True:

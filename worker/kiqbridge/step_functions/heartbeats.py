@@ -19,7 +19,7 @@ from kiqbridge.client.current import log_context
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, StepFunctions
 from kiqbridge.wire.task_token import Task, may_have_task, task_in
 
@@ -49,7 +49,6 @@ class TaskHeartbeats:
         running: the running jobs, by the id of their thread or task.
         service: Step Functions.
         every_s: seconds between two heartbeats of a job that does not choose; 0 = none.
-        tick_s: seconds between two looks while such a job runs.
         clock: seconds that never jump.
 
     Attributes:
@@ -62,25 +61,24 @@ class TaskHeartbeats:
         running: Callable[[], Mapping[str, RunningJob]],
         service: StepFunctions,
         every_s: float,
-        tick_s: float = TICK_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.sent = 0
         self._running = running
         self._service = service
         self._every_s = every_s
-        self._tick_s = tick_s
         self._clock = clock
         self._watched: dict[int, _Watched] = {}
         self._warn_at = 0.0
         self._some = threading.Event()
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = KeptThread("task heartbeats", self._beat_on, self._stopping)
+        self._has_begun = False
 
     @property
     def alive(self) -> bool:
         """Whether the thread runs, or has nothing to do so far."""
-        return self._thread is None or self._thread.is_alive()
+        return not self._has_begun or self._thread.alive
 
     def look(self) -> None:
         """Begin if a running job may name a task; called by another thread now and then."""
@@ -88,15 +86,13 @@ class TaskHeartbeats:
             return
         if any(may_have_task(job.text) for job in self._running().values()):
             self._some.set()
-            if self._thread is None:
-                self.restart()
+            if not self._has_begun:
+                self._has_begun = True
+                self._thread.start()
 
     def restart(self) -> None:
-        """Start its thread, also after that has ended though it should run."""
-        self._thread = threading.Thread(
-            target=self._run, name="kiqbridge-task-heartbeats", daemon=True
-        )
-        self._thread.start()
+        """Start its thread again, after it has ended though it should run."""
+        self._thread.restart()
 
     def stop(self) -> None:
         """Send no more."""
@@ -126,7 +122,7 @@ class TaskHeartbeats:
         every_s = self._every_s
         if task is not None and task.heartbeat_s is not None:
             every_s = task.heartbeat_s
-        return _Watched(job, task, every_s, now + self._tick_s if every_s else None)
+        return _Watched(job, task, every_s, now + TICK_S if every_s else None)
 
     def _send(self, each: _Watched, task: Task) -> None:
         threads.beat()
@@ -157,14 +153,6 @@ class TaskHeartbeats:
         self.sent += 1
         each.due = self._clock() + each.every_s
 
-    def _run(self) -> None:
-        keep_running(
-            "task heartbeats",
-            self._beat_on,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
-
     def _beat_on(self) -> None:
         while not self._stopping.is_set():
             threads.rest()
@@ -174,4 +162,4 @@ class TaskHeartbeats:
                 self._some.clear()
                 continue
             threads.rest()
-            self._stopping.wait(self._tick_s)
+            self._stopping.wait(TICK_S)

@@ -23,7 +23,7 @@ from kiqbridge.clock import wall_now
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.hints import Hint
-from kiqbridge.runtime.threads import keep_running
+from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.settle.task_report import TaskReport, omitted_output
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, OutputRefused, StepFunctions
 from kiqbridge.store.redis_connection import RedisConnection
@@ -98,16 +98,11 @@ class TaskReporter:
         self._wrong_type = WrongTypeWarning(logger, "the reporter to Step Functions")
         self._some = threading.Event()
         self._stopping = threading.Event()
-        self._thread = self._new_thread()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        self.thread = KeptThread("task reports", self._look_on, self._stopping)
 
     def start(self) -> None:
         """Begin to look."""
-        self._thread.start()
+        self.thread.start()
 
     def wake(self) -> None:
         """A report has been written: look now. From any thread, at once."""
@@ -123,13 +118,7 @@ class TaskReporter:
         """Send what is due, for so many seconds at most; what is left stays in Redis for other workers."""
         self._stopping.set()
         self._some.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
-
-    def restart(self) -> None:
-        """Start its thread anew, after that has ended though it should run."""
-        self._thread = self._new_thread()
-        self._thread.start()
+        self.thread.join(timeout_s)
 
     def look(self) -> bool:
         """Take and send what is due, up to `BATCH`; whether there may be more that can be sent now.
@@ -228,17 +217,6 @@ class TaskReporter:
         if error.is_service:
             self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), LOOK_S)
         return not error.is_service
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="kiqbridge-task-reports", daemon=True)
-
-    def _run(self) -> None:
-        keep_running(
-            "task reports",
-            self._look_on,
-            is_ending=self._stopping.is_set,
-            wait=self._stopping.wait,
-        )
 
     def _look_on(self) -> None:
         while True:

@@ -58,7 +58,6 @@ class WakeConnection:
 
     Args:
         connect: makes a connection that is not open yet.
-        spin_s: seconds of awaiting a reply without sleeping.
         retry_s: seconds between two attempts to turn tracking on where the server refuses it.
 
     Attributes:
@@ -70,11 +69,9 @@ class WakeConnection:
         self,
         connect: Callable[[], AbstractConnection],
         *,
-        spin_s: float = SPIN_S,
         retry_s: float = TRACKING_RETRY_S,
     ) -> None:
         self._connect = connect
-        self._spin_s = spin_s
         self._spins_in_vain = 0
         self._retry_s = retry_s
         self._retry_at = 0.0
@@ -133,7 +130,7 @@ class WakeConnection:
         replies: list[Any] = []
         spin_until = 0.0
         if is_urgent and self._spins_in_vain < SPINS_IN_VAIN:
-            spin_until = time.perf_counter() + self._spin_s
+            spin_until = time.perf_counter() + SPIN_S
         give_up_at = time.monotonic() + self._timeout_s
         while len(replies) < count:
             message = self._reader.gets()
