@@ -230,7 +230,7 @@ class TestAnAgentThatFails:
 
         worker.protection.stop()  # comes back, whether or not the agent has answered
 
-        wait_until(lambda: not worker.protection._thread.is_alive())
+        wait_until(lambda: not worker.protection._thread.alive)
 
     def test_a_proxy_of_the_environment_is_not_asked(self, agent, employ, monkeypatch):
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")

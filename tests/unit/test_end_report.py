@@ -8,13 +8,13 @@ from kiqbridge.errors import JobRemoved
 from kiqbridge.settle.end_report import (
     is_awaited,
     report_failure,
-    report_failure_in,
     report_success,
     wants_output,
 )
 from kiqbridge.settle.task_report import TaskReport, encode_output
-from kiqbridge.wire.flow_mark import FlowEnd, flow_in, flow_of, report_key
+from kiqbridge.wire.flow_mark import FlowEnd, flow_of, report_key
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.marks import marked_payload
 
 JOB = {"class": "Bill", "args": [7], "jid": "b1", "queue": "low"}
 FLOW = {"bid": "f3"}
@@ -28,7 +28,7 @@ def test_a_plain_job_leaves_nothing():
     assert not is_awaited(JOB)
     assert report_success(JOB, encode_output(1), 5.0) == b""
     assert report_failure(JOB, "dead", ValueError("no"), 5.0) == b""
-    assert report_failure_in(text_of(), "dead", ValueError("no"), 5.0) == b""
+    assert report_failure(marked_payload(text_of()), "dead", ValueError("no"), 5.0) == b""
 
 
 def test_the_end_of_a_job_under_flow_control_names_what_happened():
@@ -47,7 +47,7 @@ def test_an_end_is_the_same_from_a_text_as_from_a_payload():
     payload = {**JOB, "flow": FLOW}
     error = JobRemoved("ada deleted it")
 
-    from_text = report_failure_in(text_of(flow=FLOW), "discarded", error, 5.0)
+    from_text = report_failure(marked_payload(text_of(flow=FLOW)), "discarded", error, 5.0)
 
     assert from_text == report_failure(payload, "discarded", error, 5.0)
 
@@ -81,14 +81,14 @@ def test_each_report_goes_to_its_key():
 @pytest.mark.parametrize("value", [None, {}, [], "x", 7, True])
 def test_what_can_be_no_mark_is_none(value):
     assert flow_of({**JOB, "flow": value}) is None
-    assert flow_in(text_of(flow=value)) is None
+    assert flow_of(marked_payload(text_of(flow=value))) is None
 
 
 def test_the_mark_of_a_long_text_is_the_last_one():
     long = text_of(args=[{"flow": {"bid": "inner"}}, "x" * 200_000], flow=FLOW)
 
-    assert flow_in(long) == FLOW
-    assert flow_in(b'{"flow"' + b"[" * 200_000) is None
+    assert flow_of(marked_payload(long)) == FLOW
+    assert flow_of(marked_payload(b'{"flow"' + b"[" * 200_000)) is None
 
 
 @pytest.mark.parametrize(

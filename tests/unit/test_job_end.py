@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from kiqbridge.settle.job_end import end_in, end_of
-from kiqbridge.wire.tick_mark import JobEnd, tick_mark_in
+from kiqbridge.settle.job_end import end_of
+from kiqbridge.wire.marks import marked_payload
+from kiqbridge.wire.tick_mark import JobEnd, tick_mark_of
 
 TICK = {"schedule": "shop/Nightly", "at": 1_700_000_000}
 NOW = 1_700_000_009.25
@@ -55,7 +56,7 @@ def test_the_text_of_a_job_says_the_same(length):
         {**payload(args=["x" * length, {"tick": {"schedule": "other", "at": 1}}]), "retry_count": 0}
     ).encode()
 
-    end = end_in(text, "dead", NOW, error=ValueError("no"))
+    end = end_of(marked_payload(text), "dead", NOW, error=ValueError("no"))
 
     assert (end.schedule, end.at) == ("shop/Nightly", 1_700_000_000)
     read = JobEnd.from_text(end.text)
@@ -68,9 +69,8 @@ def test_the_text_of_a_job_says_the_same(length):
 )
 @pytest.mark.parametrize("padding", [b"", b" " * 200_000])
 def test_a_text_without_an_occurrence_has_none(text, padding):
-    assert tick_mark_in(padding + text) is None
-    assert end_in(padding + text, "dead", NOW) is None
+    assert end_of(marked_payload(padding + text), "dead", NOW) is None
 
 
 def test_a_long_text_that_would_kill_its_parser_is_no_error():
-    assert tick_mark_in(b'{"tick":' + b"[" * 500_000) is None
+    assert tick_mark_of(marked_payload(b'{"tick":' + b"[" * 500_000)) is None

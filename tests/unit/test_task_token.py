@@ -4,10 +4,15 @@ import json
 
 import pytest
 
+from kiqbridge.wire.marks import marked_payload
 from kiqbridge.wire.payload import MAX_TASK_TOKEN
-from kiqbridge.wire.task_token import task_in, task_of
+from kiqbridge.wire.task_token import task_of
 
 JOB = {"class": "Bill", "args": [], "jid": "j1"}
+
+
+def in_text(text):
+    return task_of(marked_payload(text))
 
 
 def test_a_job_with_a_token_has_a_task():
@@ -25,7 +30,7 @@ def test_of_a_rails_job_the_inner_class_is_shown():
 @pytest.mark.parametrize("token", [None, "", 5, ["t"], {"t": 1}, "t" * (MAX_TASK_TOKEN + 1)])
 def test_what_cannot_be_a_token_is_none(token):
     assert task_of({**JOB, "task_token": token}) is None
-    assert task_in(json.dumps({**JOB, "task_token": token}).encode()) is None
+    assert in_text(json.dumps({**JOB, "task_token": token}).encode()) is None
 
 
 @pytest.mark.parametrize("value", [None, True, "5", -1, 0.5, float("inf"), float("nan"), [5]])
@@ -46,16 +51,16 @@ def test_it_is_found_in_a_text_of_any_length_but_never_among_the_arguments(lengt
     own = {**JOB, "args": ["x" * length, {"task_token": "other"}], "task_token": "own"}
     without = {**JOB, "args": ["x" * length, {"task_token": "other"}]}
 
-    task = task_in(json.dumps(own).encode())
+    task = in_text(json.dumps(own).encode())
 
     assert (task.token, task.jid, task.job_class) == ("own", "j1", "Bill")
-    assert task_in(json.dumps(without).encode()) is None
+    assert in_text(json.dumps(without).encode()) is None
 
 
 @pytest.mark.parametrize("text", [b"", b'"task_token"', b'["task_token"]', b'{"task_token":"t"'])
 def test_what_is_no_object_has_no_task(text):
-    assert task_in(text) is None
+    assert in_text(text) is None
 
 
 def test_an_escaped_token_is_read_as_json_has_it():
-    assert task_in(b'{"task_token":"a\\/b","class":"A"}').token == "a/b"
+    assert in_text(b'{"task_token":"a\\/b","class":"A"}').token == "a/b"

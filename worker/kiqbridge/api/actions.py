@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Type
 from kiqbridge.api.audit import new_note
 from kiqbridge.api.retrying import edited, pushed_text
 from kiqbridge.errors import JobRemoved, PayloadError
-from kiqbridge.settle.end_report import report_failure_in
-from kiqbridge.settle.job_end import end_in
+from kiqbridge.settle.end_report import report_failure
+from kiqbridge.settle.job_end import end_of
 from kiqbridge.store.operating import (
     BATCH,
     NEAR,
@@ -35,6 +35,7 @@ from kiqbridge.store.operating import (
 )
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES
+from kiqbridge.wire.marks import marked_payload
 from kiqbridge.wire.payload import FLOW, TASK_TOKEN, TICK, check_queue, epoch_seconds
 from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, unreadable_job, with_more
 from kiqbridge.wire.tick_mark import EndKind, LedgerEnd
@@ -300,9 +301,9 @@ class Removal(NamedTuple):
 
 def removal_of(text: bytes, outcome: EndKind, reason: str, now: float) -> Removal:
     """What is to be written of a job that is removed at `now` (epoch seconds); `reason` is a sentence."""
-    error = JobRemoved(reason)
+    error, marked = JobRemoved(reason), marked_payload(text)
     return Removal(
-        report_failure_in(text, outcome, error, now), end_in(text, outcome, now, error=error)
+        report_failure(marked, outcome, error, now), end_of(marked, outcome, now, error=error)
     )
 
 

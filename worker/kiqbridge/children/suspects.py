@@ -15,14 +15,15 @@ from kiqbridge.client.server import Server
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import ProcessDied
 from kiqbridge.runtime import user_code
-from kiqbridge.settle.end_report import report_failure_in
+from kiqbridge.settle.end_report import report_failure
 from kiqbridge.settle.error_report import Failure
 from kiqbridge.settle.failed_payload import error_class, error_message
-from kiqbridge.settle.job_end import end_in
+from kiqbridge.settle.job_end import end_of
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.wire import json_text
+from kiqbridge.wire.marks import marked_payload
 from kiqbridge.wire.raw_job import failed_text, outline, unreadable_job
 from kiqbridge.wire.showable import KEPT_IN, showable
 from kiqbridge.wire.tick_mark import LedgerEnd
@@ -128,14 +129,15 @@ class SuspectRunner:
             for error_handler in self._server.error_handlers:
                 _call(error_handler, died, context)
 
+        marked = marked_payload(text)
         return Settlement(
             verdict=Verdict.DEAD,
             score=now,
             text=kept,
             counted=True,
             notify=notify,
-            report=report_failure_in(text, "dead", died, now),
-            end=end_in(text, "dead", now, error=died),
+            report=report_failure(marked, "dead", died, now),
+            end=end_of(marked, "dead", now, error=died),
         )
 
     def _notify(self, raised: Mapping[str, Any], text: bytes, kept: bytes) -> None:

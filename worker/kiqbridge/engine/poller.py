@@ -29,9 +29,9 @@ from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import KeptThread
-from kiqbridge.settle.end_report import report_failure_in
+from kiqbridge.settle.end_report import report_failure
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
-from kiqbridge.settle.job_end import end_in
+from kiqbridge.settle.job_end import end_of
 from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.leadership import Lead
@@ -42,6 +42,7 @@ from kiqbridge.store.round_trip import Command
 from kiqbridge.store.tracking import SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.marks import marked_payload
 from kiqbridge.wire.raw_job import (
     MAX_PARSED_BYTES,
     max_kept_bytes,
@@ -310,8 +311,10 @@ class Poller:
                 pushed = stamped or self._prepared(member, now)
             except (json_text.MalformedJSON, PayloadError) as error:
                 kept = self._with_reason(member, error, now)
-                end = end_in(member, "dead", now, error=error)
-                buried.append(Buried(member, kept, _report(member, error, now), end))
+                marked = marked_payload(member)
+                report = report_failure(marked, "dead", error, now)
+                end = end_of(marked, "dead", now, error=error)
+                buried.append(Buried(member, kept, report, end))
                 continue
             except BaseException as error:  # noqa: BLE001 - whatever it is, the other jobs must go on
                 user_code.log_error(
@@ -324,7 +327,9 @@ class Poller:
                 stopped = JobSkipped(
                     "client middleware stopped the push of this job when it was due"
                 )
-                report, end = _report(member, stopped, now), end_in(member, "skipped", now)
+                marked = marked_payload(member)
+                report = report_failure(marked, "skipped", stopped, now)
+                end = end_of(marked, "skipped", now)
                 if report or end:
                     buried.append(Buried(member, b"", report, end))
                 else:
@@ -389,9 +394,3 @@ class Poller:
             logger.warning("guards and ledgers that are over stay in Redis: %s", error)
         else:
             self._forget_at = time.monotonic() + (FORGET_S if is_all else 0.0)
-
-
-def _report(member: bytes, error: Exception, now: float) -> bytes:
-    """What is to become known of a job that is not pushed again."""
-    is_stopped = isinstance(error, JobSkipped)
-    return report_failure_in(member, "skipped" if is_stopped else "dead", error, now)

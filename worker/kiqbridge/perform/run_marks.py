@@ -31,9 +31,9 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.runs import RunMark, begin_run, end_run
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import LockMark, lock_of
+from kiqbridge.wire.marks import marked_payload
 from kiqbridge.wire.payload import FLOW
-from kiqbridge.wire.raw_job import jid_in
-from kiqbridge.wire.tick_mark import EndKind, tick_mark_in, tick_mark_of
+from kiqbridge.wire.tick_mark import EndKind, tick_mark_of
 
 logger = logging.getLogger(__name__)
 
@@ -137,10 +137,11 @@ class RunMarks:
 
     def taken(self, text: bytes) -> None:
         """A job was taken away from the thread that runs it, which may never come back."""
-        tick = tick_mark_in(text) if self._held else None
+        marked = marked_payload(text) if self._held else {}
+        tick = tick_mark_of(marked)
         if tick is None:
             return
-        jid = _jid((jid_in(text) or b"").decode())
+        jid = _jid(str(marked.get("jid", "")))
         for mark, run in list(self._held.items()):
             if (mark.tick, mark.jid) == (tick, jid):
                 run.end(is_over=False)

@@ -12,11 +12,10 @@ from typing import Any
 from kiqbridge.errors import ConfigError
 from kiqbridge.settle.failed_payload import error_class, error_message
 from kiqbridge.settle.task_report import TaskOutput, failure_report, success_report
-from kiqbridge.wire.flow_mark import FlowEnd, flow_in, flow_of
+from kiqbridge.wire.flow_mark import FlowEnd, flow_of
 from kiqbridge.wire.flow_steps import passes_value
 from kiqbridge.wire.payload import ENCRYPTED, FLOW, TASK_TOKEN
-from kiqbridge.wire.raw_job import jid_in, outline
-from kiqbridge.wire.task_token import task_in, task_of
+from kiqbridge.wire.task_token import task_of
 from kiqbridge.wire.tick_mark import EndKind
 
 logger = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ def report_failure(
     """The report of a job that has ended without success.
 
     Args:
-        payload: as it was fetched.
+        payload: as it was fetched; of a text that is not parsed its `marked_payload`.
         outcome: how it ended.
         error: the last one, or what stands for it.
         now: epoch seconds.
@@ -71,16 +70,6 @@ def report_failure(
     task, flow = task_of(payload), flow_of(payload)
     report = failure_report(task, error, now, kept or {}) if task is not None else b""
     return report if flow is None else _end(flow, payload, outcome, now, error=error, report=report)
-
-
-def report_failure_in(text: bytes, outcome: EndKind, error: BaseException, now: float) -> bytes:
-    """As `report_failure`, of a text that is not parsed as a whole."""
-    task, flow = task_in(text), flow_in(text)
-    report = failure_report(task, error, now, {}) if task is not None else b""
-    if flow is None:
-        return report
-    payload = {"jid": (jid_in(text) or b"").decode(errors="replace"), **_names(text)}
-    return _end(flow, payload, outcome, now, error=error, report=report)
 
 
 def _encrypted(payload: Mapping[str, Any], text: str) -> str | None:
@@ -117,12 +106,3 @@ def _end(
         encrypted=output is not None and ENCRYPTED in payload,
         report=report.decode(),
     ).to_text()
-
-
-def _names(text: bytes) -> dict[str, str]:
-    found = outline(text)
-    strings = found.strings if found is not None else {}
-    names = (b"class", b"wrapped", b"queue")
-    return {
-        name.decode(): strings[name].decode(errors="replace") for name in names if name in strings
-    }

@@ -1,4 +1,4 @@
-"""How a job of a schedule ended, for the ledger: from its payload, or from its text where that is not parsed.
+"""How a job of a schedule ended, for the ledger.
 
 It is written by the script that settles the job (settle.lua, bury.lua), so a job that is gone from Redis has an
 end, and one that goes on has none. Pure.
@@ -9,14 +9,7 @@ from typing import Any
 
 from kiqbridge.settle.failed_payload import error_class
 from kiqbridge.wire.payload import TICK
-from kiqbridge.wire.raw_job import jid_in, retry_count_in
-from kiqbridge.wire.tick_mark import (
-    EndKind,
-    JobEnd,
-    LedgerEnd,
-    tick_mark_in,
-    tick_mark_of,
-)
+from kiqbridge.wire.tick_mark import EndKind, JobEnd, LedgerEnd, tick_mark_of
 
 
 def end_of(
@@ -30,7 +23,7 @@ def end_of(
     """The end of a job; None: it belongs to no schedule.
 
     Args:
-        payload: the job as it was fetched, for its number of retries.
+        payload: the job as it was fetched; of a text that is not parsed its `marked_payload`.
         outcome: how it ended.
         now: epoch seconds.
         took_s: seconds that its last run took; None = it was not run.
@@ -47,24 +40,5 @@ def end_of(
         took_s=took_s,
         error=error_class(error) if error is not None else "",
         retries=count + 1 if type(count) is int and count >= 0 else 0,
-    )
-    return LedgerEnd(mark.schedule, mark.at, end.to_text())
-
-
-def end_in(
-    text: bytes, outcome: EndKind, now: float, *, error: BaseException | None = None
-) -> LedgerEnd | None:
-    """As `end_of`, of a text that is not parsed as a whole."""
-    mark = tick_mark_in(text)
-    if mark is None:
-        return None
-    count = retry_count_in(text)
-    end = JobEnd(
-        at=mark.at,
-        jid=(jid_in(text) or b"").decode(),
-        outcome=outcome,
-        ended_at=now,
-        error=error_class(error) if error is not None else "",
-        retries=0 if count is None else count + 1,
     )
     return LedgerEnd(mark.schedule, mark.at, end.to_text())

@@ -32,7 +32,7 @@ from kiqbridge.perform.failure import Failures, left_out
 from kiqbridge.perform.gate import Diversion, Gatekeeper
 from kiqbridge.perform.invocation import Invoker
 from kiqbridge.perform.run_marks import RunMarks
-from kiqbridge.settle.end_report import report_failure_in
+from kiqbridge.settle.end_report import report_failure
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
@@ -46,6 +46,7 @@ from kiqbridge.testing.virtual_clock import VirtualClock
 from kiqbridge.wire.flow_mark import report_key
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_of
+from kiqbridge.wire.marks import marked_payload
 from kiqbridge.wire.tick_mark import tick_mark_of
 
 if TYPE_CHECKING:
@@ -367,7 +368,7 @@ class MemoryPerformer:
 def stopped_report(text: bytes, now: float) -> bytes:
     """What becomes known of a due job whose push client middleware has stopped; b"": nobody waits for that."""
     error = JobSkipped("client middleware stopped the push of this job when it was due")
-    return report_failure_in(text, "skipped", error, now)
+    return report_failure(marked_payload(text), "skipped", error, now)
 
 
 def apply_ends(client: Client) -> None:

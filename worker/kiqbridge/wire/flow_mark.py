@@ -18,7 +18,6 @@ Who settles such a job adds its end to `kb:flow:ends`, in the script that settle
     {"flow":{"bid":"f3c1…"},"jid":"b4a5…","class":"Bill","outcome":"done","at":1700000000.5}
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Final, cast, get_args
@@ -29,10 +28,6 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import FLOW
 from kiqbridge.wire.tick_mark import EndKind
 
-_NAME: Final = f'"{FLOW}"'.encode()
-_MAX_PARSED_BYTES: Final = 100_000
-"""A longer text is looked at by its bytes alone: it may be one that kills its parser."""
-_MAX_FLOW_BYTES: Final = 100_000
 _BEGIN: Final = f'{{"{FLOW}":'.encode()
 
 
@@ -113,35 +108,6 @@ def flow_of(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The attribute `flow` of a job; None: it has none, or nothing that can be one."""
     flow = payload.get(FLOW)
     return flow if isinstance(flow, dict) and flow else None
-
-
-def flow_in(text: bytes) -> Mapping[str, Any] | None:
-    """As `flow_of`, from the text of a job, in time and memory that its length bounds."""
-    if not may_have_flow(text):
-        return None
-    if len(text) > _MAX_PARSED_BYTES:
-        return _last_flow(text)
-    try:
-        payload = json_text.loads(text)
-    except json_text.MalformedJSON:
-        return None
-    return flow_of(payload) if isinstance(payload, dict) else None
-
-
-def _last_flow(text: bytes) -> Mapping[str, Any] | None:
-    """The last one: clients write it behind the arguments, which may hold those of other jobs."""
-    at = text.rfind(_NAME) + len(_NAME)
-    value = text[at : at + _MAX_FLOW_BYTES].decode(errors="replace").lstrip(" \t\r\n:")
-    try:
-        flow, _ = json.JSONDecoder().raw_decode(value)
-    except (ValueError, RecursionError):
-        return None
-    return flow_of({FLOW: flow})
-
-
-def may_have_flow(text: bytes) -> bool:
-    """Whether the text of a job may be under flow control; one that is not is not worth parsing."""
-    return _NAME in text
 
 
 def report_key(keys: Keys, report: bytes) -> str:

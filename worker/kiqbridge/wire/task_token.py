@@ -9,13 +9,9 @@ from dataclasses import field
 from typing import Any, Final
 
 from kiqbridge.records import dataclass
-from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_HEARTBEAT_S, TASK_TOKEN
-from kiqbridge.wire.raw_job import outline
 
 _NAME: Final = b'"task_token"'
-_MAX_PARSED_BYTES: Final = 100_000
-"""A longer text is looked at by its bytes alone: it may be one that kills its parser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,33 +48,6 @@ def task_of(payload: Mapping[str, Any]) -> Task | None:
 def may_have_task(text: bytes) -> bool:
     """Whether the text of a job may name a task; one that does not is not worth parsing."""
     return _NAME in text
-
-
-def task_in(text: bytes) -> Task | None:
-    """As `task_of`, from the text of a job, in time and memory that its length bounds.
-
-    Of a text above 100,000 bytes `task_heartbeat_s` is not known.
-    """
-    if not may_have_task(text):
-        return None
-    if len(text) > _MAX_PARSED_BYTES:
-        found = outline(text)
-        strings = found.strings if found else {}
-        return task_of(
-            {
-                name.decode(errors="replace"): value.decode(errors="replace")
-                for name, value in strings.items()
-                if name in _SHORT
-            }
-        )
-    try:
-        payload = json_text.loads(text)
-    except json_text.MalformedJSON:
-        return None
-    return task_of(payload) if isinstance(payload, dict) else None
-
-
-_SHORT: Final = (b"task_token", b"jid", b"class", b"wrapped")
 
 
 def _heartbeat_s(value: object) -> float | None:

@@ -9,7 +9,6 @@ Who settles the job adds its end to `kb:ends:SCHEDULE`, in the script that settl
     {"at":1700000000,"jid":"b4a5…","outcome":"done","ended_at":1700000003.25,"took_s":3.1}
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
@@ -28,10 +27,6 @@ nobody has noted how it ended (engine/gone_jobs.py)."""
 MAX_NAME: Final = 256
 """Characters of the name of a schedule."""
 
-_NAME: Final = f'"{TICK}"'.encode()
-_MAX_PARSED_BYTES: Final = 100_000
-"""A longer text is looked at by its bytes alone: it may be one that kills its parser."""
-_MAX_MARK_BYTES: Final = 4_000
 _MAX_INSTANT: Final = 2**53
 
 
@@ -85,30 +80,6 @@ def tick_mark_of(payload: Mapping[str, Any]) -> TickMark | None:
         overlap=cast("Overlap", overlap) if overlap in get_args(Overlap) else "allow",
         max_age_s=float(age) if isinstance(age, int | float) and age is not True else None,
     )
-
-
-def tick_mark_in(text: bytes) -> TickMark | None:
-    """As `tick_mark_of`, from the text of a job, in time and memory that its length bounds."""
-    if _NAME not in text:
-        return None
-    if len(text) > _MAX_PARSED_BYTES:
-        return _last_mark(text)
-    try:
-        payload = json_text.loads(text)
-    except json_text.MalformedJSON:
-        return None
-    return tick_mark_of(payload) if isinstance(payload, Mapping) else None
-
-
-def _last_mark(text: bytes) -> TickMark | None:
-    """The last one: clients write it behind the arguments, which may hold those of other jobs."""
-    at = text.rfind(_NAME)
-    value = text[at + len(_NAME) : at + _MAX_MARK_BYTES].decode(errors="replace").lstrip(" \t\r\n:")
-    try:
-        mark, _ = json.JSONDecoder().raw_decode(value)
-    except (ValueError, RecursionError):
-        return None
-    return tick_mark_of({TICK: mark})
 
 
 class LedgerEnd(NamedTuple):
