@@ -9,7 +9,7 @@ from support.pages import Page
 from support.running_system import OLDER, OURS, RUBY, System, fill_processes
 
 from kiqbridge.api import ProcessSet, read_audit
-from kiqbridge.web.pages.processes import capsules_of, version_of
+from kiqbridge.web.pages.processes import version_of
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_who_may_only_look_sees_no_button(viewer, system):
 
 def test_capsules_are_read_as_each_version_writes_them(operator, system, redis):
     by_identity = {each.identity: each for each in ProcessSet(operator)}
-    ours = capsules_of(by_identity[OURS])
+    ours = by_identity[OURS].capsules
     assert [(each.name, each.concurrency, dict(each.queues)) for each in ours] == [
         ("default", 10, {"critical": 3, "default": 2, "mailers": 1}),
         ("bulk", 2, {"low": 0}),
@@ -141,7 +141,7 @@ def test_capsules_are_read_as_each_version_writes_them(operator, system, redis):
     ):
         redis.hset(RUBY, "info", info)
         process = ProcessSet(operator).find(RUBY)
-        assert [dict(each.queues) for each in capsules_of(process)] == queues
+        assert [dict(each.queues) for each in process.capsules] == queues
         assert version_of(process) == "Sidekiq before 7"
 
 

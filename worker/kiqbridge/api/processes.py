@@ -22,6 +22,21 @@ SIGNALS: Final[Mapping[str, Signal]] = {"quiet": "TSTP", "stop": "TERM", "dump_t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Capsule:
+    """A part of a process with threads and queues of its own.
+
+    Attributes:
+        name: `default` for the one that every process has.
+        concurrency: its threads; None = of a version that does not say so.
+        queues: name → weight; 0 = without.
+    """
+
+    name: str
+    concurrency: int | None
+    queues: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """A process as its last heartbeat showed it.
 
@@ -86,6 +101,32 @@ class Process:
             else []
         )
         return list(dict.fromkeys(name for each in weights for name in each))
+
+    @property
+    def capsules(self) -> Sequence[Capsule]:
+        """As its version writes them: `capsules` from 8.0.9 on, `weights` before, else only queues (§10.2)."""
+        capsules = self.info.get("capsules")
+        if isinstance(capsules, dict) and capsules:
+            return [
+                Capsule(
+                    name=str(name),
+                    concurrency=_whole(each.get("concurrency")),
+                    queues=_weights(each.get("weights")),
+                )
+                for name, each in capsules.items()
+                if isinstance(each, dict)
+            ]
+        weights = self.info.get("weights")
+        if isinstance(weights, dict):  # 7.0.2 only
+            weights = [weights]
+        if isinstance(weights, list) and weights:
+            return [
+                Capsule(
+                    name="default" if not place else "", concurrency=None, queues=_weights(each)
+                )
+                for place, each in enumerate(weights)
+            ]
+        return [Capsule(name="default", concurrency=None, queues=dict.fromkeys(self.queues, 0))]
 
     @property
     def busy(self) -> int:
@@ -282,3 +323,12 @@ def _float(value: object) -> float:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return 0.0
+
+
+def _weights(value: Any) -> dict[str, int]:
+    given = value if isinstance(value, dict) else {}
+    return {str(name): _whole(weight) or 0 for name, weight in given.items()}
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int else None

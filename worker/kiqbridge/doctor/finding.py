@@ -95,6 +95,14 @@ class Rule:
         """It cannot be read."""
         return self._found(Status.UNKNOWN, what, why, action)
 
+    def summed(
+        self, faults: Sequence[str], well: str, before: str = "", *, is_problem: bool = False
+    ) -> Finding:
+        """The faults in a sentence that begins with `before`; without any that all is well."""
+        if not faults:
+            return self.ok(well)
+        return (self.problem if is_problem else self.warning)(f"{before}{listed(faults)}")
+
     def judged(self, fact: Fact) -> Finding:
         """What the list of the page Now found; its sentences in the form of a finding."""
         what = fact.what.removesuffix(".")
@@ -161,7 +169,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {many}"
 
 
-def listed(names: Sequence[str], most: int = EXAMPLES) -> str:
+def listed(names: Sequence[str]) -> str:
     """The first names, and how many there are besides: `a, b, c and 4 more`."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+    shown, rest = ", ".join(names[:EXAMPLES]), len(names) - EXAMPLES
+    return shown if rest <= 0 else f"{shown} and {rest:,} more"

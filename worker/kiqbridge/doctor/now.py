@@ -4,6 +4,7 @@ The list of the page Now judges (kiqbridge/api/verdict_rules.py); here each kind
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from kiqbridge.api import Limits
@@ -14,136 +15,120 @@ from kiqbridge.wire.dead_bounds import WARNING_SHARE
 
 _LIMITS: Final = Limits()
 
-NO_WORKER: Final = Rule(
+_rule: Final = partial(Rule, area="now")
+
+NO_WORKER: Final = _rule(
     id="no-worker",
-    area="now",
     reports="jobs that wait in queues, or are due, while no process lives",
     why="nobody performs them",
     action="start a worker, and look why the last one ended",
 )
-ALL_QUIET: Final = Rule(
+ALL_QUIET: Final = _rule(
     id="all-quiet",
-    area="now",
     reports="jobs that wait while all processes are quiet",
     why="a quiet process takes no new jobs, and stays quiet",
     action="stop the quiet ones and start them again",
 )
-UNSERVED_QUEUE: Final = Rule(
+UNSERVED_QUEUE: Final = _rule(
     id="unserved-queue",
-    area="now",
     reports="queues with jobs that no living process serves; quiet processes serve none, paused queues do not count",
     why="the jobs wait for ever",
     action="start a worker with -q QUEUE, or delete the jobs; if the name is wrong, correct it where they are "
     "enqueued",
 )
-UNKNOWN_CLASS: Final = Rule(
+UNKNOWN_CLASS: Final = _rule(
     id="unknown-class",
-    area="now",
     reports="jobs whose queue only Python processes serve, none of which declares the class; jobs in retry that "
     "failed since their class was not found",
     why="each attempt fails, and after the last retry the job is dead",
     action="load the module that declares the class in the worker (-r), serve the queue by a process that knows "
     "it, or correct the name",
 )
-OVERDUE: Final = Rule(
+OVERDUE: Final = _rule(
     id="overdue",
-    area="now",
     reports=f"jobs in schedule or retry that have been due for more than {_LIMITS.overdue_s:.0f} s, while a process "
     "lives",
     why="no process moves them to their queues",
     action="look into the logs of the workers for the poller, and at their clocks",
 )
-ORPHANS: Final = Rule(
+ORPHANS: Final = _rule(
     id="orphans",
-    area="now",
     reports="jobs in the hands of Python workers that are silent (a problem if no other worker lives)",
     why="they may not be running, and run again only when another worker gives them back",
     action="wait a minute; if no worker lives, start one, or run kiqbridge recover",
 )
-MISSED_TICKS: Final = Rule(
+MISSED_TICKS: Final = _rule(
     id="missed-ticks",
-    area="now",
     reports="ticks of schedules that did not come within the last day, and did not come later either",
     why="the job of the schedule was not enqueued for that time",
     action="look at the rule and the enqueue function, or the workers' log, then run the schedule",
 )
-LATE_TICKS: Final = Rule(
+LATE_TICKS: Final = _rule(
     id="late-ticks",
-    area="now",
     reports="ticks of schedules that came after their grace time within the last day",
     why="the job ran later than planned",
     action="look at the rule, the enqueue function and its dead-letter queue, or the workers' log",
 )
-LATENCY: Final = Rule(
+LATENCY: Final = _rule(
     id="queue-latency",
-    area="now",
     reports=f"served queues whose oldest job has waited for more than {_LIMITS.latency_s:.0f} s (a problem from "
     f"{span_text(_LIMITS.latency_s * _LIMITS.much_worse)} on)",
     why="more is pushed than is performed, or the workers are stuck in long jobs",
     action="add workers or threads, or give slow jobs a queue of their own",
 )
-FAILING_CLASS: Final = Rule(
+FAILING_CLASS: Final = _rule(
     id="failing-class",
-    area="now",
     reports=f"classes of which {_LIMITS.failed_share:.0%} or more of the executions of the last five minutes failed, "
     f"from {_LIMITS.fewest_executions} executions on",
     why="their jobs fill the retry set, and die when their retries are used up",
     action="look at the errors; pause the class or its queue while the cause lasts",
 )
-DEATHS: Final = Rule(
+DEATHS: Final = _rule(
     id="deaths",
-    area="now",
     reports="jobs that died within the last hour",
     why="they have used up their retries, and do not run again by themselves",
     action="look at their errors, remove the cause, then retry them: kiqbridge dead",
 )
-DEAD_FULL: Final = Rule(
+DEAD_FULL: Final = _rule(
     id="dead-full",
-    area="now",
     reports=f"a dead set with at least {WARNING_SHARE:.0%} of the jobs that the living workers keep (dead_max_jobs), "
     "and dead jobs that were dropped within a day since it was full",
     why="each further job that dies removes the oldest one; with dead_overflow: keep the set grows until Redis is full",
     action="remove the cause, then retry or delete the jobs: kiqbridge dead; to keep more, raise dead_max_jobs, set "
     "dead_overflow: keep, or name a dead_archive",
 )
-RETRIES: Final = Rule(
+RETRIES: Final = _rule(
     id="retries",
-    area="now",
     reports=f"more than {_LIMITS.retries:,} jobs that failed and wait for their retry",
     why="something fails in mass, and all of it comes back",
     action="look which class and error prevail: kiqbridge retries; often one service is away",
 )
-HEARTBEAT: Final = Rule(
+HEARTBEAT: Final = _rule(
     id="heartbeat",
-    area="now",
     reports=f"processes whose last heartbeat is older than {_LIMITS.beat_s:.0f} s; registered ones without any",
     why="they died, hang, or cannot reach Redis; what they hold is given back by another worker only",
     action="look at their logs; kiqbridge recover gives back what dead ones hold if no worker lives",
 )
-LONG_JOBS: Final = Rule(
+LONG_JOBS: Final = _rule(
     id="long-jobs",
-    area="now",
     reports=f"jobs that have been running for more than {span_text(_LIMITS.job_s)}",
     why="each takes a thread, and begins again if its worker ends",
     action="give calls over a network a timeout; make long work an iterable job",
 )
-SUSPECTS: Final = Rule(
+SUSPECTS: Final = _rule(
     id="suspects",
-    area="now",
     reports="jobs that were running when a worker died, and wait to run alone",
     why="one of them may have killed the worker; the one that kills its own process dies with ProcessDied",
     action="look at the memory of the workers; see the runbook on killed workers (docs/runbooks.md)",
 )
-PAUSED: Final = Rule(
+PAUSED: Final = _rule(
     id="paused",
-    area="now",
     reports="queues and classes that are paused",
     why="their jobs wait until somebody resumes them",
     action="when the reason is gone: kiqbridge queue resume, kiqbridge class resume",
 )
-REFUSED: Final = Rule(
+REFUSED: Final = _rule(
     id="refused",
-    area="now",
     reports="questions of this area that the server refuses: a right is missing, or a key has a wrong type",
     why="what was asked for is not judged",
     action="allow them in the ACL of this user (docs/security.md), or look at the rule types",

@@ -1,6 +1,7 @@
 """Rules about our keys in a server: their types, and what guards and ledgers take."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from kiqbridge.doctor.finding import Finding, Rule, counted
@@ -13,31 +14,29 @@ SAMPLES: Final = 20
 
 MANY_OVER: Final = 10_000
 
-TYPE: Final = Rule(
+_rule: Final = partial(Rule, area="redis")
+
+TYPE: Final = _rule(
     id="types",
-    area="redis",
     reports="keys of Sidekiq or of ours that hold a value of another type",
     why="whatever needs this key waits",
     action="look at it, then RENAME or DEL it",
 )
-GUARDS: Final = Rule(
+GUARDS: Final = _rule(
     id="guards",
-    area="redis",
     reports=f"more than {MANY_OVER:,} guards of events that are over and still there",
     why="no process removes them, so they take memory for nothing",
     action="run a worker of this version: the leader of its pollers forgets them each hour",
 )
-LEDGERS: Final = Rule(
+LEDGERS: Final = _rule(
     id="ledgers",
-    area="redis",
     reports="nothing: it shows how many schedules have a ledger, and what the ledgers take",
     why="they grow with the number of ticks, and are forgotten after 17 days",
     action="nothing",
 )
 
-MOVED: Final = Rule(
+MOVED: Final = _rule(
     id="moved-shards",
-    area="redis",
     reports="keys that moves of queues between shards have left, by an earlier version",
     why="jobs in kb:moving:QUEUE run nowhere, and the other keys only take memory",
     action="push the jobs of kb:moving:QUEUE again, then DEL the keys (docs/scaling.md)",

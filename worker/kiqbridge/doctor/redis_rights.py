@@ -7,6 +7,7 @@ of the namespace, and the connection is closed before the transaction runs: noth
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Literal
 
 import redis
@@ -49,9 +50,10 @@ NEEDS: Final[Mapping[Role, str]] = {
 """Who needs which commands, with arguments by which they can be queued. Those of other rules (PING, INFO,
 MEMORY USAGE, EVALSHA, CLIENT TRACKING, CLIENT CACHING) are not among them. What writes names keys of no queue or set."""
 
-RIGHTS: Final = Rule(
+_rule: Final = partial(Rule, area="redis")
+
+RIGHTS: Final = _rule(
     id="rights",
-    area="redis",
     reports="commands and keys that the ACL of this user refuses and a worker needs (`--needs function` and "
     "`--needs operator`: the enqueue function, the pages and commands of operators)",
     why="what needs them fails when it gets there, such as at the first retry",

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import redis
@@ -38,52 +39,47 @@ _CLOUDS: Final = (
 )
 """Ends of the host names of managed servers."""
 
-REACHABLE: Final = Rule(
+_rule: Final = partial(Rule, area="redis")
+
+REACHABLE: Final = _rule(
     id="reachable",
-    area="redis",
     reports="a server that does not answer, or refuses the login; no other rule is applied then",
     why="nothing can be pushed or performed",
     action="check REDIS_URL, that the server runs, and its security group or password",
 )
-VERSION: Final = Rule(
+VERSION: Final = _rule(
     id="version",
-    area="redis",
     reports="a server older than Redis 7.0 or Valkey 7.2",
     why=TOO_OLD,
     action=UPGRADE,
 )
-CLUSTER: Final = Rule(
+CLUSTER: Final = _rule(
     id="cluster",
-    area="redis",
     reports="cluster mode without a hash tag in the namespace, with Ruby processes in it, or with an address of one node "
     "alone",
     why=CLUSTERED,
     action=UNCLUSTER,
 )
-EVICTION: Final = Rule(
+EVICTION: Final = _rule(
     id="eviction",
-    area="redis",
     reports=f"another eviction policy than {NOEVICTION}",
     why="with another policy a server forgets what it holds when its memory is full",
     action=WHAT_TO_DO,
 )
-SCRIPTS: Final = Rule(
+SCRIPTS: Final = _rule(
     id="scripts",
-    area="redis",
     reports="a server, a proxy or an ACL that refuses scripts",
     why="each move of a job is a script",
     action="allow +eval and +evalsha in the ACL of this user, and use no proxy that refuses them",
 )
-TRACKING: Final = Rule(
+TRACKING: Final = _rule(
     id="tracking",
-    area="redis",
     reports="a server, a proxy or an ACL that refuses CLIENT TRACKING or CLIENT CACHING",
     why="an idle worker then looks for jobs ten times a second, and begins them up to 100 ms late",
     action="allow +client|tracking, +client|caching and +hello in the ACL of this user; a proxy must pass RESP3",
 )
-TLS: Final = Rule(
+TLS: Final = _rule(
     id="tls",
-    area="redis",
     reports="a connection without TLS that leaves private networks, or goes to a managed server; "
     "TLS that does not check the server's certificate",
     why="who is on the way can read arguments and the password, and enqueue jobs",

@@ -4,6 +4,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from kiqbridge.doctor.finding import Finding, Rule, listed
@@ -35,25 +36,24 @@ _NOT_OURS: Final = (
 )
 """Beginnings of what administrators do."""
 
-LATENCY: Final = Rule(
+_rule: Final = partial(Rule, area="redis")
+
+LATENCY: Final = _rule(
     id="latency",
-    area="redis",
     reports=f"a round trip above {SLOW_PING_MS:.0f} ms (a problem from {VERY_SLOW_PING_MS:.0f} ms on): the median "
     f"of {PINGS} PINGs from this machine",
     why="each job needs some round trips, so workers perform few jobs a second",
     action="run workers in the region and zone of the server; look at the load of this machine and of the server",
 )
-SLOW_COMMANDS: Final = Rule(
+SLOW_COMMANDS: Final = _rule(
     id="slow-commands",
-    area="redis",
     reports=f"commands whose slowest hundredth takes more than {SLOW_COMMAND_MS:.0f} ms at the server",
     why="a server does one thing at a time: all workers wait meanwhile",
     action="SLOWLOG GET 10 shows the calls; keep large data out of arguments, do not use KEYS, and give other "
     "applications a server of their own. CONFIG RESETSTAT begins anew",
 )
-CLOCK: Final = Rule(
+CLOCK: Final = _rule(
     id="clock",
-    area="redis",
     reports=f"clocks of server and this machine that differ by more than {SKEW_S:.0f} s (a problem from "
     f"{LARGE_SKEW_S:.0f} s on)",
     why="scheduled jobs and retries run too early or too late, and ages of jobs are shown wrongly",

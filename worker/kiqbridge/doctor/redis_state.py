@@ -1,6 +1,7 @@
 """Rules about how a server is now: persistence, memory, replicas, connections, reply buffers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from kiqbridge.api import Limits
@@ -19,43 +20,40 @@ SMALL_REPLY_BYTES: Final = 32_000_000
 _RULES_IN_BYTES: Final = 4
 """Words of a class of clients in client-output-buffer-limit."""
 
-PERSISTENCE: Final = Rule(
+_rule: Final = partial(Rule, area="redis")
+
+PERSISTENCE: Final = _rule(
     id="persistence",
-    area="redis",
     reports="a server that writes neither an append-only file nor snapshots and has no replica; a write of "
     "either that failed",
     why="a restart of the server loses all jobs, schedules and ledgers",
     action="CONFIG SET appendonly yes, and the same in the server's file; on ElastiCache use a replica in "
     "another zone, with automatic failover",
 )
-MEMORY: Final = Rule(
+MEMORY: Final = _rule(
     id="memory",
-    area="redis",
     reports=f"{_LIMITS.memory_warning:.0%} of maxmemory in use or more (a problem from {_LIMITS.memory_critical:.0%} on); without maxmemory, "
     "of the machine's memory",
     why="a full server refuses jobs, and workers cannot write what became of theirs",
     action="see what grows with kiqbridge stats; more workers, limits of queues (KIQBRIDGE_QUEUE_LIMITS), fewer "
     "dead jobs, or more memory",
 )
-REPLICAS: Final = Rule(
+REPLICAS: Final = _rule(
     id="replicas",
-    area="redis",
     reports="a server that is a replica; replicas that are away or late; fewer than it, or a worker's "
     "KIQBRIDGE_SETTLE_REPLICAS, asks for",
     why="a failover loses what a late replica has not yet, and too few replicas make the server refuse writes",
     action="look at INFO replication, and at the network and the memory of the replica",
 )
-CLIENTS: Final = Rule(
+CLIENTS: Final = _rule(
     id="clients",
-    area="redis",
     reports=f"more than {MANY_CLIENTS:.0%} of maxclients connected",
     why="further workers, functions and pages cannot connect",
     action="raise maxclients, or find with CLIENT LIST who opens so many; each worker process needs about its "
     "concurrency and ten more",
 )
-OUTPUT_LIMIT: Final = Rule(
+OUTPUT_LIMIT: Final = _rule(
     id="output-limit",
-    area="redis",
     reports=f"a limit for replies below {SMALL_REPLY_BYTES // 1_000_000} MB, or connections that were closed "
     "because of one",
     why="a connection is closed while it reads several large jobs, and the worker begins again",

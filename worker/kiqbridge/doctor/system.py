@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kiqbridge.api import Fact, Facts, Operator, Verdict, fetch_facts, judge
+from kiqbridge.api import Fact, Facts, Operator, Process, Verdict, fetch_facts, judge
 from kiqbridge.api.unknown_classes import unknown_classes
 from kiqbridge.doctor.finding import Finding, Rule
-from kiqbridge.doctor.fleet import Fleet
 from kiqbridge.doctor.sample import SETS, Sample, take_sample
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.eviction import parse_info
@@ -27,6 +27,41 @@ MOST_NAMES: Final = 1000
 
 MOST_SHOWN: Final = 100
 """Findings of a rule; of the others the number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """The processes of Python and Ruby that live, as their heartbeats show them.
+
+    Attributes:
+        processes: those whose heartbeat is there.
+    """
+
+    processes: Sequence[Process] = ()
+
+    @property
+    def ours(self) -> list[Process]:
+        """The workers of Kiqbridge."""
+        return [each for each in self.processes if each.is_ours]
+
+    @property
+    def ruby(self) -> list[Process]:
+        """The others."""
+        return [each for each in self.processes if not each.is_ours]
+
+    @cached_property
+    def queues(self) -> Mapping[str, Sequence[Process]]:
+        """Queue → who serves it."""
+        served: dict[str, list[Process]] = {}
+        for each in self.processes:
+            for name in each.queues:
+                served.setdefault(name, []).append(each)
+        return served
+
+    @cached_property
+    def queues_of_python(self) -> AbstractSet[str]:
+        """Queues that a worker of Kiqbridge serves."""
+        return {name for name, who in self.queues.items() if any(each.is_ours for each in who)}
 
 
 class System:

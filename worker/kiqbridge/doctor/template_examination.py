@@ -1,41 +1,36 @@
 """All rules that look at a template, applied; nothing of AWS is asked."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kiqbridge.doctor import template_iam, template_rules
 from kiqbridge.doctor.finding import ALL, Finding, Rule, Selection, listed
-from kiqbridge.doctor.template_model import Model, read_model
+from kiqbridge.doctor.template_model import read_model
+from kiqbridge.doctor.template_rules import CHECKS
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.lint.rules import lint
 from kiqbridge.schedule.sourced_template import sourced_schedules
 from kiqbridge.schedule.template import DEFAULT_STACK_NAME, read_schedules
 
-CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[Model], Iterable[Finding]]]]] = (
-    *template_rules.CHECKS,
-    *template_iam.CHECKS,
-)
+_rule: Final = partial(Rule, area="template")
 
-TEMPLATE: Final = Rule(
+TEMPLATE: Final = _rule(
     id="template",
-    area="template",
     reports="a template, or a schedule in it, that cannot be read; other rules look at what can be",
     why="it cannot be deployed, or a schedule never fires",
     action="correct the line; python -m kiqbridge.schedule.check names all of them",
 )
-LOCAL_TIME: Final = Rule(
+LOCAL_TIME: Final = _rule(
     id="local-time",
-    area="template",
     reports="schedules at hours of the day in UTC because no zone is written, while others have one; rules of the "
     "event bus, which know UTC only (KB104, KB105 of kiqbridge schedule lint)",
     why="a job of a local time of day runs an hour too late or too early for half of the year",
     action="use Type: ScheduleV2 and write ScheduleExpressionTimezone, UTC if that is meant",
 )
-NEVER: Final = Rule(
+NEVER: Final = _rule(
     id="never-fires",
-    area="template",
     reports="schedules that never fire, or not any more (KB101, KB102 of kiqbridge schedule lint)",
     why="the job is not enqueued, and nothing fails",
     action="correct the expression or its end, or remove the schedule",
@@ -58,7 +53,6 @@ def examine_template(
     path: Path,
     *,
     parameters: Mapping[str, str] | None = None,
-    stack_name: str = DEFAULT_STACK_NAME,
     selection: Selection = ALL,
 ) -> list[Finding]:
     """All findings about a template and those that it nests, also of rules that find nothing.
@@ -66,13 +60,12 @@ def examine_template(
     Args:
         path: of the template.
         parameters: in place of their defaults.
-        stack_name: of its schedules.
         selection: which rules.
     """
     given = parameters or {}
-    found = list(_schedules(path, given, stack_name))
+    found = list(_schedules(path, given))
     try:
-        model = read_model(path, given, stack_name)
+        model = read_model(path, given)
     except ConfigError as error:
         found = [TEMPLATE.problem(f"{path}: {error}")]
     else:
@@ -81,14 +74,14 @@ def examine_template(
     return [finding for finding in found if finding.rule in ids]
 
 
-def _schedules(path: Path, parameters: Mapping[str, str], stack_name: str) -> Iterator[Finding]:
+def _schedules(path: Path, parameters: Mapping[str, str]) -> Iterator[Finding]:
     try:
         text = path.read_text(encoding="utf-8")
         schedules = sourced_schedules(
-            read_schedules(path, parameters, stack_name),
+            read_schedules(path, parameters, DEFAULT_STACK_NAME),
             text,
             source=path.name,
-            stack_name=stack_name,
+            stack_name=DEFAULT_STACK_NAME,
         )
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         yield TEMPLATE.problem(listed(str(error).splitlines()))

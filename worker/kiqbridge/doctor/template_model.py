@@ -12,6 +12,7 @@ from typing import Any, Final
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from kiqbridge.schedule.cloudformation import NO_VALUE, Template, call_of
+from kiqbridge.schedule.template import DEFAULT_STACK_NAME
 from kiqbridge.schedule.yaml_nodes import TemplateFault, entries, scalar
 
 NESTED: Final = "AWS::CloudFormation::Stack"
@@ -93,13 +94,13 @@ class Model:
         return next((each for each in self.of(kind) if each.name in names), None)
 
 
-def read_model(path: Path, parameters: Mapping[str, str], stack_name: str) -> Model:
+def read_model(path: Path, parameters: Mapping[str, str]) -> Model:
     """Read a template and those that it nests from files beside it.
 
     Raises:
         TemplateFault: it cannot be read, or is none.
     """
-    reader = _Reader(base=path.parent.resolve(), stack_name=stack_name)
+    reader = _Reader(base=path.parent.resolve())
     return Model(resources=list(reader.resources(path, parameters)), unseen=reader.unseen)
 
 
@@ -142,20 +143,18 @@ class _Reader:
 
     Attributes:
         base: the folder of the first; nothing outside of it is read.
-        stack_name: of all.
         seen: files that were read.
         unseen: nested stacks that were not.
     """
 
     base: Path
-    stack_name: str
     seen: set[Path] = field(default_factory=set)
     unseen: list[str] = field(default_factory=list)
 
     def resources(self, path: Path, parameters: Mapping[str, str]) -> Iterator[Resource]:
         """Of a file, and of what it nests."""
         self.seen.add(path.resolve())
-        template = Template.read(path, parameters, stack_name=self.stack_name)
+        template = Template.read(path, parameters, stack_name=DEFAULT_STACK_NAME)
         shown = path.resolve().relative_to(self.base)
         shared = _section(template, "Globals", "Function")
         for name, entry in template.section("Resources").items():

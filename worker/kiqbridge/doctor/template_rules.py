@@ -1,6 +1,7 @@
-"""Rules about the functions, queues and tasks of a template."""
+"""Rules about the functions, queues, tasks and roles of a template."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kiqbridge.doctor.finding import Finding, Rule, counted, listed
@@ -34,73 +35,89 @@ _ASYNCHRONOUS: Final = frozenset(
 _WITH_DEAD_LETTERS: Final = frozenset({"ScheduleV2", "Schedule", "EventBridgeRule"})
 _STREAMS: Final = frozenset({"Kinesis", "DynamoDB"})
 
-VISIBILITY: Final = Rule(
+WITHOUT_ARN: Final = (
+    "ec2:",
+    "ecr:GetAuthorizationToken",
+    "xray:",
+    "ssmmessages:",
+    "cloudwatch:PutMetricData",
+    "logs:DescribeLogGroups",
+)
+"""Beginnings of actions that AWS allows on all resources only."""
+
+_ROLES: Final = ("AWS::IAM::Role", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
+_FUNCTION: Final = "AWS::Serverless::Function"
+_WIDE: Final = ("AdministratorAccess", "PowerUserAccess", "FullAccess")
+
+_rule: Final = partial(Rule, area="template")
+
+VISIBILITY: Final = _rule(
     id="visibility-timeout",
-    area="template",
     reports=f"SQS queues whose visibility timeout is less than {TIMES} times the Timeout of the function",
     why="a message comes again while the function still works at it, and its receives are used up by throttling",
     action=f"set VisibilityTimeout of the queue to {TIMES} times the function's Timeout",
 )
-DEAD_LETTER: Final = Rule(
+DEAD_LETTER: Final = _rule(
     id="dead-letter",
-    area="template",
     reports="events that nobody keeps when they fail: a function without OnFailure, a schedule or rule without "
     "DeadLetterConfig, a source queue without RedrivePolicy, a stream without DestinationConfig",
     why="AWS gives up after some attempts, and the job was never enqueued: no log or metric of yours shows it",
     action="name a dead-letter queue there (template.yaml has EnqueueDeadLetterQueue), or set "
     "MaximumRetryAttempts: 0 where the next event does the same work",
 )
-RESERVED: Final = Rule(
+RESERVED: Final = _rule(
     id="reserved-concurrency",
-    area="template",
     reports="an enqueue function without ReservedConcurrentExecutions, or with 0",
     why="a burst of events takes the concurrency of the whole account and all connections of Redis; with 0 "
     "nothing is enqueued",
     action="set ReservedConcurrentExecutions, such as 20; a parameter may leave it empty",
 )
-ROUTES: Final = Rule(
+ROUTES: Final = _rule(
     id="vpc-endpoints",
-    area="template",
     reports="functions in a VPC whose template makes neither endpoints nor a NAT gateway",
     why="a function in a VPC has no internet: it cannot read its secret, nor spill into SQS, and times out",
     action="make endpoints for secretsmanager (or ssm) and sqs (infra/endpoints.yaml), or a NAT gateway; ignore "
     "the rule if the subnets have one",
 )
-FUNCTION_TIMEOUT: Final = Rule(
+FUNCTION_TIMEOUT: Final = _rule(
     id="function-timeout",
-    area="template",
     reports=f"functions with a Timeout below {LEAST_TIMEOUT_S} s",
     why="the function is killed before it sees that Redis is away, so that it neither spills nor reports",
     action=f"set Timeout to {LEAST_TIMEOUT_S} s or more, better 20",
 )
-REDIS_TLS: Final = Rule(
+REDIS_TLS: Final = _rule(
     id="redis-tls",
-    area="template",
     reports="an address redis:// in a function or task; an ElastiCache without TransitEncryptionEnabled",
     why="jobs, their arguments and the password cross the network as they are",
     action="write rediss://, and TransitEncryptionEnabled: true",
 )
-ALARMS: Final = Rule(
+ALARMS: Final = _rule(
     id="alarms",
-    area="template",
     reports="a template with functions of Kiqbridge and no alarm",
     why="dead letters, failed ticks and queues that grow are noticed by nobody",
     action="nest infra/observability.yaml (CreateObservability=true), or write alarms of your own "
     "(docs/runbooks.md)",
 )
-RUNTIME: Final = Rule(
+RUNTIME: Final = _rule(
     id="runtime",
-    area="template",
     reports="functions with another Runtime or architecture than Kiqbridge is built for",
     why="the layer's compiled packages cannot be loaded: each invocation fails",
     action=f"use one of {', '.join(sorted(RUNTIMES))}, and arm64 or x86_64, as the layer was built",
 )
-TASK_STOP: Final = Rule(
+TASK_STOP: Final = _rule(
     id="task-stop-timeout",
-    area="template",
     reports="a worker's container whose StopTimeout ends before KIQBRIDGE_TIMEOUT_S and 5 s more",
     why="ECS kills the worker before it gives its jobs back: they wait for half a minute, and begin again",
     action="raise StopTimeout (120 at most on Fargate), or lower KIQBRIDGE_TIMEOUT_S",
+)
+
+
+IAM: Final = _rule(
+    id="iam",
+    reports="roles and functions that are allowed actions with * , every resource, or a managed policy with full "
+    "access",
+    why="whoever gets hold of a function or a worker gets hold of all that it may do",
+    action="name each action and each resource",
 )
 
 
@@ -115,7 +132,7 @@ def check_visibility(model: Model) -> Iterator[Finding]:
         has = numbers_of(queue.properties.get("VisibilityTimeout")) or [DEFAULT_VISIBILITY_S]
         if min(has) < wanted:
             short.append(f"{queue.place} has {min(has)} s, {function.name} needs {wanted} s")
-    yield _ended(VISIBILITY.problem, VISIBILITY, short, "no queue is too short for its function")
+    yield VISIBILITY.summed(short, "no queue is too short for its function", is_problem=True)
 
 
 def check_dead_letters(model: Model) -> Iterator[Finding]:
@@ -139,7 +156,7 @@ def check_dead_letters(model: Model) -> Iterator[Finding]:
         queue = model.find(source, "AWS::SQS::Queue")
         if queue is not None and "RedrivePolicy" not in queue.properties:
             lost.append(f"{queue.place} has no RedrivePolicy")
-    yield _ended(DEAD_LETTER.problem, DEAD_LETTER, lost, "what fails is kept")
+    yield DEAD_LETTER.summed(lost, "what fails is kept", is_problem=True)
 
 
 def check_reserved(model: Model) -> Iterator[Finding]:
@@ -151,15 +168,8 @@ def check_reserved(model: Model) -> Iterator[Finding]:
             missing.append(f"{function.place} has none")
         elif 0 in numbers_of(value):
             none.append(f"{function.place} has 0")
-    if none:
-        yield RESERVED.problem(listed(none))
-    else:
-        yield _ended(
-            RESERVED.warning,
-            RESERVED,
-            missing,
-            "the enqueue function has its own, or a parameter for it",
-        )
+    well = "the enqueue function has its own, or a parameter for it"
+    yield RESERVED.summed(none or missing, well, is_problem=bool(none))
 
 
 def check_routes(model: Model) -> Iterator[Finding]:
@@ -170,12 +180,7 @@ def check_routes(model: Model) -> Iterator[Finding]:
         yield ROUTES.unknown(f"templates that are not here may make them: {listed(model.unseen)}")
         return
     lost = [] if has_way else inside
-    yield _ended(
-        ROUTES.warning,
-        ROUTES,
-        lost,
-        "functions reach the APIs of AWS, as far as the template shows",
-    )
+    yield ROUTES.summed(lost, "functions reach the APIs of AWS, as far as the template shows")
 
 
 def check_function_timeouts(model: Model) -> Iterator[Finding]:
@@ -186,33 +191,25 @@ def check_function_timeouts(model: Model) -> Iterator[Finding]:
         if (timeout := min(numbers_of(each.properties.get("Timeout")) or [DEFAULT_TIMEOUT_S]))
         < LEAST_TIMEOUT_S
     ]
-    yield _ended(
-        FUNCTION_TIMEOUT.problem, FUNCTION_TIMEOUT, short, "functions outlast a Redis that is away"
-    )
+    yield FUNCTION_TIMEOUT.summed(short, "functions outlast a Redis that is away", is_problem=True)
 
 
 def check_tls(model: Model) -> Iterator[Finding]:
     """Addresses that are written down, and servers that are made."""
+    addresses = [(each, each.variables.get("REDIS_URL")) for each in model.ours]
+    addresses += [(task, _variable(each, "REDIS_URL")) for task, each in _containers(model)]
     plain = [
         f"{each.place} has REDIS_URL redis://"
-        for each in model.ours
-        if any(text.startswith("redis://") for text in texts_of(each.variables.get("REDIS_URL")))
-    ]
-    plain += [
-        f"{task.place} has REDIS_URL redis://"
-        for task, container in _containers(model)
-        if any(text.startswith("redis://") for text in texts_of(_variable(container, "REDIS_URL")))
+        for each, address in addresses
+        if any(text.startswith("redis://") for text in texts_of(address))
     ]
     plain += [
         f"{each.place} has no TransitEncryptionEnabled"
         for each in model.of("AWS::ElastiCache::ReplicationGroup")
         if True not in alternatives(each.properties.get("TransitEncryptionEnabled"))
     ]
-    yield _ended(
-        REDIS_TLS.problem,
-        REDIS_TLS,
-        plain,
-        "connections to Redis have TLS, as far as the template shows",
+    yield REDIS_TLS.summed(
+        plain, "connections to Redis have TLS, as far as the template shows", is_problem=True
     )
 
 
@@ -238,7 +235,7 @@ def check_runtimes(model: Model) -> Iterator[Finding]:
         odd += [f"{each.place} has Runtime {name}" for name in runtimes if name not in RUNTIMES]
         odd += [f"{each.place} has no Runtime"] if "Runtime" not in each.properties else []
         odd += [f"{each.place} is for {kind}" for kind in kinds if kind not in ARCHITECTURES]
-    yield _ended(RUNTIME.problem, RUNTIME, odd, "runtimes and architectures are those of Kiqbridge")
+    yield RUNTIME.summed(odd, "runtimes and architectures are those of Kiqbridge", is_problem=True)
 
 
 def check_tasks(model: Model) -> Iterator[Finding]:
@@ -249,13 +246,17 @@ def check_tasks(model: Model) -> Iterator[Finding]:
         stop = min(numbers_of(container.get("StopTimeout")) or [STOP_S])
         if timeout + TO_GIVE_BACK_S > stop:
             killed.append(f"{task.place} stops within {timeout} s, and is killed after {stop} s")
-    yield _ended(TASK_STOP.problem, TASK_STOP, killed, "workers end before they are killed")
+    yield TASK_STOP.summed(killed, "workers end before they are killed", is_problem=True)
 
 
-def _ended(
-    found: Callable[[str], Finding], rule: Rule, faults: Sequence[str], well: str
-) -> Finding:
-    return found(listed(faults)) if faults else rule.ok(well)
+def check_permissions(model: Model) -> Iterator[Finding]:
+    """All statements that allow, those behind conditions included."""
+    wide = [
+        f"{each.place} allows {fault}"
+        for each in model.of(*_ROLES, _FUNCTION)
+        for fault in _faults(each)
+    ]
+    yield IAM.summed(wide, "each permission names actions and resources")
 
 
 def _queue_sources(model: Model) -> Iterator[tuple[Resource, Any]]:
@@ -322,6 +323,34 @@ def _variable(container: Any, name: str) -> object:
     return found[0] if found else None
 
 
+def _faults(resource: Resource) -> Iterator[str]:
+    for name in ("ManagedPolicyArns", "Policies"):
+        for each in items_of(resource.properties.get(name)):
+            if isinstance(each, str) and each.endswith(_WIDE):
+                yield f"the managed policy {each}"
+    for statement in _statements(resource):
+        if statement.get("Effect") != "Allow":
+            continue
+        actions = [str(each) for each in items_of(statement.get("Action"))]
+        wild = [action for action in actions if "*" in action]
+        if wild or "NotAction" in statement:
+            yield listed(wild) or "all but some actions"
+        elif "*" in items_of(statement.get("Resource")) and not all(
+            action.startswith(WITHOUT_ARN) for action in actions
+        ):
+            yield f"{listed(actions)} on every resource"
+
+
+def _statements(resource: Resource) -> Iterator[Any]:
+    policies = items_of(resource.properties.get("Policies"))
+    documents = [mapping_of(each).get("PolicyDocument") for each in policies]
+    # SAM takes a document itself as a policy of a function, too.
+    documents += [each for each in policies if "Statement" in mapping_of(each)]
+    for document in [*documents, resource.properties.get("PolicyDocument")]:
+        for statement in items_of(mapping_of(document).get("Statement")):
+            yield mapping_of(statement)
+
+
 CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[Model], Iterable[Finding]]]]] = (
     ((VISIBILITY,), check_visibility),
     ((DEAD_LETTER,), check_dead_letters),
@@ -332,5 +361,6 @@ CHECKS: Final[Sequence[tuple[Sequence[Rule], Callable[[Model], Iterable[Finding]
     ((ALARMS,), check_alarms),
     ((RUNTIME,), check_runtimes),
     ((TASK_STOP,), check_tasks),
+    ((IAM,), check_permissions),
 )
 """Rules, and the function that applies them."""

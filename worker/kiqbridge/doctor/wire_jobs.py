@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from kiqbridge.api import JobRecord
@@ -14,45 +15,41 @@ from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
 LARGE_BYTES: Final = 100_000
 _TIMES: Final = ("created_at", "enqueued_at", "failed_at", "retried_at")
 
-PAYLOAD: Final = Rule(
+_rule: Final = partial(Rule, area="wire")
+
+PAYLOAD: Final = _rule(
     id="payload",
-    area="wire",
     reports="texts in queues, retry and schedule that are no JSON object in UTF-8, or lack class, args or jid",
     why="no worker can perform them: ours moves them to the dead set, Ruby's pages may fail at them",
     action="find who writes them; kiqbridge queue and kiqbridge retries show them, and delete them",
 )
-PAYLOAD_SIZE: Final = Rule(
+PAYLOAD_SIZE: Final = _rule(
     id="payload-size",
-    area="wire",
     reports=f"jobs above {LARGE_BYTES // 1000} kB; above KIQBRIDGE_MAX_PAYLOAD_BYTES it is a problem",
     why="Redis keeps them in memory, and each claim, retry and page reads them; above the limit they are refused",
     action="put the data into S3 or a database, and pass its key",
 )
-TIMESTAMPS: Final = Rule(
+TIMESTAMPS: Final = _rule(
     id="timestamps",
-    area="wire",
     reports="times that are an integer number of seconds (created_at, enqueued_at, failed_at, retried_at)",
     why="Ruby Sidekiq 8 takes an integer for milliseconds, so such a job seems to wait since 1970, and alarms on "
     "latency go off",
     action="correct the producer: seconds as a float (1700000000.5), or milliseconds as an integer",
 )
-FOREIGN_BATCH: Final = Rule(
+FOREIGN_BATCH: Final = _rule(
     id="foreign-batch",
-    area="wire",
     reports="jobs of a batch of Sidekiq Pro (bid) that wait for a Python worker",
     why="a batch is never informed of what Python does, so a Python worker refuses such a job to the dead set",
     action="let only Ruby workers serve its queue, or choose with KIQBRIDGE_FOREIGN_JOBS what happens to them",
 )
-FOREIGN_ENCRYPTION: Final = Rule(
+FOREIGN_ENCRYPTION: Final = _rule(
     id="foreign-encryption",
-    area="wire",
     reports="jobs with encrypted arguments of Sidekiq Enterprise (encrypt) that wait for a Python worker",
     why="only Ruby can read the arguments, so a Python worker refuses such a job to the dead set",
     action="let only Ruby workers serve its queue, or enqueue it without encrypt",
 )
-FOREIGN_LOCK: Final = Rule(
+FOREIGN_LOCK: Final = _rule(
     id="foreign-lock",
-    area="wire",
     reports="unique jobs of Sidekiq Enterprise (unique_for) or sidekiq-unique-jobs (lock_digest, unique_digest) that "
     "wait for a Python worker",
     why="Python does not release the lock at the end, so Ruby drops further ones until it expires, if ever",

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from kiqbridge.clocks.declared import undeclared
@@ -16,25 +17,24 @@ SCANNED: Final = 10_000
 SCAN_COUNT: Final = 1_000
 _MARK: Final = b"queue:"
 
-NAMESPACE: Final = Rule(
+_rule: Final = partial(Rule, area="wire")
+
+NAMESPACE: Final = _rule(
     id="namespace",
-    area="wire",
     reports="queues with jobs under another namespace than the configured one, where no process lives",
     why="a client and its workers disagree about the namespace: nobody performs these jobs",
     action="set KIQBRIDGE_NAMESPACE to the same for clients and workers, and move the jobs by RENAME",
 )
-FAR_FUTURE: Final = Rule(
+FAR_FUTURE: Final = _rule(
     id="far-future",
-    area="wire",
     reports="jobs in schedule or retry that are due in more than a year",
     why="a time in milliseconds, where seconds are expected, is due in 50,000 years",
     action="correct the time where they are enqueued, and reschedule or delete them",
 )
 
 
-UNDECLARED: Final = Rule(
+UNDECLARED: Final = _rule(
     id="undeclared-schedule",
-    area="wire",
     reports="schedules that were declared beside a job, and that no living worker declares any more",
     why="they go on firing: only a worker of the application that declared them removes them",
     action="if they were taken out of the code for good: kiqbridge schedule delete NAME",
@@ -44,11 +44,7 @@ UNDECLARED: Final = Rule(
 def check_declared(system: System) -> Iterator[Finding]:
     """Schedules whose code is gone."""
     names = undeclared(system.connection, system.keys)
-    yield (
-        UNDECLARED.warning(listed(names))
-        if names
-        else UNDECLARED.ok("each declared schedule is declared by a living worker")
-    )
+    yield UNDECLARED.summed(names, "each declared schedule is declared by a living worker")
 
 
 def check_namespaces(system: System) -> Iterator[Finding]:
@@ -112,9 +108,7 @@ def check_times(system: System) -> Iterator[Finding]:
         )
         if distant:
             far.append(f"{distant:,} in {name}, the last {_due(float(last[1]), now)}")
-    yield (
-        FAR_FUTURE.warning(", ".join(far)) if far else FAR_FUTURE.ok("nothing is due after a year")
-    )
+    yield FAR_FUTURE.summed(far, "nothing is due after a year")
 
 
 def _due(score: float, now: float) -> str:

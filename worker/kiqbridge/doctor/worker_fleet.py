@@ -1,11 +1,12 @@
 """Rules about the processes that live: heartbeats, versions, clocks, who serves what."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from kiqbridge.api import Process
-from kiqbridge.doctor.finding import Finding, Rule, counted, listed, printable
-from kiqbridge.doctor.fleet import shared_queues
+from kiqbridge.doctor.finding import Finding, Rule, counted, printable
 from kiqbridge.doctor.system import System
 
 FUTURE_S: Final = 5
@@ -15,65 +16,58 @@ CONNECTIONS_BESIDE_JOBS: Final = 10
 NEW_TIMES: Final = 8
 """The first version of Sidekiq that reads integer milliseconds."""
 
-PROCESS_CLOCK: Final = Rule(
+_rule: Final = partial(Rule, area="worker")
+
+PROCESS_CLOCK: Final = _rule(
     id="process-clock",
-    area="worker",
     reports=f"processes whose heartbeat is more than {FUTURE_S} s in the future",
     why="their clock is wrong: retries and scheduled jobs get wrong times there",
     action="let chrony or the time service of the cloud set the clock of their machines",
 )
-QUIET: Final = Rule(
+QUIET: Final = _rule(
     id="quiet",
-    area="worker",
     reports="processes that are quiet and have nothing to do",
     why="they take no jobs any more, and nobody has stopped them",
     action="stop them (kiqbridge stop IDENTITY), or start them again; quiet cannot be undone",
 )
-VERSIONS: Final = Rule(
+VERSIONS: Final = _rule(
     id="versions",
-    area="worker",
     reports="several versions of Kiqbridge, or major versions of Ruby Sidekiq, in one fleet",
     why="a deployment has stopped half way, or workers were forgotten: a job runs with old code by chance",
     action="deploy the version that is meant to all of them",
 )
-RUBY_VERSION: Final = Rule(
+RUBY_VERSION: Final = _rule(
     id="ruby-version",
-    area="worker",
     reports="Ruby Sidekiq before 6.1.3, which shows neither a version nor its memory",
     why="versions before 6 were never tested beside Kiqbridge, and may not read what it writes",
     action="upgrade them to Sidekiq 6.1.3 or newer (docs/protocol.md, section 19)",
 )
-WIRE_PROFILE: Final = Rule(
+WIRE_PROFILE: Final = _rule(
     id="wire-profile",
-    area="worker",
     reports="KIQBRIDGE_WIRE_PROFILE=8 beside Ruby Sidekiq before 8",
     why="it takes milliseconds for seconds: latencies and retries of such jobs are wrong by 50,000 years",
     action="set KIQBRIDGE_WIRE_PROFILE to 7, which all versions read, or to auto",
 )
-RTT: Final = Rule(
+RTT: Final = _rule(
     id="rtt",
-    area="worker",
     reports=f"processes with a round trip to Redis above {SLOW_RTT_US // 1000} ms",
     why="each job needs some round trips, so they perform few jobs a second",
     action="run them in the region and zone of the server; look whether they lack CPU",
 )
-CAPSULES: Final = Rule(
+CAPSULES: Final = _rule(
     id="capsules",
-    area="worker",
     reports="processes of which several capsules serve the same queue",
     why="a capsule limits how many jobs of its queues run at once, and another one that takes them voids that",
     action="name each queue in one capsule only",
 )
-SINGLE_SERVER: Final = Rule(
+SINGLE_SERVER: Final = _rule(
     id="single-server",
-    area="worker",
     reports="queues that one process serves, while processes of several hosts live",
     why="when that process or its host ends, the queue stands still",
     action="let a process of another host serve it, too; ignore the rule if one is meant, as for jobs in order",
 )
-CONNECTIONS: Final = Rule(
+CONNECTIONS: Final = _rule(
     id="connections",
-    area="worker",
     reports="a fleet whose processes, all at work, open more connections than maxclients",
     why="the last ones to start cannot connect",
     action="raise maxclients, or lower the concurrency or the number of processes",
@@ -88,20 +82,15 @@ def check_process_clocks(system: System) -> Iterator[Finding]:
         for each in system.fleet.processes
         if each.beat_at - now > FUTURE_S
     ]
-    if ahead:
-        yield PROCESS_CLOCK.warning(f"clocks ahead of the server: {listed(ahead)}")
-    else:
-        yield PROCESS_CLOCK.ok("no heartbeat is in the future")
+    yield PROCESS_CLOCK.summed(
+        ahead, "no heartbeat is in the future", "clocks ahead of the server: "
+    )
 
 
 def check_quiet(system: System) -> Iterator[Finding]:
     """One that still runs jobs is on its way out."""
     idle = [_named(each) for each in system.fleet.processes if each.is_quiet and not each.busy]
-    yield (
-        QUIET.warning(f"quiet and idle: {listed(idle)}")
-        if idle
-        else QUIET.ok("no process is quiet and idle")
-    )
+    yield QUIET.summed(idle, "no process is quiet and idle", "quiet and idle: ")
 
 
 def check_versions(system: System) -> Iterator[Finding]:
@@ -123,15 +112,15 @@ def check_ruby(system: System) -> Iterator[Finding]:
     """Old ones, and those that cannot read what we are set to write."""
     ruby = system.fleet.ruby
     old = [_named(each) for each in ruby if not each.version and "rss" not in each.fields]
-    if old:
-        yield RUBY_VERSION.warning(f"Sidekiq before 6.1.3: {listed(old)}")
-    else:
-        yield RUBY_VERSION.ok(f"{counted(len(ruby), 'Ruby process')}, none before 6.1.3")
-    blind = [_named(each) for each in ruby if not _reads_milliseconds(each)]
-    if system.environ.get("KIQBRIDGE_WIRE_PROFILE") == "8" and blind:
-        yield WIRE_PROFILE.problem(f"profile 8 is set, and these are older: {listed(blind)}")
-    else:
-        yield WIRE_PROFILE.ok("each Ruby process reads what is written here")
+    well = f"{counted(len(ruby), 'Ruby process')}, none before 6.1.3"
+    yield RUBY_VERSION.summed(old, well, "Sidekiq before 6.1.3: ")
+    writes_milliseconds = system.environ.get("KIQBRIDGE_WIRE_PROFILE") == "8"
+    yield WIRE_PROFILE.summed(
+        [_named(each) for each in ruby if writes_milliseconds and not _reads_milliseconds(each)],
+        "each Ruby process reads what is written here",
+        "profile 8 is set, and these are older: ",
+        is_problem=True,
+    )
 
 
 def check_round_trips(system: System) -> Iterator[Finding]:
@@ -141,11 +130,7 @@ def check_round_trips(system: System) -> Iterator[Finding]:
         for each in system.fleet.processes
         if each.rtt_us > SLOW_RTT_US
     ]
-    yield (
-        RTT.warning(f"slow round trips: {listed(slow)}")
-        if slow
-        else RTT.ok("no process has slow round trips")
-    )
+    yield RTT.summed(slow, "no process has slow round trips", "slow round trips: ")
 
 
 def check_servers(system: System) -> Iterator[Finding]:
@@ -156,24 +141,16 @@ def check_servers(system: System) -> Iterator[Finding]:
         for each in fleet.processes
         for name in shared_queues(each)
     ]
-    yield (
-        CAPSULES.warning(f"in several capsules: {listed(shared)}")
-        if shared
-        else CAPSULES.ok("each queue is in one capsule of a process")
-    )
+    well = "each queue is in one capsule of a process"
+    yield CAPSULES.summed(shared, well, "in several capsules: ")
     hosts = {each.hostname for each in fleet.processes}
     alone = [
         f"{printable(name)} ({_named(who[0])})"
         for name, who in fleet.queues.items()
         if len(hosts) > 1 and len(who) == 1
     ]
-    yield (
-        SINGLE_SERVER.warning(f"served by one process only: {listed(alone)}")
-        if alone
-        else SINGLE_SERVER.ok(
-            f"{counted(len(fleet.queues), 'queue')} served on {counted(len(hosts), 'host')}"
-        )
-    )
+    well = f"{counted(len(fleet.queues), 'queue')} served on {counted(len(hosts), 'host')}"
+    yield SINGLE_SERVER.summed(alone, well, "served by one process only: ")
 
 
 def check_connections(system: System) -> Iterator[Finding]:
@@ -185,6 +162,12 @@ def check_connections(system: System) -> Iterator[Finding]:
         yield CONNECTIONS.warning(f"{what}, and the server takes {int(limit):,}")
     else:
         yield CONNECTIONS.ok(what)
+
+
+def shared_queues(process: Process) -> list[str]:
+    """Queues that several capsules of a process serve."""
+    counts = Counter(name for capsule in process.capsules for name in capsule.queues)
+    return [name for name, count in counts.items() if count > 1]
 
 
 def _concurrency(process: Process) -> int:

@@ -1,6 +1,7 @@
 """Rules about the settings of a worker, by the environment in which the doctor runs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from kiqbridge.config.merge import merge
@@ -24,24 +25,23 @@ _ECS: Final = "ECS_CONTAINER_METADATA_URI_V4"
 _ECS_MOST_S: Final = 120.0
 _LEAST_DEFAULT_S: Final = 30.0
 
-SETTINGS: Final = Rule(
+_rule: Final = partial(Rule, area="worker")
+
+SETTINGS: Final = _rule(
     id="settings",
-    area="worker",
     reports="variables of the environment that a worker refuses at its start",
     why="a worker does not start with them",
     action="correct the variable; docs/settings.md has them all",
 )
-STOP_TIMEOUT: Final = Rule(
+STOP_TIMEOUT: Final = _rule(
     id="stop-timeout",
-    area="worker",
     reports="a KIQBRIDGE_TIMEOUT_S that ends later than the orchestrator kills (--stop-timeout gives its time)",
     why="a worker that is killed before it gives its jobs back lets them wait for half a minute, and begin again",
     action="set KIQBRIDGE_TIMEOUT_S 10 s below it, or raise StopTimeout (ECS), terminationGracePeriodSeconds "
     "(Kubernetes), TimeoutStopSec (systemd)",
 )
-POOL: Final = Rule(
+POOL: Final = _rule(
     id="pool",
-    area="worker",
     reports="more child processes (KIQBRIDGE_POOL_SIZE) than jobs that run at once (KIQBRIDGE_CONCURRENCY)",
     why="a job in a child takes a thread as well, so the others are never used, and each takes memory",
     action="lower KIQBRIDGE_POOL_SIZE, or raise KIQBRIDGE_CONCURRENCY",

@@ -1,9 +1,7 @@
 """Processes of Python and Ruby: what each serves, how it is, and quieting, stopping, dumping its threads."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -22,21 +20,6 @@ LATE_BEAT_S: Final = 30.0
 _ALMOST_FULL: Final = 0.9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capsule:
-    """A part of a process with threads and queues of its own.
-
-    Attributes:
-        name: `default` for the one that every process has.
-        concurrency: its threads; None = of a version that does not say so.
-        queues: name → weight; 0 = without.
-    """
-
-    name: str
-    concurrency: int | None
-    queues: Mapping[str, int]
-
-
 def show(request: Request) -> Response:
     """The list of processes."""
     view = view_of(request)
@@ -48,36 +31,11 @@ def show(request: Request) -> Response:
         "processes.html",
         processes=processes,
         mixed=ours if len(ours) > 1 else [],
-        capsules_of=capsules_of,
         version_of=version_of,
         busy_meter=busy_meter,
         is_embedded=is_embedded,
         late_beat_s=LATE_BEAT_S,
     )
-
-
-def capsules_of(process: Process) -> list[Capsule]:
-    """As its version writes them: `capsules` from 8.0.9 on, `weights` before, else only queues (§10.2)."""
-    capsules = process.info.get("capsules")
-    if isinstance(capsules, dict) and capsules:
-        return [
-            Capsule(
-                name=str(name),
-                concurrency=_whole(each.get("concurrency")),
-                queues=_weights(each.get("weights")),
-            )
-            for name, each in capsules.items()
-            if isinstance(each, dict)
-        ]
-    weights = process.info.get("weights")
-    if isinstance(weights, dict):  # 7.0.2 only
-        weights = [weights]
-    if isinstance(weights, list) and weights:
-        return [
-            Capsule(name="default" if not place else "", concurrency=None, queues=_weights(each))
-            for place, each in enumerate(weights)
-        ]
-    return [Capsule(name="default", concurrency=None, queues=dict.fromkeys(process.queues, 0))]
 
 
 def version_of(process: Process) -> str:
@@ -159,15 +117,6 @@ def _process_of(request: Request, form: FormData) -> Process:
             404, "This process lives no more: it was stopped, or has lost Redis for a minute."
         )
     return process
-
-
-def _weights(value: Any) -> dict[str, int]:
-    given = value if isinstance(value, dict) else {}
-    return {str(name): _whole(weight) or 0 for name, weight in given.items()}
-
-
-def _whole(value: object) -> int | None:
-    return value if type(value) is int else None
 
 
 ROUTES: Final = [
