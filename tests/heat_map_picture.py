@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 from kiqbridge.commands.heat_map import heat_map
 from kiqbridge.schedule.definition import ScheduleDefinition
-from kiqbridge.schedule.load import Load
-from kiqbridge.schedule.simulation import DAY_S, simulate
+from kiqbridge.schedule.simulation import DAY_S, Load, simulate
 
 NIGHT = (0, 0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 6, 22, 23)
 MINUTES = (0, 0, 0, 30, 15)

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from kiqbridge.schedule.cron_seconds import CronSeconds
-from kiqbridge.schedule.crontab import parse_cron_line
+from kiqbridge.schedule.expression import parse_expression
 
 SECOND = timedelta(seconds=1)
 
@@ -43,7 +43,7 @@ def test_it_is_due_at_the_seconds_of_a_walk(zone, around, tell):
         start = around - timedelta(seconds=rng.randrange(4000))
         end = around + timedelta(seconds=rng.randrange(4000))
         line = f"{','.join(map(str, seconds))} {','.join(map(str, minutes))} * * * *"
-        schedule = parse_cron_line(line, zone)
+        schedule = parse_expression(line, zone)
         if not isinstance(schedule, CronSeconds):
             continue
 
@@ -61,12 +61,12 @@ def test_it_is_due_at_the_seconds_of_a_walk(zone, around, tell):
 
 
 def test_seconds_of_zero_are_minutes():
-    assert not isinstance(parse_cron_line("0 */5 * * * *"), CronSeconds)
+    assert not isinstance(parse_expression("0 */5 * * * *"), CronSeconds)
 
 
 def test_bounds_are_included():
     start, end = utc(2026, 1, 1, 0, 0, 20), utc(2026, 1, 1, 0, 0, 40)
-    schedule = parse_cron_line("*/10 * * * * *", start=start, end=end)
+    schedule = parse_expression("*/10 * * * * *", start=start, end=end)
 
     assert schedule.next_after(utc(2025, 1, 1)) == start
     assert [at.second for at in schedule.between(utc(2025, 1, 1), utc(2027, 1, 1))] == [20, 30, 40]
@@ -76,7 +76,7 @@ def test_bounds_are_included():
 
 
 def test_what_never_comes_is_none():
-    schedule = parse_cron_line("*/10 0 0 30 2 *")
+    schedule = parse_expression("*/10 0 0 30 2 *")
 
     assert schedule.next_after(utc(2026, 1, 1)) is None
     assert schedule.latest_at_or_before(utc(2026, 1, 1)) is None

@@ -10,9 +10,10 @@ import pytest
 
 from kiqbridge.schedule.cron import parse
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.crontab import parse_cron_line, parse_crontab
+from kiqbridge.schedule.crontab import parse_crontab
+from kiqbridge.schedule.expression import parse_expression
 
-READ = {"crontab": parse_crontab, "line": parse_cron_line}
+READ = {"crontab": parse_crontab, "line": parse_expression}
 MINUTE = timedelta(minutes=1)
 HEAD, *RECORDED = [
     row.split("\t")
@@ -62,7 +63,7 @@ def test_each_range_and_step_has_the_values_of_cron(place, low, high):
                     counted = [*range(first, high + 1), *range(low, last + 1)][::step]
                 else:
                     continue  # refused with a step
-                fields = parse_cron_line(" ".join(words)).fields
+                fields = parse_expression(" ".join(words)).fields
                 weekdays = [day - 1 for day in fields.day_rules[0].weekdays]
                 found = {1: fields.hours, 3: fields.months, 4: weekdays}[place]
                 assert set(found) == {each % 7 if place == 4 else each for each in counted}, words
@@ -175,7 +176,9 @@ def test_what_cannot_be_read_is_refused_by_field(line, reason):
     ],
 )
 def test_days_as_fugit_writes_them(fields, expected):
-    found = parse_cron_line(f"0 0 {fields}").between(utc(2025, 12, 31, 23, 59), utc(2026, 3, 31, 1))
+    found = parse_expression(f"0 0 {fields}").between(
+        utc(2025, 12, 31, 23, 59), utc(2026, 3, 31, 1)
+    )
 
     assert " ".join(f"{at:%m-%d}" for at in found) == expected
 
@@ -195,13 +198,12 @@ def test_days_as_fugit_writes_them(fields, expected):
     ],
 )
 def test_the_zone_stands_behind(line, zone):
-    assert parse_cron_line(line, "Asia/Kolkata").timezone == zone
+    assert parse_expression(line, "Asia/Kolkata").timezone == zone
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("", "has 0 fields; write 5"),
         ("0 3 * *", "has 4 fields; write 5"),
         ("0 0 0 3 * * *", "has 7 fields; write 5"),
         ("*/0 * * * *", "has a step which is not a whole number above 0"),
@@ -227,4 +229,4 @@ def test_the_zone_stands_behind(line, zone):
 )
 def test_what_cannot_be_read_is_refused_with_its_place(line, reason):
     with pytest.raises(ExpressionError, match=reason):
-        parse_cron_line(line)
+        parse_expression(line)

@@ -1,7 +1,7 @@
 """The days of a month that two day fields name together."""
 
 from kiqbridge.schedule.cron_fields import weekdays_of_month
-from kiqbridge.schedule.day_fields import DayFields
+from kiqbridge.schedule.crontab import DayFields
 
 FEBRUARY_2026 = weekdays_of_month(2026, 2)  # begins on a Sunday
 

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.every import parse_duration, parse_every
+from kiqbridge.schedule.every import parse_duration
+from kiqbridge.schedule.expression import parse_expression
 
 START = datetime(2026, 3, 28, 23, 59, 30, tzinfo=UTC)
 
@@ -65,7 +66,7 @@ def test_what_is_no_duration_is_refused(text, reason):
 
 
 def test_every_so_often_counts_elapsed_time_whatever_the_clocks_do():
-    schedule = parse_every("every 30s", "Europe/Paris", start=START)
+    schedule = parse_expression("every 30s", "Europe/Paris", start=START)
 
     found = list(schedule.between(START, START + timedelta(hours=6)))
 
@@ -81,12 +82,10 @@ def test_every_so_often_counts_elapsed_time_whatever_the_clocks_do():
 @pytest.mark.parametrize(
     ("text", "timezone", "reason"),
     [
-        ("every", "UTC", "duration '' cannot be read"),
-        ("everything 5m", "UTC", "does not begin with every"),
         ("every 5x", "UTC", "schedule expression 'every 5x': duration '5x' cannot be read"),
         ("every 5m", "Paris", "time zone 'Paris' is unknown"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_text(text, timezone, reason):
     with pytest.raises(ExpressionError, match=reason):
-        parse_every(text, timezone)
+        parse_expression(text, timezone)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.commands.heat_map import _SHADES, heat_map, limits_of, shade_of
-from kiqbridge.schedule.load import Load
+from kiqbridge.schedule.simulation import Load
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"

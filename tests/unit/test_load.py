@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from kiqbridge.schedule.load import Load
+from kiqbridge.schedule.simulation import Load
 
 START = int(datetime(2026, 3, 29, tzinfo=UTC).timestamp())
 

@@ -3,7 +3,8 @@
 import pytest
 
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.natural import UNDERSTOOD, cron_line_of, parse_natural
+from kiqbridge.schedule.expression import parse_expression
+from kiqbridge.schedule.natural import UNDERSTOOD, cron_line_of
 
 
 @pytest.mark.parametrize(
@@ -52,15 +53,15 @@ def test_words_are_a_cron_line(text, line):
 
 
 def test_what_is_parsed_keeps_its_words():
-    parsed = parse_natural("every day at 3am Europe/Paris", "Asia/Tokyo")
+    parsed = parse_expression("every day at 3am Europe/Paris", "Asia/Tokyo")
 
     assert (parsed.text, parsed.timezone) == ("every day at 3am Europe/Paris", "Europe/Paris")
-    assert parse_natural("every second").text == "every second"
+    assert parse_expression("every second").text == "every second"
 
 
 @pytest.mark.parametrize("example", UNDERSTOOD.split("; each")[0].split("; ")[2:])
 def test_the_examples_of_the_message_are_read(example):
-    parse_natural(example)
+    parse_expression(example)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,6 @@ def test_the_examples_of_the_message_are_read(example):
 )
 def test_what_has_no_single_meaning_is_refused(text, reason):
     with pytest.raises(ExpressionError, match=reason) as raised:
-        parse_natural(text)
+        parse_expression(text)
 
     assert repr(text) in str(raised.value)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.once import parse_once
+from kiqbridge.schedule.expression import parse_expression
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from kiqbridge.schedule.once import parse_once
     ],
 )
 def test_a_time_is_due_once(text, hour, zone):
-    schedule = parse_once(text, "Europe/Paris")
+    schedule = parse_expression(text, "Europe/Paris")
 
     due = datetime(2027, 1, 31, hour, tzinfo=UTC)
     window = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC))
@@ -30,11 +30,11 @@ def test_a_time_is_due_once(text, hour, zone):
 
 
 def test_a_date_alone_is_its_midnight():
-    assert parse_once("2027-01-31").moment == datetime(2027, 1, 31, tzinfo=UTC)
+    assert parse_expression("2027-01-31").moment == datetime(2027, 1, 31, tzinfo=UTC)
 
 
 def test_a_time_that_the_clocks_skip_is_never_due():
-    assert parse_once("2026-03-29 02:30", "Europe/Paris").moment is None
+    assert parse_expression("2026-03-29 02:30", "Europe/Paris").moment is None
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_a_time_that_the_clocks_skip_is_never_due():
 )
 def test_what_is_no_time_is_refused(text, reason):
     with pytest.raises(ExpressionError, match=reason):
-        parse_once(text)
+        parse_expression(text)

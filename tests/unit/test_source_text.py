@@ -2,7 +2,7 @@
 
 import pytest
 
-from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
+from kiqbridge.schedule.sourced import block_of, ignored_codes, names_zone
 
 LINES = """\
 Events:

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from kiqbridge.schedule.definition import Missed
-from kiqbridge.wire.tick_policy import policy_faults
+from kiqbridge.wire.tick_mark import policy_faults
 
 PLAIN = {"schedule": "shop/A", "at": "2026-11-20T02:00:00Z"}
 

@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime
 
-from kiqbridge.schedule.cron import Bounds, parse
+from kiqbridge.schedule.cron import Bounds, Union, parse
 from kiqbridge.schedule.crontab import parse_crontab
-from kiqbridge.schedule.union import Union
 
 PARTS = tuple(parse(text, "Europe/Paris") for text in ("cron(0 0 13 * ? *)", "cron(0 0 ? * FRI *)"))
 EITHER = Union(text="13th or Friday", timezone="Europe/Paris", bounds=Bounds(), parts=PARTS)

@@ -7,7 +7,7 @@ Three forms are jobs; anything else needs a mapping, or is refused:
 2. several: `{"jobs": […]}`, all or none;
 3. a tick: one or several jobs and beside them `"tick": {"schedule": …, "at": …}`, the name of the
    rule and the time for which it was due; that pair is enqueued once. It may have the policies of
-   the schedule, too (wire/tick_policy.py). `in` counts from the
+   the schedule, too (wire/tick_mark.py). `in` counts from the
    delivery, not from that time. Scheduler's context attributes under `"_schedule"` are a tick, too:
    `schedule-arn` and `scheduled-time` count, attempt and execution do not.
 
@@ -44,8 +44,7 @@ from kiqbridge.wire.payload import (
     shorten_argument,
     validate,
 )
-from kiqbridge.wire.tick_mark import Overlap
-from kiqbridge.wire.tick_policy import policy_faults
+from kiqbridge.wire.tick_mark import Overlap, policy_faults
 
 JOB_KEYS: Final = frozenset({"class", "args", "jobs", active_job.KEY})
 OWN_KEYS: Final = ("in", "at", "dedupe_key")

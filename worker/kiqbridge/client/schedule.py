@@ -13,16 +13,11 @@ from zoneinfo import ZoneInfo
 from kiqbridge.client.registry import JobDefinition, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.cron import Cron
-from kiqbridge.schedule.definition import (
-    DEFAULT_GRACE_S,
-    Missed,
-    Origin,
-    ScheduleDefinition,
-)
+from kiqbridge.schedule.definition import DEFAULT_GRACE_S, Origin, ScheduleDefinition
 from kiqbridge.schedule.every import parse_duration, rate_text
 from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.wire.payload import DEFAULT_OPTIONS, check_payload, check_queue, shorten, validate
-from kiqbridge.wire.tick_mark import MAX_NAME, Overlap
+from kiqbridge.wire.tick_mark import MAX_NAME, Missed, Overlap
 
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+", re.ASCII)

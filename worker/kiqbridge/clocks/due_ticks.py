@@ -17,7 +17,7 @@ from kiqbridge.clocks.manifest_store import manifests_of
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
 from kiqbridge.schedule.cron import Rate
-from kiqbridge.schedule.definition import DEFAULT_GRACE_S, Missed, ScheduleDefinition
+from kiqbridge.schedule.definition import DEFAULT_GRACE_S, ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
@@ -25,6 +25,7 @@ from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
+from kiqbridge.wire.tick_mark import Missed
 
 logger = logging.getLogger(__name__)
 

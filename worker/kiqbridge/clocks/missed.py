@@ -19,13 +19,13 @@ from typing import Any, Final, Protocol
 from kiqbridge.clocks.due_ticks import KEEP_S, Expectations, Watched, read_watched
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.records import dataclass
-from kiqbridge.schedule.definition import Missed, ScheduleDefinition
+from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.tick_mark import Overlap
+from kiqbridge.wire.tick_mark import Missed, Overlap
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kiqbridge.commands.svg import FAINT, INK, LINE, Canvas
-from kiqbridge.schedule.load import Load
+from kiqbridge.schedule.simulation import Load
 
 _EMPTY: Final = "#f4f6f8"
 _SHADES: Final = ("#cfe1f2", "#93c3df", "#5ba3cf", "#2f7dbb", "#105ba4", "#08306b")

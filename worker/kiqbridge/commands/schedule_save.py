@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from kiqbridge.commands.arguments import add_changing, add_option, add_switch, user_input
 from kiqbridge.errors import ConfigError
-from kiqbridge.schedule.definition import Missed
-from kiqbridge.wire.tick_mark import Overlap
+from kiqbridge.wire.tick_mark import Missed, Overlap
 
 if TYPE_CHECKING:
     from kiqbridge.client.schedules import Schedules

@@ -17,8 +17,7 @@ from kiqbridge.commands.arguments import add_list, add_option
 from kiqbridge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kiqbridge.schedule.load import Load
-    from kiqbridge.schedule.simulation import Firing
+    from kiqbridge.schedule.simulation import Firing, Load
     from kiqbridge.schedule.sourced import SourcedSchedule
 
 DAYS: Final = 30
@@ -64,8 +63,7 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _simulate(options: argparse.Namespace) -> int:
     from kiqbridge.commands.schedule_sources import read_sources, unreadable  # noqa: PLC0415
-    from kiqbridge.schedule.load import Load  # noqa: PLC0415
-    from kiqbridge.schedule.simulation import simulate  # noqa: PLC0415
+    from kiqbridge.schedule.simulation import Load, simulate  # noqa: PLC0415
 
     try:
         begin, end = _window(options)

@@ -22,8 +22,7 @@ from kiqbridge.clocks.definitions import read_definitions, read_states
 from kiqbridge.commands.arguments import add_list, add_option, add_switch
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
-from kiqbridge.schedule.source_text import block_of, ignored_codes, names_zone
-from kiqbridge.schedule.sourced import SourcedSchedule
+from kiqbridge.schedule.sourced import SourcedSchedule, block_of, ignored_codes, names_zone
 
 UNREADABLE: Final = 2
 DEFAULT_TEMPLATE: Final = Path("template.yaml")
@@ -139,7 +138,7 @@ def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedu
         ConfigError: it cannot be read; every problem has its line.
     """
     from kiqbridge.schedule.check import read_answers  # noqa: PLC0415 - loads YAML
-    from kiqbridge.schedule.sourced_template import sourced_schedules  # noqa: PLC0415
+    from kiqbridge.schedule.definitions_of_template import sourced_schedules  # noqa: PLC0415
     from kiqbridge.schedule.template import read_schedules  # noqa: PLC0415
 
     parameters = dict(item.partition("=")[::2] for item in options.parameter)

@@ -10,8 +10,8 @@ from kiqbridge.doctor.finding import ALL, Finding, Rule, Selection, listed
 from kiqbridge.doctor.template_model import read_model
 from kiqbridge.doctor.template_rules import CHECKS
 from kiqbridge.errors import ConfigError
+from kiqbridge.schedule.definitions_of_template import sourced_schedules
 from kiqbridge.schedule.lint.rules import lint
-from kiqbridge.schedule.sourced_template import sourced_schedules
 from kiqbridge.schedule.template import DEFAULT_STACK_NAME, read_schedules
 
 _rule: Final = partial(Rule, area="template")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import heapq
 import itertools
 import re
 from dataclasses import field
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kiqbridge.schedule.cron_seconds import CronSeconds
-    from kiqbridge.schedule.union import Union
 
 # Two days more than the years themselves, so that no time zone cuts a first or last day short.
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - timedelta(days=2)
@@ -230,6 +230,38 @@ class At:
 
     def _due(self) -> datetime | None:
         return self.moment if self.moment and self.bounds.contain(self.moment) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Union:
+    """Due when any of its parts is, once where several are; all of them have its zone and its bounds.
+
+    EventBridge takes one day field in an expression, so a schedule that is due on the 13th or on Fridays is two
+    rules. They share one ledger, in which the second delivery of the same instant is a duplicate.
+    """
+
+    text: str
+    timezone: str
+    bounds: Bounds
+    parts: tuple[ScheduleExpression, ...] = field(repr=False)
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
+        found = (part.next_after(instant) for part in self.parts)
+        return min((each for each in found if each is not None), default=None)
+
+    def latest_at_or_before(self, instant: datetime) -> datetime | None:
+        """The last occurrence that is not later than `instant`, in UTC; None if there was none."""
+        found = (part.latest_at_or_before(instant) for part in self.parts)
+        return max((each for each in found if each is not None), default=None)
+
+    def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
+        """Occurrences with start < t <= end, ascending, in UTC."""
+        last = None
+        for tick in heapq.merge(*(part.between(start, end) for part in self.parts)):
+            if tick != last:
+                yield tick
+            last = tick
 
 
 ScheduleExpression: TypeAlias = "Cron | CronSeconds | Rate | At | Union"

@@ -20,9 +20,10 @@ import functools
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
-from kiqbridge.schedule.cron import Cron, bounds_of, check_zone
+from kiqbridge.records import dataclass
+from kiqbridge.schedule.cron import Bounds, Cron, bounds_of, check_zone
 from kiqbridge.schedule.cron_fields import (
     FIRST_YEAR,
     LAST_YEAR,
@@ -30,10 +31,10 @@ from kiqbridge.schedule.cron_fields import (
     CronFields,
     ExpressionError,
     FieldSpec,
+    days_falling_on,
     values_at,
 )
 from kiqbridge.schedule.cron_seconds import CronSeconds
-from kiqbridge.schedule.day_fields import DayFields
 
 MACROS: Final = {
     "@yearly": "0 0 1 1 *",
@@ -46,6 +47,11 @@ MACROS: Final = {
     "@noon": "0 12 * * *",
 }
 """All but the last one are cron's."""
+
+EVERY_DATE: Final = tuple(range(1, 32))
+EVERY_WEEKDAY: Final = tuple(range(1, 8))
+
+Joined = Literal["both", "either"]
 
 # By croniter's places: name, least, greatest, names, what sidekiq-cron adds.
 _ROWS: Final = (
@@ -89,6 +95,47 @@ Word = tuple[str, int]
 """A field, and where it begins in the line, counted from 1."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayFields:
+    """Day-of-month and day-of-week: a `DayRule` (cron_fields.py) that can also be written in another dialect.
+
+    Attributes:
+        dates: days of the month.
+        from_end: days counted from its end; 1 is the last one.
+        weekdays: 1-7 = SUN-SAT, as EventBridge counts them.
+        nth: (weekday, n): its n-th one in the month; below zero counted from the end.
+        joined: whether a day must be in both fields, or in either.
+    """
+
+    dates: tuple[int, ...] = EVERY_DATE
+    from_end: tuple[int, ...] = ()
+    weekdays: tuple[int, ...] = EVERY_WEEKDAY
+    nth: tuple[tuple[int, int], ...] = ()
+    joined: Joined = "both"
+
+    def __call__(self, month: Sequence[int]) -> Sequence[int]:
+        """The days that are due of a month, given as the weekdays of its days."""
+        by_date, by_weekday = self.by_date(month), self.by_weekday(month)
+        is_both = self.joined == "both"
+        return sorted(by_date & by_weekday if is_both else by_date | by_weekday)
+
+    def by_date(self, month: Sequence[int]) -> set[int]:
+        """The days that the day-of-month field names."""
+        length = len(month)
+        counted = {length + 1 - day for day in self.from_end}
+        return (set(self.dates) | counted) & set(range(1, length + 1))
+
+    def by_weekday(self, month: Sequence[int]) -> set[int]:
+        """The days that the day-of-week field names."""
+        found = set(days_falling_on(self.weekdays, month))
+        for weekday, number in self.nth:
+            days = days_falling_on((weekday,), month)
+            place = number - 1 if number > 0 else number
+            if -len(days) <= place < len(days):
+                found.add(days[place])
+        return found
+
+
 def parse_crontab(
     line: str,
     timezone: str = "UTC",
@@ -108,27 +155,19 @@ def parse_crontab(
         ExpressionError: naming the field, its value and what is allowed instead.
     """
     try:
-        return _parse(_without_command(line), line, timezone, (start, end), _CRON)
+        context = timezone, bounds_of(start, end)
+        return _parse(_without_command(line), line, context, _CRON)
     except ExpressionError as error:
         raise ExpressionError(f"crontab line {line!r}: {error}") from None
 
 
-def parse_cron_line(
-    line: str,
-    timezone: str = "UTC",
-    *,
-    start: datetime | None = None,
-    end: datetime | None = None,
-) -> Cron | CronSeconds:
-    """Read five fields, six with seconds in front, or a macro; the arguments are those of `parse_crontab`.
+def parse_cron_line(line: str, timezone: str, bounds: Bounds) -> Cron | CronSeconds:
+    """Read five fields, six with seconds in front, or a macro.
 
     Raises:
         ExpressionError: naming the field, its value and what is allowed instead.
     """
-    try:
-        return _parse(line, line, timezone, (start, end), _SIDEKIQ_CRON)
-    except ExpressionError as error:
-        raise ExpressionError(f"cron line {line!r}: {error}") from None
+    return _parse(line, line, (timezone, bounds), _SIDEKIQ_CRON)
 
 
 def _without_command(line: str) -> str:
@@ -199,15 +238,11 @@ def _is_zone(word: str) -> bool:
 
 
 def _parse(
-    line: str,
-    text: str,
-    timezone: str,
-    period: tuple[datetime | None, datetime | None],
-    specs: Sequence[FieldSpec],
+    line: str, text: str, context: tuple[str, Bounds], specs: Sequence[FieldSpec]
 ) -> Cron | CronSeconds:
+    timezone, bounds = context
     words, zone = split_line(line, timezone)
     check_zone(zone)
-    bounds = bounds_of(*period)
     second = words.pop(0) if len(words) > _FIELDS else ("0", 1)
     fields = [(word.upper(), place) for word, place in (*words, second)]
 

@@ -8,21 +8,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
-from kiqbridge.schedule.cron import Rate, ScheduleExpression
+from kiqbridge.schedule.cron import Rate, ScheduleExpression, Union
 from kiqbridge.schedule.expression import parse_expression
-from kiqbridge.schedule.union import Union
-from kiqbridge.wire import tick_policy
-from kiqbridge.wire.tick_mark import Overlap
+from kiqbridge.wire.tick_mark import Missed, Overlap
 
 Origin = Literal["template", "dynamic", "code"]
 """`template`: AWS fires it, published by its manifest; `dynamic`: made by a call, the command line or a file;
 `code`: declared beside its job. The last two are fired by the fleet's leader or the tick function."""
-
-Missed: TypeAlias = tick_policy.Missed
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DEFAULT_GRACE_S: Final = 300.0

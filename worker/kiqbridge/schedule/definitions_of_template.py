@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.sourced import SourcedSchedule, block_of, ignored_codes, names_zone
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kiqbridge.schedule.template import TemplateSchedule
 
 POLICIES: Final = ("missed", "grace_s", "max_age_s", "overlap")
@@ -41,6 +44,38 @@ def definition_of(schedule: "TemplateSchedule", stack: str) -> ScheduleDefinitio
     # A tick is not late before the flexible window is over.
     found = replace(found, grace_s=found.grace_s + 60 * schedule.window_minutes)
     return found if jobs else replace(found, jobs=())
+
+
+def sourced_schedules(
+    schedules: "Iterable[TemplateSchedule]", text: str, *, source: str, stack_name: str
+) -> list[SourcedSchedule]:
+    """Schedules with file, line and the comments beside them.
+
+    Args:
+        schedules: as `read_schedules` gives them.
+        text: of the template.
+        source: how its file is shown.
+        stack_name: under which their ticks are named.
+
+    Raises:
+        ConfigError: a policy in a tick cannot be read.
+    """
+    lines = text.splitlines()
+    found = []
+    for each in schedules:
+        block = block_of(lines, each.line)
+        found.append(
+            SourcedSchedule(
+                definition=definition_of(each, stack_name),
+                source=source,
+                line=each.line,
+                kind=each.kind,
+                function=each.function,
+                names_zone=names_zone(block),
+                ignored=ignored_codes(block),
+            )
+        )
+    return found
 
 
 def joined(first: ScheduleDefinition, other: ScheduleDefinition) -> ScheduleDefinition:

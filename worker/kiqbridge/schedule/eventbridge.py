@@ -17,16 +17,15 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.schedule.cron import At, Rate, ScheduleExpression
+from kiqbridge.schedule.cron import At, Rate, ScheduleExpression, Union
 from kiqbridge.schedule.cron_fields import (
     WEEKDAYS,
     CronFields,
     ExpressionError,
 )
 from kiqbridge.schedule.cron_seconds import CronSeconds
-from kiqbridge.schedule.day_fields import EVERY_WEEKDAY, DayFields
+from kiqbridge.schedule.crontab import EVERY_WEEKDAY, DayFields
 from kiqbridge.schedule.every import rate_text
-from kiqbridge.schedule.union import Union
 
 MOST_RULES: Final = 16
 """As many rules as one schedule may become: EventBridge takes one n-th weekday in each."""

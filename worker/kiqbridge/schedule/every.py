@@ -5,10 +5,9 @@ sidekiq-scheduler and EventBridge's `rate(…)` do. Months and years are refused
 """
 
 import re
-from datetime import datetime
 from typing import Final
 
-from kiqbridge.schedule.cron import LONGEST_S, Rate, bounds_of, check_zone
+from kiqbridge.schedule.cron import LONGEST_S, Bounds, Rate, check_zone
 from kiqbridge.schedule.cron_fields import ExpressionError
 
 _SECONDS: Final = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -86,29 +85,12 @@ def _seconds(text: str) -> int | None:
     return None
 
 
-def parse_every(
-    text: str,
-    timezone: str = "UTC",
-    *,
-    start: datetime | None = None,
-    end: datetime | None = None,
-) -> Rate:
-    """Read `every DURATION`; the arguments are those of `cron.parse`.
+def parse_every(text: str, timezone: str, bounds: Bounds) -> Rate:
+    """Read `every DURATION`.
 
     Raises:
         ExpressionError: naming what cannot be read.
     """
-    try:
-        period_s = parse_duration(_duration_of(text))
-        check_zone(timezone)
-        bounds = bounds_of(start, end)
-        return Rate(text=text, timezone=timezone, bounds=bounds, period_s=period_s)
-    except ExpressionError as error:
-        raise ExpressionError(f"schedule expression {text!r}: {error}") from None
-
-
-def _duration_of(text: str) -> str:
-    every, _, duration = text.strip().partition(" ")
-    if every.lower() != "every":
-        raise ExpressionError("does not begin with every; write a text such as every 5m")
-    return duration
+    period_s = parse_duration(text.strip()[len("every") :])
+    check_zone(timezone)
+    return Rate(text=text, timezone=timezone, bounds=bounds, period_s=period_s)

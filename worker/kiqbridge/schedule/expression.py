@@ -12,7 +12,7 @@ import re
 from datetime import datetime
 from typing import Final
 
-from kiqbridge.schedule.cron import ScheduleExpression, parse
+from kiqbridge.schedule.cron import Bounds, ScheduleExpression, bounds_of, parse
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import parse_cron_line
 from kiqbridge.schedule.every import parse_every
@@ -39,27 +39,32 @@ def parse_expression(
     Raises:
         ExpressionError: naming the field, its value and what is allowed instead.
     """
-    begun = text.strip()
-    if _CALL.match(begun):
+    if _CALL.match(text.strip()):
         return parse(text, timezone, start=start, end=end)
+    try:
+        return _read(text, timezone, bounds_of(start, end))
+    except ExpressionError as error:
+        raise ExpressionError(f"schedule expression {text!r}: {error}") from None
+
+
+def _read(text: str, timezone: str, bounds: Bounds) -> ScheduleExpression:
+    begun = text.strip()
     if _EVERY_SO_OFTEN.fullmatch(begun) and not re.match(r"every +[0-9]+(st|nd|rd|th)", begun):
-        return parse_every(text, timezone, start=start, end=end)
+        return parse_every(text, timezone, bounds)
     if _ONCE.match(begun):
-        return parse_once(text, timezone, start=start, end=end)
+        return parse_once(text, timezone, bounds)
     if _WORDS.match(begun):
-        return parse_natural(text, timezone, start=start, end=end)
+        return parse_natural(text, timezone, bounds)
     if _DURATION.fullmatch(begun):
-        raise ExpressionError(
-            f"schedule expression {text!r}: is a duration alone; write every {begun} for elapsed time"
-        )
+        raise ExpressionError(f"is a duration alone; write every {begun} for elapsed time")
     if _LINE.match(begun):
-        return parse_cron_line(text, timezone, start=start, end=end)
+        return parse_cron_line(text, timezone, bounds)
     if begun.lower().startswith("in "):
         raise ExpressionError(
-            f"schedule expression {text!r}: counts from the moment in which it is read; write the time itself,"
-            " such as at(2027-01-31T09:00:00), or enqueue the job with perform_in"
+            "counts from the moment in which it is read; write the time itself, such as at(2027-01-31T09:00:00),"
+            " or enqueue the job with perform_in"
         )
     raise ExpressionError(
-        f"schedule expression {text!r}: is none of cron(…), rate(…) and at(…) of EventBridge, a cron line such"
-        f" as 0 3 * * *, a time such as 2027-01-31 09:00:00, or words: {UNDERSTOOD}"
+        "is none of cron(…), rate(…) and at(…) of EventBridge, a cron line such as 0 3 * * *, a time such as"
+        f" 2027-01-31 09:00:00, or words: {UNDERSTOOD}"
     )

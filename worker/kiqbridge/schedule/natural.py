@@ -6,10 +6,10 @@ there), is refused.
 """
 
 import re
-from datetime import datetime
+from dataclasses import replace
 from typing import Final
 
-from kiqbridge.schedule.cron import Cron
+from kiqbridge.schedule.cron import Bounds, Cron
 from kiqbridge.schedule.cron_fields import WEEKDAYS, ExpressionError
 from kiqbridge.schedule.cron_seconds import CronSeconds
 from kiqbridge.schedule.crontab import parse_cron_line
@@ -67,32 +67,13 @@ _ZONE: Final = re.compile(r"(.+?)(?: (?:in|on))? ([A-Z][A-Za-z_]+(?:/[A-Za-z0-9_
 _HOURS_OF_DAY, _NOON = 24, 12
 
 
-def parse_natural(
-    text: str,
-    timezone: str = "UTC",
-    *,
-    start: datetime | None = None,
-    end: datetime | None = None,
-) -> Cron | CronSeconds:
-    """Read a schedule in words; the arguments are those of `cron.parse`.
+def parse_natural(text: str, timezone: str, bounds: Bounds) -> Cron | CronSeconds:
+    """Read a schedule in words.
 
     Raises:
         ExpressionError: it is none of the forms that are understood, or has more than one meaning.
     """
-    try:
-        line = cron_line_of(text)
-        parsed = parse_cron_line(line, timezone, start=start, end=end)
-    except ExpressionError as error:
-        raise ExpressionError(f"schedule expression {text!r}: {error}") from None
-    if isinstance(parsed, CronSeconds):
-        return CronSeconds(
-            text=text,
-            timezone=parsed.timezone,
-            bounds=parsed.bounds,
-            fields=parsed.fields,
-            seconds=parsed.seconds,
-        )
-    return Cron(text=text, timezone=parsed.timezone, bounds=parsed.bounds, fields=parsed.fields)
+    return replace(parse_cron_line(cron_line_of(text), timezone, bounds), text=text)
 
 
 def cron_line_of(text: str) -> str:

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from kiqbridge.schedule.cron import At, bounds_of, check_zone, first_coming
+from kiqbridge.schedule.cron import At, Bounds, check_zone, first_coming
 from kiqbridge.schedule.cron_fields import FIRST_YEAR, LAST_YEAR, ExpressionError
 
 _TIME: Final = re.compile(
@@ -15,23 +15,14 @@ _TIME: Final = re.compile(
 _OFFSET: Final = re.compile(r"Z|[+-].*")
 
 
-def parse_once(
-    text: str,
-    timezone: str = "UTC",
-    *,
-    start: datetime | None = None,
-    end: datetime | None = None,
-) -> At:
+def parse_once(text: str, timezone: str, bounds: Bounds) -> At:
     """Read a date with a time of day (default: midnight) and a zone (default: `timezone`).
 
     Raises:
         ExpressionError: it is none.
     """
-    try:
-        moment, zone = _moment(text.strip(), timezone)
-        return At(text=text, timezone=zone, bounds=bounds_of(start, end), moment=moment)
-    except ExpressionError as error:
-        raise ExpressionError(f"schedule expression {text!r}: {error}") from None
+    moment, zone = _moment(text.strip(), timezone)
+    return At(text=text, timezone=zone, bounds=bounds, moment=moment)
 
 
 def _moment(text: str, timezone: str) -> tuple[datetime | None, str]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kiqbridge.wire.tick_policy import policy_faults
+from kiqbridge.wire.tick_mark import policy_faults
 
 SCHEDULED_TIME: Final = "<aws.scheduler.scheduled-time>"
 _CONTEXT_ATTRIBUTES: Final = frozenset(

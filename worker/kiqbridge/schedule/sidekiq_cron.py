@@ -11,14 +11,12 @@ sidekiq-cron asks fugit. The differences, each written out so that the text mean
 """
 
 import re
-from datetime import datetime
 from typing import Final
 
 from kiqbridge.schedule.cron import Cron, Rate, ScheduleExpression
 from kiqbridge.schedule.cron_fields import CronFields, ExpressionError
 from kiqbridge.schedule.cron_seconds import CronSeconds
-from kiqbridge.schedule.crontab import split_line
-from kiqbridge.schedule.day_fields import DayFields
+from kiqbridge.schedule.crontab import DayFields, split_line
 from kiqbridge.schedule.expression import parse_expression
 
 _EVERY: Final = re.compile(r"every +([0-9]{1,9}) *(s|m|h|d|[a-z]{3,}?)s?( .*)?")
@@ -41,14 +39,8 @@ _LONGEST_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _HIGHEST: Final = (59, 59, 23, 31, 12, 6)
 
 
-def parse_sidekiq_cron(
-    text: str,
-    timezone: str = "UTC",
-    *,
-    start: datetime | None = None,
-    end: datetime | None = None,
-) -> ScheduleExpression:
-    """Read the `cron` of a sidekiq-cron or sidekiq-scheduler definition; see `cron.parse` for the arguments.
+def parse_sidekiq_cron(text: str, timezone: str = "UTC") -> ScheduleExpression:
+    """Read the `cron` of a sidekiq-cron or sidekiq-scheduler definition.
 
     Returns:
         What is due when sidekiq-cron enqueues, no `Rate`. `parse_expression` reads its `text` alike.
@@ -63,7 +55,7 @@ def parse_sidekiq_cron(
         line = _written_out(begun, timezone)
     else:
         line = begun
-    parsed = parse_expression(line, timezone, start=start, end=end)
+    parsed = parse_expression(line, timezone)
     if isinstance(parsed, Cron | CronSeconds):
         _check_days(text, parsed.fields)
     if isinstance(parsed, Rate):

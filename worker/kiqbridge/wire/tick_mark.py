@@ -4,12 +4,19 @@ A job of an occurrence carries the attribute `tick`, which every Sidekiq keeps a
 
     {"class":"Nightly","args":[],"jid":"b4a5…","tick":{"schedule":"shop/Nightly","at":1700000000}}
 
+The `tick` of an event has the policies of its schedule besides. `overlap` and `max_age_s` go into the jobs; `missed`
+and `grace_s` are for who watches (clocks/missed.py), and for the function nothing:
+
+    "tick": {"schedule": "shop/Nightly", "at": "<aws.scheduler.scheduled-time>",
+             "missed": "last", "grace_s": 600, "max_age_s": 3600, "overlap": "skip"}
+
 Who settles the job adds its end to `kb:ends:SCHEDULE`, in the script that settles it:
 
     {"at":1700000000,"jid":"b4a5…","outcome":"done","ended_at":1700000003.25,"took_s":3.1}
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from kiqbridge.records import dataclass
@@ -18,6 +25,10 @@ from kiqbridge.wire.payload import TICK
 
 Overlap = Literal["allow", "skip", "cancel"]
 """What a job of a schedule does while an earlier one runs: run too, not run, or cancel the earlier one."""
+
+Missed = Literal["alert", "last", "all"]
+"""What is done about ticks that did not come: an alert only, or the alert and the last one, or all of them up
+to the maximum age, enqueued."""
 
 EndKind = Literal["done", "dead", "discarded", "skipped", "expired", "cancelled", "gone"]
 """How a job of an occurrence ended: `skipped` by its overlap policy or by middleware, `expired`: begun later
@@ -28,6 +39,10 @@ MAX_NAME: Final = 256
 """Characters of the name of a schedule."""
 
 _MAX_INSTANT: Final = 2**53
+
+
+_CHOICES: Final = {"missed": get_args(Missed), "overlap": get_args(Overlap)}
+_SECONDS: Final = ("grace_s", "max_age_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,3 +168,18 @@ class JobEnd:
 def _shown(text: str) -> str:
     """Without what JSON and keys cannot carry, lone surrogates of a foreign client, and no longer than needed."""
     return text[:MAX_NAME].encode(errors="replace").decode()
+
+
+def policy_faults(tick: Mapping[str, object]) -> Iterator[str]:
+    """Yield what is wrong with the policies of a tick, each beginning with the member's name."""
+    for member, choices in _CHOICES.items():
+        if member in tick and tick[member] not in choices:
+            yield f"{member}: {tick[member]!r} is none of {', '.join(choices)}"
+    for member in _SECONDS:
+        if member in tick and not _is_seconds(tick[member]):
+            yield f"{member}: {tick[member]!r} is no number of seconds from 0"
+
+
+def _is_seconds(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value) and value >= 0  # type: ignore[arg-type, operator]
