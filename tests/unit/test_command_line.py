@@ -1,10 +1,11 @@
 """From a command of a crontab to a job."""
 
+import re
+
 import pytest
 
 from kiqbridge.schedule.imports.command_line import (
     class_name_to_identifier,
-    job_of_code,
     job_of_command,
 )
 from kiqbridge.schedule.imports.record import Reading, Unsayable
@@ -112,13 +113,10 @@ def test_another_command_is_run_by_a_job(command, run, name):
     ],
 )
 def test_other_ruby_stays_a_command_with_the_reason(code, reason):
-    with pytest.raises(Unsayable, match=reason):
-        job_of_code(code, READING)
-
     found = job_of_command(f"bin/rails runner '{code}'", READING)
 
     assert found.job["class"] == "ShellCommand"
-    assert found.notes[-1].startswith("not recognized as a job: ")
+    assert re.match(f"not recognized as a job: .*({reason})", found.notes[-1])
 
 
 @pytest.mark.parametrize(

@@ -330,11 +330,8 @@ def _condition_call(node: Node) -> tuple[str, Node] | None:
 
 
 def _untagged(node: Node) -> Node:
-    if isinstance(node, ScalarNode):
-        return ScalarNode("tag:yaml.org,2002:str", node.value, node.start_mark, node.end_mark)
-    if isinstance(node, SequenceNode):
-        return SequenceNode("tag:yaml.org,2002:seq", node.value, node.start_mark, node.end_mark)
-    return MappingNode("tag:yaml.org,2002:map", node.value, node.start_mark, node.end_mark)
+    kind = {ScalarNode: "str", SequenceNode: "seq", MappingNode: "map"}[type(node)]
+    return type(node)(f"tag:yaml.org,2002:{kind}", node.value, node.start_mark, node.end_mark)
 
 
 def _arguments(node: Node, function: str, count: int) -> list[Node]:

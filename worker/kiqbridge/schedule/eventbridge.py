@@ -110,21 +110,13 @@ def _at(parsed: At) -> str:
     return f"at({wall:%Y-%m-%dT%H:%M:%S})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Days:
-    """What one rule says of days."""
-
-    day_of_month: str = "?"
-    day_of_week: str = "?"
-
-
 def _crons(fields: CronFields, days: DayFields) -> Iterator[str]:
     minutes = _listed(fields.minutes, 0, 59)
     hours = _listed(fields.hours, 0, 23)
     months = _listed(fields.months, 1, 12)
     texts = [
-        f"cron({minutes} {hours} {rule.day_of_month} {months} {rule.day_of_week} *)"
-        for rule in _days(days)
+        f"cron({minutes} {hours} {day_of_month} {months} {day_of_week} *)"
+        for day_of_month, day_of_week in _days(days)
     ]
     if len(texts) > MOST_RULES:
         raise ExpressionError(f"it takes {len(texts)} rules, more than {MOST_RULES}; {_HINT}")
@@ -137,12 +129,13 @@ def _crons(fields: CronFields, days: DayFields) -> Iterator[str]:
     yield from texts
 
 
-def _days(days: DayFields) -> Iterator[_Days]:
+def _days(days: DayFields) -> Iterator[tuple[str, str]]:
+    """What each rule says of days: day of month and day of week."""
     all_dates = len({*days.dates, *((_MOST_DAYS,) if 1 in days.from_end else ())}) >= _MOST_DAYS
     all_weekdays = days.weekdays == EVERY_WEEKDAY
     if days.joined == "either":
         if all_dates or all_weekdays:
-            yield _Days(day_of_month="*")
+            yield "*", "?"
         else:
             yield from _weekdays(days)
             yield from _dates(days)
@@ -154,20 +147,20 @@ def _days(days: DayFields) -> Iterator[_Days]:
         yield from _both(days)
 
 
-def _dates(days: DayFields) -> Iterator[_Days]:
+def _dates(days: DayFields) -> Iterator[tuple[str, str]]:
     if days.from_end and days.from_end != (1,):
         last = max(days.from_end)
         raise ExpressionError(f"day of month: '-{last}' counts from the end; {_DYNAMIC_ONLY}")
     if days.from_end:
-        yield _Days(day_of_month="L")
+        yield "L", "?"
     if days.dates:
-        yield _Days(day_of_month=_listed(days.dates, 1, 31))
+        yield _listed(days.dates, 1, 31), "?"
 
 
-def _weekdays(days: DayFields) -> Iterator[_Days]:
+def _weekdays(days: DayFields) -> Iterator[tuple[str, str]]:
     """One rule for whole weekdays, and one for each n-th one, of which EventBridge takes one a rule."""
     if days.weekdays:
-        yield _Days(day_of_week=_weekday_names(days.weekdays))
+        yield "?", _weekday_names(days.weekdays)
     nth = {(weekday, number) for weekday, number in days.nth if weekday not in days.weekdays}
     for weekday, number in sorted(nth):
         if number < -1:
@@ -175,10 +168,10 @@ def _weekdays(days: DayFields) -> Iterator[_Days]:
                 f"day of week: '{WEEKDAYS[weekday - 1]}#{number}' counts from the end; {_DYNAMIC_ONLY}"
             )
         place = "L" if number == -1 else f"#{number}"
-        yield _Days(day_of_week=f"{WEEKDAYS[weekday - 1]}{place}")
+        yield "?", f"{WEEKDAYS[weekday - 1]}{place}"
 
 
-def _both(days: DayFields) -> Iterator[_Days]:
+def _both(days: DayFields) -> Iterator[tuple[str, str]]:
     weeks = _whole_weeks(days)
     if weeks is None or days.nth:
         raise ExpressionError(
@@ -187,7 +180,7 @@ def _both(days: DayFields) -> Iterator[_Days]:
         )
     for weekday in days.weekdays:
         for week in weeks:
-            yield _Days(day_of_week=f"{WEEKDAYS[weekday - 1]}#{week}")
+            yield "?", f"{WEEKDAYS[weekday - 1]}#{week}"
 
 
 def _whole_weeks(days: DayFields) -> tuple[int, ...] | None:
@@ -200,11 +193,7 @@ def _whole_weeks(days: DayFields) -> tuple[int, ...] | None:
 
 
 def _weekday_names(weekdays: Sequence[int]) -> str:
-    parts = []
-    for run in _runs(weekdays, 1):
-        names = [WEEKDAYS[weekday - 1] for weekday in run]
-        parts += [f"{names[0]}-{names[-1]}"] if len(run) > 2 else names  # noqa: PLR2004 - shorter as a list
-    return ",".join(parts)
+    return _runs([WEEKDAYS[weekday - 1] for weekday in weekdays], weekdays)
 
 
 def _listed(values: Sequence[int], low: int, high: int) -> str:
@@ -216,17 +205,18 @@ def _listed(values: Sequence[int], low: int, high: int) -> str:
         if values[-1] + step <= high:
             return f"{values[0]}-{values[-1]}/{step}"
         return f"*/{step}" if values[0] == low else f"{values[0]}/{step}"
-    parts: list[str] = []
-    for run in _runs(values, 1):
-        parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run)  # noqa: PLR2004 - shorter as a list
-    return ",".join(parts)
+    return _runs(list(map(str, values)), values)
 
 
-def _runs(values: Sequence[int], step: int) -> list[list[int]]:
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and value == runs[-1][-1] + step:
-            runs[-1].append(value)
+def _runs(texts: Sequence[str], values: Sequence[int]) -> str:
+    """The texts of sorted values as a list, in which three or more that follow each other are a range."""
+    runs: list[list[str]] = []
+    for place, (text, value) in enumerate(zip(texts, values, strict=True)):
+        if place and value == values[place - 1] + 1:
+            runs[-1].append(text)
         else:
-            runs.append([value])
-    return runs
+            runs.append([text])
+    return ",".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(run)  # noqa: PLR2004 - shorter as a list
+        for run in runs
+    )

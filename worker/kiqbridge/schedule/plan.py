@@ -103,8 +103,8 @@ def _change(
         kinds += ["job"] if jobs else []
         kinds += ["policy"] if policies else []
         details = [*jobs, *policies]
-    if not kinds and old is not None and new is not None and not _is_rewritten(old, new):
-        return None
+    if not kinds and old is not None and new is not None and _timing(old) == _timing(new):
+        return None  # the origin alone is different
     return Change(
         name=name,
         kinds=kinds or ["rewritten"],
@@ -127,11 +127,6 @@ def _instants(definition: ScheduleDefinition | None, start: int, end: int) -> se
 
 def _timing(definition: ScheduleDefinition) -> tuple[object, ...]:
     return definition.expression, definition.timezone, definition.start, definition.end
-
-
-def _is_rewritten(old: ScheduleDefinition, new: ScheduleDefinition) -> bool:
-    """Whether a reader would see a difference; the origin is none."""
-    return _timing(old) != _timing(new)
 
 
 def _first_difference(old: ScheduleDefinition, new: ScheduleDefinition, start: int) -> int | None:

@@ -68,15 +68,6 @@ def job_of_command(command: str, reading: Reading) -> Recognized:
     )
 
 
-def job_of_code(code: str, reading: Reading) -> Recognized:
-    """The job of a piece of Ruby, such as `Foo::BarJob.perform_async(1)`.
-
-    Raises:
-        Unsayable: it is no call that enqueues, or has arguments that are no literals.
-    """
-    return Recognized(**_job_of_code(code, reading))
-
-
 def class_name_to_identifier(name: str) -> str:
     """`Foo::BarJob` → `FooBarJob`; other characters end a word."""
     words = re.findall(r"[A-Za-z0-9]+", name)

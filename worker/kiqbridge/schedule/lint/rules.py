@@ -1,6 +1,6 @@
 """All rules, applied: `lint`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -27,21 +27,6 @@ RULES: Final[Sequence[_Rule]] = (
     unlimited_catching_up,
 )
 
-CODES: Final[Mapping[str, str]] = {
-    "KB100": "the expression cannot be read",
-    "KB101": "it never fires",
-    "KB102": "it does not fire any more",
-    "KB103": "it fires less than once a year",
-    "KB104": "no zone is written down, so it is UTC, while others have a zone",
-    "KB105": "a rule of the event bus knows UTC only",
-    "KB106": "many schedules fire at the same minute",
-    "KB107": "it falls into an hour that is left out when the clock goes forward",
-    "KB108": "it falls into an hour that comes twice when the clock goes back",
-    "KB109": "its jobs take longer than its interval",
-    "KB110": "two schedules enqueue the same job at the same time",
-    "KB111": "all missed ticks are caught up, however old",
-}
-
 
 def lint(
     schedules: Sequence[SourcedSchedule],
@@ -67,16 +52,11 @@ def lint(
     )
     ignored = {each.name: each.ignored for each in schedules}
     order = {each.name: index for index, each in enumerate(schedules)}
-    findings = [*unreadable, *_applied(surroundings)]
+    findings = [*unreadable, *(each for rule in RULES for each in rule(surroundings))]
     return sorted(
         (each for each in findings if each.code not in ignored.get(each.schedule, ())),
         key=lambda each: (SEVERITIES.index(each.severity), each.code, order[each.schedule]),
     )
-
-
-def _applied(surroundings: Surroundings) -> Iterator[Finding]:
-    for rule in RULES:
-        yield from rule(surroundings)
 
 
 def _read(
