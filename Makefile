@@ -96,13 +96,11 @@ fmt: $(VENV)/.dev ## Format the code and apply safe fixes
 docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
 	$(PY) -m kiqbridge.config.settings_doc > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
 	$(PY) tests/bad_inputs.py
-	$(PY) tests/modules.py
-	$(PY) tests/doctor_page.py
 	$(PY) tests/interop/conformance.py
 	$(PY) tests/heat_map_picture.py > docs/images/heat_map.svg.new && mv docs/images/heat_map.svg.new docs/images/heat_map.svg
 	$(PY) tests/dst_picture.py > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
 
-capture: $(VENV)/.dev ## Write docs/first_ten_minutes.md from what a new user's commands print; takes minutes
+capture: $(VENV)/.dev ## Write the first ten minutes of docs/start.md from what a new user's commands print; takes minutes
 	@$(PY) tests/first_ten_minutes.py
 
 site: $(VENV)/.dev ## Build the documentation as a site, in build/site

@@ -1,4 +1,4 @@
-"""What mkdocs does besides: pages from files outside of docs/, and links where the prose names a document."""
+"""What mkdocs does besides: pages of files outside of docs/ and of the code, and links where the prose names a document."""
 
 # ruff: noqa: INP001 - a script of the Makefile, in no package
 
@@ -9,10 +9,12 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from site_pages import ADDED, PAGES
 
 ROOT = Path(__file__).parents[1]
 FROM_ELSEWHERE = {
-    "deploy/stacks.md": "infra/README.md",
+    "index.md": "README.md",
+    "stacks.md": "infra/README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
 }
@@ -22,13 +24,15 @@ _FENCES = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
     r"(?<!\[)`(?P<path>docs/[\w/]+\.md|[\w/]*(?:README|CONTRIBUTING|CHANGELOG)\.md)`(?!\])"
 )
-_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)")
+_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made of files outside of docs/."""
+    """Add the pages that are made of files outside of docs/, and of the code."""
+    made = {page: made() for page, made in PAGES.items()}
     for page, source in FROM_ELSEWHERE.items():
-        text = (ROOT / source).read_text(encoding="utf-8")
+        made[page] = (ROOT / source).read_text(encoding="utf-8")
+    for page, text in made.items():
         files.append(File.generated(config, page, content=text))
     return files
 
@@ -36,6 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, files: Files, **_more: object) -> str:
     """Make links of the documents that the prose names, and of links to files outside of docs/."""
     own = page.file.src_uri
+    if own in ADDED:
+        markdown = f"{markdown}\n{ADDED[own]()}"
     source = FROM_ELSEWHERE.get(own, f"docs/{own}")
 
     def relative(path: str) -> str | None:

@@ -19,9 +19,12 @@ MADE = [
     ("reference/client.html", "perform_async"),
     ("reference/client.html", "push_bulk"),
     ("reference/api.html", "DeadSet"),
-    ("deploy/stacks.html", "CreateRedis"),
-    ("changelog.html", "Unreleased"),
-    ("start.html", 'href="engine.html"'),
+    ("modules.html", "push_once.lua"),
+    ("doctor.html", 'id="failing-class"'),
+    ("index.html", 'src="images/web-now.png"'),
+    ("stacks.html", "CreateRedis"),
+    ("changelog.html", "Changelog"),
+    ("concepts.html", 'href="reliability.html"'),
     ("contributing.html", 'href="architecture.html"'),
 ]
 """Page → what only docstrings, a file outside of docs/, or a name made a link puts there."""

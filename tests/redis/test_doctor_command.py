@@ -20,7 +20,7 @@ from kiqbridge.doctor.examination import CHECKS
 from kiqbridge.store.eviction import warn_of_eviction
 from kiqbridge.store.redis_pool import RedisPool
 
-FINDING = {"rule", "area", "status", "what", "why", "action", "docs"}
+FINDING = {"rule", "area", "status", "what", "why", "action"}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from kiqbridge.client.default_client import own_default_client
 pytestmark = pytest.mark.any_server
 
 EXAMPLES = ROOT / "examples"
-PAGES = ("docs/frameworks/fastapi.md", "docs/frameworks/flask.md")
+PAGES = ("docs/frameworks.md", "docs/frameworks.md")
 
 
 @pytest.fixture

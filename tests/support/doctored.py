@@ -18,12 +18,11 @@ def found(url: str, *, namespace: str = "", areas=(), **more) -> list[Finding]:
 
 
 def wrong(url: str, **more) -> list[Finding]:
-    """The findings that are not ok; each has a reason, an action and a place where it is described."""
+    """The findings that are not ok; each has a reason and an action."""
     findings = [each for each in found(url, **more) if each.status is not Status.OK]
     for each in findings:
         assert each.why, each
         assert each.action, each
-        assert each.docs == f"docs/doctor.md#{each.rule}"
     return findings
 
 

@@ -123,7 +123,7 @@ class TestSettings:
             ("result_expires", None, "at most a year"),
             ("task_serializer", "pickle", "JSON"),
             ("accept_content", ["pickle"], "JSON"),
-            ("beat_schedule", {"x": {}}, "migrate/celery.md"),
+            ("beat_schedule", {"x": {}}, "docs/migrate.md"),
             ("worker_pool", "gevent", "docs/settings.md"),
         ],
     )

@@ -1,4 +1,4 @@
-"""docs/web_security.md: each line of its checklist names a test that exists."""
+"""docs/web.md: each line of its checklist names a test that exists."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ def names_in(path):
 
 
 def lines():
-    text = (ROOT / "docs" / "web_security.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "web.md").read_text(encoding="utf-8")
     return (
         text.partition("## Checklist")[2]
         .partition("|---|---|---|\n")[2]

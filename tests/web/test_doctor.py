@@ -14,7 +14,6 @@ def finding(status, number=1):
         what=f"found <{number}>",
         why="" if status is Status.OK else "it matters",
         action="" if status is Status.OK else "do this",
-        docs="docs/doctor.md#rule",
     )
 
 

@@ -186,7 +186,7 @@ def _write(stream: TextIO, findings: Sequence[Finding], *, every: bool) -> None:
     ]
     begin = "all is well: " if set(sums) == {Status.OK} else ""
     hint = "" if every or not sums[Status.OK] else " (--all lists them)"
-    stream.write(f"{begin}{', '.join(words)}{hint}; docs/doctor.md describes each rule\n")
+    stream.write(f"{begin}{', '.join(words)}{hint}; --list describes each rule\n")
 
 
 def _wrapped(text: str, width: int, indent: str) -> str:

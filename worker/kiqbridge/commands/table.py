@@ -71,7 +71,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
             help="serve the Web UI",
             description="Serve the page that shows queues, jobs and workers, and acts on them, until INT or TERM; "
             "prints its address when it serves. Everybody may look unless --role says more; on other addresses than "
-            "loopback sign-in is needed (docs/web_security.md). Example: kiqbridge web --port 8080 --role operator",
+            "loopback sign-in is needed (docs/web.md). Example: kiqbridge web --port 8080 --role operator",
             example="kiqbridge web --port 8080 --role operator",
         ),
         Entry(

@@ -53,7 +53,7 @@ _PAGE = """
 ## The web page
 
 `kiqbridge web`, the web function and a page that is mounted in another application read these, and the client's. \
-The command's flags go before the variables; `create_app` has arguments for the same ([security](web_security.md)).
+The command's flags go before the variables; `create_app` has arguments for the same ([the page](web.md#security-of-the-web-page)).
 """
 
 

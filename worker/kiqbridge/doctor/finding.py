@@ -10,7 +10,6 @@ from kiqbridge.wire.names import printable as plain
 
 Area = Literal["now", "redis", "wire", "worker", "template"]
 AREAS: Final[tuple[Area, ...]] = ("now", "redis", "wire", "worker", "template")
-DOCUMENT: Final = "docs/doctor.md"
 
 EXAMPLES: Final = 3
 """So many of what was found are named; of the others only the number."""
@@ -49,7 +48,6 @@ class Finding:
         what: what was found.
         why: why that matters; empty where all is well.
         action: what to do about it; empty where all is well.
-        docs: where the rule is described, relative to the repository.
     """
 
     rule: str
@@ -58,7 +56,6 @@ class Finding:
     what: str
     why: str = ""
     action: str = ""
-    docs: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +78,7 @@ class Rule:
 
     def ok(self, what: str) -> Finding:
         """All is well."""
-        return Finding(rule=self.id, area=self.area, status=Status.OK, what=what, docs=self._docs)
+        return Finding(rule=self.id, area=self.area, status=Status.OK, what=what)
 
     def warning(self, what: str, *, why: str = "", action: str = "") -> Finding:
         """It works, and may not for long, or not as was meant."""
@@ -115,10 +112,6 @@ class Rule:
             action=plain(f"{fact.do[:1].lower()}{fact.do[1:]}".removesuffix(".")),
         )
 
-    @property
-    def _docs(self) -> str:
-        return f"{DOCUMENT}#{self.id}"
-
     def _found(self, status: Status, what: str, why: str, action: str) -> Finding:
         return Finding(
             rule=self.id,
@@ -127,7 +120,6 @@ class Rule:
             what=what,
             why=why or self.why,
             action=action or self.action,
-            docs=self._docs,
         )
 
 

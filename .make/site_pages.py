@@ -1,0 +1,163 @@
+"""Pages that are made for the site alone, of what the code says of itself: docstrings, comments and tables.
+
+`PAGES` has each page with what makes its text; `ADDED`, what is added to a page of docs/.
+"""
+
+# ruff: noqa: INP001 - a script of the Makefile, in no package
+
+import ast
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kiqbridge.doctor import Rule
+
+PACKAGE: Final = Path(__file__).parents[1] / "worker" / "kiqbridge"
+SCRIPTS: Final = PACKAGE / "store" / "scripts"
+MODULES_HEAD: Final = """# Modules
+
+What each file of `worker/kiqbridge/` is for, from its own first lines. How the packages hang together is in
+[architecture.md](architecture.md).
+"""
+REFERENCE_HEAD: Final = """# Python reference
+
+Users import from `kiqbridge` and its public packages only. All else may change without notice. These pages are made
+of the docstrings. [Settings](../settings.md) lists what the environment, the file and the flags set.
+"""
+REFERENCE: Final = {
+    "jobs": (
+        "Jobs",
+        "job client.function_job.FunctionJob Job IterableJob Schedule Schedules enumerators results",
+    ),
+    "client": ("Client", "Client configure current_attributes rails"),
+    "server": ("Server", "Server middleware.Chain interrupted log_context"),
+    "schedule": ("Schedules", "schedule.expression"),
+    "api": ("Operator API", "api"),
+    "testing": (
+        "kiqbridge.testing",
+        (
+            "testing.fake testing.inline testing.drain testing.FakeJobs testing.real_jobs testing.RealJobs "
+            "testing.FakeJobsMixin testing.VirtualClock testing.RecordedJob testing.PerformedJob "
+            "testing.NotInMemory testing.EndlessJobs"
+        ),
+    ),
+    "errors": ("Errors", "errors"),
+}
+"""Page below reference/ → its title, and names below `kiqbridge`."""
+OPTIONS: Final = dict.fromkeys(
+    ["Job", "client.function_job.FunctionJob"], "\n    options:\n      inherited_members: true"
+)
+RULES_OF: Final = {
+    "now": "What waits, fails, dies, and does not come. The list of the page Now judges; the numbers are its limits.",
+    "redis": "The server.",
+    "wire": "Jobs in queues and sets, as Ruby, Python and others wrote them. They are looked at in part.",
+    "worker": "Processes of Python and Ruby, by their heartbeats, and the settings of the environment.",
+    "template": "A SAM or CloudFormation template and those that it nests (`--template`). Conditions are not decided: "
+    "what stands behind one counts as there, and of an `Fn::If` both values count.",
+}
+_SENTENCE_END = re.compile(r"(?<=[^.]\.)\s+")
+
+
+def _reference_index() -> str:
+    links = "".join(f"- [{title}]({page}.md)\n" for page, (title, _names) in REFERENCE.items())
+    return f"{REFERENCE_HEAD}\n{links}"
+
+
+def _reference(title: str, names: str) -> str:
+    directives = [f"::: kiqbridge.{name}{OPTIONS.get(name, '')}" for name in names.split()]
+    return "\n\n".join([f"# {title}", *directives])
+
+
+def _modules() -> str:
+    return "\n".join([MODULES_HEAD, *(line for folder in _folders() for line in _section(folder))])
+
+
+def _folders() -> list[Path]:
+    """The package itself, then its folders by name."""
+    return [PACKAGE, *sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))]
+
+
+def _section(folder: Path) -> Iterator[str]:
+    yield f"## {folder.relative_to(PACKAGE.parent).as_posix()}\n"
+    yield _paragraphs(_docstring(folder / "__init__.py")) + "\n"
+    yield "| file | what it is for |"
+    yield "|---|---|"
+    for path in sorted(folder.glob("*.py")):
+        if path.name != "__init__.py":
+            yield _row(path.name, _first_paragraph(_docstring(path)))
+    if folder == SCRIPTS.parent:
+        for path in sorted(SCRIPTS.rglob("*.lua")):
+            yield _row(path.relative_to(PACKAGE).as_posix(), _first_sentence(_comment(path)))
+    yield ""
+
+
+def _row(name: str, text: str) -> str:
+    if not text:
+        raise ValueError(f"{name} does not say what it is for")
+    return f"| `{name}` | {text} |".replace("\\", "\\\\")
+
+
+def _docstring(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split())
+
+
+def _comment(path: Path) -> str:
+    """The comment on top of a script, without what each key and argument is."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    top = itertools.dropwhile(lambda line: line.startswith(("#!", "-- include ")), lines)
+    text = itertools.takewhile(
+        lambda line: line.startswith("-- ") and not line.startswith("-- KEYS"), top
+    )
+    return " ".join(line.removeprefix("-- ") for line in text)
+
+
+def _first_sentence(text: str) -> str:
+    return _SENTENCE_END.split(text)[0]
+
+
+def _rules() -> str:
+    """Each rule of the doctor with what it reports, why, and what to do."""
+    # Not on top: while mkdocs loads this file, `redis` is .make/redis.py.
+    from kiqbridge.doctor import AREAS, CATALOGUE  # noqa: PLC0415
+
+    lines = []
+    for area in AREAS:
+        lines += [f"## Rules: {area}\n", f"{RULES_OF[area]}\n"]
+        for rule in CATALOGUE.values():
+            if rule.area == area:
+                lines += _entry(rule)
+    return "\n".join(lines)
+
+
+def _entry(rule: "Rule") -> Iterator[str]:
+    yield f"### {rule.id}\n"
+    yield f"- Reports: {_plain(rule.reports)}."
+    yield f"- Why: {_plain(rule.why)}."
+    yield f"- Do: {_plain(rule.action)}.\n"
+
+
+def _plain(text: str) -> str:
+    """A text in Markdown: what it may hold besides words must stay as it is."""
+    return text.replace("*", "\\*").replace("<", "&lt;")
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "modules.md": _modules,
+    "reference/index.md": _reference_index,
+    **{
+        f"reference/{page}.md": partial(_reference, *content) for page, content in REFERENCE.items()
+    },
+}
+ADDED: Final[dict[str, Callable[[], str]]] = {"doctor.md": _rules}
