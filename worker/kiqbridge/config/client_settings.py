@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kiqbridge.config.parsers import text, whole_number, wire_profile, words
+from kiqbridge.config.parsers import whole_number, wire_profile, words
 from kiqbridge.config.setting import Setting
 from kiqbridge.redaction import DEFAULT_KEYS
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
@@ -11,7 +11,6 @@ _ALL: Final = ("worker", "client", "function")
 
 REDIS_URL: Final = Setting(
     name="redis_url",
-    parse=text("redis_url"),
     default="redis://localhost:6379/0",
     env=("REDIS_URL",),
     provider="REDIS_PROVIDER",
@@ -22,8 +21,6 @@ REDIS_URL: Final = Setting(
 
 REDIS_SECRET_ARN: Final = Setting(
     name="redis_secret_arn",
-    parse=text("redis_secret_arn"),
-    default="",
     env=("REDIS_SECRET_ARN",),
     help="ARN or name of a secret of Secrets Manager that holds the address of Redis, or what REDIS_URL lacks of it "
     "(docs/connections.md); read at run time, and again when the server refuses the password",
@@ -32,8 +29,6 @@ REDIS_SECRET_ARN: Final = Setting(
 
 REDIS_SSM_PARAMETER: Final = Setting(
     name="redis_ssm_parameter",
-    parse=text("redis_ssm_parameter"),
-    default="",
     env=("REDIS_SSM_PARAMETER",),
     help="name or ARN of an SSM parameter (SecureString), in place of REDIS_SECRET_ARN",
     read_by=_ALL,
@@ -41,8 +36,6 @@ REDIS_SSM_PARAMETER: Final = Setting(
 
 REDIS_IAM_USER: Final = Setting(
     name="redis_iam_user",
-    parse=text("redis_iam_user"),
-    default="",
     env=("REDIS_IAM_USER",),
     help="user of ElastiCache that logs in with IAM; the address is REDIS_URL, rediss:// and without a password",
     read_by=_ALL,
@@ -50,8 +43,6 @@ REDIS_IAM_USER: Final = Setting(
 
 REDIS_IAM_CACHE: Final = Setting(
     name="redis_iam_cache",
-    parse=text("redis_iam_cache"),
-    default="",
     env=("REDIS_IAM_CACHE",),
     help="id of the replication group for which REDIS_IAM_USER logs in",
     read_by=_ALL,
@@ -68,9 +59,6 @@ REDIS_SETTINGS: Final = (
 
 NAMESPACE: Final = Setting(
     name="namespace",
-    parse=text("namespace"),
-    default="",
-    env=("KIQBRIDGE_NAMESPACE",),
     help="prefix of all keys, as redis-namespace has it; in a cluster with braces, such as {app}",
     read_by=_ALL,
 )
@@ -93,7 +81,6 @@ MAX_PAYLOAD_BYTES: Final = Setting(
         hint="write how many bytes the text of a job may have, 0 for no limit",
     ),
     default=DEFAULT_MAX_PAYLOAD_BYTES,
-    env=("KIQBRIDGE_MAX_PAYLOAD_BYTES",),
     help="bytes of a job's text above which clients refuse to push it, and workers put it into the dead "
     "set without reading it; 0 = no limit",
     read_by=_ALL,
@@ -103,7 +90,6 @@ REDACT: Final = Setting(
     name="redact",
     parse=words("redact"),
     default=list(DEFAULT_KEYS),
-    env=("KIQBRIDGE_REDACT",),
     help="names of arguments and attributes whose values no log line or message shows; replaces "
     "the default; in the environment with commas between them",
     read_by=_ALL,
@@ -117,16 +103,12 @@ WAIT_REPLICAS: Final = Setting(
         hint="write how many replicas shall confirm a push, 0 to wait for none",
     ),
     default=0,
-    env=("KIQBRIDGE_WAIT_REPLICAS",),
     help="how many replicas must confirm a push; 0 = none",
     read_by=("client", "function"),
 )
 
 ENCRYPTION_KEYS: Final = Setting(
     name="encryption_keys",
-    parse=text("encryption_keys"),
-    default="",
-    env=("KIQBRIDGE_ENCRYPTION_KEYS",),
     help="keys for encrypted arguments, NUMBER:BASE64 with commas between them; the highest number encrypts, all "
     "decrypt (docs/encryption.md). A secret; workers read the environment only, as clients do",
     read_by=("client", "function"),
@@ -134,9 +116,6 @@ ENCRYPTION_KEYS: Final = Setting(
 
 ENCRYPTION_KEYS_FILE: Final = Setting(
     name="encryption_keys_file",
-    parse=text("encryption_keys_file"),
-    default="",
-    env=("KIQBRIDGE_ENCRYPTION_KEYS_FILE",),
     help="file that holds what KIQBRIDGE_ENCRYPTION_KEYS would, also with one key a line; read when a job needs it",
     read_by=("client", "function"),
 )

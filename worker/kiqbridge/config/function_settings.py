@@ -1,13 +1,16 @@
 """The rows of the table that the functions alone read, from their environment."""
 
 import math
+from functools import partial
 from typing import Any, Final
 
-from kiqbridge.config.parsers import switch, text, whole_number, words
+from kiqbridge.config.parsers import switch, whole_number, words
 from kiqbridge.config.queue_limits import parse_queue_limits
 from kiqbridge.config.setting import Setting
 from kiqbridge.errors import ConfigError
 from kiqbridge.wire.queues import parse_queue
+
+_setting: Final = partial(Setting, read_by=("function",))
 
 _HTTP_AUTH: Final = ("iam", "jwt", "authorizer", "alb", "none")
 
@@ -53,165 +56,119 @@ def _queue_names(value: Any, source: str) -> tuple[str, ...]:
     return tuple(parse_queue(each, source=source)[0] for each in str(value).split())
 
 
-ALLOWED_CLASSES: Final = Setting(
+ALLOWED_CLASSES: Final = _setting(
     name="allowed_classes",
     parse=words("allowed_classes"),
-    default="",
-    env=("KIQBRIDGE_ALLOWED_CLASSES",),
     help="job classes that may be enqueued, as comma-separated globs; empty allows nothing",
-    read_by=("function",),
 )
 
-ALLOWED_QUEUES: Final = Setting(
+ALLOWED_QUEUES: Final = _setting(
     name="allowed_queues",
     parse=words("allowed_queues"),
-    default="",
-    env=("KIQBRIDGE_ALLOWED_QUEUES",),
     help="queues that may be pushed to, as comma-separated globs; empty allows nothing",
-    read_by=("function",),
 )
 
-MAPPINGS: Final = Setting(
+MAPPINGS: Final = _setting(
     name="mappings",
-    parse=text("mappings"),
-    default="",
-    env=("KIQBRIDGE_MAPPINGS",),
     help="file beside the function that maps events to jobs",
-    read_by=("function",),
     default_text="mappings.yml",
 )
 
-TICK_AHEAD_S: Final = Setting(
+TICK_AHEAD_S: Final = _setting(
     name="tick_ahead_s",
     parse=_seconds_ahead,
     default=60,
-    env=("KIQBRIDGE_TICK_AHEAD_S",),
     help="seconds that a tick may lie ahead of the clock of Redis; others are refused",
-    read_by=("function",),
 )
 
-TICK_OFFSET_S: Final = Setting(
+TICK_OFFSET_S: Final = _setting(
     name="tick_offset_s",
     parse=_seconds_between_clocks,
     default=0,
-    env=("KIQBRIDGE_TICK_OFFSET_S",),
     help="seconds by which the clock of the schedules is ahead of the clock of Redis, below 0: behind; set by "
     "`kiqbridge dev --at`, not for production",
-    read_by=("function",),
 )
 
-HTTP_AUTH: Final = Setting(
+HTTP_AUTH: Final = _setting(
     name="http_auth",
     parse=_ways_of_authentication,
     default="iam,jwt,authorizer",
-    env=("KIQBRIDGE_HTTP_AUTH",),
     help="how callers of HTTP must have been authenticated: any of iam, jwt, authorizer, alb (the load "
     "balancer's rules do it) and none (anybody may enqueue), with commas between them",
-    read_by=("function",),
 )
 
-MAX_EVENT_BYTES: Final = Setting(
+MAX_EVENT_BYTES: Final = _setting(
     name="max_event_bytes",
     parse=whole_number("max_event_bytes", 1),
     default=1_048_576,
-    env=("KIQBRIDGE_MAX_EVENT_BYTES",),
     help="largest text in an event that is parsed (body, message, data of a record), in bytes; a larger one "
     "is refused before",
-    read_by=("function",),
 )
 
-LOG_ARGUMENTS: Final = Setting(
+LOG_ARGUMENTS: Final = _setting(
     name="log_arguments",
     parse=switch("log_arguments"),
     default=False,
-    env=("KIQBRIDGE_LOG_ARGUMENTS",),
     help="true = messages about refused events show values of theirs, shortened, in the log and in answers",
-    read_by=("function",),
 )
 
-TRACING: Final = Setting(
+TRACING: Final = _setting(
     name="tracing",
     parse=switch("tracing"),
     default=False,
-    env=("KIQBRIDGE_TRACING",),
     help="true = each invocation is a subsegment of X-Ray, and jobs without a trace of their own carry its "
     "header; needs aws-xray-sdk in a layer",
-    read_by=("function",),
 )
 
-QUEUE_LIMITS: Final = Setting(
+QUEUE_LIMITS: Final = _setting(
     name="queue_limits",
     parse=parse_queue_limits,
-    default="",
-    env=("KIQBRIDGE_QUEUE_LIMITS",),
     help="waiting jobs from which the function pushes no more to a queue, and what it does then, such as "
     "default=100000:reject,low=50000:delay:60,mail=1000:spill; the queue may be a glob",
-    read_by=("function",),
 )
 
-SPILL_QUEUE_URL: Final = Setting(
+SPILL_QUEUE_URL: Final = _setting(
     name="spill_queue_url",
-    parse=text("spill_queue_url"),
-    default="",
-    env=("KIQBRIDGE_SPILL_QUEUE_URL",),
     help="SQS queue that takes jobs while Redis is away; empty = none, and the service delivers again",
-    read_by=("function",),
 )
 
-SPILL_FIFO_QUEUE_URL: Final = Setting(
+SPILL_FIFO_QUEUE_URL: Final = _setting(
     name="spill_fifo_queue_url",
-    parse=text("spill_fifo_queue_url"),
-    default="",
-    env=("KIQBRIDGE_SPILL_FIFO_QUEUE_URL",),
     help="the same for sources that keep an order, a FIFO queue; empty = their records wait where they are",
-    read_by=("function",),
 )
 
-STACK: Final = Setting(
+STACK: Final = _setting(
     name="stack",
-    parse=text("stack"),
-    default="",
-    env=("KIQBRIDGE_STACK",),
     help="name of the CloudFormation stack, under which the function publishes the schedules of its template; "
     "empty = it publishes none",
-    read_by=("function",),
 )
 
-SERVICE: Final = Setting(
+SERVICE: Final = _setting(
     name="service",
-    parse=text("service"),
     default="kiqbridge-enqueue",
     env=("POWERTOOLS_SERVICE_NAME",),
     help="name of the function in its log lines and metrics",
-    read_by=("function",),
 )
 
-FUNCTION_LOG_LEVEL: Final = Setting(
+FUNCTION_LOG_LEVEL: Final = _setting(
     name="function_log_level",
-    parse=text("function_log_level"),
     default="INFO",
     env=("POWERTOOLS_LOG_LEVEL",),
     help="least important level that the function logs",
-    read_by=("function",),
 )
 
-METRICS_NAMESPACE: Final = Setting(
+METRICS_NAMESPACE: Final = _setting(
     name="metrics_namespace",
-    parse=text("metrics_namespace"),
     default="Kiqbridge",
     env=("POWERTOOLS_METRICS_NAMESPACE",),
     help="CloudWatch namespace of the function's metrics",
-    read_by=("function",),
 )
 
-MONITOR_QUEUES: Final = Setting(
+MONITOR_QUEUES: Final = _setting(
     name="monitor_queues",
     parse=_queue_names,
-    default="",
-    env=("KIQBRIDGE_MONITOR_QUEUES",),
     help="queues whose jobs are demand for the workers that are scaled, with blanks between them, as in "
     "KIQBRIDGE_QUEUES; empty = all; read by the monitor function alone",
-    read_by=("function",),
 )
 
 FUNCTION_SETTINGS: Final = (

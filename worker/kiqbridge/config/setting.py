@@ -1,8 +1,9 @@
 """One setting: its row in the table, and where its value is looked for."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from kiqbridge.config.parsers import text
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
 
@@ -10,14 +11,18 @@ Reader = Literal["worker", "client", "function", "web"]
 """Who reads a setting: `kiqbridge worker`, a client wherever it is, the enqueue function, or the web page."""
 
 
+_TEXT: Final = text("")
+_OWN_VARIABLE: Final = ("KIQBRIDGE_",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One row of the table.
 
     Attributes:
-        parse: gets the raw value and the source, for its message; raises ConfigError.
+        parse: gets the raw value and the source, for its message; raises ConfigError. Default: a text.
         read_by: who reads it: the worker's command line, clients, the enqueue function, the web page.
-        env: variables that hold it, the strongest first.
+        env: variables that hold it, the strongest first; default: `KIQBRIDGE_` and its name.
         provider: a variable that names another one, which then holds it instead of `env`.
         switches: flags without a value, which stand for `switch_value`.
         file_key: its name in the file, if that is another one.
@@ -25,11 +30,11 @@ class Setting:
     """
 
     name: str
-    parse: Callable[[Any, str], Any]
-    default: Any
     help: str
+    parse: Callable[[Any, str], Any] = _TEXT
+    default: Any = ""
     read_by: tuple[Reader, ...] = ("worker",)
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = _OWN_VARIABLE
     provider: str | None = None
     flags: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
@@ -37,6 +42,12 @@ class Setting:
     file_key: str | None = None
     default_text: str | None = None
     metavar: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.parse is _TEXT:
+            object.__setattr__(self, "parse", text(self.name))
+        if self.env is _OWN_VARIABLE:
+            object.__setattr__(self, "env", (f"KIQBRIDGE_{self.name.upper()}",))
 
 
 def read(setting: Setting, environ: Mapping[str, str]) -> Any:

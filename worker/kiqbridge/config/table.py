@@ -21,7 +21,6 @@ from kiqbridge.config.parsers import (
     seconds_or_none,
     seconds_or_off,
     switch,
-    text,
     texts,
     whole_number,
     words,
@@ -46,17 +45,12 @@ from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS
 MISSED_TICK_WEBHOOK: Final = Setting(
     name="missed_tick_webhook",
     parse=webhook("missed_tick_webhook"),
-    default="",
-    env=("KIQBRIDGE_MISSED_TICK_WEBHOOK",),
     help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
     read_by=("worker", "function"),
 )
 
 MISSED_TICK_SNS_TOPIC_ARN: Final = Setting(
     name="missed_tick_sns_topic_arn",
-    parse=text("missed_tick_sns_topic_arn"),
-    default="",
-    env=("KIQBRIDGE_MISSED_TICK_SNS_TOPIC_ARN",),
     help="SNS topic to which the same is published; none = no one",
     read_by=("worker", "function"),
 )
@@ -78,7 +72,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="concurrency",
         parse=concurrency,
         default=10,
-        env=("KIQBRIDGE_CONCURRENCY",),
         flags=("-c", "--concurrency"),
         metavar="INT",
         help="how many plain jobs run at once, one thread each; at most 1,000",
@@ -87,13 +80,13 @@ SETTINGS: tuple[Setting, ...] = (
         name="async_concurrency",
         parse=whole_number("async_concurrency", 1),
         default=100,
-        env=("KIQBRIDGE_ASYNC_CONCURRENCY",),
         flags=("--async-concurrency",),
         metavar="INT",
         help="how many `async def` jobs run at once, all on one event loop",
     ),
     Setting(
         name="capsules",
+        env=(),
         parse=capsules,
         default={},
         help="further capsules in the same process: for each name its queues, concurrency and "
@@ -103,7 +96,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="processes",
         parse=processes("processes"),
         default=1,
-        env=("KIQBRIDGE_PROCESSES",),
         flags=("--processes",),
         metavar="INT|auto",
         help="how many worker processes run under one supervisor, each with its own threads; auto = one "
@@ -113,7 +105,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="max_memory_mb",
         parse=whole_number("max_memory_mb", 0),
         default=0,
-        env=("KIQBRIDGE_MAX_MEMORY_MB",),
         flags=("--max-memory-mb",),
         metavar="INT",
         help="resident memory in MB above which the supervisor replaces a process; 0 = no ceiling",
@@ -122,7 +113,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="pool_size",
         parse=processes("pool_size"),
         default="auto",
-        env=("KIQBRIDGE_POOL_SIZE",),
         help='most child processes for jobs declared with pool="process", started when needed; auto = one for '
         "each CPU that it may use",
     ),
@@ -130,14 +120,12 @@ SETTINGS: tuple[Setting, ...] = (
         name="pool_max_jobs",
         parse=whole_number("pool_max_jobs", 0),
         default=0,
-        env=("KIQBRIDGE_POOL_MAX_JOBS",),
         help="jobs after which such a child is replaced, against leaks; 0 = never",
     ),
     Setting(
         name="timeout_s",
         parse=seconds("timeout"),
         default=25,
-        env=("KIQBRIDGE_TIMEOUT_S",),
         flags=("-t", "--timeout"),
         file_key="timeout",
         metavar="SECONDS",
@@ -145,6 +133,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="require",
+        env=(),
         parse=texts("require"),
         default=[],
         flags=("-r", "--require"),
@@ -154,7 +143,6 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="environment",
-        parse=text("environment"),
         default="development",
         env=("APP_ENV", "RAILS_ENV", "RACK_ENV"),
         flags=("-e", "--environment"),
@@ -163,26 +151,27 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="tag",
-        parse=text("tag"),
-        default="",
+        env=(),
         flags=("-g", "--tag"),
         metavar="TAG",
         help="name shown for this process; none = that of the working directory",
     ),
     Setting(
         name="app",
-        parse=text("app"),
-        default="",
-        env=("KIQBRIDGE_APP",),
         help="application whose workers keep its declared schedules; none = the package or file that declares them. Two "
         "applications of one namespace whose packages have the same name need it",
     ),
-    Setting(name="labels", parse=texts("labels"), default=[], help="labels shown for this process"),
+    Setting(
+        name="labels",
+        parse=texts("labels"),
+        default=[],
+        env=(),
+        help="labels shown for this process",
+    ),
     Setting(
         name="log_level",
         parse=choice("log_level", "debug", "info", "warning", "warn", "error", "critical", "fatal"),
         default="info",
-        env=("KIQBRIDGE_LOG_LEVEL",),
         flags=("--log-level",),
         switches=("-v", "--verbose"),
         switch_value="debug",
@@ -193,14 +182,12 @@ SETTINGS: tuple[Setting, ...] = (
         name="log_format",
         parse=choice("log_format", "auto", "pretty", "json", "plain"),
         default="auto",
-        env=("KIQBRIDGE_LOG_FORMAT",),
         help="pretty, json or plain; auto is pretty on a terminal, else json",
     ),
     Setting(
         name="logged_job_attributes",
         parse=words("logged_job_attributes"),
         default=["bid", "tags", "traceparent", "X-Amzn-Trace-Id"],
-        env=("KIQBRIDGE_LOGGED_JOB_ATTRIBUTES",),
         help="attributes of a job that each of its log lines carries, besides class, jid and queue; in "
         "the environment with commas between them",
     ),
@@ -208,7 +195,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="skip_default_job_logging",
         parse=switch("skip_default_job_logging"),
         default=False,
-        env=("KIQBRIDGE_SKIP_DEFAULT_JOB_LOGGING",),
         help="true = no `start`, `done` and `fail` for each job",
     ),
     REDACT,
@@ -219,28 +205,24 @@ SETTINGS: tuple[Setting, ...] = (
         name="fetch",
         parse=choice("fetch", "reliable", "basic"),
         default="reliable",
-        env=("KIQBRIDGE_FETCH",),
         help="reliable: a killed worker loses no job; basic: Sidekiq's own BRPOP, which loses what runs",
     ),
     Setting(
         name="look_ahead",
         parse=whole_number("look_ahead", 1, 1000),
         default=100,
-        env=("KIQBRIDGE_LOOK_AHEAD",),
         help="most short jobs that a thread claims at once; 1 = one at a time",
     ),
     Setting(
         name="recover_after_s",
         parse=seconds("recover_after_s"),
         default=30,
-        env=("KIQBRIDGE_RECOVER_AFTER_S",),
         help="bound within which the jobs of a killed worker are given back, in seconds",
     ),
     Setting(
         name="orphan_limit",
         parse=whole_number("orphan_limit", 1),
         default=3,
-        env=("KIQBRIDGE_ORPHAN_LIMIT",),
         help="how often a job may be found in the hands of a dead process until it is suspected of killing "
         "them and runs alone",
     ),
@@ -248,7 +230,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="settle_replicas",
         parse=whole_number("settle_replicas", 0),
         default=0,
-        env=("KIQBRIDGE_SETTLE_REPLICAS",),
         help="how many replicas must confirm that a job is to be tried again, dead, put off or given back, "
         "before its worker goes on; 0 = none",
     ),
@@ -256,7 +237,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="start_period_s",
         parse=seconds_or_off("start_period_s"),
         default=60,
-        env=("KIQBRIDGE_START_PERIOD_S",),
         help="seconds after the start for which `kiqbridge health --live` succeeds though Redis has never been "
         "reached; 0 = for orchestrators that have a start period of their own",
     ),
@@ -264,7 +244,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="stuck_after_s",
         parse=seconds("stuck_after_s", least=5),
         default=30.0,
-        env=("KIQBRIDGE_STUCK_AFTER_S",),
         help="seconds after which a thread of the worker that does not get on, outside of jobs, is logged "
         "with all stacks and makes its health red; from 5",
     ),
@@ -272,7 +251,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="end_stuck_after_s",
         parse=seconds("end_stuck_after_s", least=5),
         default=120.0,
-        env=("KIQBRIDGE_END_STUCK_AFTER_S",),
         help="seconds after which a worker with such a thread gives back what it holds and ends with "
         "status 70, to be started anew; from 5",
     ),
@@ -280,7 +258,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="loop_blocked_s",
         parse=seconds_or_off("loop_blocked_s"),
         default=1.0,
-        env=("KIQBRIDGE_LOOP_BLOCKED_S",),
         help="seconds after which a job that blocks the event loop of `async def` jobs is logged with its stack; "
         "0 = never",
     ),
@@ -288,51 +265,40 @@ SETTINGS: tuple[Setting, ...] = (
         name="beat_s",
         parse=seconds("beat_s"),
         default=10,
-        env=("KIQBRIDGE_BEAT_S",),
         help="seconds between heartbeats; buttons of the Web UI act at the next one",
     ),
     Setting(
         name="metrics",
         parse=metrics,
         default="both",
-        env=("KIQBRIDGE_METRICS",),
         help="whose Metrics page shows our jobs: 7 or 8 = that of Sidekiq 7 or 8 and later, both, or off",
     ),
     Setting(
         name="prometheus_port",
         parse=whole_number("prometheus_port", 0, 65_535),
         default=0,
-        env=("KIQBRIDGE_PROMETHEUS_PORT",),
         help="port on which each worker process serves its own numbers at /metrics; several processes take the "
         "first free one of as many ports from it on; 0 = none",
     ),
     Setting(
         name="prometheus_host",
-        parse=text("prometheus_host"),
         default="127.0.0.1",
-        env=("KIQBRIDGE_PROMETHEUS_HOST",),
         help="address on which it does; there is no authentication, so open it to Prometheus alone",
     ),
     Setting(
         name="statsd",
         parse=host_port("statsd"),
-        default="",
-        env=("KIQBRIDGE_STATSD",),
         help="HOST:PORT to which numbers are sent in StatsD's form over UDP, every 10 seconds; none = nowhere",
     ),
     Setting(
         name="opentelemetry",
         parse=switch("opentelemetry"),
         default=False,
-        env=("KIQBRIDGE_OPENTELEMETRY",),
         help="whether numbers are sent as OpenTelemetry metrics over OTLP/HTTP; where to is in the standard "
         "variables OTEL_…",
     ),
     Setting(
         name="run_dir",
-        parse=text("run_dir"),
-        default="",
-        env=("KIQBRIDGE_RUN_DIR",),
         help="folder of the file that `kiqbridge health` reads; none = a folder of the user's own "
         "among the system's temporary files",
     ),
@@ -340,7 +306,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="foreign_jobs",
         parse=choice("foreign_jobs", "refuse", "run", "requeue"),
         default="refuse",
-        env=("KIQBRIDGE_FOREIGN_JOBS",),
         help="jobs of a batch of Sidekiq Pro (bid) or encrypted ones of Enterprise (encrypt): refuse = to "
         "the dead set, run = run and warn, requeue = put off by a minute until a Ruby worker takes them",
     ),
@@ -348,7 +313,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="unknown_class",
         parse=unknown_class,
         default="retry",
-        env=("KIQBRIDGE_UNKNOWN_CLASS",),
         help="jobs whose class is not declared here: retry = fail and be retried, as in Ruby; route:QUEUE "
         "= pass them on to another queue, untouched",
     ),
@@ -356,7 +320,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="shell_commands",
         parse=shell_commands,
         default=(),
-        env=("KIQBRIDGE_SHELL_COMMANDS",),
         help="commands that the job ShellCommand may run, one a line, or with commas between them if they have "
         "none: word by word, with * and ?; with = in front, or if a shell is needed, letter by letter; none = the job "
         "is not declared",
@@ -365,21 +328,18 @@ SETTINGS: tuple[Setting, ...] = (
         name="shell_environment",
         parse=words("shell_environment"),
         default=(),
-        env=("KIQBRIDGE_SHELL_ENVIRONMENT",),
         help="names of the worker's variables that such commands get besides PATH, HOME, LANG and the like",
     ),
     Setting(
         name="shell_time_limit_s",
         parse=seconds("shell_time_limit_s"),
         default=3600,
-        env=("KIQBRIDGE_SHELL_TIME_LIMIT_S",),
         help="seconds after which such a command is ended",
     ),
     Setting(
         name="ecs_protect_after_s",
         parse=seconds_or_off("ecs_protect_after_s"),
         default=0,
-        env=("KIQBRIDGE_ECS_PROTECT_AFTER_S",),
         help="seconds after which a running job has ECS protect its task from scale-in and deployments, "
         "until it ends; 0 = never",
     ),
@@ -387,7 +347,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="task_heartbeat_s",
         parse=seconds_or_off("task_heartbeat_s"),
         default=30,
-        env=("KIQBRIDGE_TASK_HEARTBEAT_S",),
         help="seconds between two heartbeats to Step Functions while a job runs that a state machine waits "
         "for; `task_heartbeat_s` in a job counts first; 0 = none",
     ),
@@ -395,7 +354,6 @@ SETTINGS: tuple[Setting, ...] = (
         name="schedule_horizon_s",
         parse=seconds("schedule_horizon_s"),
         default=300,
-        env=("KIQBRIDGE_SCHEDULE_HORIZON_S",),
         help="seconds for which occurrences of dynamic schedules are placed ahead: a fleet that is away for a "
         "shorter time fires each one in time when it is back",
     ),
@@ -404,20 +362,20 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="max_iteration_runtime_s",
         parse=seconds_or_none("max_iteration_runtime"),
-        default="",
-        env=("KIQBRIDGE_MAX_ITERATION_RUNTIME_S",),
         file_key="max_iteration_runtime",
         help="seconds after which an iterable job makes room for others and goes on later; none = "
         "when the worker stops",
     ),
     Setting(
         name="max_retries",
+        env=(),
         parse=whole_number("max_retries", 0),
         default=25,
         help="retries of a job with retry: true",
     ),
     Setting(
         name="dead_max_jobs",
+        env=(),
         parse=whole_number("dead_max_jobs", 1),
         default=DEFAULT_BOUNDS.max_jobs,
         help="size of the dead set, which holds one job fewer, as Sidekiq's does; the widest of the living workers "
@@ -425,6 +383,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         name="dead_timeout_s",
+        env=(),
         parse=whole_number("dead_timeout_in_seconds", 1),
         default=DEFAULT_BOUNDS.timeout_s,
         file_key="dead_timeout_in_seconds",
@@ -434,15 +393,12 @@ SETTINGS: tuple[Setting, ...] = (
         name="dead_overflow",
         parse=choice("dead_overflow", "drop", "keep"),
         default="drop",
-        env=("KIQBRIDGE_DEAD_OVERFLOW",),
         help="what happens when more than dead_max_jobs are dead: drop = the oldest are removed, as Sidekiq does; "
         "keep = the set grows, and workers warn; Ruby processes drop in any case",
     ),
     Setting(
         name="dead_archive",
         parse=archive_place("dead_archive"),
-        default="",
-        env=("KIQBRIDGE_DEAD_ARCHIVE",),
         help="folder, or s3://BUCKET/PREFIX, to which dead jobs are written before they are removed, in files for "
         "kiqbridge restore; none = they are gone",
     ),
