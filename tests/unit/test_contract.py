@@ -15,8 +15,8 @@ import pytest
 
 from kiqbridge import ConfigError, Job, RemoteJob, job
 from kiqbridge.client.default_client import own_default_client
+from kiqbridge.client.job import _remote, remote_jobs
 from kiqbridge.client.registry import default_registry
-from kiqbridge.client.remote import _remote, remote_jobs
 from kiqbridge.contract.compare import compare, fits
 from kiqbridge.contract.document import Contract, JobContract, Parameter, read_contract
 from kiqbridge.contract.export import export, type_of

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from kiqbridge.client.current_attributes import locale
     from kiqbridge.client.default_client import configure
     from kiqbridge.client.iterable import IterableJob
-    from kiqbridge.client.job import Job, job
-    from kiqbridge.client.remote import RemoteJob
+    from kiqbridge.client.job import Job, RemoteJob, job
     from kiqbridge.client.schedule import Schedule
     from kiqbridge.client.schedules import Schedules
     from kiqbridge.client.server import Server, server
@@ -45,7 +44,7 @@ _HOMES = {
     "Client": "client",
     "IterableJob": "iterable",
     "Job": "job",
-    "RemoteJob": "remote",
+    "RemoteJob": "job",
     "Schedule": "schedule",
     "Schedules": "schedules",
     "Server": "server",

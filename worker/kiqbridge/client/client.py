@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from kiqbridge.client.bulk_push import push_bulk
-from kiqbridge.client.collecting import COLLECTOR, collector_of
 from kiqbridge.client.controls import Controls
+from kiqbridge.client.current import COLLECTOR, collector_of
 from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.middleware import Chain, ClientMiddleware, ServerMiddleware
 from kiqbridge.client.off_loop import off_loop
@@ -291,7 +291,7 @@ class Client(Controls):
             PayloadError: that is no job.
             RedisUnavailable: nothing was read.
         """
-        from kiqbridge.client import guarded_push, known  # noqa: PLC0415 - as push_once
+        from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
 
         now, none = client_now(), Chain[ClientMiddleware]()
         found: list[str | None] = [None] * len(items)
@@ -300,7 +300,7 @@ class Client(Controls):
             job = prepare(item, now, none, self._fleet_profile.without_redis)
             if job is not None:
                 guards[index] = guarded_push.guard_of(job, key)
-        jids = known.find_jids(self._redis, self.keys, list(guards.values()), now)
+        jids = guarded_push.find_jids(self._redis, self.keys, list(guards.values()), now)
         for index, jid in zip(guards, jids, strict=True):
             found[index] = jid
         return found
@@ -311,9 +311,9 @@ class Client(Controls):
         Raises:
             RedisUnavailable: nothing was read.
         """
-        from kiqbridge.client import known  # noqa: PLC0415 - as push_once
+        from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
 
-        return known.find_tick(self._redis, self.keys, schedule, instant)
+        return guarded_push.find_tick(self._redis, self.keys, schedule, instant)
 
     @property
     def writer(self) -> JobWriter:

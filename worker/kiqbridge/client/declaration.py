@@ -176,7 +176,13 @@ def define(
     )
     beside = {key: given[key] for key in BESIDE if given.get(key) is not None}
     definition = limited(_scheduled(definition, beside), given.get("limiter"))
-    return _encrypting(definition, given.get("encrypted", False))
+    definition = _encrypting(definition, given.get("encrypted", False))
+    if active_job and (definition.rule or definition.encrypted or definition.schedule):
+        raise ConfigError(
+            f"job {name!r}: an Active Job takes no rule of flow control, no schedule and no encryption from its "
+            "class; leave them out"
+        )
+    return definition
 
 
 def _scheduled(definition: JobDefinition, given: dict[str, Any]) -> JobDefinition:

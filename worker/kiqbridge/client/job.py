@@ -31,6 +31,7 @@ from kiqbridge.client.declaration import (
 from kiqbridge.client.function_job import FunctionJob, P, R
 from kiqbridge.client.registry import (
     MARK,
+    JobDefinition,
     OnError,
     OnMaxRun,
     Pool,
@@ -178,7 +179,9 @@ class Job(ClassCalls):
             active_job=cls._is_active_job,
         )
         setattr(cls, MARK, definition)
-        if not cls._is_remote:
+        if cls._is_remote:
+            _remote[definition.name] = definition
+        else:
             default_registry.register(definition)
 
     @property
@@ -207,3 +210,45 @@ def _instantiate(declared: type[Job], jid: str) -> Job:
     instance = declared()
     instance.jid = jid
     return instance
+
+
+_remote: dict[str, JobDefinition] = {}
+"""What `RemoteJob` declares."""
+
+
+class RemoteJob(Job):
+    """Base of classes for jobs that are performed elsewhere, such as in Ruby.
+
+        class HardJob(RemoteJob):
+            queue = "ruby"
+
+            def perform(self, user_id: int, name: str) -> None: ...
+
+        HardJob.perform_async(7, "Ada")
+
+    They are no jobs of this process: a worker with this code does not perform them. `kiqbridge contract stubs`
+    writes such classes from another application's contract.
+    """
+
+    _is_remote: ClassVar[bool] = True
+
+
+class RemoteActiveJob(RemoteJob):
+    """As `RemoteJob`, for Rails' Active Jobs: enqueued as `perform_later` does. Public as `kiqbridge.rails`.
+
+        class NightlyJob(RemoteActiveJob):
+            queue = "rails"
+
+            def perform(self, day: date, *, copy: bool = False) -> None: ...
+
+        NightlyJob.perform_async(date(2026, 1, 1), copy=True)
+
+    Arguments are those of docs/rails.md, keyword arguments included.
+    """
+
+    _is_active_job: ClassVar[bool] = True
+
+
+def remote_jobs() -> list[JobDefinition]:
+    """Those that are declared, by name."""
+    return [_remote[name] for name in sorted(_remote)]

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from kiqbridge.client.job import remote_jobs
 from kiqbridge.client.registry import default_registry
-from kiqbridge.client.remote import remote_jobs
 from kiqbridge.client.require import load_all
 from kiqbridge.commands.arguments import add_example, add_json, add_option
 from kiqbridge.commands.output import write, write_json, write_line

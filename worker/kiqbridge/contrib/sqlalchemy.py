@@ -21,8 +21,13 @@ from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
-from kiqbridge.client.postponed import Postponed
-from kiqbridge.contrib.after_commit import AfterCommit, Enqueuable, on_push_failed, push_committed
+from kiqbridge.contrib.after_commit import (
+    AfterCommit,
+    Enqueuable,
+    Postponed,
+    on_push_failed,
+    push_committed,
+)
 
 __all__ = ["after_commit", "on_push_failed"]
 

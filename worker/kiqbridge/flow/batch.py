@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.collecting import COLLECTOR, Collector
-from kiqbridge.client.current import CONTEXT
+from kiqbridge.client.current import COLLECTOR, CONTEXT, Collector
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.flow_ops import (
     KEEP_OPEN_S,

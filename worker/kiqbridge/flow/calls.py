@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, overload
 
-from kiqbridge.client.collecting import COLLECTOR
+from kiqbridge.client.current import COLLECTOR
 from kiqbridge.client.function_job import Setter
 from kiqbridge.client.registry import definition_of
 from kiqbridge.errors import PayloadError

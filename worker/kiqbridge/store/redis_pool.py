@@ -222,10 +222,7 @@ class RedisPool:
 
     def call(self, *command: str | bytes | float) -> Any:
         """As `RedisConnection.call`, on a connection of the pool."""
-        if _stand_in is not None:
-            return _stand_in.run([command])[0]
-        with self._lent() as connection:
-            return connection.call(*command)
+        return self.run(command)[0]
 
     def script(
         self,

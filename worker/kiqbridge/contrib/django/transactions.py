@@ -7,8 +7,13 @@ from typing import ParamSpec
 from django.db import DEFAULT_DB_ALIAS, transaction
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.postponed import Postponed
-from kiqbridge.contrib.after_commit import AfterCommit, Enqueuable, deferring, push_committed
+from kiqbridge.contrib.after_commit import (
+    AfterCommit,
+    Enqueuable,
+    Postponed,
+    deferring,
+    push_committed,
+)
 
 P = ParamSpec("P")
 
