@@ -243,6 +243,47 @@ def client(redis_url) -> "Iterator[Client]":
     client.close()
 
 
+@pytest.fixture
+def run(redis_url, monkeypatch, capsys):
+    """Runs one command in this process: (exit code, standard output, standard error)."""
+    from kiqbridge.commands import cli
+
+    monkeypatch.setenv("REDIS_URL", redis_url)
+
+    def run(*args):
+        code = cli.main([str(each) for each in args])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def own_jobs():
+    """Nothing is declared but what the test declares."""
+    from support.jobs import own_declarations
+
+    with own_declarations():
+        yield
+
+
+@pytest.fixture
+def pushes():
+    """What the default client pushes."""
+    from support.jobs import configure_capture
+
+    return configure_capture()
+
+
+@pytest.fixture
+def services():
+    """The services of AWS, as moto has them."""
+    from support.aws_services import aws_services
+
+    with aws_services() as made:
+        yield made
+
+
 @pytest.fixture(scope="session")
 def session_debian_server() -> Iterator[Server]:
     with debian_server() as server:

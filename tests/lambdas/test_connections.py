@@ -8,7 +8,6 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from support.aws_services import aws_services
 from support.enqueue_function import APP, ENVIRONMENT, Context, load_app, read_event
 
 from kiqbridge.aws.time_left import seconds_for_redis
@@ -16,12 +15,6 @@ from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 
 JOB = {"class": "NightlyReport", "args": [1]}
-
-
-@pytest.fixture
-def services():
-    with aws_services() as made:
-        yield made
 
 
 @pytest.fixture

@@ -11,22 +11,8 @@ import zlib
 import pytest
 
 from kiqbridge import Client
-from kiqbridge.commands import cli
 
 HOSTILE = "\x1b]0;owned\x07\u202e\n"
-
-
-@pytest.fixture
-def run(redis_url, monkeypatch, capsys):
-    """Runs one command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-    def run(*args):
-        code = cli.main(args)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

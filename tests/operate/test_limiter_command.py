@@ -4,21 +4,7 @@ import json
 
 import pytest
 
-from kiqbridge.commands import cli
 from kiqbridge.flow import limiter
-
-
-@pytest.fixture
-def run(redis_url, monkeypatch, capsys):
-    """Runs one command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-    def run(*args):
-        code = cli.main(args)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

@@ -9,22 +9,7 @@ import time
 
 import pytest
 
-from kiqbridge.commands import cli
-
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\n\x9b31m"
-
-
-@pytest.fixture
-def run(redis_url, monkeypatch, capsys):
-    """Runs one command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-    def run(*args):
-        code = cli.main(args)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def answer(result):

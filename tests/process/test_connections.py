@@ -1,7 +1,6 @@
 """A worker whose password is in Secrets Manager: performs, also after the password is rotated."""
 
 import pytest
-from support.aws_services import aws_services
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
@@ -22,12 +21,6 @@ def pooled(number):
 def later(number):
     pass
 """
-
-
-@pytest.fixture
-def services():
-    with aws_services() as made:
-        yield made
 
 
 @pytest.fixture

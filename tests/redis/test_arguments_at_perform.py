@@ -6,12 +6,11 @@ from datetime import date
 
 import pytest
 from support.jobs import own_declarations
+from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge import IterableJob, Job, job
 from kiqbridge.client.server import Server
-from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 
 PLENTY_S = 60
 NAMES = ("OnThread", "OnLoop", "AsClass", "Iterating")
@@ -54,13 +53,8 @@ def died():
 def worker(redis_url, received, died):
     setup = Server()
     setup.death_handlers.append(lambda payload, error: died.append((payload["class"], error)))
-    flags = {"redis_url": redis_url, "concurrency": "2", "beat_s": "0.05", "timeout_s": "5"}
-    launcher = Launcher(merge(environ={}, flags=flags), server=setup)
-    launcher.start(lambda _signal: None)
-    try:
+    with launched(redis_url, setup) as launcher:
         yield launcher
-    finally:
-        launcher.stop()
 
 
 def test_what_fits_is_performed_and_what_does_not_is_dead_at_once(

@@ -6,13 +6,12 @@ from contextlib import contextmanager
 
 import pytest
 from support.jobs import own_declarations
+from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
 from kiqbridge.client.middleware import Chain
 from kiqbridge.client.server import Server
-from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 
 pytestmark = pytest.mark.any_server
 
@@ -56,15 +55,11 @@ def setup():
 def working(jobs, setup, redis_url):
     @contextmanager
     def working(file=None, **settings):
-        flags = {"redis_url": redis_url, "concurrency": "2", "beat_s": "0.05", "timeout_s": "5"}
-        config = merge(file=file or {}, environ={}, flags={**flags, **settings})
-        launcher = Launcher(config, server=setup)
-        launcher.start(lambda _signal: None)
-        try:
-            yield launcher
-        finally:
-            jobs.go.set()
-            launcher.stop()
+        with launched(redis_url, setup, file=file, **settings) as launcher:
+            try:
+                yield launcher
+            finally:
+                jobs.go.set()
 
     return working
 

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 from support.jobs import own_declarations
+from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
 from kiqbridge.client.server import Server
-from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 from kiqbridge.errors import JobInterrupted, Shutdown
 from kiqbridge.runtime import threads
 
@@ -105,15 +104,10 @@ def working(jobs, setup, redis_url, redis):
 
     @contextmanager
     def working(**settings):
-        flags = {"redis_url": redis_url, "concurrency": "2", "beat_s": "0.05", "timeout_s": "5"}
-        launcher = Launcher(merge(file={}, environ={}, flags={**flags, **settings}), server=setup)
-        launcher.start(lambda _signal: None)
-        before = {each.ident for each in threads.kept()}
-        try:
+        with launched(redis_url, setup, **settings) as launcher:
+            before = {each.ident for each in threads.kept()}
             yield launcher
             assert before <= {each.ident for each in threads.kept()}
-        finally:
-            launcher.stop()
         assert redis.scard("kb:inflight") == 0
         assert redis.llen("queue:default") == 0
 

@@ -9,13 +9,12 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 from support.jobs import own_declarations
+from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge.client.current import CONTEXT, interrupted
 from kiqbridge.client.job import job
 from kiqbridge.client.server import Server
-from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 from kiqbridge.errors import ConfigError
 
 pytestmark = pytest.mark.any_server
@@ -85,21 +84,11 @@ def setup():
 def working(jobs, setup, redis_url):
     @contextmanager
     def working(**settings):
-        flags = {
-            "redis_url": redis_url,
-            "concurrency": "2",
-            "async_concurrency": "500",
-            "beat_s": "0.05",
-            "timeout_s": "5",
-            **settings,
-        }
-        launcher = Launcher(merge(environ={}, flags=flags), server=setup)
-        launcher.start(lambda _signal: None)
-        try:
-            yield launcher
-        finally:
-            jobs.may_end = True
-            launcher.stop()
+        with launched(redis_url, setup, **{"async_concurrency": "500", **settings}) as launcher:
+            try:
+                yield launcher
+            finally:
+                jobs.may_end = True
 
     return working
 

@@ -12,12 +12,11 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 from support.jobs import own_declarations
+from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
 from kiqbridge.client.server import Server
-from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 
 pytestmark = pytest.mark.any_server
 
@@ -71,31 +70,19 @@ def working(done, may_end, setup, redis_url):
 
         @contextmanager
         def working(**settings):
-            flags = {
-                "redis_url": redis_url,
-                "concurrency": "2",
-                "async_concurrency": "50",
-                "beat_s": "0.05",
-                "timeout_s": "5",
-                **settings,
-            }
-            launcher = Launcher(merge(environ={}, flags=flags), server=setup)
-            launcher.start(lambda _signal: None)
-            try:
-                yield launcher
-            finally:
-                may_end.set()
-                launcher.stop()
-                for lost in launcher.parts.capsules[
-                    0
-                ].loop._lost:  # here no descriptor is another's
-                    for task in asyncio.all_tasks(lost):
-                        task._log_destroy_pending = False
-                        task.get_coro().close()
-                    with warnings.catch_warnings():
-                        # Python 3.13 warns that nobody awaits the end of a lifespan: its loop cannot run.
-                        warnings.simplefilter("ignore", RuntimeWarning)
-                        lost.close()
+            with launched(redis_url, setup, **{"async_concurrency": "50", **settings}) as launcher:
+                try:
+                    yield launcher
+                finally:
+                    may_end.set()
+            for lost in launcher.parts.capsules[0].loop._lost:  # here no descriptor is another's
+                for task in asyncio.all_tasks(lost):
+                    task._log_destroy_pending = False
+                    task.get_coro().close()
+                with warnings.catch_warnings():
+                    # Python 3.13 warns that nobody awaits the end of a lifespan: its loop cannot run.
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                    lost.close()
 
         yield working
 

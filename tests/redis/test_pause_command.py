@@ -6,21 +6,7 @@ import time
 
 import pytest
 
-from kiqbridge.commands import cli
 from kiqbridge.commands.arguments import duration
-
-
-@pytest.fixture
-def run(redis_url, monkeypatch, capsys):
-    """Runs one command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-    def run(*args):
-        code = cli.main(args)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def answer(result):

@@ -2,11 +2,11 @@
 
 import json
 import re
+from functools import partial
 
 import pytest
 from support.engine import EngineProcess
 
-from kiqbridge.commands import cli
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
@@ -14,17 +14,10 @@ STRANGER = "v9:host:7:abc:1"
 
 
 @pytest.fixture
-def run(redis_url, monkeypatch, capsys):
-    """Runs the command in this process, with a watch of 0.8 s: (exit code, output, errors)."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
+def run(run, monkeypatch):
+    """Runs `kiqbridge recover`."""
     monkeypatch.setenv("KIQBRIDGE_RECOVER_AFTER_S", "3")
-
-    def run(*args):
-        code = cli.main(["recover", *args])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return partial(run, "recover")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import threading
 from dataclasses import dataclass, field
 
 import pytest
-from support.aws_services import aws_services
 from support.intercepting_redis import Answer, intercepting_redis
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
@@ -22,12 +21,6 @@ from kiqbridge.store.tracking import TrackingConnection
 
 JOB = {"class": "EchoJob", "args": [1]}
 SECRET = "secretsmanager.GetSecretValue"
-
-
-@pytest.fixture
-def services():
-    with aws_services() as made:
-        yield made
 
 
 @pytest.fixture

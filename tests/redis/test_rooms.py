@@ -10,12 +10,10 @@ from contextlib import contextmanager
 import pytest
 from support.engine import EngineProcess
 from support.jobs import own_declarations
+from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
-from kiqbridge.client.server import Server
-from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 from kiqbridge.wire.queues import parse_queue
 
 pytestmark = pytest.mark.any_server
@@ -58,23 +56,14 @@ def jobs():
 def working(jobs, redis_url):
     @contextmanager
     def working(*queues, **settings):
-        flags = {
-            "redis_url": redis_url,
-            "concurrency": "3",
-            "async_concurrency": "2",
-            "beat_s": "0.05",
-            "timeout_s": "5",
-            **settings,
-        }
+        settings = {"concurrency": "3", "async_concurrency": "2", **settings}
         if queues:
-            flags["queues"] = [parse_queue(each) for each in queues]
-        launcher = Launcher(merge(environ={}, flags=flags), server=Server())
-        launcher.start(lambda _signal: None)
-        try:
-            yield launcher
-        finally:
-            jobs.may_end.set()
-            launcher.stop()
+            settings["queues"] = [parse_queue(each) for each in queues]
+        with launched(redis_url, **settings) as launcher:
+            try:
+                yield launcher
+            finally:
+                jobs.may_end.set()
 
     return working
 

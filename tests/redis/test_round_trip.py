@@ -2,33 +2,19 @@
 
 import json
 import queue as queue_module
-from contextlib import contextmanager
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from support.jobs import own_declarations
+from support.launched import launched
 from support.strategies import ARGUMENTS, FOREIGN_ATTRIBUTES
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.job import job
-from kiqbridge.client.server import Server
-from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 
 EXAMPLES = 40
-
-
-@contextmanager
-def engine(redis_url):
-    flags = {"redis_url": redis_url, "concurrency": "2", "timeout_s": "5"}
-    launcher = Launcher(merge(environ={}, flags=flags), server=Server())
-    launcher.start(lambda _signal: None)
-    try:
-        yield
-    finally:
-        launcher.stop()
 
 
 def exact(value):
@@ -77,7 +63,7 @@ def test_arguments_and_foreign_attributes_arrive_twice_as_they_were_pushed(
     with own_declarations():
         job(name="Any")(perform if kind == "thread" else perform_async)
         client = Client(redis_url)
-        with engine(redis_url):
+        with launched(redis_url):
             each()
         client.close()
     tell(f"round trip: {tried} jobs failed, were promoted and performed again ({kind})")

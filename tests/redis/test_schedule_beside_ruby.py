@@ -1,12 +1,11 @@
 """`kiqbridge schedule import` beside sidekiq-cron: read from Redis, apply, switch off what is replaced."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
-
-from kiqbridge.commands import cli
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "cron-1.8.0.json"
 OPERATIONS = {
@@ -17,15 +16,9 @@ CREATED = ("create", "create_minimal", "create_unknown_class", "create_active_jo
 
 
 @pytest.fixture
-def run(redis_url, monkeypatch, capsys):
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-    def run(*args):
-        code = cli.main(["schedule", *map(str, args)])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(run):
+    """Runs `kiqbridge schedule`."""
+    return partial(run, "schedule")
 
 
 @pytest.fixture(autouse=True)

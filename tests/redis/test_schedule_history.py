@@ -1,11 +1,11 @@
 """`kiqbridge schedule history`: what it prints of a ledger, for people and as JSON."""
 
 import json
+from functools import partial
 
 import pytest
 
 from kiqbridge.clocks.ledger import read_missed
-from kiqbridge.commands import cli
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
@@ -28,16 +28,9 @@ Fri 2096-09-28 09:10:00 CEST  2096-09-28T07:10:00Z        1.5 s  lambda         
 
 
 @pytest.fixture
-def run(redis_url, monkeypatch, capsys):
-    """Runs the command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-    def run(*args):
-        code = cli.main(("schedule", "history", *args))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(run):
+    """Runs `kiqbridge schedule history`."""
+    return partial(run, "schedule", "history")
 
 
 @pytest.fixture

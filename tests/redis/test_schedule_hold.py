@@ -2,24 +2,17 @@
 
 import json
 import time
+from functools import partial
 
 import pytest
 
 from kiqbridge import Schedule, Schedules
-from kiqbridge.commands import cli
 
 
 @pytest.fixture
-def run(redis_url, monkeypatch, capsys):
-    """Runs one command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-    def run(*args):
-        code = cli.main(("schedule", *args))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(run):
+    """Runs `kiqbridge schedule`."""
+    return partial(run, "schedule")
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@
 import io
 import json
 import sys
+from functools import partial
 
 import pytest
 
 from kiqbridge import Schedule, Schedules
 from kiqbridge.clocks.placing import place_due
-from kiqbridge.commands import cli
 
 FILE = """
 nightly: {cron: "0 3 * * *", class: Nightly, args: [1]}
@@ -18,16 +18,9 @@ rails: {every: 1m, class: RailsJob, active_job: true, args: [1]}
 
 
 @pytest.fixture
-def run(redis_url, monkeypatch, capsys):
-    """Runs one command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-    def run(*args):
-        code = cli.main(("schedule", *args))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(run):
+    """Runs `kiqbridge schedule`."""
+    return partial(run, "schedule")
 
 
 @pytest.fixture

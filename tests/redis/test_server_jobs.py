@@ -4,7 +4,6 @@ import contextlib
 import time
 
 import pytest
-from support.jobs import own_declarations
 from support.waiting import wait_until
 
 from kiqbridge import Client, ConfigError, IterableJob, configure, job
@@ -14,13 +13,7 @@ from kiqbridge.client.default_client import default_client
 from kiqbridge.flow import Batch, BatchSet, call, chain, current_batch, group
 from kiqbridge.testing import EndlessJobs, drain, fake, inline, real_jobs
 
-pytestmark = pytest.mark.any_server
-
-
-@pytest.fixture(autouse=True)
-def own_jobs():
-    with own_declarations():
-        yield
+pytestmark = [pytest.mark.any_server, pytest.mark.usefixtures("own_jobs")]
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from support.jobs import own_declarations
+from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge.client.registry import default_registry
-from kiqbridge.client.server import Server
 from kiqbridge.config.merge import merge
-from kiqbridge.engine.launcher import Launcher
 from kiqbridge.errors import ConfigError
 from kiqbridge.perform.shell_command import (
     AllowList,
@@ -161,18 +160,8 @@ def working(redis_url):
                 environment=environment or command_environment(os.environ, []),
                 time_limit_s=time_limit_s,
             )
-            flags = {
-                "redis_url": redis_url,
-                "concurrency": "1",
-                "beat_s": "0.05",
-                "timeout_s": "0.5",
-            }
-            launcher = Launcher(merge(environ={}, flags=flags), server=Server())
-            launcher.start(lambda _signal: None)
-            try:
+            with launched(redis_url, concurrency="1", timeout_s="0.5") as launcher:
                 yield launcher
-            finally:
-                launcher.stop()
 
     return working
 

@@ -19,6 +19,7 @@ from support.bad_payloads import raw_of
 from support.engine import capsule_of, heartbeat_of
 from support.intercepting_redis import intercepting_redis
 from support.jobs import own_declarations
+from support.launched import launched
 from support.vectors import (
     FILES,
     Moment,
@@ -35,9 +36,7 @@ from support.waiting import wait_until
 from kiqbridge import job
 from kiqbridge.client.client import Client
 from kiqbridge.client.server import Server
-from kiqbridge.config.merge import merge
 from kiqbridge.engine.heartbeat import Heartbeat, ProcessInfo
-from kiqbridge.engine.launcher import Launcher
 from kiqbridge.engine.poller import Poller
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.settle.failed_payload import error_class
@@ -117,23 +116,12 @@ def working(jobs, redis_url, caplog):
 
     @contextmanager
     def working(profile="7", queues=("default",), **settings):
-        flags = {
-            "redis_url": redis_url,
-            "profile": profile,
-            "queues": list(queues),
-            "concurrency": "2",
-            "beat_s": "0.05",
-            "timeout_s": "5",
-            **settings,
-        }
         server = Server()
         server.death_handler(lambda payload, error: jobs.died.append((payload, error)))
-        launcher = Launcher(merge(environ={}, flags=flags), server=server)
-        launcher.start(lambda _signal: None)
-        try:
+        with launched(
+            redis_url, server, profile=profile, queues=list(queues), **settings
+        ) as launcher:
             yield launcher
-        finally:
-            launcher.stop()
 
     return working
 

@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from support.processes import ChildProcess
@@ -211,13 +210,8 @@ class LambdaProcess:
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.child.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self.child.close()
         self.api.close()
 
     def wait_ready(self, timeout_s: float = 30) -> float:

@@ -2,7 +2,6 @@
 
 import select
 import socket
-from types import TracebackType
 from typing import Self
 
 
@@ -33,10 +32,5 @@ class ServiceManager:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()

@@ -5,7 +5,6 @@ import json
 import threading
 import time
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 NOBODY = "TaskTimedOut"
@@ -85,12 +84,7 @@ class StepFunctionsStandIn:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _answer(self, request: http.server.BaseHTTPRequestHandler) -> None:

@@ -14,7 +14,6 @@ from unittest import mock
 from uuid import UUID
 
 import pytest
-from support.jobs import configure_capture, own_declarations
 
 from kiqbridge import ArgumentMismatch, IterableJob, Job, configure, job
 from kiqbridge.client import rails
@@ -22,23 +21,14 @@ from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import PayloadError
 from kiqbridge.testing import fake
 
+pytestmark = pytest.mark.usefixtures("own_jobs")
+
 if TYPE_CHECKING:
     from nowhere import Unknown
 
 PACKAGE_ROOT = Path(__file__).parents[2] / "worker"
 ID = UUID("5d0a54ab-1f7a-4bd7-85a3-a0f15d0a54ab")
 DAY = date(2026, 1, 1)
-
-
-@pytest.fixture(autouse=True)
-def _declarations():
-    with own_declarations():
-        yield
-
-
-@pytest.fixture
-def pushes():
-    return configure_capture()
 
 
 @pytest.fixture

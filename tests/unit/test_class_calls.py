@@ -1,21 +1,11 @@
 """A job written as a class is enqueued by its class methods, with the arguments that its `perform` takes."""
 
 import pytest
-from support.jobs import configure_capture, own_declarations
 
 from kiqbridge import IterableJob, Job
 from kiqbridge.errors import ConfigError, PayloadError
 
-
-@pytest.fixture(autouse=True)
-def _declarations():
-    with own_declarations():
-        yield
-
-
-@pytest.fixture
-def pushes():
-    return configure_capture()
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 class Row(IterableJob, abstract=True):

@@ -6,7 +6,6 @@ import threading
 import time
 
 import pytest
-from support.jobs import own_declarations
 
 from kiqbridge import (
     Client,
@@ -23,11 +22,7 @@ from kiqbridge import server as server_
 from kiqbridge.middleware import Chain
 from kiqbridge.testing import EndlessJobs, NotInMemory, drain, fake
 
-
-@pytest.fixture(autouse=True)
-def own_jobs():
-    with own_declarations():
-        yield
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 @pytest.fixture

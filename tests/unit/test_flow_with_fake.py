@@ -1,18 +1,13 @@
 """Unique, debounced, throttled and expiring jobs with `kiqbridge.testing.fake`."""
 
 import pytest
-from support.jobs import own_declarations
 
 from kiqbridge import job
 from kiqbridge.errors import NotUnique
 from kiqbridge.flow import Debounce, Throttle, Unique, find_owner
 from kiqbridge.testing import fake
 
-
-@pytest.fixture(autouse=True)
-def own_jobs():
-    with own_declarations():
-        yield
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 @pytest.fixture

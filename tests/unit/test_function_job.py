@@ -1,21 +1,11 @@
 """A function that is declared as a job: the arguments of many jobs, made by `with_args`."""
 
 import pytest
-from support.jobs import configure_capture, own_declarations
 
 from kiqbridge import Job, job
 from kiqbridge.errors import PayloadError
 
-
-@pytest.fixture(autouse=True)
-def _declarations():
-    with own_declarations():
-        yield
-
-
-@pytest.fixture
-def pushes():
-    return configure_capture()
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 def declare(name="send"):

@@ -12,24 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
-from support.jobs import configure_capture, own_declarations
 
 from kiqbridge import Job, job
 from kiqbridge.client.registry import default_registry, definition_of
 from kiqbridge.errors import ConfigError, PayloadError
 
+pytestmark = pytest.mark.usefixtures("own_jobs")
+
 PACKAGE_ROOT = Path(__file__).parents[2] / "worker"
-
-
-@pytest.fixture(autouse=True)
-def _declarations():
-    with own_declarations():
-        yield
-
-
-@pytest.fixture
-def pushes():
-    return configure_capture()
 
 
 def declare():

@@ -3,18 +3,13 @@
 import unittest
 
 import pytest
-from support.jobs import own_declarations
 
 from kiqbridge import job
 from kiqbridge.clock import use_clock
 from kiqbridge.store.redis_pool import has_stand_in
 from kiqbridge.testing import FakeJobsMixin
 
-
-@pytest.fixture(autouse=True)
-def own_jobs():
-    with own_declarations():
-        yield
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 def run(test_case):

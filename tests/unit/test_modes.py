@@ -4,16 +4,11 @@ import asyncio
 import threading
 
 import pytest
-from support.jobs import own_declarations
 
 from kiqbridge import Client, RedisUnavailable, job
 from kiqbridge.testing import EndlessJobs, drain, fake, inline
 
-
-@pytest.fixture(autouse=True)
-def own_jobs():
-    with own_declarations():
-        yield
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 @pytest.fixture

@@ -10,27 +10,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from support.jobs import configure_capture, own_declarations
 
 from kiqbridge import Client, Job, job
 from kiqbridge.client.off_loop import THREADS, off_loop
 from kiqbridge.errors import PayloadError
 
+pytestmark = pytest.mark.usefixtures("own_jobs")
+
 PACKAGE_ROOT = Path(__file__).parents[2] / "worker"
 PLENTY_S = 60
 
 colour = contextvars.ContextVar("colour", default="none")
-
-
-@pytest.fixture(autouse=True)
-def _declarations():
-    with own_declarations():
-        yield
-
-
-@pytest.fixture
-def pushes():
-    return configure_capture()
 
 
 def declare():

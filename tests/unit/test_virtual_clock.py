@@ -4,20 +4,15 @@ import datetime as dt
 import time
 
 import pytest
-from support.jobs import own_declarations
 
 from kiqbridge import Client, Schedule, Schedules, job
 from kiqbridge import server as server_
 from kiqbridge.middleware import Chain
 from kiqbridge.testing import EndlessJobs, fake
 
+pytestmark = pytest.mark.usefixtures("own_jobs")
+
 MONDAY = dt.datetime(2035, 1, 1, 12, tzinfo=dt.UTC)
-
-
-@pytest.fixture(autouse=True)
-def own_jobs():
-    with own_declarations():
-        yield
 
 
 @pytest.fixture

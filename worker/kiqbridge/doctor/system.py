@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kiqbridge.api import Fact, Facts, Operator, Process, Verdict, fetch_facts, judge
@@ -99,12 +98,7 @@ class System:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.connection.close()
 
     @cached_property

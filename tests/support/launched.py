@@ -1,0 +1,33 @@
+"""A whole worker in this process."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kiqbridge.client.server import Server
+from kiqbridge.config.merge import merge
+from kiqbridge.engine.launcher import Launcher
+
+
+@contextmanager
+def launched(
+    redis_url: str,
+    server: Server | None = None,
+    *,
+    file: Mapping[str, Any] | None = None,
+    **settings: object,
+) -> Iterator[Launcher]:
+    """It works until the end of the block, with two threads unless the settings say otherwise."""
+    flags = {
+        "redis_url": redis_url,
+        "concurrency": "2",
+        "beat_s": "0.05",
+        "timeout_s": "5",
+        **settings,
+    }
+    launcher = Launcher(merge(file=file or {}, environ={}, flags=flags), server=server or Server())
+    launcher.start(lambda _signal: None)
+    try:
+        yield launcher
+    finally:
+        launcher.stop()
