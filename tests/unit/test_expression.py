@@ -6,7 +6,6 @@ import pytest
 
 from kiqbridge.schedule.cron import At, Cron, Rate
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.cron_seconds import CronSeconds
 from kiqbridge.schedule.expression import parse_expression
 
 START, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
@@ -20,7 +19,7 @@ START, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
         ("rate(5 minutes)", Rate),
         ("at(2026-05-01T00:00:00)", At),
         ("0 3 * * *", Cron),
-        ("*/10 * * * * *", CronSeconds),
+        ("*/10 * * * * *", Cron),
         ("@daily", Cron),
         ("CRON_TZ=UTC 0 3 * * *", Cron),
         ("every 5m", Rate),
@@ -28,7 +27,7 @@ START, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
         ("every PT1H30M", Rate),
         ("every 15th of the month", Cron),
         ("every day at 3am", Cron),
-        ("every second", CronSeconds),
+        ("every second", Cron),
         ("from monday to friday at 9", Cron),
         ("at 3am every day", Cron),
         ("2026-05-01 09:00 Europe/Paris", At),

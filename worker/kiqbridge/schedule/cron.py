@@ -35,12 +35,11 @@ from kiqbridge.schedule.cron_fields import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kiqbridge.schedule.cron_seconds import CronSeconds
-
 # Two days more than the years themselves, so that no time zone cuts a first or last day short.
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - timedelta(days=2)
 _LATEST = datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC) + timedelta(days=2)
 _ZERO = timedelta(0)
+ON_THE_MINUTE = (0,)
 LONGEST_S = int((_LATEST - _EARLIEST).total_seconds())
 """The period of a rate that outlasts the calendar."""
 
@@ -96,12 +95,16 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cron:
-    """Due at the wall-clock minutes in its time zone that match its six fields."""
+    """Due at the wall-clock minutes in its time zone that match its six fields, at these seconds of them.
+
+    EventBridge knows no seconds: they are those of cron lines as sidekiq-cron reads them.
+    """
 
     text: str
     timezone: str
     bounds: Bounds
     fields: CronFields = field(repr=False)
+    seconds: tuple[int, ...] = ON_THE_MINUTE
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first occurrence strictly after `instant`, in UTC; None if there is none any more."""
@@ -115,7 +118,8 @@ class Cron:
             return None  # the start itself may be due
         zone = _zone(self.timezone)
         wall = after.astimezone(zone)
-        found = None if wall.fold else self.fields.next_minute(wall)
+        is_plain = not wall.fold and self.seconds == ON_THE_MINUTE
+        found = self.fields.next_minute(wall) if is_plain else None
         if found is None:
             return None
         due = datetime(*found, tzinfo=zone)
@@ -156,7 +160,8 @@ class Cron:
         for year, month, day, hour, minute in self.fields.walk(wall, backwards=backwards):
             tick = first_coming(datetime(year, month, day, hour, minute, tzinfo=zone))
             if tick is not None:
-                yield tick
+                for second in reversed(self.seconds) if backwards else self.seconds:
+                    yield tick + timedelta(seconds=second)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +269,7 @@ class Union:
             last = tick
 
 
-ScheduleExpression: TypeAlias = "Cron | CronSeconds | Rate | At | Union"
+ScheduleExpression: TypeAlias = "Cron | Rate | At | Union"
 
 
 def _split_call(expression: str) -> tuple[str, str, int]:

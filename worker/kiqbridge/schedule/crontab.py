@@ -34,7 +34,6 @@ from kiqbridge.schedule.cron_fields import (
     days_falling_on,
     values_at,
 )
-from kiqbridge.schedule.cron_seconds import CronSeconds
 
 MACROS: Final = {
     "@yearly": "0 0 1 1 *",
@@ -142,7 +141,7 @@ def parse_crontab(
     *,
     start: datetime | None = None,
     end: datetime | None = None,
-) -> Cron | CronSeconds:
+) -> Cron:
     """Read a line of a crontab.
 
     Args:
@@ -161,7 +160,7 @@ def parse_crontab(
         raise ExpressionError(f"crontab line {line!r}: {error}") from None
 
 
-def parse_cron_line(line: str, timezone: str, bounds: Bounds) -> Cron | CronSeconds:
+def parse_cron_line(line: str, timezone: str, bounds: Bounds) -> Cron:
     """Read five fields, six with seconds in front, or a macro.
 
     Raises:
@@ -237,9 +236,7 @@ def _is_zone(word: str) -> bool:
     return word[0].isalpha() and first not in WEEKDAYS
 
 
-def _parse(
-    line: str, text: str, context: tuple[str, Bounds], specs: Sequence[FieldSpec]
-) -> Cron | CronSeconds:
+def _parse(line: str, text: str, context: tuple[str, Bounds], specs: Sequence[FieldSpec]) -> Cron:
     timezone, bounds = context
     words, zone = split_line(line, timezone)
     check_zone(zone)
@@ -256,10 +253,7 @@ def _parse(
         months=read(_MONTH),
         years=_YEARS,
     )
-    seconds = read(_SECOND)
-    if seconds == (0,):
-        return Cron(text=text, timezone=zone, bounds=bounds, fields=parsed)
-    return CronSeconds(text=text, timezone=zone, bounds=bounds, fields=parsed, seconds=seconds)
+    return Cron(text=text, timezone=zone, bounds=bounds, fields=parsed, seconds=read(_SECOND))
 
 
 def _day_fields(date: Word, weekday: Word, specs: Sequence[FieldSpec]) -> DayFields:

@@ -17,13 +17,12 @@ from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.schedule.cron import At, Rate, ScheduleExpression, Union
+from kiqbridge.schedule.cron import ON_THE_MINUTE, At, Rate, ScheduleExpression, Union
 from kiqbridge.schedule.cron_fields import (
     WEEKDAYS,
     CronFields,
     ExpressionError,
 )
-from kiqbridge.schedule.cron_seconds import CronSeconds
 from kiqbridge.schedule.crontab import EVERY_WEEKDAY, DayFields
 from kiqbridge.schedule.every import rate_text
 
@@ -76,10 +75,10 @@ def _texts(parsed: ScheduleExpression) -> Iterator[str]:
         yield _rate(parsed.period_s)
     elif isinstance(parsed, At):
         yield _at(parsed)
-    elif isinstance(parsed, CronSeconds):
-        raise ExpressionError(f"seconds: it is due within a minute; {_DYNAMIC_ONLY}")
     elif isinstance(parsed, Union):
         yield from dict.fromkeys(text for part in parsed.parts for text in _texts(part))
+    elif parsed.seconds != ON_THE_MINUTE:
+        raise ExpressionError(f"seconds: it is due within a minute; {_DYNAMIC_ONLY}")
     elif isinstance(parsed.fields.day_rules[0], DayFields):
         yield from _crons(parsed.fields, parsed.fields.day_rules[0])
     else:

@@ -11,7 +11,6 @@ from typing import Final
 
 from kiqbridge.schedule.cron import Bounds, Cron
 from kiqbridge.schedule.cron_fields import WEEKDAYS, ExpressionError
-from kiqbridge.schedule.cron_seconds import CronSeconds
 from kiqbridge.schedule.crontab import parse_cron_line
 
 UNDERSTOOD: Final = (
@@ -67,7 +66,7 @@ _ZONE: Final = re.compile(r"(.+?)(?: (?:in|on))? ([A-Z][A-Za-z_]+(?:/[A-Za-z0-9_
 _HOURS_OF_DAY, _NOON = 24, 12
 
 
-def parse_natural(text: str, timezone: str, bounds: Bounds) -> Cron | CronSeconds:
+def parse_natural(text: str, timezone: str, bounds: Bounds) -> Cron:
     """Read a schedule in words.
 
     Raises:

@@ -15,7 +15,6 @@ from typing import Final
 
 from kiqbridge.schedule.cron import Cron, Rate, ScheduleExpression
 from kiqbridge.schedule.cron_fields import CronFields, ExpressionError
-from kiqbridge.schedule.cron_seconds import CronSeconds
 from kiqbridge.schedule.crontab import DayFields, split_line
 from kiqbridge.schedule.expression import parse_expression
 
@@ -56,7 +55,7 @@ def parse_sidekiq_cron(text: str, timezone: str = "UTC") -> ScheduleExpression:
     else:
         line = begun
     parsed = parse_expression(line, timezone)
-    if isinstance(parsed, Cron | CronSeconds):
+    if isinstance(parsed, Cron):
         _check_days(text, parsed.fields)
     if isinstance(parsed, Rate):
         raise ExpressionError(

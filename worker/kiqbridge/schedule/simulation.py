@@ -195,7 +195,12 @@ def _reader(when: ScheduleExpression, zones: Offsets) -> _Read:
 
 def _cron_reader(when: Cron, zones: Offsets) -> _Read:
     fields, zone = when.fields, when.timezone
-    seconds = [hour * 3600 + minute * 60 for hour in fields.hours for minute in fields.minutes]
+    seconds = [
+        hour * 3600 + minute * 60 + second
+        for hour in fields.hours
+        for minute in fields.minutes
+        for second in when.seconds
+    ]
     plain = _plain_reader(when)
 
     def read(low: int, high: int) -> list[int]:

@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.schedule.cron import Cron
+from kiqbridge.schedule.cron import ON_THE_MINUTE, Cron
 from kiqbridge.schedule.cron_fields import CronFields, ExpressionError
 from kiqbridge.schedule.crontab import parse_crontab
 from kiqbridge.schedule.imports.record import Dialect
@@ -71,7 +71,7 @@ class _Fields:
     @classmethod
     def of(cls, text: str, timezone: str, dialect: Dialect) -> "_Fields":
         parsed = (parse_crontab if dialect == "cron" else parse_sidekiq_cron)(text, timezone)
-        if not isinstance(parsed, Cron):
+        if not isinstance(parsed, Cron) or parsed.seconds != ON_THE_MINUTE:
             raise ExpressionError(f"{text!r} is no line of five fields")
         is_wild = any(word.startswith("*") for word in text.split()[:2])
         return cls(timezone=parsed.timezone, fields=parsed.fields, is_wild=is_wild)

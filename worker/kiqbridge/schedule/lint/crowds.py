@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from kiqbridge.schedule.cron import Cron
+from kiqbridge.schedule.cron import ON_THE_MINUTE, Cron
 from kiqbridge.schedule.crontab import MACROS
 from kiqbridge.schedule.lint.finding import Finding, Surroundings
 from kiqbridge.schedule.simulation import DAY_S, simulate
@@ -87,7 +87,9 @@ def moved(expression: str, minute: int) -> str:
 
 def _is_movable(schedule: SourcedSchedule) -> bool:
     when, definition = schedule.definition.when, schedule.definition
-    if not isinstance(when, Cron) or len(when.fields.minutes) != 1 or definition.jitter_s:
+    if not isinstance(when, Cron) or when.seconds != ON_THE_MINUTE or definition.jitter_s:
+        return False
+    if len(when.fields.minutes) != 1:
         return False
     text = definition.expression.strip()
     if not text.startswith("cron("):
