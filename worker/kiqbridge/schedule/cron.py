@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Two days more than the years themselves, so that no time zone cuts a first or last day short.
 _EARLIEST = datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - timedelta(days=2)
 _LATEST = datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC) + timedelta(days=2)
-_ZERO = timedelta(0)
+_ZERO, _MINUTE = timedelta(0), timedelta(minutes=1)
 ON_THE_MINUTE = (0,)
 LONGEST_S = int((_LATEST - _EARLIEST).total_seconds())
 """The period of a rate that outlasts the calendar."""
@@ -118,11 +118,14 @@ class Cron:
             return None  # the start itself may be due
         zone = _zone(self.timezone)
         wall = after.astimezone(zone)
-        is_plain = not wall.fold and self.seconds == ON_THE_MINUTE
-        found = self.fields.next_minute(wall) if is_plain else None
+        # This minute has seconds to come, perhaps.
+        origin = wall - _MINUTE if wall.second < self.seconds[-1] else wall
+        found = None if wall.fold else self.fields.next_minute(origin)
         if found is None:
             return None
-        due = datetime(*found, tzinfo=zone)
+        is_this = found == (wall.year, wall.month, wall.day, wall.hour, wall.minute)
+        second = next(each for each in self.seconds if not is_this or each > wall.second)
+        due = datetime(*found, second, tzinfo=zone)
         offset = due.utcoffset()
         if offset is None or offset != due.replace(fold=1).utcoffset():
             return None  # this wall-clock time comes twice, or not at all
