@@ -114,7 +114,7 @@ class ScheduleSet:
             for name, each in stored.known.items()
         ]
         ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
-        rows += [_ruby_view(each, stored.now, upcoming) for each in ruby]
+        rows += [ruby_view(each, stored.now, upcoming) for each in ruby]
         return sorted(rows, key=lambda row: (row.next_at is None, row.next_at or 0.0, row.name))
 
     def find(self, name: str, *, last: int = 100, upcoming: int = 10) -> ScheduleView | None:
@@ -122,7 +122,7 @@ class ScheduleSet:
         stored = _read_stored(self.operator, only=name)
         if name not in stored.known:
             ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
-            rows = (_ruby_view(each, stored.now, upcoming) for each in ruby if each.name == name)
+            rows = (ruby_view(each, stored.now, upcoming) for each in ruby if each.name == name)
             return next(rows, None)
         ledgers = read_ledgers(self.operator, [name], stored.now, last)
         occurrences = occurrences_of(ledgers[name], stored.missed.get(name, []), last)
@@ -244,8 +244,7 @@ def _read_stored(operator: Operator, only: str = "") -> _Stored:
 def _view(
     name: str, known: _Known, stored: _Stored, occurrences: Sequence[Occurrence], upcoming: int
 ) -> ScheduleView:
-    definition, state = known.definition, known.state
-    if definition is None:
+    if known.definition is None:
         return ScheduleView(
             name=name,
             expression="",
@@ -255,8 +254,19 @@ def _view(
             note="cannot be read, so it never fires: save it again, or delete it",
             occurrences=occurrences,
         )
+    return schedule_view(known.definition, known.state, stored.now, occurrences, upcoming)
+
+
+def schedule_view(
+    definition: ScheduleDefinition,
+    state: ScheduleState,
+    now: float,
+    occurrences: Sequence[Occurrence] = (),
+    upcoming: int = 1,
+) -> ScheduleView:
+    """A schedule as it is at `now` (epoch seconds), with so many next instants."""
     common: dict[str, Any] = {
-        "name": name,
+        "name": definition.name,
         "expression": "; ".join((definition.expression, *definition.also)),
         "origin": definition.origin,
         "classes": _distinct(job.get("class") or job.get("active_job") for job in definition.jobs),
@@ -271,12 +281,12 @@ def _view(
         return ScheduleView(
             **common, timezone=definition.timezone, state="unreadable", note=str(error)
         )
-    pause = state.pause_at(stored.now)
-    skipped = [at for at in state.skipped if at > stored.now]
+    pause = state.pause_at(now)
+    skipped = [at for at in state.skipped if at > now]
     common |= {"timezone": when.timezone, "pause": pause, "skipped": skipped}
     if not definition.enabled:
         return ScheduleView(**common, state="disabled", note="disabled where it is defined")
-    instants = _next(when, state, stored.now, upcoming)
+    instants = _next(when, state, now, upcoming)
     note = "" if instants or pause else "never again"
     return ScheduleView(**common, state="paused" if pause else "enabled", note=note, next=instants)
 
@@ -301,7 +311,8 @@ def _next(when: ScheduleExpression, state: ScheduleState, now: float, count: int
     return found
 
 
-def _ruby_view(job: SidekiqCronJob, now: float, upcoming: int) -> ScheduleView:
+def ruby_view(job: SidekiqCronJob, now: float, upcoming: int = 1) -> ScheduleView:
+    """A schedule of the gem at `now` (epoch seconds), with its next instants and its last one."""
     timezone, note = "", "" if job.enabled else "disabled in Ruby"
     instants: list[float] = []
     try:

@@ -5,7 +5,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kiqbridge.api import Filter, Operator, record_audit
 from kiqbridge.commands.output import write_json, write_line
@@ -128,6 +128,18 @@ def progress(what: str, total: int | None) -> Iterator[Advance]:
     with Progress(console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def report_resumed(options: argparse.Namespace, rows: list[dict[str, Any]], kind: str = "") -> int:
+    """What was resumed, each with `name` and `was_paused`; `kind` stands before the names. The exit code."""
+    if options.json:
+        write_json({"dry_run": options.dry_run, "resumed": rows})
+        return 0
+    verb = "would resume" if options.dry_run else "resumed"
+    for row in rows:
+        name = f"{kind} {row['name']}".strip()
+        write_line(f"{verb} {name}" if row["was_paused"] else f"{name} was not paused")
+    return 0
 
 
 def record_transfer(

@@ -71,6 +71,16 @@ def add_changing(parser: argparse._ActionsContainer, *, asks: bool = False) -> N
         parser.add_argument("-y", "--yes", action="store_true", help="do not ask; for scripts")
 
 
+def add_pause(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Why something is paused, by whom and for how long; returns the group of what ends it."""
+    add_option(parser, "--reason", "TEXT", "why; shown by list", default="")
+    add_option(parser, "--by", "WHO", "who paused it (default: you, on this machine)")
+    end = parser.add_mutually_exclusive_group()
+    text = "ends by itself after 90, 90s, 15m, 2h or 1d"
+    add_option(end, "--for", "DURATION", text, dest="for_s", type=duration)
+    return end
+
+
 @contextlib.contextmanager
 def user_input() -> Iterator[None]:
     """Within it a ConfigError is about the user's input (exit code 2), not about the settings (1).

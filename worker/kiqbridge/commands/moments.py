@@ -33,3 +33,8 @@ def moment_of(option: str, text: str) -> datetime:
             f"{option}: {text!r} has no time zone; append Z, or an offset such as +01:00"
         )
     return moment.astimezone(UTC)
+
+
+def moment_or_now(option: str, text: str | None) -> datetime:
+    """As `moment_of`; now, if nothing was given."""
+    return datetime.now(UTC) if text is None else moment_of(option, text)

@@ -7,17 +7,21 @@ columns. Texts out of Redis pass `printable` on the way, so that no job can send
 import io
 import json
 import math
+import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from kiqbridge.wire.names import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+BOLD: Final = "\033[1m"
+DIM: Final = "\033[2m"
+RESET: Final = "\033[0m"
 _GAP: Final = "  "
 _LEAST: Final = 12
 _LEAST_OF_ALL: Final = 4
@@ -85,6 +89,11 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
 def is_terminal() -> bool:
     """Whether somebody reads standard output as it is written."""
     return sys.stdout.isatty()
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether what is written to it may have colours: to a terminal, unless NO_COLOR is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def columns_of(*columns: str | Column) -> list[Column]:

@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,12 +10,12 @@ from typing import Any
 
 from kiqbridge.api import Operator, Queue, open_operator
 from kiqbridge.api.audit import record_audit
-from kiqbridge.api.operator import user_at_host
-from kiqbridge.commands.arguments import add_example, add_json, add_option, add_switch, duration
+from kiqbridge.commands.acting import report_resumed
+from kiqbridge.commands.arguments import add_changing, add_example, add_json, add_pause
 from kiqbridge.commands.jobs_command import add_queue_verbs
+from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.store.pauses import Kind, Pause
 from kiqbridge.wire.amounts import count_text
-from kiqbridge.wire.names import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
@@ -24,16 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     pause = verbs.add_parser("pause", help=f"let no worker run jobs of this {kind}")
     pause.add_argument("names", nargs="+", metavar="NAME")
-    add_option(pause, "--reason", "TEXT", "why; shown by list", default="")
-    add_option(pause, "--by", "WHO", "who paused it (default: you, on this machine)", default=None)
-    add_option(
-        pause,
-        "--for",
-        "DURATION",
-        "ends by itself after 90, 90s, 15m, 2h or 1d",
-        dest="for_s",
-        type=duration,
-    )
+    add_pause(pause)
     resume = verbs.add_parser("resume", help="end the pause, whoever made it")
     resume.add_argument("names", nargs="+", metavar="NAME")
     listing = verbs.add_parser(
@@ -41,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
     )
     listing.add_argument("names", nargs="*", metavar="NAME")
     for verb in (pause, resume):
-        add_switch(verb, "--dry-run", "only print, change nothing")
+        add_changing(verb)
+    add_json(listing)
     for verb, function in ((pause, _pause), (resume, _resume), (listing, _list)):
-        add_json(verb)
         verb.set_defaults(command=function, kind=kind)
     name = "mail" if kind == "queue" else "Billing::Invoice"
     add_example(
@@ -56,42 +46,35 @@ def add_arguments(parser: argparse.ArgumentParser, kind: Kind) -> None:
 
 
 def _pause(options: argparse.Namespace) -> int:
-    by = user_at_host() if options.by is None else options.by
-    operator = replace(open_operator(via="cli"), by=by)
+    operator = open_operator(via="cli")
+    operator = replace(operator, by=operator.by if options.by is None else options.by)
     _warn_of_unknown(options, operator)
+    client, by = operator.client, operator.by
+    act: Callable[..., Pause] = (
+        client.pause_queue if options.kind == "queue" else client.pause_class
+    )
     made = []
     for name in options.names:
         if options.dry_run:
             made.append(Pause(kind=options.kind, name=name, reason=options.reason, by=by))
         else:
-            made.append(_pause_one(options, name, operator))
+            made.append(act(name, reason=options.reason, by=by, for_s=options.for_s))
             record_audit(operator, "pause", f"{options.kind}:{name}", options.reason)
     if options.json:
-        return _answer({"dry_run": options.dry_run, "paused": [asdict(each) for each in made]})
+        write_json({"dry_run": options.dry_run, "paused": [asdict(each) for each in made]})
+        return 0
     verb = "would pause" if options.dry_run else "paused"
     ending = f" for {options.for_s:g} s" if options.dry_run and options.for_s else ""
     for each in made:
-        sys.stdout.write(f"{verb} {each.kind} {each.name}{ending or _until(each)}\n")
+        write_line(f"{verb} {each.kind} {each.name}{ending or _until(each)}")
     return 0
-
-
-def _pause_one(options: argparse.Namespace, name: str, operator: Operator) -> Pause:
-    client = operator.client
-    act: Callable[..., Pause] = (
-        client.pause_queue if options.kind == "queue" else client.pause_class
-    )
-    return act(name, reason=options.reason, by=operator.by, for_s=options.for_s)
 
 
 def _resume(options: argparse.Namespace) -> int:
     operator = open_operator(via="cli")
     paused = {each.name for each in operator.pauses() if each.kind == options.kind}
-
-    def resume(name: str) -> bool:
-        if options.kind == "queue":
-            return operator.client.resume_queue(name)
-        return operator.client.resume_class(name)
-
+    client = operator.client
+    resume = client.resume_queue if options.kind == "queue" else client.resume_class
     results = [
         {"name": name, "was_paused": name in paused if options.dry_run else resume(name)}
         for name in options.names
@@ -99,13 +82,7 @@ def _resume(options: argparse.Namespace) -> int:
     for each in results:
         if each["was_paused"] and not options.dry_run:
             record_audit(operator, "resume", f"{options.kind}:{each['name']}")
-    if options.json:
-        return _answer({"dry_run": options.dry_run, "resumed": results})
-    verb = "would resume" if options.dry_run else "resumed"
-    for each in results:
-        sentence = f"{verb} {{}}" if each["was_paused"] else "{} was not paused"
-        sys.stdout.write(sentence.format(f"{options.kind} {each['name']}") + "\n")
-    return 0
+    return report_resumed(options, results, options.kind)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -121,15 +98,14 @@ def _list(options: argparse.Namespace) -> int:
             for name, size in sizes.items()
         ]
     if options.json:
-        return _answer({"queues" if options.kind == "queue" else "classes": rows})
+        write_json({"queues" if options.kind == "queue" else "classes": rows})
+        return 0
     for row in rows:
         pause = paused.get(row["name"])
         size = f"  {count_text(row['size'], 'job')}" if "size" in row else ""
-        sys.stdout.write(f"{printable(row['name'])}{size}{_line(pause) if pause else ''}\n")
+        write_line(f"{row['name']}{size}{_line(pause) if pause else ''}")
     if not rows:
-        sys.stdout.write(
-            f"no {options.kind} is {'known' if options.kind == 'queue' else 'paused'}\n"
-        )
+        write_line(f"no {options.kind} is {'known' if options.kind == 'queue' else 'paused'}")
     return 0
 
 
@@ -172,15 +148,10 @@ def _fields(pause: Pause | None) -> dict[str, Any]:
 def _line(pause: Pause) -> str:
     by = f" by {pause.by}" if pause.by else ""
     reason = f": {pause.reason}" if pause.reason else ""
-    return printable(f"  paused{by}{_until(pause)}{reason}")
+    return f"  paused{by}{_until(pause)}{reason}"
 
 
 def _until(pause: Pause) -> str:
     if pause.until is None:
         return ""
     return f" until {datetime.fromtimestamp(pause.until, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _answer(value: object) -> int:
-    sys.stdout.write(json.dumps(value) + "\n")
-    return 0

@@ -4,15 +4,14 @@ import argparse
 from typing import Final
 
 from kiqbridge.commands import (
+    schedule_change,
     schedule_history,
-    schedule_hold,
     schedule_import,
     schedule_lint,
     schedule_list,
     schedule_next,
     schedule_plan,
     schedule_publish,
-    schedule_save,
     schedule_simulate,
 )
 from kiqbridge.commands.arguments import add_example
@@ -49,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     schedule_import.add_arguments(verbs)
     schedule_history.add_arguments(verbs)
     schedule_publish.add_arguments(verbs)
-    schedule_save.add_arguments(verbs)
-    schedule_hold.add_arguments(verbs)
+    schedule_change.add_arguments(verbs)
     for verb, line in EXAMPLES.items():
         add_example(verbs.choices[verb], f"kiqbridge schedule {line}")

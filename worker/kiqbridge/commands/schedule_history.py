@@ -2,32 +2,38 @@
 
 import argparse
 import difflib
-import json
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands.arguments import add_json, add_option
-from kiqbridge.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kiqbridge.api import Operator
-    from kiqbridge.clocks.ledger import LedgerEntry
-    from kiqbridge.schedule.definition import ScheduleDefinition
-    from kiqbridge.wire.tick_mark import JobEnd
+from kiqbridge.api import Operator, open_operator
+from kiqbridge.clocks.ledger import LedgerEntry, known_schedules, read_ledger, read_missed
+from kiqbridge.commands.arguments import add_json, add_option, user_input, within
+from kiqbridge.commands.moments import moment_of
+from kiqbridge.commands.output import (
+    columns_of,
+    kept_column,
+    number_column,
+    wide_column,
+    write_json,
+    write_line,
+    write_table,
+)
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.wire import json_text
+from kiqbridge.wire.amounts import instant_text, span_text
+from kiqbridge.wire.tick_mark import JobEnd
 
 COUNT: Final = 20
-USAGE: Final = 2
 OPEN: Final = "open"
 """The outcome of a job without an end: it waits, runs, is to be retried, or nobody reports its end."""
 
 _MINUTE_S: Final = 60
 _MS: Final = 0.001
 _NEAR: Final = 3
-_HEADINGS: Final = ("late", "by", "deliveries", "job", "outcome", "took", "notes")
-_RIGHT: Final = {"late", "deliveries", "took"}
 
 
 def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -41,7 +47,9 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "schedule has this name.",
     )
     add_option(verb, "name", "NAME", "of the schedule, such as shop/NightlyReport")
-    add_option(verb, "--count", "N", f"how many (default: {COUNT})", type=_count, default=COUNT)
+    add_option(
+        verb, "--count", "N", f"how many (default: {COUNT})", type=within(1, 100_000), default=COUNT
+    )
     add_option(verb, "--since", "TIME", "ISO 8601, such as 2026-03-28 or 2026-03-28T06:00:00Z")
     add_option(verb, "--until", "TIME", "likewise; both are included")
     add_json(verb)
@@ -49,28 +57,20 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _history(options: argparse.Namespace) -> int:
-    from kiqbridge.api import open_operator  # noqa: PLC0415 - other verbs need no Redis
-    from kiqbridge.clocks.ledger import known_schedules  # noqa: PLC0415
-    from kiqbridge.commands.moments import moment_of  # noqa: PLC0415
-
-    try:
+    with user_input():
         since, until = (
             None if text is None else moment_of(option, text).timestamp()
             for option, text in (("--since", options.since), ("--until", options.until))
         )
-    except ConfigError as error:
-        sys.stderr.write(f"kiqbridge: {error}\n")
-        return USAGE
     server = open_operator(via="cli")
     rows = _read(server, options.name, options.count, since, until)
     if not rows:
         known = known_schedules(server.pool, server.keys)
         if options.name not in known:
-            sys.stderr.write(f"kiqbridge: {_unknown(options.name, known)}\n")
-            return USAGE
+            raise PayloadError(_unknown(options.name, known))
     definition = _definition(server, options.name)
     if options.json:
-        sys.stdout.write(json.dumps(_document(options.name, definition, rows)) + "\n")
+        write_json(_document(options.name, definition, rows))
     else:
         _print(options.name, definition, rows)
     return 0
@@ -79,13 +79,13 @@ def _history(options: argparse.Namespace) -> int:
 class _Row:
     """An instant: its entry in the ledger, or that it did not come in time, or both."""
 
-    def __init__(self, at: int, entry: "LedgerEntry | None", *, is_missed: bool) -> None:
+    def __init__(self, at: int, entry: LedgerEntry | None, *, is_missed: bool) -> None:
         self.at = at
         self.entry = entry
         self.is_missed = is_missed
 
     @property
-    def jobs(self) -> "Sequence[tuple[str, JobEnd | None]]":
+    def jobs(self) -> Sequence[tuple[str, JobEnd | None]]:
         """Each job with its end."""
         return [(jid, self.entry.end_of(jid)) for jid in self.entry.jids] if self.entry else []
 
@@ -98,10 +98,8 @@ class _Row:
 
 
 def _read(
-    server: "Operator", name: str, most: int, since: float | None, until: float | None
+    server: Operator, name: str, most: int, since: float | None, until: float | None
 ) -> list[_Row]:
-    from kiqbridge.clocks.ledger import read_ledger, read_missed  # noqa: PLC0415 - as above
-
     asked: dict[str, Any] = {"most": most, "since": since, "until": until}
     entries = read_ledger(server.pool, server.keys, name, **asked)
     missed = set(read_missed(server.pool, server.keys, name, **asked))
@@ -110,11 +108,8 @@ def _read(
     return [_Row(at, by_instant.get(at), is_missed=at in missed) for at in instants]
 
 
-def _definition(server: "Operator", name: str) -> "ScheduleDefinition | None":
+def _definition(server: Operator, name: str) -> ScheduleDefinition | None:
     """As it is published or saved; None: it is not, or cannot be read, and times are shown in UTC."""
-    from kiqbridge.schedule.definition import ScheduleDefinition  # noqa: PLC0415 - as above
-    from kiqbridge.wire import json_text  # noqa: PLC0415
-
     key = server.keys.schedules
     text = server.pool.call("HGET", key, name)
     try:
@@ -133,7 +128,7 @@ def _unknown(name: str, known: set[str]) -> str:
 
 
 def _document(
-    name: str, definition: "ScheduleDefinition | None", rows: Sequence[_Row]
+    name: str, definition: ScheduleDefinition | None, rows: Sequence[_Row]
 ) -> dict[str, Any]:
     return {
         "schedule": name,
@@ -147,7 +142,7 @@ def _described(row: _Row) -> dict[str, Any]:
     entry = row.entry
     described: dict[str, Any] = {
         "at": row.at,
-        "instant": _instant(row.at),
+        "instant": instant_text(row.at),
         "missed": row.is_missed,
         "by": None,
         "enqueued_at": None,
@@ -177,28 +172,31 @@ def _described(row: _Row) -> dict[str, Any]:
     return described
 
 
-def _print(name: str, definition: "ScheduleDefinition | None", rows: Sequence[_Row]) -> None:
+def _print(name: str, definition: ScheduleDefinition | None, rows: Sequence[_Row]) -> None:
     zone = definition.timezone if definition is not None else "UTC"
     expression = f"  {definition.expression}  {zone}" if definition is not None else ""
-    sys.stdout.write(f"{name}{expression}\n")
+    write_line(f"{name}{expression}")
     if not rows:
-        sys.stdout.write("nothing has fired within this time\n")
+        write_line("nothing has fired within this time")
         return
     local = () if zone == "UTC" else (f"due ({zone})",)
-    headings = (*local, "due (UTC)", *_HEADINGS)
-    lines = [headings, *(line for row in rows for line in _lines(row, zone))]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = [
-            cell.rjust(width) if heading in _RIGHT else cell.ljust(width)
-            for cell, width, heading in zip(line, widths, headings, strict=True)
-        ]
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+    columns = columns_of(
+        *local,
+        "due (UTC)",
+        number_column("late"),
+        "by",
+        number_column("deliveries"),
+        kept_column("job"),
+        "outcome",
+        number_column("took"),
+        wide_column("notes"),
+    )
+    write_table(columns, [line for row in rows for line in _lines(row, zone)])
 
 
 def _lines(row: _Row, zone: str) -> Iterator[tuple[str, ...]]:
     """A line for each job of an instant; what they share is in the first one."""
-    when = [_instant(row.at)]
+    when = [instant_text(row.at)]
     if zone != "UTC":
         local = datetime.fromtimestamp(row.at, ZoneInfo(zone))
         when.insert(0, f"{local:%a %Y-%m-%d %H:%M:%S %Z}")
@@ -215,7 +213,7 @@ def _lines(row: _Row, zone: str) -> Iterator[tuple[str, ...]]:
         shared, note = [""] * len(shared), ""
 
 
-def _ended(end: "JobEnd | None") -> tuple[str, str, str]:
+def _ended(end: JobEnd | None) -> tuple[str, str, str]:
     """Outcome, seconds and error of a job."""
     if end is None:
         return OPEN, "", ""
@@ -230,18 +228,6 @@ def _late(seconds: float) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    from kiqbridge.wire.amounts import span_text  # noqa: PLC0415 - as above
-
     if seconds < 1:
         return f"{seconds / _MS:.0f} ms"
     return f"{seconds:.1f} s" if seconds < _MINUTE_S else span_text(seconds)
-
-
-def _instant(at: int) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= 100_000:  # noqa: PLR2004 - as in the message
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 100,000")
-    return int(text)

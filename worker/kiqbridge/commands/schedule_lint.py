@@ -1,33 +1,30 @@
 """`kiqbridge schedule lint`: what will surprise about schedules, with what to do about it."""
 
 import argparse
-import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
-from kiqbridge.commands.arguments import add_option, add_switch
-from kiqbridge.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kiqbridge.commands.schedule_sources import Sources
-    from kiqbridge.schedule.lint.finding import Finding
+from kiqbridge.clocks.ledger import read_ledger
+from kiqbridge.commands.arguments import add_option, add_switch, user_input, within
+from kiqbridge.commands.moments import moment_or_now
+from kiqbridge.commands.output import BOLD, DIM, RESET, has_colours, write_json
+from kiqbridge.commands.schedule_sources import Sources, add_source_arguments, read_sources
+from kiqbridge.schedule.lint.finding import Finding
+from kiqbridge.schedule.lint.rules import lint
+from kiqbridge.wire.amounts import count_text
+from kiqbridge.wire.names import shown
 
 CROWD: Final = 5
 _RUNS: Final = 100
 """So many of a schedule's last occurrences say how long its jobs take."""
 _COLOURS: Final = {"error": "\033[31;1m", "warning": "\033[33m", "note": "\033[36m"}
-_DIM, _BOLD, _RESET = "\033[2m", "\033[1m", "\033[0m"
 
 
 def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The verb lint."""
-    from kiqbridge.commands.schedule_sources import add_source_arguments  # noqa: PLC0415
-
     verb = verbs.add_parser(
         "lint",
         help="what will surprise about schedules",
@@ -43,7 +40,7 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--crowd",
         "N",
         f"so many schedules at one minute are too many (default: {CROWD})",
-        type=_crowd,
+        type=within(2),
         default=CROWD,
     )
     add_option(verb, "--from", "TIME", "look ahead from there (default: now)", dest="begin")
@@ -52,31 +49,22 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _lint(options: argparse.Namespace) -> int:
-    from kiqbridge.commands.moments import moment_of  # noqa: PLC0415
-    from kiqbridge.commands.schedule_sources import read_sources, unreadable  # noqa: PLC0415
-    from kiqbridge.schedule.lint.rules import lint  # noqa: PLC0415
-
-    try:
-        now = datetime.now(UTC) if options.begin is None else moment_of("--from", options.begin)
+    with user_input():
+        now = moment_or_now("--from", options.begin)
         sources = read_sources(options)
-    except ConfigError as error:
-        return unreadable(error)
     findings = lint(sources.schedules, now=now, took_s=_took_s(sources), crowd=options.crowd)
     if options.json:
-        sys.stdout.write(json.dumps([asdict(each) for each in findings]) + "\n")
+        write_json([asdict(each) for each in findings])
     else:
         write_findings(sys.stdout, findings, len(sources.schedules))
     is_bad = any(each.severity == "error" or options.strict for each in findings)
     return 1 if is_bad else 0
 
 
-def write_findings(stream: TextIO, findings: Sequence["Finding"], count: int) -> None:
+def write_findings(stream: TextIO, findings: Sequence[Finding], count: int) -> None:
     """The findings for people, and their number on the last line."""
-    from kiqbridge.wire.amounts import count_text  # noqa: PLC0415
-    from kiqbridge.wire.names import shown  # noqa: PLC0415
-
-    colour = stream.isatty() and not os.environ.get("NO_COLOR")
-    dim, bold, reset = (_DIM, _BOLD, _RESET) if colour else ("", "", "")
+    colour = has_colours(stream)
+    dim, bold, reset = (DIM, BOLD, RESET) if colour else ("", "", "")
     for each in findings:
         shade = _COLOURS[each.severity] if colour else ""
         text = (
@@ -93,13 +81,11 @@ def write_findings(stream: TextIO, findings: Sequence["Finding"], count: int) ->
     stream.write(f"{count_text(count, 'schedule')}: {', '.join(words) or 'nothing to say'}\n")
 
 
-def _took_s(sources: "Sources") -> dict[str, list[float]]:
+def _took_s(sources: Sources) -> dict[str, list[float]]:
     """Seconds that the last jobs of each schedule took, by the ledger."""
     server = sources.server
     if server is None:
         return {}
-    from kiqbridge.clocks.ledger import read_ledger  # noqa: PLC0415
-
     return {
         each.name: [
             end.took_s
@@ -109,9 +95,3 @@ def _took_s(sources: "Sources") -> dict[str, list[float]]:
         ]
         for each in sources.schedules
     }
-
-
-def _crowd(text: str) -> int:
-    if not text.isdecimal() or int(text) < 2:  # noqa: PLR2004 - as in the message
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 2")
-    return int(text)

@@ -2,25 +2,22 @@
 
 import argparse
 import itertools
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands.arguments import add_option, add_switch
-from kiqbridge.commands.moments import moment_of
+from kiqbridge.commands.arguments import add_option, add_switch, user_input, within
+from kiqbridge.commands.moments import moment_of, moment_or_now
+from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.schedule.cron import Rate, ScheduleExpression
-from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.crontab import parse_crontab
 from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.wire.amounts import instant_text
 
 COUNT: Final = 5
 MOST: Final = 1_000_000
-USAGE: Final = 2
 
 
 def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -69,13 +66,13 @@ def _add_schedule(verb: argparse.ArgumentParser, *, start: str) -> None:
     )
     add_option(verb, "--start", "TIME", f"StartDate of the schedule, {start}")
     add_option(verb, "--end", "TIME", "EndDate of the schedule")
-    add_option(verb, "--count", "N", f"how many (default: {COUNT})", type=_count)
+    add_option(verb, "--count", "N", f"how many (default: {COUNT})", type=within(1, MOST))
     add_switch(verb, "--json", "an array of UTC instants")
 
 
 def _next(options: argparse.Namespace) -> int:
-    try:
-        after = _origin(options)
+    with user_input():
+        after = moment_or_now("--from", options.origin)
         until = None if options.until is None else moment_of("--until", options.until)
         schedule = _schedule(options)
         if isinstance(schedule, Rate) and schedule.bounds.start is None:
@@ -85,22 +82,14 @@ def _next(options: argparse.Namespace) -> int:
             due = itertools.takewhile(lambda instant: instant <= until, due)
         count = options.count or (COUNT if until is None else MOST)
         return _print(list(itertools.islice(due, count)), schedule, options, "never again")
-    except ExpressionError as error:
-        return _refused(error)
 
 
 def _previous(options: argparse.Namespace) -> int:
-    try:
-        before = _origin(options)
+    with user_input():
+        before = moment_or_now("--from", options.origin)
         schedule = _schedule(options)
         due = itertools.islice(_before(schedule, before), options.count or COUNT)
         return _print(list(due), schedule, options, "never before")
-    except ExpressionError as error:
-        return _refused(error)
-
-
-def _origin(options: argparse.Namespace) -> datetime:
-    return datetime.now(UTC) if options.origin is None else moment_of("--from", options.origin)
 
 
 def _schedule(options: argparse.Namespace) -> ScheduleExpression:
@@ -127,24 +116,13 @@ def _print(
     found: Sequence[datetime], schedule: ScheduleExpression, options: argparse.Namespace, none: str
 ) -> int:
     if options.json:
-        sys.stdout.write(json.dumps([instant_text(each) for each in found]) + "\n")
+        write_json([instant_text(each) for each in found])
         return 0
     if not found:
-        sys.stdout.write(f"{none}\n")
+        write_line(none)
     zone = ZoneInfo(schedule.timezone)
     clock = "%H:%M:%S" if any(each.second for each in found) else "%H:%M"
     for each in found:
         local = each.astimezone(zone)
-        sys.stdout.write(f"{local:%a %Y-%m-%d {clock} %Z} = {instant_text(each)}\n")
+        write_line(f"{local:%a %Y-%m-%d {clock} %Z} = {instant_text(each)}")
     return 0
-
-
-def _refused(error: ExpressionError) -> int:
-    sys.stderr.write(f"kiqbridge: {error}\n")
-    return USAGE
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MOST:,}")
-    return int(text)

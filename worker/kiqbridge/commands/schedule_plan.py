@@ -2,30 +2,37 @@
 
 import argparse
 import json
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from kiqbridge.commands.arguments import add_option, add_switch
+from kiqbridge.api import open_operator
+from kiqbridge.clocks.definitions import read_definitions
+from kiqbridge.clocks.manifest_store import read_manifests
+from kiqbridge.commands.arguments import add_option, add_switch, user_input, within
+from kiqbridge.commands.moments import moment_or_now
+from kiqbridge.commands.output import write, write_json
+from kiqbridge.commands.schedule_sources import (
+    DEFAULT_STACK,
+    add_template_arguments,
+    read_template,
+)
+from kiqbridge.dev.console import shown_instant
 from kiqbridge.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kiqbridge.schedule.definition import ScheduleDefinition
-    from kiqbridge.schedule.plan import Change
+from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.schedule.plan import Change, plan
+from kiqbridge.wire.amounts import count_text, instant_text
+from kiqbridge.wire.names import shown
 
 LIVE: Final = "live"
 DAYS: Final = 30
-_LONGEST_DAYS: Final = 3660
 _SIGNS: Final = {"added": "+", "removed": "-", "rewritten": " "}
 
 
 def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The verb plan."""
-    from kiqbridge.commands.schedule_sources import add_template_arguments  # noqa: PLC0415
-
     verb = verbs.add_parser(
         "plan",
         help="what fires differently between two templates",
@@ -40,7 +47,7 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--days",
         "N",
         f"how far to look (default: {DAYS}); a change that shows later is looked for a year further",
-        type=_days,
+        type=within(1, 3660),
         default=DAYS,
     )
     add_option(verb, "--from", "TIME", "ISO 8601, or a date (default: now)", dest="begin")
@@ -57,30 +64,23 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from kiqbridge.commands.moments import moment_of  # noqa: PLC0415
-    from kiqbridge.commands.schedule_sources import unreadable  # noqa: PLC0415
-    from kiqbridge.schedule.plan import plan  # noqa: PLC0415
-    from kiqbridge.wire.names import shown  # noqa: PLC0415
-
-    try:
-        begin = datetime.now(UTC) if options.begin is None else moment_of("--from", options.begin)
+    with user_input():
+        begin = moment_or_now("--from", options.begin)
         old, new = _read(options)
         changes = plan(old, new, start=int(begin.timestamp()), days=options.days)
-    except ConfigError as error:
-        return unreadable(error)
     count = len(dict.fromkeys([*old, *new]))
     head = f"{options.days} days from {begin:%Y-%m-%d %H:%M} UTC"
     if options.json:
-        sys.stdout.write(json.dumps(_document(changes, begin, options.days)) + "\n")
+        write_json(_document(changes, begin, options.days))
     elif options.format == "markdown":
-        sys.stdout.write(shown(markdown(changes, head, count)))
+        write(shown(markdown(changes, head, count)))
     else:
-        sys.stdout.write(shown(table(changes, head, count)))
+        write(shown(table(changes, head, count)))
     is_different = any(each.is_different for each in changes)
     return 1 if is_different and not options.exit_zero else 0
 
 
-def table(changes: Sequence["Change"], head: str, count: int) -> str:
+def table(changes: Sequence[Change], head: str, count: int) -> str:
     """The changes for people: two lines and more each."""
     lines = [_summary(changes, head, count)]
     for each in changes:
@@ -90,7 +90,7 @@ def table(changes: Sequence["Change"], head: str, count: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def markdown(changes: Sequence["Change"], head: str, count: int) -> str:
+def markdown(changes: Sequence[Change], head: str, count: int) -> str:
     """The changes as a table of Markdown."""
     lines = [_summary(changes, head, count)]
     if changes:
@@ -101,9 +101,7 @@ def markdown(changes: Sequence["Change"], head: str, count: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _summary(changes: Sequence["Change"], head: str, count: int) -> str:
-    from kiqbridge.wire.amounts import count_text  # noqa: PLC0415
-
+def _summary(changes: Sequence[Change], head: str, count: int) -> str:
     different = [each for each in changes if each.is_different]
     schedules = count_text(count, "schedule")
     if not different:
@@ -117,9 +115,7 @@ def _summary(changes: Sequence["Change"], head: str, count: int) -> str:
     )
 
 
-def _described(change: "Change") -> list[str]:
-    from kiqbridge.wire.amounts import count_text, instant_text  # noqa: PLC0415
-
+def _described(change: Change) -> list[str]:
     old, new = change.old, change.new
     lines = []
     if old is None or new is None or _when(old) == _when(new):
@@ -142,7 +138,7 @@ def _described(change: "Change") -> list[str]:
     return [*lines, *change.details]
 
 
-def _when(definition: "ScheduleDefinition | None") -> str:
+def _when(definition: ScheduleDefinition | None) -> str:
     if definition is None:
         return ""
     zone = definition.when.timezone
@@ -154,7 +150,7 @@ def _when(definition: "ScheduleDefinition | None") -> str:
     return f"{definition.expression} {zone}{bounds}"
 
 
-def _jobs(definition: "ScheduleDefinition | None") -> str:
+def _jobs(definition: ScheduleDefinition | None) -> str:
     jobs = definition.jobs if definition is not None else ()
     names = [
         f"{job.get('class') or job.get('active_job')}"
@@ -164,18 +160,14 @@ def _jobs(definition: "ScheduleDefinition | None") -> str:
     return ", ".join(names) or "calls a function of its own"
 
 
-def _instants(instants: Sequence[int], definition: "ScheduleDefinition", number: int) -> str:
-    from kiqbridge.dev.console import shown_instant  # noqa: PLC0415
-
+def _instants(instants: Sequence[int], definition: ScheduleDefinition, number: int) -> str:
     zone = definition.when.timezone
     shown = [shown_instant(datetime.fromtimestamp(each, UTC), zone) for each in instants]
     return ", ".join(shown) + (" …" if number > len(instants) else "")
 
 
-def _document(changes: Sequence["Change"], begin: datetime, days: int) -> dict[str, Any]:
-    from kiqbridge.wire.amounts import instant_text  # noqa: PLC0415
-
-    def of(definition: "ScheduleDefinition | None") -> dict[str, Any] | None:
+def _document(changes: Sequence[Change], begin: datetime, days: int) -> dict[str, Any]:
+    def of(definition: ScheduleDefinition | None) -> dict[str, Any] | None:
         return None if definition is None else definition.to_document()
 
     return {
@@ -200,13 +192,11 @@ def _document(changes: Sequence["Change"], begin: datetime, days: int) -> dict[s
     }
 
 
-_Definitions = dict[str, "ScheduleDefinition"]
+_Definitions = dict[str, ScheduleDefinition]
 
 
 def _read(options: argparse.Namespace) -> tuple[_Definitions, _Definitions]:
     """The definitions of both sides, under the name of the same stack."""
-    from kiqbridge.commands.schedule_sources import DEFAULT_STACK, read_template  # noqa: PLC0415
-
     live = _live(options) if LIVE in (options.old, options.new) else {}
     if options.stack_name is None:
         options.stack_name = DEFAULT_STACK
@@ -225,10 +215,6 @@ def _read(options: argparse.Namespace) -> tuple[_Definitions, _Definitions]:
 
 def _live(options: argparse.Namespace) -> _Definitions:
     """What is published of the stack; of the only one, if none is named."""
-    from kiqbridge.api import open_operator  # noqa: PLC0415
-    from kiqbridge.clocks.definitions import read_definitions  # noqa: PLC0415
-    from kiqbridge.clocks.manifest_store import read_manifests  # noqa: PLC0415
-
     server = open_operator(via="cli")
     manifests = read_manifests(server.pool, server.keys)
     stacks = sorted(manifests)
@@ -243,9 +229,3 @@ def _live(options: argparse.Namespace) -> _Definitions:
     live = read_definitions(server.pool, server.keys)
     names = manifests[options.stack_name].names
     return {name: each for name, each in live.items() if name in names}
-
-
-def _days(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= _LONGEST_DAYS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_LONGEST_DAYS:,}")
-    return int(text)

@@ -4,21 +4,24 @@ import argparse
 import csv
 import io
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands.arguments import add_list, add_option
-from kiqbridge.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kiqbridge.schedule.simulation import Firing, Load
-    from kiqbridge.schedule.sourced import SourcedSchedule
+from kiqbridge.commands.arguments import add_list, add_option, user_input
+from kiqbridge.commands.heat_map import heat_map
+from kiqbridge.commands.moments import moment_of
+from kiqbridge.commands.schedule_sources import add_source_arguments, read_sources
+from kiqbridge.dev.console import shown_instant
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.schedule.cron import check_zone
+from kiqbridge.schedule.simulation import Firing, Load, Offsets, simulate
+from kiqbridge.schedule.sourced import SourcedSchedule
+from kiqbridge.wire.amounts import count_text, instant_text
 
 DAYS: Final = 30
 SHOWN: Final = 40
@@ -26,13 +29,9 @@ SHOWN: Final = 40
 _BAR: Final = 40
 _COLUMNS: Final = ("at", "local", "timezone", "schedule", "class", "queue")
 
-_Write = Callable[["TextIO", Sequence["SourcedSchedule"], Iterator["list[Firing]"]], None]
-
 
 def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The verb simulate."""
-    from kiqbridge.commands.schedule_sources import add_source_arguments  # noqa: PLC0415
-
     verb = verbs.add_parser(
         "simulate",
         help="all that fires within a window",
@@ -62,15 +61,10 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from kiqbridge.commands.schedule_sources import read_sources, unreadable  # noqa: PLC0415
-    from kiqbridge.schedule.simulation import Load, simulate  # noqa: PLC0415
-
-    try:
+    with user_input():
         begin, end = _window(options)
-        load = Load(_zone(options.timezone))
+        load = Load(check_zone(options.timezone).key)
         schedules = readable(named(read_sources(options).schedules, options.name))
-    except ConfigError as error:
-        return unreadable(error)
     days = simulate(
         [each.definition for each in schedules],
         int(begin.timestamp()),
@@ -78,25 +72,18 @@ def _simulate(options: argparse.Namespace) -> int:
         [each.state for each in schedules],
     )
     counted = _counted(days, load)
-    try:
-        if options.format == "table":
-            _write_table(sys.stdout, schedules, counted, load, (begin, end))
-        elif options.format == "csv":
-            _write_csv(sys.stdout, schedules, counted)
-        else:
-            _write_json(sys.stdout, schedules, counted, load, (begin, end))
-        sys.stdout.flush()
-    except (
-        BrokenPipeError
-    ):  # `… | head` has read enough; Python's own flush at the end must not fail
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    if options.format == "table":
+        _write_table(sys.stdout, schedules, counted, load, (begin, end))
+    elif options.format == "csv":
+        _write_csv(sys.stdout, schedules, counted)
+    else:
+        _write_json(sys.stdout, schedules, counted, load, (begin, end))
     if options.heatmap is not None:
-        return _draw(options.heatmap, load, sum(map(bool, load.counts.values())), (begin, end))
+        _draw(options.heatmap, load, sum(map(bool, load.counts.values())), (begin, end))
     return 0
 
 
-def readable(schedules: Sequence["SourcedSchedule"]) -> list["SourcedSchedule"]:
+def readable(schedules: Sequence[SourcedSchedule]) -> list[SourcedSchedule]:
     """Those whose expression can be read, before anything is written.
 
     One of Redis that cannot be read never fires: it is reported, and the others are simulated.
@@ -119,7 +106,7 @@ def readable(schedules: Sequence["SourcedSchedule"]) -> list["SourcedSchedule"]:
     return found
 
 
-def named(schedules: Sequence["SourcedSchedule"], globs: Sequence[str]) -> list["SourcedSchedule"]:
+def named(schedules: Sequence[SourcedSchedule], globs: Sequence[str]) -> list[SourcedSchedule]:
     """Those whose name, or the part of it after the stack, one of the patterns names; all without patterns.
 
     Raises:
@@ -139,8 +126,6 @@ def _is_named(name: str, glob: str) -> bool:
 
 
 def _window(options: argparse.Namespace) -> tuple[datetime, datetime]:
-    from kiqbridge.commands.moments import moment_of  # noqa: PLC0415
-
     begin = datetime.now(UTC).replace(microsecond=0)
     if options.begin is not None:
         begin = moment_of("--from", options.begin)
@@ -156,13 +141,7 @@ def _window(options: argparse.Namespace) -> tuple[datetime, datetime]:
     return begin, end
 
 
-def _zone(name: str) -> str:
-    from kiqbridge.schedule.cron import check_zone  # noqa: PLC0415
-
-    return check_zone(name).key
-
-
-def _counted(days: Iterator["list[Firing]"], load: "Load") -> Iterator["list[Firing]"]:
+def _counted(days: Iterator[list[Firing]], load: Load) -> Iterator[list[Firing]]:
     for day in days:
         load.add(day)
         yield day
@@ -170,14 +149,11 @@ def _counted(days: Iterator["list[Firing]"], load: "Load") -> Iterator["list[Fir
 
 def _write_table(
     stream: TextIO,
-    schedules: Sequence["SourcedSchedule"],
-    days: Iterator["list[Firing]"],
-    load: "Load",
+    schedules: Sequence[SourcedSchedule],
+    days: Iterator[list[Firing]],
+    load: Load,
     window: tuple[datetime, datetime],
 ) -> None:
-    from kiqbridge.dev.console import shown_instant  # noqa: PLC0415
-    from kiqbridge.wire.amounts import count_text  # noqa: PLC0415
-
     few: list[Firing] = []
     for day in days:
         few += day[: SHOWN + 1 - len(few)]
@@ -212,7 +188,7 @@ def _write_table(
         _write_hours(stream, load)
 
 
-def _write_hours(stream: TextIO, load: "Load") -> None:
+def _write_hours(stream: TextIO, load: Load) -> None:
     hours = load.by_hour()
     most = max(hours)
     stream.write(f"\n  By hour, {load.timezone}\n")
@@ -232,7 +208,7 @@ def _write_hours(stream: TextIO, load: "Load") -> None:
 
 
 def _write_csv(
-    stream: TextIO, schedules: Sequence["SourcedSchedule"], days: Iterator["list[Firing]"]
+    stream: TextIO, schedules: Sequence[SourcedSchedule], days: Iterator[list[Firing]]
 ) -> None:
     """Each firing on a line, written day by day."""
     stream.write(f"{','.join(_COLUMNS)}\n")
@@ -257,14 +233,12 @@ def _csv_line(values: Sequence[str]) -> str:
 
 def _write_json(
     stream: TextIO,
-    schedules: Sequence["SourcedSchedule"],
-    days: Iterator["list[Firing]"],
-    load: "Load",
+    schedules: Sequence[SourcedSchedule],
+    days: Iterator[list[Firing]],
+    load: Load,
     window: tuple[datetime, datetime],
 ) -> None:
     """One object; the firings stand first, written day by day."""
-    from kiqbridge.wire.amounts import instant_text  # noqa: PLC0415
-
     begin, end = map(instant_text, window)
     texts = InstantTexts()
     names = [json.dumps(each.name) for each in schedules]
@@ -301,8 +275,6 @@ class InstantTexts:
     """Instants as ISO 8601, in UTC and with the offset of a zone; many schedules fire at the same one."""
 
     def __init__(self) -> None:
-        from kiqbridge.schedule.simulation import Offsets  # noqa: PLC0415 - only here
-
         self._offsets = Offsets()
         self._dates: dict[int, str] = {}
         self._utc: dict[int, str] = {}
@@ -341,16 +313,12 @@ class InstantTexts:
         return f"{date}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
 
 
-def _draw(path: Path, load: "Load", count: int, window: tuple[datetime, datetime]) -> int:
-    from kiqbridge.commands.heat_map import heat_map  # noqa: PLC0415
-    from kiqbridge.commands.schedule_sources import unreadable  # noqa: PLC0415
-
+def _draw(path: Path, load: Load, count: int, window: tuple[datetime, datetime]) -> None:
     try:
         path.write_text(heat_map(load, schedules=count, period=_period(window)), encoding="utf-8")
     except OSError as error:
-        return unreadable(ConfigError(f"--heatmap: {path} cannot be written: {error.strerror}"))
+        raise PayloadError(f"--heatmap: {path} cannot be written: {error.strerror}") from error
     sys.stderr.write(f"wrote {path}\n")
-    return 0
 
 
 def _period(window: tuple[datetime, datetime]) -> str:

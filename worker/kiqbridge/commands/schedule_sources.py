@@ -19,12 +19,16 @@ from kiqbridge.api import Operator, open_operator
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.clocks.definitions import read_definitions, read_states
+from kiqbridge.clocks.schedule_file import read_schedule_file
 from kiqbridge.commands.arguments import add_list, add_option, add_switch
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.errors import ConfigError, RedisUnavailable
+from kiqbridge.schedule.check import read_answers
+from kiqbridge.schedule.definitions_of_template import sourced_schedules
 from kiqbridge.schedule.sourced import SourcedSchedule, block_of, ignored_codes, names_zone
+from kiqbridge.schedule.template import read_schedules
+from kiqbridge.schedule.yaml_nodes import compose, entries
 
-UNREADABLE: Final = 2
 DEFAULT_TEMPLATE: Final = Path("template.yaml")
 DEFAULT_STACK: Final = "kiqbridge"
 """As schedule/template.py has it, which loads YAML."""
@@ -137,10 +141,6 @@ def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedu
     Raises:
         ConfigError: it cannot be read; every problem has its line.
     """
-    from kiqbridge.schedule.check import read_answers  # noqa: PLC0415 - loads YAML
-    from kiqbridge.schedule.definitions_of_template import sourced_schedules  # noqa: PLC0415
-    from kiqbridge.schedule.template import read_schedules  # noqa: PLC0415
-
     parameters = dict(item.partition("=")[::2] for item in options.parameter)
     text = _text(path)
     with _regular_file(path, text) as file:
@@ -148,12 +148,6 @@ def read_template(path: Path, options: argparse.Namespace) -> list[SourcedSchedu
             parameters = read_answers(options.answers, file) | parameters
         schedules = read_schedules(file, parameters, options.stack_name)
     return sourced_schedules(schedules, text, source=str(path), stack_name=options.stack_name)
-
-
-def unreadable(error: Exception) -> int:
-    """Report what cannot be read; the exit code."""
-    sys.stderr.write(f"kiqbridge: {error}\n")
-    return UNREADABLE
 
 
 def _read_files(options: argparse.Namespace) -> dict[str, SourcedSchedule]:
@@ -183,9 +177,6 @@ def _declared(targets: tuple[str, ...]) -> list[SourcedSchedule]:
 
 
 def _read_file(path: Path) -> list[SourcedSchedule]:
-    from kiqbridge.clocks.schedule_file import read_schedule_file  # noqa: PLC0415 - loads YAML
-    from kiqbridge.schedule.yaml_nodes import compose, entries  # noqa: PLC0415
-
     text = _text(path)
     definitions = read_schedule_file(text, str(path))
     places = {name: entry.line for name, entry in entries(compose(text), "the file").items()}

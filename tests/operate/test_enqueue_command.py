@@ -3,15 +3,12 @@
 import io
 import json
 import sys
+from functools import partial
 
 import pytest
 from support.enqueue_function import ENVIRONMENT, EVENTS, read_event
 from support.mappings import write
 from support.servers import find_free_port
-
-from kiqbridge.commands.cli import main
-
-pytestmark = pytest.mark.any_server
 
 NOWHERE = f"redis://127.0.0.1:{find_free_port()}/0"
 MAPPINGS = """
@@ -25,18 +22,12 @@ MAPPINGS = """
 
 
 @pytest.fixture
-def run(monkeypatch, redis_url, capsys, tmp_path):
-    """Exit code, standard output and standard error of the command."""
-    for name, value in {**ENVIRONMENT, "REDIS_URL": redis_url}.items():
+def run(run, monkeypatch, tmp_path):
+    """Runs `kiqbridge enqueue`."""
+    for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        code = main(["enqueue", *map(str, words)])
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return run
+    return partial(run, "enqueue")
 
 
 @pytest.fixture

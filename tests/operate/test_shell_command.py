@@ -20,8 +20,6 @@ from kiqbridge.perform.shell_command import (
     declare_shell_command,
 )
 
-pytestmark = pytest.mark.any_server
-
 LISTED = [
     "/usr/local/bin/backup.sh --full",
     "/opt/tools/*",

@@ -11,8 +11,6 @@ from kiqbridge.schedule.manifest import build_manifest
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-pytestmark = pytest.mark.any_server
-
 TEMPLATE = Path(__file__).parents[2] / "template.yaml"
 EVENT = """\
         {name}:

@@ -17,7 +17,7 @@ NAME = "shop/NightlyReport"
 
 TABLE = """\
 shop/NightlyReport  cron(10 9 * * ? *)  Europe/Paris
-due (Europe/Paris)            due (UTC)                    late  by      deliveries  job                       outcome    took  notes
+DUE (EUROPE/PARIS)            DUE (UTC)                    LATE  BY      DELIVERIES  JOB                       OUTCOME    TOOK  NOTES
 Tue 2096-10-02 09:10:00 CEST  2096-10-02T07:10:00Z        1.5 s  lambda           1  {a}  open
 Mon 2096-10-01 09:10:00 CEST  2096-10-01T07:10:00Z  4 min ahead  worker           3  {a}  done      3.1 s
                                                                                      {b}  dead     250 ms  OSError after 25 retries
@@ -96,7 +96,7 @@ def test_in_utc_there_is_one_time(run, push):
 
     assert out.splitlines()[:2] == [
         NAME,
-        "due (UTC)              late  by      deliveries  job                       outcome  took  notes",
+        "DUE (UTC)              LATE  BY      DELIVERIES  JOB                       OUTCOME  TOOK  NOTES",
     ]
 
 

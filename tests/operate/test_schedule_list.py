@@ -15,8 +15,6 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd
 
-pytestmark = pytest.mark.any_server
-
 NOW = datetime(2026, 11, 22, 15, 0, tzinfo=UTC)
 AT = int(NOW.timestamp())
 FILE = """\

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,8 @@ from kiqbridge.clocks.manifest_store import (
     publish_manifest,
     read_manifests,
 )
-from kiqbridge.commands import cli
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
-
-pytestmark = pytest.mark.any_server
 
 ROOT = Path(__file__).parents[2]
 KEYS = Keys()
@@ -36,16 +34,9 @@ def project(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(redis_url, monkeypatch, capsys, project):
-    """Runs the command in this process: (exit code, standard output, standard error)."""
-    monkeypatch.setenv("REDIS_URL", redis_url)
-
-    def run(*args):
-        code = cli.main(("schedule", "publish", *args))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def run(run, project):
+    """Runs `kiqbridge schedule publish`."""
+    return partial(run, "schedule", "publish")
 
 
 def date(project, at):
