@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from support.jobs import own_declarations
 
 from kiqbridge import ConfigError, Job, job
 from kiqbridge.client.registry import default_registry
@@ -36,10 +35,7 @@ class Limit:
         self.__exit__(*error)
 
 
-@pytest.fixture(autouse=True)
-def declarations():
-    with own_declarations():
-        yield
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 def perform(name, *args, **kwargs):

@@ -13,7 +13,6 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 import pytest
-from support.jobs import own_declarations
 from support.runners import make_runner
 
 from kiqbridge import Client, ConfigError, PayloadError, job
@@ -34,10 +33,7 @@ RECORDED = json.loads(
 )["operations"]
 
 
-@pytest.fixture(autouse=True)
-def declarations():
-    with own_declarations():
-        yield
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 @pytest.fixture

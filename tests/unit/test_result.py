@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from support.jobs import own_declarations
 
 from kiqbridge import ConfigError, Job, PayloadError, job
 from kiqbridge.client.registry import definition_of
@@ -41,10 +40,7 @@ def test_what_is_no_time_is_refused(given):
     assert ttl_in({"result_ttl_s": given}) is None
 
 
-@pytest.fixture(autouse=True)
-def _own():
-    with own_declarations():
-        yield
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 def test_a_declaration_takes_it():

@@ -1,7 +1,6 @@
 """Which queues a worker serves when none is named, and what is odd about those that are."""
 
 import pytest
-from support.jobs import own_declarations
 
 from kiqbridge.client.job import job
 from kiqbridge.client.registry import default_registry
@@ -16,11 +15,7 @@ from kiqbridge.engine.served_queues import (
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.wire.keys import Keys
 
-
-@pytest.fixture(autouse=True)
-def declarations():
-    with own_declarations():
-        yield
+pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 def declare(name, **options):
