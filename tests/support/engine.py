@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from kiqbridge.client.lifecycle import Events
 from kiqbridge.client.middleware import Chain
+from kiqbridge.client.server import Events
 from kiqbridge.engine.heartbeat import ProcessView
 from kiqbridge.errors import KiqbridgeError, RedisUnavailable
 from kiqbridge.inflight.chunk import Chunk

@@ -5,9 +5,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from kiqbridge.client.lifecycle import Events
 from kiqbridge.client.resources import ProcessResources
-from kiqbridge.client.server import Server
+from kiqbridge.client.server import Events, Server
 from kiqbridge.errors import ConfigError
 
 

@@ -10,8 +10,7 @@ import pytest
 from support.jobs import own_declarations
 
 from kiqbridge import ConfigError, Job, job
-from kiqbridge.client.place import place_of
-from kiqbridge.client.registry import default_registry
+from kiqbridge.client.registry import default_registry, place_of
 
 SEND = "from kiqbridge import job\n\n@job\ndef send(): return {answer}\n"
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.client.place import Place
-from kiqbridge.client.registry import JobDefinition, Registry, check_signature, definition_of
+from kiqbridge.client.registry import JobDefinition, Place, Registry, check_signature, definition_of
 from kiqbridge.errors import ConfigError, JobNotFound, PayloadError
 
 

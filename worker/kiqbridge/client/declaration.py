@@ -7,7 +7,6 @@ from typing import Any, TypeGuard, cast, get_args
 
 from kiqbridge.client.arguments import JobArguments, signature_of
 from kiqbridge.client.limited import LimiterRule, limited
-from kiqbridge.client.place import place_of
 from kiqbridge.client.registry import (
     ERROR_ACTIONS,
     Exhausted,
@@ -19,6 +18,7 @@ from kiqbridge.client.registry import (
     RetryIn,
     check_signature,
     definition_of,
+    place_of,
 )
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire.options import (

@@ -20,10 +20,8 @@ from kiqbridge.client.unique import Debounce, Throttle, Unique
 from kiqbridge.errors import KiqbridgeError, NotUnique, PayloadError
 from kiqbridge.store import scripts
 from kiqbridge.store.locks import LOOK_S
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import ReplyLost
 from kiqbridge.store.scripts import Script
-from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.payload import FLOW
 
@@ -55,17 +53,6 @@ def push_ruled(jobs: Sequence[PreparedJob], writer: JobWriter, *, now: float) ->
         else:
             jids += _push_unique(several, writer, now)
     return jids
-
-
-def find_owner(redis: RedisPool, keys: Keys, name: str, now: float) -> str | None:
-    """The jid of the job that owns a lock, None = it is free.
-
-    Raises:
-        RedisUnavailable: nothing was read.
-    """
-    value = redis.call("HGET", keys.locks, name)
-    until, _, jid = (value or b"").partition(b" ")
-    return text_of(jid) if jid and float(until) > now else None
 
 
 def _push_unique(jobs: Sequence[PreparedJob], writer: JobWriter, now: float) -> list[str | None]:

@@ -1,17 +1,28 @@
-"""Running a schedule by hand: as an extra run, or in the place of one of its occurrences."""
+"""The jobs of an occurrence of a schedule, and running one by hand: as an extra run, or in place of an occurrence."""
 
+import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.known_schedules import KnownSchedule, Read, read_schedule, require_known
-from kiqbridge.client.occurrences import digest_of, jobs_of_occurrence
 from kiqbridge.errors import KiqbridgeError, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import next_instants
-from kiqbridge.store.schedule_scripts import ANY, BACK, CHANGED, Placement, hold, place
+from kiqbridge.store.schedule_scripts import (
+    ANY,
+    BACK,
+    CHANGED,
+    PlacedJobs,
+    Placement,
+    hold,
+    place,
+)
 from kiqbridge.wire import json_text
+from kiqbridge.wire.payload import TICK
+from kiqbridge.wire.tick_mark import TickMark
 
 TRIES: Final = 20
 """The schedule may be changed at the same time; so often in a row it is not."""
@@ -130,3 +141,52 @@ def _may_be_due(definition: ScheduleDefinition, instant: int) -> bool:
     moment = datetime.fromtimestamp(instant, UTC)
     is_each_second = definition.when.next_after(moment) == datetime.fromtimestamp(instant + 1, UTC)
     return definition.when.latest_at_or_before(moment) == moment and not is_each_second
+
+
+def jobs_of_occurrence(
+    client: Client, definition: ScheduleDefinition, instant: int, *, due: int, by: str, now: float
+) -> PlacedJobs:
+    """The jobs of one occurrence, prepared as a push would; those that middleware stops are missing.
+
+    Args:
+        client: whose middleware is called.
+        definition: of the schedule.
+        instant: of the occurrence, epoch seconds.
+        due: when its jobs run, epoch seconds.
+        by: who places them, for the ledger.
+        now: epoch seconds.
+
+    Raises:
+        PayloadError: that is no job.
+    """
+    mark = TickMark(
+        schedule=definition.name,
+        at=instant,
+        overlap=definition.overlap,
+        max_age_s=definition.max_age_s,
+    ).to_attribute()
+    prepared = [
+        made
+        for item in definition.jobs
+        if (made := client.prepare_placed(_item(item, mark, due))) is not None
+    ]
+    entry = {
+        "at": instant,
+        "jids": [jid for jid, _ in prepared],
+        "by": by,
+        "enqueued_at": round(now, 3),
+    }
+    return PlacedJobs(
+        instant=instant,
+        entry=json_text.dumps(entry),
+        jobs=[(due, text) for _, text in prepared],
+    )
+
+
+def digest_of(text: bytes | None) -> str:
+    """As scripts compare what was read; empty for nothing."""
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest() if text else ""
+
+
+def _item(job: Mapping[str, object], mark: Mapping[str, object], due: int) -> dict[str, object]:
+    return {**job, TICK: mark, "at": due}

@@ -25,7 +25,7 @@ from dataclasses import field
 from typing import Any, Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.occurrences import digest_of
+from kiqbridge.client.schedule_runs import digest_of
 from kiqbridge.client.schedules import Schedules
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass

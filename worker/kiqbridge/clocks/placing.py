@@ -16,7 +16,7 @@ from dataclasses import field
 from typing import Final
 
 from kiqbridge.client.client import Client
-from kiqbridge.client.occurrences import digest_of, jobs_of_occurrence
+from kiqbridge.client.schedule_runs import digest_of, jobs_of_occurrence
 from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass

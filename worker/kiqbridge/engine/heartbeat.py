@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kiqbridge.client.lifecycle import Events
+from kiqbridge.client.server import Events
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.perform.capsule import Capsule

@@ -51,7 +51,7 @@ from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.store.eviction import warn_of_eviction
 
 if TYPE_CHECKING:
-    from kiqbridge.client.lifecycle import Firing
+    from kiqbridge.client.server import Firing
 
 logger = logging.getLogger(__name__)
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from kiqbridge.client import ruled_push
 from kiqbridge.client.client import Client
 from kiqbridge.client.declaration import require_definition
 from kiqbridge.client.default_client import default_client
 from kiqbridge.client.unique import Unique, name_of
 from kiqbridge.clock import client_now
 from kiqbridge.errors import ConfigError
+from kiqbridge.wire.names import text_of
 
 
 def find_owner(job: object, *args: Any, client: Client | None = None, **kwargs: Any) -> str | None:
@@ -31,4 +31,6 @@ def find_owner(job: object, *args: Any, client: Client | None = None, **kwargs: 
     payload = {"class": definition.name, "args": definition.positional(args, kwargs)}
     whose = client or default_client()
     name = name_of(definition.rule, definition, payload)
-    return ruled_push.find_owner(whose.pool, whose.keys, name, client_now())
+    value = whose.pool.call("HGET", whose.keys.locks, name)
+    until, _, jid = (value or b"").partition(b" ")
+    return text_of(jid) if jid and float(until) > client_now() else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from kiqbridge import __version__
-from kiqbridge.client.lifecycle import Events
+from kiqbridge.client.server import Events
 from kiqbridge.clock import lease_now
 from kiqbridge.config.config import Config
 from kiqbridge.host.status import Status, read_statuses, run_folder

@@ -8,8 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Self
+
+from redis.connection import AbstractConnection
 
 from kiqbridge.errors import RedisUnavailable
+from kiqbridge.records import dataclass
 
 _until: ContextVar[float | None] = ContextVar("kiqbridge_redis_deadline", default=None)
 
@@ -56,3 +60,40 @@ def bounded(seconds: float) -> float:
             "look at what they waited for, or give the function a longer time-out"
         )
     return min(seconds, rest)
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds that a connection waits for the server to be there, and to answer; None = for ever."""
+
+    connect_s: float | None = None
+    reply_s: float | None = None
+    is_bound: bool = False
+
+    @classmethod
+    def of(cls, connection: AbstractConnection) -> Self:
+        """Those that it was made with."""
+        return cls(connection.socket_connect_timeout, connection.socket_timeout)
+
+    def bound(self, connection: AbstractConnection, most_s: float | None = None) -> None:
+        """Let what comes next take `most_s` seconds at most, and no longer than the deadline.
+
+        Raises:
+            RedisUnavailable: the deadline is over.
+        """
+        rest_s = bounded(float("inf") if most_s is None else most_s)
+        most_s = None if rest_s == float("inf") else rest_s
+        if most_s is None and not self.is_bound:
+            return
+        self.is_bound = most_s is not None
+        connection.socket_connect_timeout = _least(self.connect_s, most_s)
+        connection.socket_timeout = reply_s = _least(self.reply_s, most_s)
+        opened = getattr(connection, "_sock", None)
+        if opened is not None:
+            opened.settimeout(reply_s)
+
+
+def _least(seconds: float | None, most_s: float | None) -> float | None:
+    if seconds is None or most_s is None:
+        return seconds if most_s is None else most_s
+    return min(seconds, most_s)

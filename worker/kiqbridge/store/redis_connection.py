@@ -22,6 +22,7 @@ from redis.connection import AbstractConnection
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.store import deadline
+from kiqbridge.store.deadline import Times
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.redis_source import RedisSource
 from kiqbridge.store.replicas import NotReplicated, Replicas, check_confirmed
@@ -34,7 +35,6 @@ from kiqbridge.store.replies import (
 )
 from kiqbridge.store.round_trip import PIECE_BYTES, Command, Way, pack, way_of
 from kiqbridge.store.scripts import Script
-from kiqbridge.store.times import Times
 from kiqbridge.wire.batches import BATCH_BYTES
 
 if TYPE_CHECKING:
