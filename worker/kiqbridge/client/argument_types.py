@@ -8,6 +8,7 @@ wherever such a class is annotated.
 """
 
 import collections.abc
+import contextlib
 import dataclasses
 import enum
 import inspect
@@ -109,9 +110,10 @@ class Compiler:
         if (found := scalar_of(kind)) is not None:
             return found
         if kind in _LISTS:
-            return self._list(kind, args)
+            kinds = (list,) if kind is list else (list, tuple)
+            return self._array("list", args, kinds, list, exact=list)
         if kind in _SETS:
-            return self._set(_SETS[kind], args)
+            return self._array("set", args, (set, frozenset, list), _SETS[kind])
         if kind in _DICTS:
             return self._dict(kind, args)
         if kind is tuple:
@@ -153,41 +155,35 @@ class Compiler:
             expected, (object,), encode, lambda value: first(found, "from_wire", value)
         )
 
-    def _list(self, kind: type, args: tuple[Any, ...]) -> Converter:
+    def _array(
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        kinds: tuple[type, ...],
+        make: Callable[[list[Any]], Any],
+        exact: type | None = None,
+    ) -> Converter:
+        """Of a class with any number of items of one kind; `make` takes a list of them."""
         item = self._of(args[0]) if args else None
-        taken = (list,) if kind is list else (list, tuple)
-        expected = f"list of {item.expected}" if item else "list"
-
-        def encode(value: Any) -> Any:
-            return _each(item, "to_wire", value)
-
-        def decode(value: Any) -> Any:
-            if not isinstance(value, list):
-                raise Mismatch(expected, value)
-            return _each(item, "from_wire", value)
-
-        return Converter(expected, taken, encode, decode, exact=None if item else list)
-
-    def _set(self, kind: Any, args: tuple[Any, ...]) -> Converter:
-        item = self._of(args[0]) if args else None
-        expected = f"set of {item.expected}" if item else "set"
+        expected = f"{name} of {item.expected}" if item else name
 
         def encode(value: Any) -> Any:
             written = _each(item, "to_wire", value)
-            try:
-                return sorted(written)  # the same set has the same text
-            except TypeError:
-                return written
+            if name == "set":
+                with contextlib.suppress(TypeError):
+                    return sorted(written)  # the same set has the same text
+            return written
 
         def decode(value: Any) -> Any:
             if not isinstance(value, list):
                 raise Mismatch(expected, value)
+            items = _each(item, "from_wire", value)
             try:
-                return kind(_each(item, "from_wire", value))
+                return make(items)
             except TypeError:
                 raise Mismatch(f"{expected}, which can be hashed", value) from None
 
-        return Converter(expected, (set, frozenset, list), encode, decode)
+        return Converter(expected, kinds, encode, decode, exact=None if item else exact)
 
     def _dict(self, kind: type, args: tuple[Any, ...]) -> Converter:
         keys, values = (self._key(args[0]), self._of(args[1])) if args else (None, None)
@@ -198,11 +194,8 @@ class Compiler:
                 raise Mismatch(expected, value)
             written = {}
             for key, each in value.items():
-                try:
-                    name = getattr(keys, way)(key) if keys else key
-                    written[name] = getattr(values, way)(each) if values else each
-                except Mismatch as mismatch:
-                    raise mismatch.within(str(key)) from None
+                name = _within(str(key), keys, way, key)
+                written[name] = _within(str(key), values, way, each)
             return written
 
         return Converter(
@@ -230,17 +223,7 @@ class Compiler:
     def _tuple(self, args: tuple[Any, ...]) -> Converter:
         if args and args[-1] is not ...:
             return _row("tuple", tuple, [self._of(each) for each in args])
-        item = self._of(args[0]) if args else None
-        expected = f"tuple of {item.expected}" if item else "tuple"
-
-        def decode(value: Any) -> Any:
-            if not isinstance(value, list):
-                raise Mismatch(expected, value)
-            return tuple(_each(item, "from_wire", value))
-
-        return Converter(
-            expected, (tuple, list), lambda value: _each(item, "to_wire", value), decode
-        )
+        return self._array("tuple", args, (tuple, list), tuple)
 
     def _named_tuple(self, kind: Any) -> Converter:
         hints = self._hints(kind)
@@ -295,14 +278,7 @@ class Compiler:
             if unknown or missing:
                 what = f"without {unknown[0]}" if unknown else f"with {missing[0]}"
                 raise Mismatch(f"{expected} {what}", values)
-            converted = {}
-            for name, value in values.items():
-                converter = found[name]
-                try:
-                    converted[name] = getattr(converter, way)(value) if converter else value
-                except Mismatch as mismatch:
-                    raise mismatch.within(name) from None
-            return converted
+            return {name: _within(name, found[name], way, value) for name, value in values.items()}
 
         def encode(value: Any) -> Any:
             if read is None:
@@ -348,6 +324,14 @@ def _annotations(kind: type) -> Mapping[str, Any]:
     return inspect.get_annotations(kind)
 
 
+def _within(place: str | int, converter: Converter | None, way: str, value: Any) -> Any:
+    """A value within another one, converted; a mismatch names its place."""
+    try:
+        return getattr(converter, way)(value) if converter else value
+    except Mismatch as mismatch:
+        raise mismatch.within(place) from None
+
+
 def _each(item: Converter | None, way: str, values: Any) -> list[Any]:
     if item is None:
         return list(values)
@@ -373,14 +357,7 @@ def _row(
     def convert(values: Any, way: str) -> list[Any]:
         if not isinstance(values, list | tuple) or not least <= len(values) <= len(items):
             raise Mismatch(expected, values)
-        converted = []
-        for place, value in enumerate(values):
-            item = items[place]
-            try:
-                converted.append(getattr(item, way)(value) if item else value)
-            except Mismatch as mismatch:
-                raise mismatch.within(place) from None
-        return converted
+        return [_within(place, items[place], way, value) for place, value in enumerate(values)]
 
     def decode(value: Any) -> Any:
         if not isinstance(value, list):
