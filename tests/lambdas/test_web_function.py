@@ -10,7 +10,7 @@ from support.lambda_build import Build, build_once
 from support.lambda_runtime_api import LambdaProcess, install_runtime_client
 from support.servers import find_free_port
 
-from kiqbridge.web.function import base_of_event
+from kiqbridge.web.base_path import base_of_event
 
 ARN = "arn:aws:sts::123456789012:assumed-role/Ops/ann"
 HOST = "abc.lambda-url.eu-west-1.on.aws"

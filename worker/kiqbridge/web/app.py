@@ -38,7 +38,7 @@ from kiqbridge.web.pages import (
     sources,
 )
 from kiqbridge.web.searches import Searches
-from kiqbridge.web.security import Security, protections, read_security, with_arguments
+from kiqbridge.web.security import Security, protections, read_security
 
 ROUTES: Final[list[BaseRoute]] = [
     *now.ROUTES,
@@ -96,7 +96,8 @@ def create_app(
     """
     if role is not None:
         parse_role(role, "the argument role")
-    safe = with_arguments(security or read_security(os.environ), role, auth)
+    safe = security or read_security(os.environ)
+    safe = replace(safe, role=role or safe.role, auth=auth or safe.auth)
     whose = operator or open_operator(redis_url)
     app = Starlette(
         routes=ROUTES,

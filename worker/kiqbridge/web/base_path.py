@@ -1,7 +1,8 @@
 """The path under which a proxy or a gateway shows the page, where nothing else says it to the application."""
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,7 +16,7 @@ class BasePath:
 
     Args:
         app: what it serves.
-        base: such as `/jobs`; empty = the root.
+        base: such as `/jobs`; empty = the root, or the stage of the gateway whose event it answers.
 
     Raises:
         ConfigError: it is no path that `parse_base_path` accepts.
@@ -27,17 +28,23 @@ class BasePath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] in ("http", "websocket") and self._base:
-            scope = at_base(scope, self._base)
+        base = self._base or base_of_event(scope.get("aws.event", {}))
+        if scope["type"] in ("http", "websocket") and base:
+            path = str(scope["path"])
+            is_below = path == base or path.startswith(f"{base}/")
+            scope = {**scope, "root_path": base, "path": path if is_below else base + path}
         await self._app(scope, receive, send)
 
 
-def at_base(scope: Scope, base: str) -> Scope:
-    """The same request, below a base path."""
-    path = str(scope["path"])
-    if path != base and not path.startswith(f"{base}/"):
-        path = base + path
-    return {**scope, "root_path": base, "path": path}
+def base_of_event(event: Mapping[str, Any]) -> str:
+    """The path of the gateway's stage, which its callers see and the function need not; empty = none."""
+    context = event.get("requestContext") or {}
+    if event.get("version") == "2.0":
+        stage = f"/{context.get('stage', '')}"
+        path = str(event.get("rawPath", ""))
+        return stage if stage != "/" and (path == stage or path.startswith(f"{stage}/")) else ""
+    outer, inner = str(context.get("path", "")), str(event.get("path", ""))
+    return outer.removesuffix(inner).rstrip("/") if outer.endswith(inner) else ""
 
 
 def parse_base_path(text: str) -> str:

@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 class _Reading:
     lock: threading.Lock = field(default_factory=threading.Lock)
     value: Any = None
-    made_at: float | None = None
+    made_at: float = -math.inf
     until: float = math.inf
 
 
@@ -57,7 +57,7 @@ class Cache:
         reading = self._reading(key)
         with reading.lock:
             now = self._clock()
-            if reading.made_at is None or now - reading.made_at >= fresh_s:
+            if now - reading.made_at >= fresh_s:
                 # Counted from before the reading: what changes meanwhile is seen a second later.
                 reading.value, reading.made_at = load(), now
                 reading.until = now + fresh_s

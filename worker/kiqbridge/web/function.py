@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mangum import Mangum
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.config.setting import read
@@ -21,7 +21,7 @@ from kiqbridge.config.web_settings import WEB_BASE_PATH
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store import deadline
 from kiqbridge.web.app import create_app
-from kiqbridge.web.base_path import at_base, parse_base_path
+from kiqbridge.web.base_path import BasePath, parse_base_path
 from kiqbridge.web.security import read_security
 
 logger: Final = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class WebFunction:
     def _page(self) -> Mangum:
         with self._lock:
             if self._made is None:
-                self._made = Mangum(AtGateway(self._application(), self._base), lifespan="off")
+                self._made = Mangum(BasePath(self._application(), self._base), lifespan="off")
             return self._made
 
     def _application(self) -> ASGIApp:
@@ -93,35 +93,6 @@ def fetch_shared_key(operator: Operator) -> bytes:
     pool.call("SET", key, secrets.token_urlsafe(KEY_BYTES), "NX")
     found = pool.call("GET", key)
     return found if isinstance(found, bytes) else str(found).encode()
-
-
-class AtGateway:
-    """ASGI wrapper: the application is below the stage of its gateway, or below the base path of the settings.
-
-    Args:
-        app: what it serves.
-        base: of the settings; empty = as the event has it.
-    """
-
-    def __init__(self, app: ASGIApp, base: str) -> None:
-        self._app = app
-        self._base = base
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        base = self._base or base_of_event(scope.get("aws.event", {}))
-        await self._app(at_base(scope, base) if base else scope, receive, send)
-
-
-def base_of_event(event: Mapping[str, Any]) -> str:
-    """The path of the gateway's stage, which its callers see and the function need not; empty = none."""
-    context = event.get("requestContext") or {}
-    if event.get("version") == "2.0":
-        stage = f"/{context.get('stage', '')}"
-        path = str(event.get("rawPath", ""))
-        return stage if stage != "/" and (path == stage or path.startswith(f"{stage}/")) else ""
-    outer, inner = str(context.get("path", "")), str(event.get("path", ""))
-    return outer.removesuffix(inner).rstrip("/") if outer.endswith(inner) else ""
 
 
 def _seconds_left(context: Any) -> float:

@@ -3,7 +3,6 @@
 `gate` has verified before who makes the request, and that a POST comes from our own page.
 """
 
-import hmac
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.web.sessions import is_same
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "operator", "admin")
@@ -134,10 +134,7 @@ def requires(role: Role) -> Callable[[Handler], Endpoint]:
         async def endpoint(request: Request) -> Response:
             require_role(request, role)
             form = await request.form()
-            given = form.get(FIELD)
-            if not isinstance(given, str) or not hmac.compare_digest(
-                given.encode("utf-8", "replace"), csrf_token(request).encode()
-            ):
+            if not is_same(form.get(FIELD), csrf_token(request)):
                 raise HTTPException(
                     403, "The form has expired: go back, load the page again, and repeat it."
                 )

@@ -11,25 +11,14 @@ CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-PERMISSIONS_POLICY: Final = ", ".join(
-    f"{feature}=()"
-    for feature in (
-        "accelerometer",
-        "camera",
-        "display-capture",
-        "geolocation",
-        "gyroscope",
-        "microphone",
-        "midi",
-        "payment",
-        "usb",
-    )
+FEATURES: Final = (
+    "accelerometer camera display-capture geolocation gyroscope microphone midi payment usb"
 )
 HEADERS: Final = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": PERMISSIONS_POLICY,
+    "Permissions-Policy": ", ".join(f"{each}=()" for each in FEATURES.split()),
     # With `no-referrer` browsers send `Origin: null` with a form, also to its own server.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",

@@ -23,12 +23,15 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches what listens on a host."""
-    if host == "localhost":
-        return True
+    address = _address_of(host.strip("[]"))
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
+        return None
 
 
 class KnownHosts:
@@ -88,7 +91,7 @@ class TrustedProxies:
         chain = [each.strip() for each in headers.get("x-forwarded-for", "").split(",")]
         # From the right: what is further left was written by whoever is not trusted.
         caller = next((each for each in reversed(chain) if each and not self._trusts(each)), "")
-        if _is_address(caller):
+        if _address_of(caller):
             changed["client"] = (caller, 0)
         scheme = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip()
         if scheme in ("http", "https"):
@@ -100,19 +103,8 @@ class TrustedProxies:
         return changed
 
     def _trusts(self, address: str) -> bool:
-        try:
-            found = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(found in network for network in self._networks)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+        found = _address_of(address)
+        return found is not None and any(found in network for network in self._networks)
 
 
 def parse_networks(names: Sequence[str], source: str) -> tuple[Network, ...]:

@@ -10,6 +10,7 @@ from kiqbridge.wire.payload import MILLISECONDS_FROM
 from kiqbridge.wire.tick_mark import tick_mark_of
 
 Severity = Literal["bad", "warn", "note"]
+Kind = Literal["", "bad", "next"]
 
 LARGE_BYTES: Final = 100_000
 _TIMES: Final = ("created_at", "enqueued_at", "failed_at", "retried_at")
@@ -24,7 +25,7 @@ _FOREIGN: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Remark:
     """One thing about a payload: `bad` keeps it from being performed, `warn` may, `note` is good to know."""
 
@@ -38,8 +39,7 @@ def remarks(job: JobRecord) -> list[Remark]:
     if len(job.text) > LARGE_BYTES:
         found.append(
             Remark(
-                severity="warn",
-                text=f"It has {len(job.text):,} bytes: put the data elsewhere and pass its key.",
+                "warn", f"It has {len(job.text):,} bytes: put the data elsewhere and pass its key."
             )
         )
     return sorted(found, key=lambda remark: ("bad", "warn", "note").index(remark.severity))
@@ -47,30 +47,28 @@ def remarks(job: JobRecord) -> list[Remark]:
 
 def _of_text(job: JobRecord) -> Iterator[Remark]:
     if job.item:
-        yield Remark(severity="note", text="It is too long to be read here as a whole.")
+        yield Remark("note", "It is too long to be read here as a whole.")
         return
     try:
         job.text.decode()
     except UnicodeDecodeError as error:
-        yield Remark(severity="bad", text=f"It is no UTF-8 (at byte {error.start:,}).")
+        yield Remark("bad", f"It is no UTF-8 (at byte {error.start:,}).")
         return
-    yield Remark(severity="bad", text="It is no JSON object: no worker can perform it.")
+    yield Remark("bad", "It is no JSON object: no worker can perform it.")
 
 
 def _of_fields(job: JobRecord) -> Iterator[Remark]:
     item = job.item
     if not isinstance(item.get("class"), str) or not item["class"]:
-        yield Remark(severity="bad", text="class is missing: nobody knows what to perform.")
+        yield Remark("bad", "class is missing: nobody knows what to perform.")
     if not isinstance(item.get("args"), list):
-        yield Remark(severity="bad", text="args is no list: it cannot be performed.")
+        yield Remark("bad", "args is no list: it cannot be performed.")
     if not job.jid:
-        yield Remark(severity="bad", text="jid is missing: it cannot be followed or found by it.")
+        yield Remark("bad", "jid is missing: it cannot be followed or found by it.")
     elif not _JID.fullmatch(job.jid):
-        yield Remark(severity="note", text="jid is not the 24 hexadecimal digits of Sidekiq.")
+        yield Remark("note", "jid is not the 24 hexadecimal digits of Sidekiq.")
     if "queue" not in item:
-        yield Remark(
-            severity="note", text="queue is missing: it goes to default when it is retried."
-        )
+        yield Remark("note", "queue is missing: it goes to default when it is retried.")
     yield from _of_times(job)
     yield from _of_workers(job)
 
@@ -80,26 +78,26 @@ def _of_times(job: JobRecord) -> Iterator[Remark]:
         value = job.item.get(name)
         if type(value) is int and 0 < value < MILLISECONDS_FROM:
             yield Remark(
-                severity="warn",
-                text=f"{name} is an integer of seconds: Sidekiq 8 takes integers for milliseconds. "
+                "warn",
+                f"{name} is an integer of seconds: Sidekiq 8 takes integers for milliseconds. "
                 "Write float seconds, or integer milliseconds.",
             )
         elif value is not None and type(value) not in (int, float):
-            yield Remark(severity="warn", text=f"{name} is no number.")
+            yield Remark("warn", f"{name} is no number.")
 
 
 def _of_workers(job: JobRecord) -> Iterator[Remark]:
     if type(job.item.get("retry", True)) not in (bool, int):
-        yield Remark(severity="warn", text="retry is neither true, false nor a number.")
+        yield Remark("warn", "retry is neither true, false nor a number.")
     for name, text in _FOREIGN.items():
         if job.item.get(name):
-            yield Remark(severity="warn", text=f"{name}: {text}")
+            yield Remark("warn", f"{name}: {text}")
     if job.error_class in _UNKNOWN_CLASS and (
         job.error_class == "JobNotFound" or job.error_message.startswith("uninitialized constant")
     ):
         yield Remark(
-            severity="bad",
-            text="The worker that took it last knows no such class: deploy it, or move the job to a queue "
+            "bad",
+            "The worker that took it last knows no such class: deploy it, or move the job to a queue "
             "whose workers know it.",
         )
 
@@ -110,7 +108,7 @@ class Step:
 
     at: float
     label: str
-    kind: Literal["", "bad", "next"] = ""
+    kind: Kind
 
 
 def steps(job: JobRecord, place: str, now: float) -> list[Step]:
@@ -121,19 +119,20 @@ def steps(job: JobRecord, place: str, now: float) -> list[Step]:
         place: where it is: `queue`, `retry`, `schedule`, `dead`, `working`, `in flight`.
         now: epoch seconds.
     """
-    found: list[Step] = []
     mark = tick_mark_of(job.item)
-    if mark is not None:
-        found.append(Step(at=float(mark.at), label=f"Occurrence of the schedule {mark.schedule}"))
-    if job.created_at is not None:
-        found.append(Step(at=job.created_at, label="Created"))
-    if job.enqueued_at is not None:
-        found.append(Step(at=job.enqueued_at, label="Enqueued"))
-    if job.failed_at is not None:
-        found.append(Step(at=job.failed_at, label="Failed first", kind="bad"))
-    if job.retried_at is not None:
-        label = f"Failed again (retry {job.retry_count})" if job.retry_count else "Failed again"
-        found.append(Step(at=job.retried_at, label=label, kind="bad"))
+    again = f" (retry {job.retry_count})" if job.retry_count else ""
+    known: list[tuple[float | None, str, Kind]] = [
+        (
+            float(mark.at) if mark else None,
+            f"Occurrence of the schedule {mark and mark.schedule}",
+            "",
+        ),
+        (job.created_at, "Created", ""),
+        (job.enqueued_at, "Enqueued", ""),
+        (job.failed_at, "Failed first", "bad"),
+        (job.retried_at, f"Failed again{again}", "bad"),
+    ]
+    found = [Step(at=at, label=label, kind=kind) for at, label, kind in known if at is not None]
     if isinstance(job, SortedEntry):
         found.append(_step_of_score(job, place, now))
     return sorted(found, key=lambda step: step.at)

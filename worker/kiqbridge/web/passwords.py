@@ -4,16 +4,14 @@ The form is `scrypt$LOG2_N$R$P$SALT$HASH`, salt and hash in URL-safe base64 with
 OWASP's: N=2^15, r=8, p=3, which takes 32 MiB and a few hundred milliseconds.
 """
 
-import base64
-import binascii
 import hashlib
 import hmac
 import secrets
 import threading
-from dataclasses import dataclass
 from typing import Final
 
 from kiqbridge.errors import ConfigError
+from kiqbridge.web.sessions import decode, encode
 
 LOG2_N: Final = 15
 R: Final = 8
@@ -28,11 +26,8 @@ _AT_ONCE: Final = threading.BoundedSemaphore(2)
 """Hashes at a time: attempts from everywhere must not take all memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Costs:
-    log2_n: int
-    r: int
-    p: int
+Costs = tuple[int, int, int]
+"""Binary logarithm of N, R and P."""
 
 
 def hash_password(password: str) -> str:
@@ -44,8 +39,8 @@ def hash_password(password: str) -> str:
     if not password or len(password.encode()) > MAX_PASSWORD_BYTES:
         raise ConfigError(f"password: write one of 1 to {MAX_PASSWORD_BYTES:,} bytes")
     salt = secrets.token_bytes(SALT_BYTES)
-    made = _scrypt(password, salt, _Costs(log2_n=LOG2_N, r=R, p=P))
-    return f"scrypt${LOG2_N}${R}${P}${_encode(salt)}${_encode(made)}"
+    made = _scrypt(password, salt, (LOG2_N, R, P))
+    return f"scrypt${LOG2_N}${R}${P}${encode(salt)}${encode(made)}"
 
 
 def check_hash(text: str, whose: str) -> str:
@@ -56,7 +51,7 @@ def check_hash(text: str, whose: str) -> str:
     """
     try:
         _read(text)
-    except (ValueError, binascii.Error) as error:
+    except ValueError as error:
         raise ConfigError(
             f"the password of {whose} is no hash of `kiqbridge web --hash-password`; make one with that command"
         ) from error
@@ -73,40 +68,31 @@ def is_right(password: str, kept: str | None) -> bool:
     return hmac.compare_digest(made, expected) and kept is not None
 
 
-def _read(text: str) -> tuple[_Costs, bytes, bytes]:
+def _read(text: str) -> tuple[Costs, bytes, bytes]:
     name, *numbers, salt, made = text.split("$")
     values = [int(number) for number in numbers]
     if name != "scrypt" or len(values) != len(_LIMITS):
         raise ValueError(text)
     if not all(low <= value <= high for value, (low, high) in zip(values, _LIMITS, strict=True)):
         raise ValueError(text)
-    found = _decode(salt), _decode(made)
+    found = decode(salt), decode(made)
     if len(found[0]) < SALT_BYTES or len(found[1]) != HASH_BYTES:
         raise ValueError(text)
-    return _Costs(log2_n=values[0], r=values[1], p=values[2]), *found
+    return (values[0], values[1], values[2]), *found
 
 
-def _scrypt(password: str, salt: bytes, costs: _Costs) -> bytes:
-    n = 1 << costs.log2_n
+def _scrypt(password: str, salt: bytes, costs: Costs) -> bytes:
+    log2_n, r, p = costs
+    n = 1 << log2_n
     return hashlib.scrypt(
         password.encode("utf-8", "replace"),
         salt=salt,
         n=n,
-        r=costs.r,
-        p=costs.p,
-        maxmem=256 * n * costs.r,  # OpenSSL's own bound is below what N=2^15 needs
+        r=r,
+        p=p,
+        maxmem=256 * n * r,  # OpenSSL's own bound is below what N=2^15 needs
         dklen=HASH_BYTES,
     )
 
 
-def _encode(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
-
-
-def _decode(text: str) -> bytes:
-    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-
-
-_NOBODY: Final = (
-    f"scrypt${LOG2_N}${R}${P}${_encode(bytes(SALT_BYTES))}${_encode(bytes(HASH_BYTES))}"
-)
+_NOBODY: Final = f"scrypt${LOG2_N}${R}${P}${encode(bytes(SALT_BYTES))}${encode(bytes(HASH_BYTES))}"

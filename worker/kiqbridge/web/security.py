@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -135,12 +135,6 @@ def read_security(environ: Mapping[str, str], flags: Mapping[str, Any] | None = 
         hidden=read(settings.WEB_REDACT) or None,
         shows_all_to=None if shows_all_to == NOBODY else shows_all_to,
     )
-
-
-def with_arguments(security: Security, role: Role | None, auth: Auth | None) -> Security:
-    """The same with what the code of an application says itself."""
-    changed = security if auth is None else replace(security, auth=auth)
-    return changed if role is None else replace(changed, role=role)
 
 
 def _read_auth(read: Reader) -> Auth:

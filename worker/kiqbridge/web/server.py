@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -83,15 +82,14 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Within, signals end the server; uvicorn itself would raise them again afterwards."""
-        former = {each: signal.signal(each, self._end) for each in (signal.SIGINT, signal.SIGTERM)}
+        former = {
+            each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
             for each, handler in former.items():
                 signal.signal(each, handler)
-
-    def _end(self, number: int, frame: FrameType | None) -> None:
-        self.handle_exit(number, frame)
 
 
 _State = tuple[int, int]

@@ -6,7 +6,6 @@ ends all sessions. Before anybody has signed in there is a session without a nam
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -97,23 +96,30 @@ class Sessions:
 
     def token(self, seed: str) -> str:
         """The token of a form: of a session's id, or of an identity that each request proves anew."""
-        return _encode(self._mac("token", seed.encode("utf-8", "replace")))
+        return encode(self._mac("token", seed.encode("utf-8", "replace")))
 
     def _mac(self, purpose: str, text: bytes) -> bytes:
         return _mac(self._key, purpose, text)
 
 
+def is_same(given: object, expected: str) -> bool:
+    """Whether a form has the token that is expected; in constant time."""
+    return isinstance(given, str) and hmac.compare_digest(
+        given.encode("utf-8", "replace"), expected.encode()
+    )
+
+
 def seal(key: bytes, purpose: str, body: bytes) -> str:
     """A cookie's value that only who has the key can make; everybody can read it."""
-    return f"{_encode(body)}.{_encode(_mac(key, purpose, body))}"
+    return f"{encode(body)}.{encode(_mac(key, purpose, body))}"
 
 
 def unseal(key: bytes, purpose: str, value: str) -> bytes | None:
     """What was sealed for this purpose with this key; None if the value is nothing of that."""
     encoded, _, signature = value.partition(".")
     try:
-        body, given = _decode(encoded), _decode(signature)
-    except (ValueError, binascii.Error):
+        body, given = decode(encoded), decode(signature)
+    except ValueError:
         return None
     return body if hmac.compare_digest(given, _mac(key, purpose, body)) else None
 
@@ -122,10 +128,16 @@ def _mac(key: bytes, purpose: str, text: bytes) -> bytes:
     return hmac.new(key, purpose.encode() + b"\0" + text, hashlib.sha256).digest()
 
 
-def _encode(value: bytes) -> str:
+def encode(value: bytes) -> str:
+    """As URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
-def _decode(text: str) -> bytes:
+def decode(text: str) -> bytes:
+    """The bytes of it.
+
+    Raises:
+        ValueError: it is none.
+    """
     encoded = text.encode("ascii")
     return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), altchars=b"-_", validate=True)

@@ -122,23 +122,22 @@ def milliseconds(value: float | None) -> str:
 
 
 @pass_context
-def time(context: Context, value: float | None) -> Markup:
+def time(context: Context, value: float | None, *, is_absolute: bool = False) -> Markup:
     """Epoch seconds as `5 min ago`; the moment itself, with its zone, is in the title."""
-    moment = _moment(value)
-    if moment is None:
-        return Markup("{}").format(_no_moment(value))
+    found = _moment(value)
+    if found is None:
+        return escape(NONE if value is None else f"{value} (no date)")
     view = context["view"]
-    return _time_tag(moment, ago(moment.timestamp() - view.now), absolute(moment, view.zone))
+    words = ago(found.timestamp() - view.now), absolute(found, view.zone)
+    label, title = reversed(words) if is_absolute else words
+    stamp = found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(stamp, title, label)
 
 
 @pass_context
 def moment(context: Context, value: float | None) -> Markup:
     """Epoch seconds as `2026-11-22 18:05:03 UTC`; how long ago is in the title."""
-    found = _moment(value)
-    if found is None:
-        return Markup("{}").format(_no_moment(value))
-    view = context["view"]
-    return _time_tag(found, absolute(found, view.zone), ago(found.timestamp() - view.now))
+    return time(context, value, is_absolute=True)
 
 
 def ago(seconds: float) -> str:
@@ -250,30 +249,10 @@ def _moment(value: float | None) -> datetime | None:
         return None
 
 
-def _no_moment(value: float | None) -> str:
-    return NONE if value is None else f"{value} (no date)"
-
-
-def _time_tag(when: datetime, label: str, title: str) -> Markup:
-    stamp = when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup(  # noqa: S704 - all three are made of numbers and names of zones
-        f'<time datetime="{stamp}" title="{escape(title)}">{escape(label)}</time>'
-    )
-
-
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "text": text,
-    "plain": plain,
-    "count": count,
-    "noun": noun,
-    "size": size,
-    "duration": duration,
-    "waited": waited,
-    "oldest": oldest,
-    "milliseconds": milliseconds,
-    "time": time,
-    "moment": moment,
-    "args": args,
-    "message": message,
-    "field": field,
+    each.__name__: each
+    for each in (
+        *(text, plain, count, noun, size, duration, waited, oldest, milliseconds),
+        *(time, moment, args, message, field),
+    )
 }

@@ -1,6 +1,5 @@
 """Signing in by a form, and out again."""
 
-import hmac
 import html
 import logging
 import re
@@ -16,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from kiqbridge.web.auth import MAX_NAME, Verifier, shown
 from kiqbridge.web.limits import Buckets
 from kiqbridge.web.plain_page import base_of, plain_page
-from kiqbridge.web.sessions import Session, Sessions
+from kiqbridge.web.sessions import Session, Sessions, is_same
 
 logger: Final = logging.getLogger(__name__)
 
@@ -87,8 +86,7 @@ class SignIn:
     async def _post(self, request: Request, path: str) -> Response:
         form = await request.form()
         session = self._verifier.session(request.scope)
-        given = str(form.get("csrf", ""))
-        if session is None or not _same(given, self._sessions.token(session.id)):
+        if session is None or not is_same(form.get("csrf"), self._sessions.token(session.id)):
             return self._form(request, problem="The form has expired. Try again.", status=403)
         if path == SIGN_OUT:
             return self._sign_out(request, session)
@@ -172,7 +170,3 @@ def redirect(scope: Scope, path: str, **query: str) -> Response:
 def _ours(place: str) -> str:
     """A place to go to after signing in, if it is one of ours, else nothing."""
     return place if _PATH.fullmatch(place) else ""
-
-
-def _same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
