@@ -5,10 +5,10 @@ It is kept as JSON under its name in `kb:schedules`. Pure; who writes it: clocks
 
 import hashlib
 import math
-from collections.abc import Mapping
-from dataclasses import field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, get_args
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
@@ -106,18 +106,12 @@ class ScheduleDefinition:
             "jobs": [dict(job) for job in self.jobs],
             "origin": self.origin,
         }
-        if self.also:
-            document["also"] = list(self.also)
-        if self.timezone != "UTC":
-            document["timezone"] = self.timezone
-        for name in ("start", "end"):
-            moment: datetime | None = getattr(self, name)
-            if moment is not None:
-                document[name] = moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        for name, default in _DEFAULTS.items():
-            value = getattr(self, name)
+        for member, default in _DEFAULTS.items():
+            value = getattr(self, member)
+            if isinstance(value, datetime):
+                value = value.astimezone(UTC).isoformat().replace("+00:00", "Z")
             if value != default:
-                document[name] = value
+                document[member] = list(value) if isinstance(value, tuple) else value
         return document
 
     @classmethod
@@ -129,89 +123,91 @@ class ScheduleDefinition:
         """
         if not isinstance(document, Mapping):
             raise ConfigError(f"schedule {name!r}: {document!r} is no mapping of its members")
-        jobs = document.get("jobs")
-        if (
-            not isinstance(jobs, list)
-            or not jobs
-            or not all(isinstance(job, Mapping) for job in jobs)
-        ):
-            raise ConfigError(f"schedule {name!r}: jobs: {jobs!r} is no list of jobs")
-        return cls(
-            name=name,
-            expression=_text(name, document, "expression", None),
-            jobs=tuple(jobs),
-            also=_texts(name, document, "also"),
-            timezone=_text(name, document, "timezone", "UTC"),
-            start=_moment(name, document, "start"),
-            end=_moment(name, document, "end"),
-            origin=cast("Origin", _choice(name, document, "origin", Origin, "dynamic")),
-            enabled=document.get("enabled", True) is True,
-            missed=cast("Missed", _choice(name, document, "missed", Missed, "alert")),
-            max_age_s=_seconds(name, document, "max_age_s", None),
-            grace_s=_seconds(name, document, "grace_s", DEFAULT_GRACE_S) or 0.0,
-            overlap=cast("Overlap", _choice(name, document, "overlap", Overlap, "allow")),
-            jitter_s=int(_seconds(name, document, "jitter_s", 0.0) or 0),
-            description=_text(name, document, "description", ""),
-        )
+        found: dict[str, Any] = {}
+        for member, read in _READERS.items():
+            if member in document or member in ("expression", "jobs"):
+                value = document.get(member)
+                try:
+                    found[member] = read(value)
+                except (TypeError, ValueError) as error:
+                    raise ConfigError(f"schedule {name!r}: {member}: {value!r} {error}") from None
+        return cls(name=name, **found)
 
 
-_DEFAULTS: Final[Mapping[str, object]] = {
-    "enabled": True,
-    "missed": "alert",
-    "max_age_s": None,
-    "grace_s": DEFAULT_GRACE_S,
-    "overlap": "allow",
-    "jitter_s": 0,
-    "description": "",
+_DEFAULTS: Final = {
+    each.name: each.default
+    for each in fields(ScheduleDefinition)
+    if each.default is not MISSING and each.name != "origin"
 }
 
 
-def _text(name: str, document: Mapping[str, Any], member: str, default: str | None) -> str:
-    value = document.get(member, default)
+def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"schedule {name!r}: {member}: {value!r} is no text")
+        raise TypeError("is no text")
     return value
 
 
-def _texts(name: str, document: Mapping[str, Any], member: str) -> tuple[str, ...]:
-    value = document.get(member, [])
+def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ConfigError(f"schedule {name!r}: {member}: {value!r} is no list of texts")
+        raise ValueError("is no list of texts")
     return tuple(value)
 
 
-def _choice(name: str, document: Mapping[str, Any], member: str, choices: Any, default: str) -> str:
-    value = document.get(member, default)
-    if value not in get_args(choices):
-        raise ConfigError(
-            f"schedule {name!r}: {member}: {value!r} is none of {', '.join(get_args(choices))}"
-        )
-    return str(value)
+def _jobs(value: object) -> tuple[Mapping[str, Any], ...]:
+    if (
+        not isinstance(value, list)
+        or not value
+        or not all(isinstance(job, Mapping) for job in value)
+    ):
+        raise ValueError("is no list of jobs")
+    return tuple(value)
 
 
-def _seconds(
-    name: str, document: Mapping[str, Any], member: str, default: float | None
-) -> float | None:
-    value = document.get(member, default)
+def _one_of(choices: Any) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        if value not in get_args(choices):
+            raise ValueError(f"is none of {', '.join(get_args(choices))}")
+        return value
+
+    return read
+
+
+def _seconds(value: object) -> float | None:
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
-        raise ConfigError(f"schedule {name!r}: {member}: {value!r} is no number of seconds from 0")
-    return float(value)
+    if not is_number or not 0 <= value < math.inf:  # type: ignore[operator]
+        raise ValueError("is no number of seconds from 0")
+    return float(value)  # type: ignore[arg-type]
 
 
-def _moment(name: str, document: Mapping[str, Any], member: str) -> datetime | None:
-    value = document.get(member)
+def _moment(value: object) -> datetime | None:
     if value is None:
         return None
     try:
-        moment = datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise ConfigError(
-            f"schedule {name!r}: {member}: {value!r} is no ISO 8601 time with a zone; write a text such as "
-            "2027-01-31T00:00:00Z"
+        raise ValueError(
+            "is no ISO 8601 time with a zone; write a text such as 2027-01-31T00:00:00Z"
         )
     return moment
+
+
+_READERS: Final[Mapping[str, Callable[[object], object]]] = {
+    "expression": _text,
+    "jobs": _jobs,
+    "also": _texts,
+    "timezone": _text,
+    "start": _moment,
+    "end": _moment,
+    "origin": _one_of(Origin),
+    "enabled": lambda value: value is True,
+    "missed": _one_of(Missed),
+    "max_age_s": _seconds,
+    "grace_s": lambda value: _seconds(value) or 0.0,
+    "overlap": _one_of(Overlap),
+    "jitter_s": lambda value: int(_seconds(value) or 0),
+    "description": _text,
+}
