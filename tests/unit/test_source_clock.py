@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.imports.source_clock import SourceClock
+from kiqbridge.schedule.imports.source_clock import source_instants
 
 PARIS = "Europe/Paris"
 SPRING = datetime(2026, 3, 29, tzinfo=UTC)
@@ -14,8 +14,8 @@ AUTUMN = datetime(2026, 10, 25, tzinfo=UTC)
 
 
 def fires(text, day, dialect="cron", zone=PARIS):
-    clock = SourceClock(text=text, timezone=zone, dialect=dialect)
-    found = clock.between(day - timedelta(minutes=1), day + timedelta(hours=5))
+    window = day - timedelta(minutes=1), day + timedelta(hours=5)
+    found = source_instants(text, zone, dialect, *window)
     return [f"{each:%H:%M}" for each in found]
 
 
@@ -55,14 +55,14 @@ def test_both_day_fields_go_by_the_rule_of_the_program(text, cron, fugit):
     end = start + timedelta(days=30)
 
     def count(dialect):
-        return len(SourceClock(text=text, timezone="UTC", dialect=dialect).between(start, end))
+        return len(source_instants(text, "UTC", dialect, start, end))
 
     assert (count("cron"), count("fugit")) == (cron, fugit)
 
 
 def test_local_time_is_that_of_the_zone():
-    clock = SourceClock(text="0 3 * * *", timezone="Asia/Kolkata", dialect="cron")
-    found = clock.between(SPRING, SPRING + timedelta(days=3))
+    end = SPRING + timedelta(days=3)
+    found = source_instants("0 3 * * *", "Asia/Kolkata", "cron", SPRING, end)
 
     assert {each.astimezone(ZoneInfo("Asia/Kolkata")).hour for each in found} == {3}
     assert len(found) == 3
@@ -71,4 +71,4 @@ def test_local_time_is_that_of_the_zone():
 @pytest.mark.parametrize("text", ["0 0 L * *", "0 0 * * 1#2", "61 * * * *", "5-1 * * * *", "* * *"])
 def test_other_fields_are_not_guessed(text):
     with pytest.raises(ExpressionError):
-        SourceClock(text=text, timezone="UTC", dialect="cron").between(SPRING, AUTUMN)
+        source_instants(text, "UTC", "cron", SPRING, AUTUMN)

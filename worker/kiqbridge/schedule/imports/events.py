@@ -96,11 +96,14 @@ def dynamic_name(name: str) -> str:
 
 def events_text(written: Sequence[Written], *, source: str, now: datetime) -> str:
     """YAML to paste under `Events:` of the enqueue function, with what else has to be written there."""
+    jobs = [each.schedule.job for each in written]
+    classes = sorted({str(job.get("class", job.get("active_job"))) for job in jobs})
+    queues = sorted({str(job.get("queue", "default")) for job in jobs})
     lines = [
         f"# Made of {_one_line(source)} by kiqbridge schedule import.",
         "# Paste it under Events: of EnqueueFunction in template.yaml, and allow there what it enqueues:",
-        f"#   KIQBRIDGE_ALLOWED_CLASSES: {', '.join(_classes(written))}",
-        f"#   KIQBRIDGE_ALLOWED_QUEUES: {', '.join(_queues(written))}",
+        f"#   KIQBRIDGE_ALLOWED_CLASSES: {', '.join(classes)}",
+        f"#   KIQBRIDGE_ALLOWED_QUEUES: {', '.join(queues)}",
     ]
     for each in written:
         for name, rule in zip(each.event_names, each.rules, strict=True):
@@ -189,20 +192,8 @@ def _age_s(schedule: ImportedSchedule, now: datetime) -> int:
     else:
         first = parsed.next_after(now)
         second = None if first is None else parsed.next_after(first)
-        found = first is not None and second is not None
-        gap = (
-            int((second - first).total_seconds()) if found and first and second else _LONGEST_AGE_S
-        )
+        gap = int((second - first).total_seconds()) if first and second else _LONGEST_AGE_S
     return max(_SHORTEST_AGE_S, min(_LONGEST_AGE_S, gap))
-
-
-def _classes(written: Sequence[Written]) -> list[str]:
-    jobs = [each.schedule.job for each in written]
-    return sorted({str(job.get("class", job.get("active_job"))) for job in jobs})
-
-
-def _queues(written: Sequence[Written]) -> list[str]:
-    return sorted({str(each.schedule.job.get("queue", "default")) for each in written})
 
 
 def _unique(name: str, taken: set[str], *, separator: str = "") -> str:

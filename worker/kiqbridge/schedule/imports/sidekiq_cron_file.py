@@ -4,14 +4,13 @@ A definition has `cron` and `class`, and perhaps `args`, `queue`, `description`,
 (protocol §20). What it does at run time and no payload can hold is refused: `date_as_argument`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kiqbridge.schedule.cron_fields import ExpressionError
 from kiqbridge.schedule.imports.record import (
     Imported,
     ImportedSchedule,
-    ImportKindError,
     Reading,
     Unsayable,
 )
@@ -54,23 +53,13 @@ def read_sidekiq_cron_file(text: str, reading: Reading) -> Imported:
     return read_definitions(definitions(text), reading)
 
 
-def read_definitions(found: Iterable[Definition], reading: Reading) -> Imported:
+def read_definitions(found: Sequence[Definition], reading: Reading) -> Imported:
     """As `read_sidekiq_cron_file`, of definitions from anywhere.
 
     Raises:
         ImportKindError: none has a cron.
     """
-    imported = Imported(kind="sidekiq-cron")
-    found = list(found)
-    if found and not any("cron" in each.members for each in found):
-        raise ImportKindError(f"{found[0].source!r} in line {found[0].line} has no cron")
-    read_each(imported, found, lambda each: _schedule(each, reading))
-    if imported.schedules:
-        imported.notes.append(
-            f"schedules without a zone: read in {reading.timezone}; sidekiq-cron uses the zone of its "
-            "process (TZ, Time.zone), give that with --timezone"
-        )
-    return imported
+    return read_each("sidekiq-cron", found, ("cron",), reading, _schedule)
 
 
 def fugit_expression(text: object, timezone: str) -> tuple[str, str, str]:

@@ -13,7 +13,6 @@ from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.schedule.imports.record import (
     Imported,
     ImportedSchedule,
-    ImportKindError,
     Reading,
     Unsayable,
 )
@@ -38,19 +37,7 @@ def read_sidekiq_scheduler(text: str, reading: Reading) -> Imported:
     Raises:
         ImportKindError: it is no YAML, or has no definition with a time.
     """
-    imported = Imported(kind="sidekiq-scheduler")
-    found = definitions(text, _PATHS)
-    if found and not any(set(_TIMES) & set(each.members) for each in found):
-        raise ImportKindError(
-            f"{found[0].source!r} in line {found[0].line} has none of {', '.join(_TIMES)}"
-        )
-    read_each(imported, found, lambda each: _schedule(each, reading))
-    if imported.schedules:
-        imported.notes.append(
-            f"schedules without a zone: read in {reading.timezone}; sidekiq-scheduler uses the zone of its "
-            "process, give that with --timezone"
-        )
-    return imported
+    return read_each("sidekiq-scheduler", definitions(text, _PATHS), _TIMES, reading, _schedule)
 
 
 def _schedule(found: Definition, reading: Reading) -> ImportedSchedule:

@@ -28,53 +28,13 @@ _DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceClock:
-    """A line as its program reads it.
+class _Line:
+    """A line as its program reads it; `is_wild`: the minute or the hour begins with `*`."""
 
-    Attributes:
-        text: the fields.
-        timezone: in which they are read.
-        dialect: whose rules.
-    """
-
-    text: str
-    timezone: str
-    dialect: Dialect
-
-    def between(self, start: datetime, end: datetime) -> list[datetime]:
-        """Instants with start < t <= end at which the program fires, in UTC, ascending.
-
-        An instant stands as often in it as the program fires then.
-
-        Raises:
-            ExpressionError: it is no line of fields without seconds.
-        """
-        fields = _Fields.of(self.text, self.timezone, self.dialect)
-        zone = ZoneInfo(fields.timezone)
-        found: list[datetime] = []
-        day = start.astimezone(zone).date() - _DAY
-        last = end.astimezone(zone).date() + _DAY
-        while day <= last:
-            if fields.matches_day(day) or _turns(day, zone):
-                found.extend(_of_day(day, zone, fields, self.dialect))
-            day += _DAY
-        return sorted(each for each in found if start < each <= end)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fields:
-    timezone: str
+    zone: ZoneInfo
     fields: CronFields
+    dialect: Dialect
     is_wild: bool
-    """The minute or the hour begins with `*`."""
-
-    @classmethod
-    def of(cls, text: str, timezone: str, dialect: Dialect) -> "_Fields":
-        parsed = (parse_crontab if dialect == "cron" else parse_sidekiq_cron)(text, timezone)
-        if not isinstance(parsed, Cron) or parsed.seconds != ON_THE_MINUTE:
-            raise ExpressionError(f"{text!r} is no line of five fields")
-        is_wild = any(word.startswith("*") for word in text.split()[:2])
-        return cls(timezone=parsed.timezone, fields=parsed.fields, is_wild=is_wild)
 
     def matches_day(self, day: date) -> bool:
         return self.fields.is_due_on(day.year, day.month, day.day)
@@ -84,42 +44,75 @@ class _Fields:
         return is_minute and self.matches_day(wall.date())
 
 
+def source_instants(
+    text: str, timezone: str, dialect: Dialect, start: datetime, end: datetime
+) -> list[datetime]:
+    """Instants with start < t <= end at which the program fires, in UTC, ascending.
+
+    An instant stands as often in it as the program fires then.
+
+    Args:
+        text: the fields.
+        timezone: in which they are read.
+        dialect: whose rules.
+        start, end: aware.
+
+    Raises:
+        ExpressionError: it is no line of fields without seconds.
+    """
+    parsed = (parse_crontab if dialect == "cron" else parse_sidekiq_cron)(text, timezone)
+    if not isinstance(parsed, Cron) or parsed.seconds != ON_THE_MINUTE:
+        raise ExpressionError(f"{text!r} is no line of five fields")
+    line = _Line(
+        zone=ZoneInfo(parsed.timezone),
+        fields=parsed.fields,
+        dialect=dialect,
+        is_wild=any(word.startswith("*") for word in text.split()[:2]),
+    )
+    found: list[datetime] = []
+    day = start.astimezone(line.zone).date() - _DAY
+    last = end.astimezone(line.zone).date() + _DAY
+    while day <= last:
+        if line.matches_day(day) or _turns(day, line.zone):
+            found.extend(_of_day(day, line))
+        day += _DAY
+    return sorted(each for each in found if start < each <= end)
+
+
 def _turns(day: date, zone: ZoneInfo) -> bool:
     """Whether the clocks turn on this day or just at its ends."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=zone)
     return (midnight - _DAY / 4).utcoffset() != (midnight + _DAY * 1.25).utcoffset()
 
 
-def _of_day(day: date, zone: ZoneInfo, fields: _Fields, dialect: Dialect) -> Iterator[datetime]:
-    if _turns(day, zone):
-        yield from _minute_by_minute(day, zone, fields, dialect)
+def _of_day(day: date, line: _Line) -> Iterator[datetime]:
+    if _turns(day, line.zone):
+        yield from _minute_by_minute(day, line)
         return
-    midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
-    for hour in fields.fields.hours:
-        for minute in fields.fields.minutes:
+    midnight = datetime(day.year, day.month, day.day, tzinfo=line.zone).astimezone(UTC)
+    for hour in line.fields.hours:
+        for minute in line.fields.minutes:
             yield midnight + timedelta(hours=hour, minutes=minute)
 
 
-def _minute_by_minute(
-    day: date, zone: ZoneInfo, fields: _Fields, dialect: Dialect
-) -> Iterator[datetime]:
+def _minute_by_minute(day: date, line: _Line) -> Iterator[datetime]:
     """Lives through the day, in steps of elapsed time."""
-    now = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC) - _DAY / 4
-    before = now.astimezone(zone).replace(tzinfo=None)
+    now = datetime(day.year, day.month, day.day, tzinfo=line.zone).astimezone(UTC) - _DAY / 4
+    before = now.astimezone(line.zone).replace(tzinfo=None)
     while True:
         now += _MINUTE
-        wall = now.astimezone(zone)
+        wall = now.astimezone(line.zone)
         naive = wall.replace(tzinfo=None)
         if naive.date() > day:
             return
-        if dialect == "cron" and not fields.is_wild:
+        if line.dialect == "cron" and not line.is_wild:
             skipped = before + _MINUTE
             while skipped < naive:  # the clocks went forward over it
-                if skipped.date() == day and fields.matches(skipped):
+                if skipped.date() == day and line.matches(skipped):
                     yield now
                 skipped += _MINUTE
-        comes_again = wall.fold == 1 and not fields.is_wild
-        runs_again = dialect == "fugit" or not comes_again
-        if naive.date() == day and runs_again and fields.matches(wall):
+        comes_again = wall.fold == 1 and not line.is_wild
+        runs_again = line.dialect == "fugit" or not comes_again
+        if naive.date() == day and runs_again and line.matches(wall):
             yield now
         before = naive

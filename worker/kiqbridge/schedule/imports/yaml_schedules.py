@@ -1,6 +1,6 @@
 """YAML files of the two Sidekiq gems as definitions that know their line; nothing is constructed from a tag."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,8 @@ from kiqbridge.schedule.imports.record import (
     Imported,
     ImportedSchedule,
     ImportKindError,
+    Kind,
+    Reading,
     Unsayable,
 )
 
@@ -57,16 +59,39 @@ def definitions(text: str, path: tuple[tuple[str, ...], ...] = ((),)) -> list[De
 
 
 def read_each(
-    imported: Imported,
-    found: Iterable[Definition],
-    schedule_of: Callable[[Definition], ImportedSchedule],
-) -> None:
-    """Add the schedule of each definition, or the reason why it has none here."""
+    kind: Kind,
+    found: Sequence[Definition],
+    times: Sequence[str],
+    reading: Reading,
+    schedule_of: Callable[[Definition, Reading], ImportedSchedule],
+) -> Imported:
+    """The schedule of each definition, or the reason why it has none here.
+
+    Args:
+        kind: of the file.
+        found: its definitions.
+        times: members of which at least one definition has one.
+        reading: what the file leaves open.
+        schedule_of: one schedule.
+
+    Raises:
+        ImportKindError: no definition has a time.
+    """
+    if found and not any(set(times) & set(each.members) for each in found):
+        wanted = f"none of {', '.join(times)}" if len(times) > 1 else f"no {times[0]}"
+        raise ImportKindError(f"{found[0].source!r} in line {found[0].line} has {wanted}")
+    imported = Imported(kind=kind)
     for each in found:
         try:
-            imported.schedules.append(schedule_of(each))
+            imported.schedules.append(schedule_of(each, reading))
         except Unsayable as reason:
             imported.refuse(each.line, each.source, reason)
+    if imported.schedules:
+        imported.notes.append(
+            f"schedules without a zone: read in {reading.timezone}; {kind} uses the zone of its process (TZ, "
+            "Time.zone), give that with --timezone"
+        )
+    return imported
 
 
 def _below(node: Node | None, keys: tuple[str, ...]) -> Node | None:

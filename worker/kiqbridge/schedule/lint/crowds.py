@@ -7,7 +7,7 @@ from typing import Final
 
 from kiqbridge.schedule.cron import ON_THE_MINUTE, Cron
 from kiqbridge.schedule.crontab import MACROS
-from kiqbridge.schedule.lint.finding import Finding, Surroundings
+from kiqbridge.schedule.lint.finding import Finding, Surroundings, found
 from kiqbridge.schedule.simulation import DAY_S, simulate
 from kiqbridge.schedule.sourced import SourcedSchedule
 
@@ -66,9 +66,9 @@ def spread(count: int, minute: int, load: Mapping[int, int]) -> list[int]:
     for number in range(1, count):
         # Evenly, or as near to it as a minute with least beside it is.
         even = (minute - room[0] + number * len(room) / count) % len(room) + room[0]
-        found = min(room, key=lambda each: (taken[each], abs(each - even), each))
-        chosen.append(found)
-        taken[found] += 1
+        best = min(room, key=lambda each: (taken[each], abs(each - even), each))
+        chosen.append(best)
+        taken[best] += 1
     return [minute, *sorted(chosen)]
 
 
@@ -116,16 +116,12 @@ def _finding(
         details.append(f"{each.name}  {each.definition.expression} -> {new}")
     everyone = len(minutes[minute])
     total = f" of the {everyone} schedules" if everyone > len(crowd) else " schedules"
-    return Finding(
-        code="KB106",
-        severity="warning",
-        schedule=schedules[0].name,
-        place=schedules[0].place,
-        what=f"{len(crowd)}{total} that fire at {at:%Y-%m-%d %H:%M} UTC could fire at another minute",
-        why="their jobs wait for each other, and for the same database",
-        advice="spread them over the hour; a dynamic schedule can have jitter_s instead",
-        details=details,
+    texts = (
+        f"{len(crowd)}{total} that fire at {at:%Y-%m-%d %H:%M} UTC could fire at another minute",
+        "their jobs wait for each other, and for the same database",
+        "spread them over the hour; a dynamic schedule can have jitter_s instead",
     )
+    return found("KB106", "warning", schedules[0], texts, details)
 
 
 def _minute_of(schedule: SourcedSchedule) -> int:

@@ -12,7 +12,7 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
 """`error`: it does not do what it is for; `warning`: perhaps not what was meant; `note`: good to know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One finding.
 
@@ -67,14 +67,4 @@ def found(
     details: Sequence[str] = (),
 ) -> Finding:
     """A finding about one schedule; the texts are what, why and advice."""
-    what, why, advice = texts
-    return Finding(
-        code=code,
-        severity=severity,
-        schedule=schedule.name,
-        place=schedule.place,
-        what=what,
-        why=why,
-        advice=advice,
-        details=details,
-    )
+    return Finding(code, severity, schedule.name, schedule.place, *texts, details)
