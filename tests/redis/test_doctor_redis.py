@@ -323,3 +323,14 @@ def test_tls_that_checks_nothing_is_found(tmp_path):
         finding = only(f"rediss://localhost:{port}/0?ssl_cert_reqs=none", "tls")
 
     assert "certificate is not checked" in finding.what
+
+
+def test_what_moves_of_shards_have_left_is_found_with_its_keys(good, raw):
+    raw.sadd("queues", "mail")
+    raw.rpush("kb:moving:mail", job(queue="mail"))
+    raw.hset("kb:routes", "mail", "b")
+
+    finding = only(good.url, "moved-shards", "problem", areas=AREAS)
+
+    assert finding.what == "2 keys of shards: kb:routes, kb:moving:mail"
+    assert "push the jobs of kb:moving:QUEUE again" in finding.action

@@ -9,6 +9,7 @@ from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import default_client
+from kiqbridge.errors import ConfigError
 from kiqbridge.store.pauses import Pause, list_pauses
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
@@ -67,11 +68,15 @@ def open_operator(
         client: an existing client instead of url and namespace.
 
     Raises:
-        ConfigError: a wrong value; names the argument or the environment variable.
+        ConfigError: a wrong value; names the argument or the environment variable. There are fleets, and none is
+            chosen.
     """
-    return Operator(
-        client=client or Client(url, namespace=namespace), by=by or user_at_host(), via=via
-    )
+    client = client or Client(url, namespace=namespace)
+    if client.fleets is not None and not client.fleets.own:
+        raise ConfigError(
+            f"fleets: choose the one to look at with --fleet or KIQBRIDGE_FLEET: {', '.join(client.fleets.writers)}"
+        )
+    return Operator(client=client, by=by or user_at_host(), via=via)
 
 
 _default: Operator | None = None

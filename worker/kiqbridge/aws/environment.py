@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from kiqbridge.client.client import Client
 from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
-    NAMESPACE,
     PROFILE,
     WAIT_REPLICAS,
 )
@@ -20,11 +19,16 @@ def open_client(environ: Mapping[str, str]) -> Client:
     Raises:
         ConfigError: the address or a setting is wrong.
     """
-    namespace = read(NAMESPACE, environ)
-    return Client(
-        pool=RedisPool(read_access(environ), namespace=namespace),
-        namespace=namespace,
+    access = read_access(environ)
+    client = Client(
+        pool=RedisPool(access),
+        namespace=access.namespace,
         profile=read(PROFILE, environ),
         wait_replicas=read(WAIT_REPLICAS, environ),
         max_payload_bytes=read(MAX_PAYLOAD_BYTES, environ),
     )
+    if environ.get("KIQBRIDGE_FLEETS"):
+        from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
+
+        client.use_fleets(read_fleets(environ))
+    return client

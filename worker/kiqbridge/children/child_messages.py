@@ -11,7 +11,7 @@ import struct
 import weakref
 from collections.abc import Mapping
 from dataclasses import asdict, field
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.errors import OverLimit
@@ -23,6 +23,9 @@ from kiqbridge.settle.error_report import Answers, Failure
 from kiqbridge.settle.failed_payload import backtrace_lines, error_class, error_message
 from kiqbridge.wire.payload import ProfileSetting
 from kiqbridge.wire.raw_job import DEFAULT_MAX_PAYLOAD_BYTES
+
+if TYPE_CHECKING:
+    from kiqbridge.config.fleets import Fleets
 
 _HEADER = struct.Struct(">II")
 
@@ -42,6 +45,7 @@ class ChildSettings:
     log_format: str
     redis: RedisAccess = field(repr=False)
     namespace: str
+    fleets: "Fleets | None" = None
     profile: ProfileSetting
     timeout_s: float
     max_iteration_runtime_s: float | None = None
@@ -60,8 +64,12 @@ class ChildSettings:
     def from_message(cls, message: Mapping[str, Any]) -> Self:
         """The counterpart of `to_message`."""
         lists = {name: tuple(value) for name, value in message.items() if isinstance(value, list)}
-        redis = RedisAccess(**message["redis"])
-        return cls(**{**message, **lists, "redis": redis})
+        made: dict[str, Any] = {"redis": RedisAccess(**message["redis"])}
+        if message.get("fleets"):
+            from kiqbridge.config.fleets import Fleets  # noqa: PLC0415 - few have fleets
+
+            made["fleets"] = Fleets.from_message(message["fleets"])
+        return cls(**{**message, **lists, **made})
 
 
 class Channel:

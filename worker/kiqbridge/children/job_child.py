@@ -154,6 +154,8 @@ class JobChild:
             pool=pool,
             max_payload_bytes=settings.max_payload_bytes,
         )
+        if settings.fleets:
+            client.use_fleets(settings.fleets)
         for entry in self._server.client_middleware:
             client.middleware.add(entry)
         RUNTIME.set(

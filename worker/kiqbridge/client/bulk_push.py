@@ -5,7 +5,7 @@ once: that takes a fifth of the time. With middleware each job is prepared by it
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kiqbridge.client.job_writer import JobWriter, are_pushed_after, score
@@ -26,9 +26,9 @@ def push_bulk(
     item: Mapping[str, Any],
     middleware: Chain[ClientMiddleware],
     profile: FleetProfile,
-    writer: JobWriter,
+    writer_of: Callable[[Sequence[PreparedJob]], JobWriter],
 ) -> list[str | None]:
-    """See `Client.push_bulk`."""
+    """See `Client.push_bulk`; `writer_of` gives the writer for the jobs of the call."""
     now = client_now()
     bulk = parse_bulk(by_active_job(item), now, random.random)
     count = len(bulk.argument_lists)
@@ -38,11 +38,12 @@ def push_bulk(
         expires_apart = EXPIRES_IN in first.payload and first.at is not None
         # What is encrypted differs in each.
         if first.rule is None and not expires_apart and ENCRYPTED not in first.payload:
-            return _push_alike(first, bulk, writer)
+            return _push_alike(first, bulk, writer_of([first]))
     prepared = [
         prepare(bulk.item(index), now, middleware, profile.current, bulk=True, by_rule=True)
         for index in range(count)
     ]
+    writer = writer_of([job for job in prepared if job is not None])
     try:
         return [
             jid

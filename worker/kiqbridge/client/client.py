@@ -22,12 +22,11 @@ from kiqbridge.client.prepare import PreparedJob, prepare, text_of_payload
 from kiqbridge.clock import client_now
 from kiqbridge.config.client_settings import (
     MAX_PAYLOAD_BYTES,
-    NAMESPACE,
     PROFILE,
     WAIT_REPLICAS,
 )
-from kiqbridge.config.redis_access import RedisAccess, read_access
-from kiqbridge.config.setting import choose, read
+from kiqbridge.config.redis_access import RedisAccess, read_access, read_namespace
+from kiqbridge.config.setting import choose
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, parse_replicas
 from kiqbridge.store.wire_profile import FleetProfile
@@ -39,7 +38,9 @@ from kiqbridge.wire.stamping import stamp
 if TYPE_CHECKING:
     import redis
 
+    from kiqbridge.client.fleets import FleetWriters
     from kiqbridge.client.guarded_push import Enqueued, TickOutcome
+    from kiqbridge.config.fleets import Fleets
     from kiqbridge.wire.guards import Identity
     from kiqbridge.wire.tick_mark import Overlap
 
@@ -69,6 +70,8 @@ class Client(Controls):
         ConfigError: a wrong value; names the argument or the environment variable.
 
     Attributes:
+        fleets: writes jobs to the fleets of their queues, where KIQBRIDGE_FLEETS is set and no argument says another
+            place; else None.
         middleware: functions around each push, also when the poller moves a job.
         server_middleware: functions around each job that `perform_inline` runs.
     """
@@ -86,8 +89,9 @@ class Client(Controls):
         max_payload_bytes: int | None = None,
     ) -> None:
         environ = os.environ
+        is_by_settings = not (url or redis or namespace is not None or pool)
         if namespace is None:
-            namespace = read(NAMESPACE, environ)
+            namespace = read_namespace(environ)
         if pool is None:
             where = read_access(environ) if url is None and redis is None else url
             pool = RedisPool(where, client=redis, namespace=namespace)
@@ -103,6 +107,40 @@ class Client(Controls):
         self._fleet_profile = FleetProfile(self.profile, self._redis, self.keys)
         self.middleware: Chain[ClientMiddleware] = Chain()
         self.server_middleware: Chain[ServerMiddleware] = Chain()
+        self.fleets: FleetWriters | None = None
+        if is_by_settings and environ.get("KIQBRIDGE_FLEETS"):
+            from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
+
+            self.use_fleets(read_fleets(environ))
+
+    @classmethod
+    def of_fleet(cls, name: str) -> "Client":
+        """A client of one of the fleets in KIQBRIDGE_FLEETS: whose results it reads, and batches it writes.
+
+        Raises:
+            ConfigError: there is none of this name, or a setting is wrong.
+        """
+        from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
+
+        fleets = read_fleets({**os.environ, "KIQBRIDGE_FLEET": name})
+        access = fleets.fleets[name].access
+        client = cls(access, namespace=access.namespace)
+        client.use_fleets(fleets)
+        return client
+
+    def use_fleets(self, fleets: "Fleets") -> None:
+        """Push each job to the fleet of its queue; what is not a push stays with the Redis of this client."""
+        from kiqbridge.client.fleets import FleetWriters  # noqa: PLC0415 - few have fleets
+
+        self.fleets = FleetWriters(fleets, self._writer)
+
+    def writer_of(self, jobs: Sequence[PreparedJob]) -> JobWriter:
+        """Writes the jobs of one call.
+
+        Raises:
+            PayloadError: they belong to several fleets, or to none.
+        """
+        return self._writer if self.fleets is None else self.fleets.writer(jobs)
 
     def __repr__(self) -> str:
         return f"Client({self._redis.address}, namespace={self.keys.prefix!r}, profile={self.profile!r})"
@@ -120,6 +158,8 @@ class Client(Controls):
     def close(self) -> None:
         """Close idle connections; the client can be used again."""
         self._redis.close()
+        if self.fleets is not None:
+            self.fleets.close()
 
     def wire_profile(self) -> Profile:
         """The profile in effect; with `auto` it follows live heartbeats and never raises."""
@@ -149,11 +189,12 @@ class Client(Controls):
         job = prepare(item, now, self.middleware, self._fleet_profile.current, by_rule=True)
         if job is None:
             return None
+        writer = self._writer if self.fleets is None else self.fleets.writer([job])
         if job.rule is not None:
             from kiqbridge.client.ruled_push import push_ruled  # noqa: PLC0415 - few jobs have one
 
-            return push_ruled([job], self._writer, now=now)[0]
-        self._writer.write([job])
+            return push_ruled([job], writer, now=now)[0]
+        writer.write([job])
         return job.jid
 
     def push_bulk(self, item: Mapping[str, Any]) -> list[str | None]:
@@ -172,7 +213,7 @@ class Client(Controls):
         """
         if COLLECTOR.get() is not None and (collector := collector_of(self)) is not None:
             return collector.push_bulk(item)
-        return push_bulk(item, self.middleware, self._fleet_profile, self._writer)
+        return push_bulk(item, self.middleware, self._fleet_profile, self.writer_of)
 
     async def apush(self, item: Mapping[str, Any]) -> str | None:
         """As `push`, on a thread, so that the event loop goes on (`off_loop`)."""
@@ -227,7 +268,8 @@ class Client(Controls):
             if job is not None:
                 job.own_jid = job.own_jid or jid is not None
                 jobs.append(guarded_push.guarded(index, job, key, ttl_s))
-        return guarded_push.push_once(jobs, self._writer, now=now, limits=limits or {})
+        writer = self.writer_of([each.job for each in jobs])
+        return guarded_push.push_once(jobs, writer, now=now, limits=limits or {})
 
     def push_tick(
         self,
@@ -280,7 +322,13 @@ class Client(Controls):
             scope=guarded_push.scope_of(items),
         )
         jobs = [(index, job) for index, job in enumerate(prepared) if job is not None]
-        return guarded_push.push_tick(occurrence, jobs, self._writer, now=now, limits=limits or {})
+        writer = self.writer_of([job for _, job in jobs])
+        if (
+            self.fleets is not None
+            and (jids := self.fleets.find_tick(writer, schedule, instant)) is not None
+        ):
+            return guarded_push.known_tick(jobs, jids)
+        return guarded_push.push_tick(occurrence, jobs, writer, now=now, limits=limits or {})
 
     def find_enqueued(
         self, items: Sequence[Mapping[str, Any]], dedupe_keys: "Sequence[str | Identity | None]"
@@ -295,12 +343,14 @@ class Client(Controls):
 
         now, none = client_now(), Chain[ClientMiddleware]()
         found: list[str | None] = [None] * len(items)
-        guards = {}
+        guards, jobs = {}, []
         for index, (item, key) in enumerate(zip(items, dedupe_keys, strict=True)):
             job = prepare(item, now, none, self._fleet_profile.without_redis)
             if job is not None:
+                jobs.append(job)
                 guards[index] = guarded_push.guard_of(job, key)
-        jids = guarded_push.find_jids(self._redis, self.keys, list(guards.values()), now)
+        there = self.writer_of(jobs)
+        jids = guarded_push.find_jids(there.pool, there.keys, list(guards.values()), now)
         for index, jid in zip(guards, jids, strict=True):
             found[index] = jid
         return found
@@ -313,6 +363,8 @@ class Client(Controls):
         """
         from kiqbridge.client import guarded_push  # noqa: PLC0415 - as push_once
 
+        if self.fleets is not None:
+            return self.fleets.find_tick(None, schedule, instant)
         return guarded_push.find_tick(self._redis, self.keys, schedule, instant)
 
     @property
@@ -333,7 +385,7 @@ class Client(Controls):
         Raises:
             PayloadError: as `push`.
         """
-        return prepare(
+        job = prepare(
             item,
             client_now(),
             self.middleware,
@@ -341,6 +393,9 @@ class Client(Controls):
             trusted=moved,
             bulk=bulk,
         )
+        if self.fleets is not None and job is not None and not moved:
+            self.fleets.check_own(job.queue)
+        return job
 
     def prepare_inline(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
         """A payload as it would arrive, without Redis (§5.8); None when middleware stops it.

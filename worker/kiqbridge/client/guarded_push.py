@@ -208,6 +208,12 @@ def _is_named(occurrence: Occurrence, writer: JobWriter) -> bool:
         return False  # such jobs are enqueued apart
 
 
+def known_tick(jobs: Sequence[tuple[int, PreparedJob]], jids: Sequence[str]) -> TickOutcome:
+    """The outcome of an occurrence that was enqueued elsewhere, with these jids; without any it was left out."""
+    known = [_outcome(index, job, jid) for (index, job), jid in zip(jobs, jids, strict=False)]
+    return TickOutcome(kind="duplicate", jobs=known, first="enqueued" if known else "skipped")
+
+
 def _is_of(entry: Mapping[str, Any], scope: Scope) -> bool:
     """Whether an entry of a ledger is of such jobs; what says nothing may be of any."""
     return bool(entry.get("of", scope) == scope)

@@ -43,7 +43,7 @@ class JobWriter:
         self.keys = keys
         self.max_payload_bytes = max_payload_bytes
         self._redis = redis
-        self._replicas = replicas
+        self.replicas = replicas
 
     @property
     def pool(self) -> RedisPool:
@@ -120,7 +120,7 @@ class JobWriter:
             PushOutcomeUnknown, PushNotReplicated: as `Client.push`.
         """
         try:
-            self._redis.run(*commands, repeatable=False, replicas=self._replicas)
+            self._redis.run(*commands, repeatable=False, replicas=self.replicas)
         except ReplyLost as error:
             raise outcome_unknown(jids[0], job_class, error) from error
         except NotReplicated as doubt:
@@ -142,7 +142,7 @@ class JobWriter:
         """
         try:
             answer = self._redis.script(
-                script, keys, args, repeatable=repeatable, replicas=self._replicas
+                script, keys, args, repeatable=repeatable, replicas=self.replicas
             )
         except NotReplicated as doubt:
             return doubt.replies[0], doubt

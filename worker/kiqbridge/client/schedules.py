@@ -28,8 +28,10 @@ from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import next_instants
 from kiqbridge.schedule.state import KEEP_SKIPPED_S, SchedulePause, ScheduleState
 from kiqbridge.store.pauses import checked_end, server_time
+from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.schedule_scripts import BACK, hold, save
 from kiqbridge.wire import json_text
+from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import check_json, shorten
 
 Change = Literal["created", "changed", "unchanged"]
@@ -69,10 +71,14 @@ class Schedules:
 
         Raises:
             ConfigError: it cannot be read, or the name is that of a schedule of another origin.
+            PayloadError: the queue of one of its jobs belongs to another fleet.
             RedisUnavailable: save again, which does no harm.
         """
         definition = schedule.definition if isinstance(schedule, Schedule) else schedule
         check_expression(definition)
+        if self._client.fleets is not None:
+            for job in definition.jobs:
+                self._client.fleets.check_own(str(job.get("queue", "default")))
         text = json_text.dumps(definition.to_document())
         for _ in range(TRIES):
             read = self._read(definition.name)
@@ -157,32 +163,6 @@ class Schedules:
             )
             if written != "other":
                 return bool(read.definition)
-        raise _busy(name)
-
-    def remove_declared(self, name: str) -> bool:
-        """Remove a schedule that is declared beside no job any more; its state and cursor stay.
-
-        Returns:
-            Whether there was one.
-
-        Raises:
-            RedisUnavailable: call again, which does no harm.
-        """
-        for _ in range(TRIES):
-            read = self._read(name)
-            known = parsed(name, read.definition)
-            if known is None or known.origin != "code":
-                return False
-            written = hold(
-                *(self._pool, self._keys, name),
-                known=read.state,
-                state=read.state,
-                cursor=BACK,
-                withdraw="all",
-                verb="remove",
-            )
-            if written != "other":
-                return True
         raise _busy(name)
 
     def pause(
@@ -325,6 +305,33 @@ class Schedules:
             self._pool, self._keys, name, known=read.state, state=state.to_text(), **options
         )
         return written != "other"
+
+
+def remove_declared(pool: RedisPool, keys: Keys, name: str) -> bool:
+    """Remove a schedule that is declared beside no job any more; its state and cursor stay.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        RedisUnavailable: call again, which does no harm.
+    """
+    for _ in range(TRIES):
+        read = read_schedule(pool, keys, name)
+        known = parsed(name, read.definition)
+        if known is None or known.origin != "code":
+            return False
+        written = hold(
+            *(pool, keys, name),
+            known=read.state,
+            state=read.state,
+            cursor=BACK,
+            withdraw="all",
+            verb="remove",
+        )
+        if written != "other":
+            return True
+    raise _busy(name)
 
 
 def _skipped(read: Read) -> tuple[int, ...]:

@@ -10,6 +10,9 @@ While a fleet is deployed, workers of two versions of the code run. So that they
    that declared it, or has the same setting `app`. The folder of a release plays no part. State and cursor stay: if
    the schedule is declared again within a day, it counts on.
 
+5. Where there are fleets, a worker declares those whose jobs have queues of its own fleet. One that is new here ends
+   in the other fleets first: it waits until no live worker declares it there, removes it, and counts on from there.
+
 Reading what all workers declare is for a few of them at a time in a large fleet: each worker refreshes what it
 declares every 30 s, and compares it with what is in `kb:schedules`; it reads all when these differ, and else the less
 often the more workers live (`READERS` of them in 30 s).
@@ -22,12 +25,12 @@ import logging
 import random
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.schedule_runs import digest_of
-from kiqbridge.client.schedules import Schedules
-from kiqbridge.errors import ConfigError
+from kiqbridge.client.schedules import Schedules, remove_declared
+from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.store.pauses import server_time
@@ -37,6 +40,9 @@ from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
+
+if TYPE_CHECKING:
+    from kiqbridge.client.fleets import FleetWriters
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +99,8 @@ class DeclaredSchedules:
         identity: str,
     ) -> None:
         self._keys = client.keys
+        self._pool = client.pool
+        self._fleets = client.fleets
         self._schedules = Schedules(client)
         declared = list(definitions)
         self._texts = {
@@ -174,6 +182,8 @@ class DeclaredSchedules:
                 )
                 return
         if current != digest:
+            if not text and self._fleets is not None and not self._take_over(self._fleets, name):
+                return
             try:
                 change = self._schedules.save(definition)
             except ConfigError as error:
@@ -185,8 +195,37 @@ class DeclaredSchedules:
             seen = json_text.dumps({"app": self._app_of[name], "versions": versions})
             connection.call("HSET", self._keys.declared, f"{_SEEN}{name}", seen)
 
+    def _take_over(self, fleets: "FleetWriters", name: str) -> bool:
+        """Let a schedule count on here where another fleet ends it; False: it does not end there yet."""
+        cursors = []
+        for fleet, there in fleets.others():
+            try:
+                declared, time = there.pool.run(("HGETALL", there.keys.declared), ("TIME",))
+                if name in _read(pairs_of(declared), "", server_time(time)).live:
+                    self._log_once(
+                        name,
+                        "schedule %s: workers of fleet %s still declare it; it begins here once they have stopped",
+                        fleet,
+                    )
+                    return False
+                remove_declared(there.pool, there.keys, name)
+                cursors.append(there.pool.call("HGET", there.keys.cursors, name))
+            except KiqbridgeError as error:
+                self._log_once(
+                    name,
+                    "schedule %s: whether fleet %s has ended it is not known, so that it does not begin here: %s",
+                    fleet,
+                    error,
+                )
+                return False
+        cursors.append(self._pool.call("HGET", self._keys.cursors, name))
+        newest = max(int(cursor or 0) for cursor in cursors)
+        if newest > int(cursors[-1] or 0):
+            self._pool.call("HSET", self._keys.cursors, name, newest)
+        return True
+
     def _remove(self, connection: RedisConnection | RedisPool, name: str) -> None:
-        if self._schedules.remove_declared(name):
+        if remove_declared(self._pool, self._keys, name):
             logger.info("schedule %s is declared by no worker any more: it is removed", name)
         connection.call("HDEL", self._keys.declared, f"{_SEEN}{name}")
 

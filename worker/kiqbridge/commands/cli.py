@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _loading():
         parser = build_parser(words)
     options = parser.parse_args(words)
+    if fleet := getattr(options, "fleet", None):
+        os.environ["KIQBRIDGE_FLEET"] = fleet  # read wherever address and namespace are
     try:
         code = _run(options)
         if not sys.stdout.closed:
@@ -159,8 +161,22 @@ def build_parser(words: Sequence[str], *, complete: bool = False) -> argparse.Ar
         command = commands.add_parser(entry.name, help=entry.help, description=entry.description)
         if complete or entry.name == named:
             entry.load(command)
+            if entry.has_fleet:
+                _add_fleet(command)
     _group(parser, commands)
     return parser
+
+
+def _add_fleet(parser: argparse.ArgumentParser) -> None:
+    """Give a command, or each of its verbs, the option that names a fleet."""
+    verbs = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]  # noqa: SLF001
+    if not verbs:
+        parser.add_argument(
+            "--fleet", metavar="NAME", help="the one of the setting fleets [KIQBRIDGE_FLEET]"
+        )
+    for verb in verbs:
+        for each in verb.choices.values():
+            _add_fleet(each)
 
 
 def _group(parser: argparse.ArgumentParser, commands: "argparse._SubParsersAction[Parser]") -> None:

@@ -23,6 +23,7 @@ class Entry:
         description: for its own help.
         kind: what `add_arguments` gets besides, where a module has several commands.
         example: a command line for the end of its help, of commands that do not add their own.
+        has_fleet: whether --fleet chooses where it looks, or what it serves.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Entry:
     description: str
     kind: str = ""
     example: str = ""
+    has_fleet: bool = True
 
     def load(self, parser: argparse.ArgumentParser) -> None:
         """Import its module, and give the parser its arguments."""
@@ -54,6 +56,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         ),
         Entry(
             name="dev",
+            has_fleet=False,
             module="dev.command",
             help="run server, schedules and worker on this machine",
             description="Run an embedded Valkey, fire the rules of the template at their true times "
@@ -76,6 +79,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         ),
         Entry(
             name="health",
+            has_fleet=False,
             module="commands.health_command",
             help="check whether the workers on this machine live",
             description="Check whether the workers on this machine live, or make progress: exit 0 if "
@@ -92,6 +96,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         ),
         Entry(
             name="enqueue",
+            has_fleet=False,
             module="commands.enqueue_command",
             help="enqueue a job, or what an AWS event asks for",
             description="Push one job and print its id; or give an AWS event to the code of the enqueue "
@@ -210,6 +215,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         ),
         Entry(
             name="spill",
+            has_fleet=False,
             module="commands.spill_command",
             help="show, drain and replay what could not be enqueued",
             description="Show what waits in the spill queues of the enqueue function, enqueue it by "
@@ -244,6 +250,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
     "set up": (
         Entry(
             name="init",
+            has_fleet=False,
             module="commands.init_command",
             help="write a new application: jobs, tests, image, template",
             description="Write an app: jobs, tests, a Makefile, an image, and with --lambda a template with a cron rule, its "
@@ -252,6 +259,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         ),
         Entry(
             name="contract",
+            has_fleet=False,
             module="commands.contract_command",
             help="compare and type the jobs that applications share",
             description="Export which jobs this application performs and enqueues, compare it with those of others, such as a "
@@ -267,6 +275,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         ),
         Entry(
             name="completion",
+            has_fleet=False,
             module="commands.completion_command",
             help="print the script that completes commands in a shell",
             description="Print the script by which bash, zsh or fish completes commands and options; load it in the shell's start file.",

@@ -1,6 +1,6 @@
 """The rows of the table that clients read, wherever they are: in a worker, in the enqueue function, alone."""
 
-from typing import Final
+from typing import Any, Final
 
 from kiqbridge.config.parsers import whole_number, wire_profile, words
 from kiqbridge.config.setting import Setting
@@ -60,6 +60,34 @@ REDIS_SETTINGS: Final = (
 NAMESPACE: Final = Setting(
     name="namespace",
     help="prefix of all keys, as redis-namespace has it; in a cluster with braces, such as {app}",
+    read_by=_ALL,
+)
+
+
+def _fleets(value: Any, source: str) -> Any:
+    if not value:
+        return None
+    from kiqbridge.config.fleets import parse_fleets  # noqa: PLC0415 - few have fleets
+
+    return parse_fleets(value, source)
+
+
+FLEETS: Final = Setting(
+    name="fleets",
+    parse=_fleets,
+    default={},
+    env=("KIQBRIDGE_FLEETS",),
+    help="for each name a namespace, queues (globs, the first that matches) and, for another server, url, provider or "
+    "secret_arn: jobs are pushed to the fleet of their queue (docs/scaling.md); in the environment as JSON",
+    read_by=_ALL,
+)
+
+FLEET: Final = Setting(
+    name="fleet",
+    parse=text("fleet"),
+    default="",
+    env=("KIQBRIDGE_FLEET",),
+    help="name of the fleet whose namespace and address hold here; commands have --fleet for it",
     read_by=_ALL,
 )
 
@@ -123,6 +151,8 @@ ENCRYPTION_KEYS_FILE: Final = Setting(
 CLIENT_SETTINGS: Final = (
     *REDIS_SETTINGS,
     NAMESPACE,
+    FLEETS,
+    FLEET,
     PROFILE,
     MAX_PAYLOAD_BYTES,
     REDACT,

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kiqbridge.config.redis_access import RedisAccess
 from kiqbridge.records import dataclass
 from kiqbridge.wire.dead_bounds import DeadBounds
 from kiqbridge.wire.payload import ProfileSetting
+
+if TYPE_CHECKING:
+    from kiqbridge.config.fleets import Fleets
 
 ForeignJobs = Literal["refuse", "run", "requeue"]
 """What to do with a job that uses a feature of Sidekiq Pro or Enterprise which we cannot honour."""
@@ -59,6 +62,8 @@ class Config:
     redis_iam_user: str = ""
     redis_iam_cache: str = ""
     namespace: str
+    fleets: "Fleets | None" = None
+    fleet: str = ""
     profile: ProfileSetting
     fetch: str
     look_ahead: int

@@ -51,7 +51,13 @@ def merge(
         raw, source = pick(setting, environ, known_file, file_name, flags)
         values[setting.name] = setting.parse(raw, source)
         sources[setting.name] = source
-    return Config(**values, sources=MappingProxyType(sources), aws=aws_variables(environ))
+    aws = aws_variables(environ)
+    if values["fleets"] or values["fleet"]:
+        from kiqbridge.config.fleets import in_fleet  # noqa: PLC0415 - few have fleets
+
+        values |= in_fleet(values, aws, environ)
+        sources["redis_url"] = "fleets"
+    return Config(**values, sources=MappingProxyType(sources), aws=aws)
 
 
 def file_layer(

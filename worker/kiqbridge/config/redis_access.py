@@ -71,11 +71,28 @@ class RedisAccess:
 
 
 def read_access(environ: Mapping[str, str]) -> RedisAccess:
-    """What the environment says.
+    """What the environment says; of the fleet that it names, if it names one.
 
     Raises:
         ConfigError: a wrong value, or settings that exclude each other.
     """
+    if environ.get("KIQBRIDGE_FLEET"):
+        from kiqbridge.config.fleets import read_fleets  # noqa: PLC0415 - few have fleets
+
+        fleets = read_fleets(environ)
+        return fleets.fleets[fleets.own].access
+    return base_access(environ)
+
+
+def read_namespace(environ: Mapping[str, str]) -> str:
+    """The namespace that the environment says; raises as `read_access`."""
+    if environ.get("KIQBRIDGE_FLEET"):
+        return read_access(environ).namespace
+    return str(read(NAMESPACE, environ))
+
+
+def base_access(environ: Mapping[str, str]) -> RedisAccess:
+    """As `read_access`, without fleets."""
     refuse_shards(environ)
     url, source = pick(REDIS_URL, environ)
     return RedisAccess(
@@ -105,8 +122,8 @@ def refuse_shards(
     else:
         return
     raise ConfigError(
-        f"{source}: one application has one address now; set redis_url (REDIS_URL) to that of a cluster, or of one "
-        "server, and remove this setting (docs/scaling.md)"
+        f"{source}: there are no shards any more; write fleets (KIQBRIDGE_FLEETS) with a namespace and queues for each "
+        "server, or the address of a cluster into redis_url (REDIS_URL), and remove this setting (docs/scaling.md)"
     )
 
 

@@ -8,6 +8,8 @@ from typing import Final
 
 from kiqbridge.config.client_settings import (
     CLIENT_SETTINGS,
+    FLEET,
+    FLEETS,
     MAX_PAYLOAD_BYTES,
     NAMESPACE,
     PROFILE,
@@ -200,6 +202,8 @@ SETTINGS: tuple[Setting, ...] = (
     REDACT,
     *REDIS_SETTINGS,
     NAMESPACE,
+    FLEETS,
+    FLEET,
     PROFILE,
     Setting(
         name="fetch",

@@ -75,6 +75,7 @@ class DeferringClient(Client):
         job = self._prepare(item, client_now(), bulk=False)
         if job is None:
             return None
+        self.writer_of([job])  # as below
         self._defer(Postponed(client=self, jobs=[job]))
         return job.jid
 
@@ -88,6 +89,7 @@ class DeferringClient(Client):
         ]
         jobs = [job for job in prepared if job is not None]
         if jobs:
+            self.writer_of(jobs)  # refused now, if it would be later
             self._defer(Postponed(client=self, jobs=jobs))
         return [job.jid if job else None for job in prepared]
 
@@ -97,12 +99,13 @@ class DeferringClient(Client):
         Raises:
             RedisUnavailable, RedisRefused, PushOutcomeUnknown, PushNotReplicated, NotUnique: as `Client.push`.
         """
-        self._writer.write([job for job in jobs if job.rule is None])
+        writer = self.writer_of(jobs)
+        writer.write([job for job in jobs if job.rule is None])
         for job in jobs:
             if job.rule is not None:
                 from kiqbridge.client.ruled_push import push_ruled  # noqa: PLC0415 - few jobs have one
 
-                push_ruled([job], self._writer, now=client_now())
+                push_ruled([job], writer, now=client_now())
 
     def _prepare(self, item: Mapping[str, Any], now: float, *, bulk: bool) -> PreparedJob | None:
         # A batch without a client of its own takes those of the default one, which this is now.

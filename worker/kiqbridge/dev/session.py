@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
-from kiqbridge.config.client_settings import NAMESPACE, REDIS_SETTINGS, REDIS_URL
+from kiqbridge.config.client_settings import FLEET, FLEETS, NAMESPACE, REDIS_SETTINGS, REDIS_URL
 from kiqbridge.config.function_settings import TICK_AHEAD_S, TICK_OFFSET_S
 from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
@@ -303,7 +303,7 @@ class Dev:
     @property
     def _address(self) -> dict[str, str]:
         """The address alone; an empty variable counts as not set, also where a rule's template sets one."""
-        nothing = {name: "" for each in REDIS_SETTINGS for name in each.env}
+        nothing = {name: "" for each in (*REDIS_SETTINGS, FLEETS, FLEET) for name in each.env}
         return {**nothing, REDIS_URL.env[0]: self._url}
 
     def _functions(self, environ: Mapping[str, str]) -> dict[str, LocalFunction]:

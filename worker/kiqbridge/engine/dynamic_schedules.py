@@ -16,6 +16,7 @@ from kiqbridge.store.redis_connection import RedisConnection
 
 if TYPE_CHECKING:
     from kiqbridge.clocks.missed import MissedTick
+    from kiqbridge.schedule.definition import ScheduleDefinition
 
 LOOK_S: Final = 2.0
 """How often it is looked whether a schedule was changed, one round trip; a change takes effect within that."""
@@ -44,7 +45,11 @@ def dynamic_steps(
     apps = {each.name: app or each.origin.partition(".")[0] for each in registry}
     declared = DeclaredSchedules(
         client,
-        [(apps[each.name], each.schedule) for each in registry if each.schedule is not None],
+        [
+            (apps[each.name], each.schedule)
+            for each in registry
+            if each.schedule is not None and _is_here(client, each.schedule)
+        ],
         apps=set(apps.values()),
         identity=identity,
     )
@@ -57,4 +62,12 @@ def dynamic_steps(
     return (
         ScheduleStep("declared schedules", REFRESH_S, declared.keep, always=True),
         ScheduleStep("dynamic schedules", LOOK_S, place),
+    )
+
+
+def _is_here(client: Client, schedule: "ScheduleDefinition") -> bool:
+    """Whether the jobs of a schedule have queues of this worker's fleet."""
+    fleets = client.fleets
+    return fleets is None or all(
+        fleets.has(str(job.get("queue", "default"))) for job in schedule.jobs
     )

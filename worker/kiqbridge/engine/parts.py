@@ -347,6 +347,8 @@ class EngineParts:
             pool=self.pool,
             max_payload_bytes=config.max_payload_bytes,
         )
+        if config.fleets:
+            client.use_fleets(config.fleets)
         for entry in self._server.client_middleware:
             client.middleware.add(entry)
         return client

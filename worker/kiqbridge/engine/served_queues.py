@@ -35,7 +35,7 @@ def with_default_queues(
 ) -> Config:
     """The settings, with the queues of the declared jobs if no others are named.
 
-    Those of capsules are left to the capsules, and the queue to which unknown classes are routed is left
+    Those of other fleets are left to their workers, those of capsules to the capsules, and the queue to which unknown classes are routed is left
     to the other language. With several, each has weight 1, so that none has to wait until another is empty.
 
     Args:
@@ -48,7 +48,12 @@ def with_default_queues(
     taken = {routed_queue(config.unknown_class)}
     taken.update(name for section in config.capsules for name, _ in section.queues)
     taken.update(name for setup in capsules.values() for name, _ in setup.queues)
-    names = [name for name in declared_queues(declared) if name not in taken]
+    fleets = config.fleets
+    names = [
+        name
+        for name in declared_queues(declared)
+        if name not in taken and (not fleets or fleets.has(name))
+    ]
     if not names:
         return config
     weight = 1 if len(names) > 1 else 0

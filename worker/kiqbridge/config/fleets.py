@@ -1,0 +1,258 @@
+"""Fleets: which queues lie under which namespace of which server. Loaded only where the setting is."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from kiqbridge.config.client_settings import FLEET, FLEETS, REDIS_URL
+from kiqbridge.config.parsers import text, texts
+from kiqbridge.config.redis_access import RedisAccess, base_access
+from kiqbridge.config.setting import pick, read
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.records import dataclass
+from kiqbridge.wire.keys import Keys, hash_tag
+
+_TEXTS: Final = ("namespace", "url", "provider", "secret_arn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """Workers and clients of one namespace.
+
+    Attributes:
+        name: of the fleet.
+        queues: globs.
+        access: where it lies, with its namespace.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    access: RedisAccess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleets:
+    """All fleets of an application.
+
+    Attributes:
+        fleets: by name, in the order of the setting.
+        own: name of the one that this process belongs to; empty: of none.
+    """
+
+    fleets: Mapping[str, Fleet]
+    own: str = ""
+
+    @classmethod
+    def of(
+        cls, given: Mapping[str, Any], own: str, base: RedisAccess, environ: Mapping[str, str]
+    ) -> Self:
+        """The fleets of the setting.
+
+        Args:
+            given: as `parse_fleets` returns it.
+            own: name of the chosen fleet; empty: none is.
+            base: where a fleet without an address of its own lies.
+            environ: holds the variables that `provider` names.
+
+        Raises:
+            ConfigError: no such fleet, or two that are one; a namespace that a cluster cannot have.
+        """
+        if own and own not in given:
+            import difflib  # noqa: PLC0415 - only to help with an error
+
+            near = difflib.get_close_matches(own, given, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(given)}"
+            if not given:
+                hint = "KIQBRIDGE_FLEETS is not set, and only kiqbridge worker reads a file"
+            raise ConfigError(
+                f"fleet: {own!r} (--fleet, KIQBRIDGE_FLEET) is not in the setting fleets; {hint}"
+            )
+        made: dict[str, Fleet] = {}
+        for name, each in given.items():
+            access = _access(name, each, base, environ)
+            _check_place(name, access, made.values())
+            made[name] = Fleet(name=name, queues=tuple(each["queues"]), access=access)
+        return cls(fleets=made, own=own)
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> Self:
+        """The counterpart of `asdict`, after JSON."""
+        fleets = {
+            name: Fleet(
+                name=name, queues=tuple(each["queues"]), access=RedisAccess(**each["access"])
+            )
+            for name, each in message["fleets"].items()
+        }
+        return cls(fleets=fleets, own=message["own"])
+
+    def name_of(self, queue: str) -> str:
+        """The name of the first fleet with a glob that matches the queue.
+
+        Raises:
+            PayloadError: there is none.
+        """
+        for name, each in self.fleets.items():
+            if any(fnmatchcase(queue, glob) for glob in each.queues):
+                return name
+        raise PayloadError(
+            f"queue: {queue!r} is matched by no fleet ({', '.join(self.fleets)}); add it to the queues of one, or "
+            'end the last one with "*"'
+        )
+
+    def has(self, queue: str) -> bool:
+        """Whether the queue belongs to the own fleet."""
+        try:
+            return self.name_of(queue) == self.own
+        except PayloadError:
+            return False
+
+
+def read_fleets(environ: Mapping[str, str]) -> Fleets:
+    """The fleets that the environment names.
+
+    Raises:
+        ConfigError: as `parse_fleets` and `Fleets.of`.
+    """
+    given, own = read(FLEETS, environ), read(FLEET, environ)
+    return Fleets.of(given or {}, own, base_access(environ), environ)
+
+
+def in_fleet(
+    values: Mapping[str, Any], aws: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, Any]:
+    """The values of a worker's settings that its fleet replaces.
+
+    Raises:
+        ConfigError: as `Fleets.of`, or no fleet is chosen.
+    """
+    if not values["fleet"]:
+        raise ConfigError(
+            f"fleets: a worker serves one fleet; choose it with --fleet or KIQBRIDGE_FLEET: {', '.join(values['fleets'])}"
+        )
+    base = RedisAccess(
+        url=values["redis_url"],
+        secret_arn=values["redis_secret_arn"],
+        ssm_parameter=values["redis_ssm_parameter"],
+        iam_user=values["redis_iam_user"],
+        iam_cache=values["redis_iam_cache"],
+        aws=aws,
+    )
+    fleets = Fleets.of(values["fleets"] or {}, values["fleet"], base, environ)
+    access = fleets.fleets[fleets.own].access
+    return {
+        "fleets": fleets,
+        "namespace": access.namespace,
+        "redis_url": access.url,
+        "redis_secret_arn": access.secret_arn,
+        "redis_ssm_parameter": access.ssm_parameter,
+        "redis_iam_user": access.iam_user,
+        "redis_iam_cache": access.iam_cache,
+    }
+
+
+def parse_fleets(value: Any, source: str) -> dict[str, dict[str, Any]]:
+    """The setting: name → `namespace`, `url`, `provider`, `secret_arn`, `queues`.
+
+    Raises:
+        ConfigError: another form, an unknown key, or a glob behind one that takes all of its queues.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise ConfigError(f"fleets: is no JSON (from {source}): {error}") from None
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            f"fleets: a {type(value).__name__} is no mapping (from {source}); write NAME: with namespace and queues"
+        )
+    found = {str(name): _parsed(f"fleets.{name}", each, source) for name, each in value.items()}
+    earlier: list[tuple[str, str]] = []
+    for name, each in found.items():
+        for glob in each["queues"]:
+            taken = next((one for one in earlier if _takes_all(one[1], glob)), None)
+            if taken is not None:
+                raise ConfigError(
+                    f"fleets.{name}: no queue can come to {glob!r}, since {taken[1]!r} of {taken[0]} before it takes "
+                    f"all of them (from {source}); put it before that one, or remove it"
+                )
+            earlier.append((name, glob))
+    return found
+
+
+def _parsed(name: str, value: Any, source: str) -> dict[str, Any]:
+    known = (*_TEXTS, "queues")
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name}: is no mapping (from {source}); write {', '.join(known)}")
+    if unknown := sorted(map(str, value.keys() - set(known))):
+        raise ConfigError(
+            f"{name}: {unknown[0]!r} is not known (from {source}); known are {', '.join(known)}"
+        )
+    found: dict[str, Any] = {
+        key: text(f"{name}.{key}")(value[key], source) if value.get(key) is not None else ""
+        for key in _TEXTS
+    }
+    if found["url"] and found["provider"]:
+        raise ConfigError(f"{name}: url and provider are both an address (from {source}); keep one")
+    found["queues"] = texts(f"{name}.queues")(value.get("queues") or [], source)
+    if not all(found["queues"]) or not found["queues"]:
+        raise ConfigError(
+            f"{name}.queues: has no queue (from {source}); write names or globs, such as [mail, mail-*]"
+        )
+    return found
+
+
+def _takes_all(glob: str, later: str) -> bool:
+    """Whether every queue that a later glob matches is matched by this one."""
+    # Characters in place of * and ? that nothing but * and ? can match: none of them, or more than there are ?.
+    shortest, longest = (
+        later.replace("?", "\0").replace("*", "\0" * n) for n in (0, len(glob) + 1)
+    )
+    return glob == later or (fnmatchcase(shortest, glob) and fnmatchcase(longest, glob))
+
+
+def _access(
+    name: str, given: Mapping[str, Any], base: RedisAccess, environ: Mapping[str, str]
+) -> RedisAccess:
+    namespace, secret_arn = given["namespace"], given["secret_arn"]
+    if not (given["url"] or given["provider"] or secret_arn):
+        return replace(base, namespace=namespace)
+    fleet_environ = {**environ, "REDIS_URL": given["url"], "REDIS_PROVIDER": given["provider"]}
+    try:
+        url, source = pick(REDIS_URL, fleet_environ)
+    except ConfigError as error:
+        raise ConfigError(f"fleets.{name}: {error}") from error
+    return RedisAccess(
+        url=url,
+        url_is_default=source == "default",
+        secret_arn=secret_arn,
+        aws=base.aws,
+        namespace=namespace,
+    )
+
+
+def _check_place(name: str, access: RedisAccess, others: Any) -> None:
+    prefix = Keys(access.namespace).prefix
+    if "+cluster" in urlsplit(access.url).scheme and not hash_tag(prefix):
+        raise ConfigError(
+            f"fleets.{name}: the namespace {access.namespace!r} does not keep all keys in one slot of a cluster; "
+            f"write a name in braces, such as {{{name}}}"
+        )
+    for other in others:
+        if (_server(access), prefix) == (
+            _server(other.access),
+            Keys(other.access.namespace).prefix,
+        ):
+            raise ConfigError(
+                f"fleets.{name}: namespace and address are those of {other.name}, so that they are one fleet; give "
+                "it a namespace of its own, or make them one"
+            )
+
+
+def _server(access: RedisAccess) -> tuple[object, ...]:
+    """What tells servers apart, as far as the settings have it."""
+    url = urlsplit(access.url)
+    host = url.netloc.rpartition("@")[2].removesuffix(":6379")
+    return access.secret_arn, access.ssm_parameter, host, url.path.strip("/") or "0"
