@@ -6,8 +6,8 @@ from contextlib import nullcontext
 from functools import lru_cache
 from typing import Final
 
-from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.guarded_push import find_tick
+from kiqbridge.client.job_writer import JobWriter
 from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.config.fleets import Fleets
 from kiqbridge.config.redis_access import RedisAccess

@@ -76,7 +76,6 @@ FLEETS: Final = Setting(
     name="fleets",
     parse=_fleets,
     default={},
-    env=("KIQBRIDGE_FLEETS",),
     help="for each name a namespace, queues (globs, the first that matches) and, for another server, url, provider or "
     "secret_arn: jobs are pushed to the fleet of their queue (docs/scaling.md); in the environment as JSON",
     read_by=_ALL,
@@ -84,9 +83,6 @@ FLEETS: Final = Setting(
 
 FLEET: Final = Setting(
     name="fleet",
-    parse=text("fleet"),
-    default="",
-    env=("KIQBRIDGE_FLEET",),
     help="name of the fleet whose namespace and address hold here; commands have --fleet for it",
     read_by=_ALL,
 )
