@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from support.enqueue_function import Context
 
-from kiqbridge import RedisUnavailable
+from kiqbridge import Client, RedisUnavailable
 from kiqbridge.aws import publishing
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.publishing import AGAIN_S, Publisher
 from kiqbridge.errors import ConfigError, EventError, KiqbridgeError
-from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.wire.keys import Keys
 
 RULE = {
     "expression": "cron(0 3 * * ? *)",
@@ -175,8 +173,8 @@ class TestAfterAFailure:
     def test_it_is_tried_again_after_a_minute_and_logged_once(self, redis_url, redis, layer):
         now = [1000.0]
         layer(manifest(1))
-        pool = RedisPool(redis_url)
-        publisher = Publisher(pool, Keys(), "shop", monotonic=lambda: now[0])
+        client = Client(redis_url)
+        publisher = Publisher(client, "shop", monotonic=lambda: now[0])
         redis.set("kb:manifests", "mine")
 
         assert publisher.once("a")["outcome"] == "failed"
@@ -186,22 +184,22 @@ class TestAfterAFailure:
         now[0] += AGAIN_S
         assert publisher.once("a")["outcome"] == "published"
         assert publisher.once("a") is None
-        pool.close()
+        client.close()
 
     def test_a_server_that_is_silent_keeps_the_event_no_longer_than_it_may(
         self, redis_url, redis, layer, monkeypatch
     ):
         monkeypatch.setattr(publishing, "LONGEST_S", 0.2)
         layer(manifest(1))
-        pool = RedisPool(redis_url)
-        publisher = Publisher(pool, Keys(), "shop")
-        assert pool.call("PING") == b"PONG"
+        client = Client(redis_url)
+        publisher = Publisher(client, "shop")
+        assert client.pool.call("PING") == b"PONG"
         redis.client_pause(60_000, all=False)  # of writes, so that it can be ended
 
         assert publisher.once("a")["outcome"] == "failed"
 
         redis.client_unpause()
-        pool.close()
+        client.close()
 
 
 @pytest.mark.usefixtures("stack")

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -133,8 +134,15 @@ class Enqueuer:
         if stack := read(STACK, environ):
             from kiqbridge.aws.publishing import Publisher  # noqa: PLC0415 - where there is a stack
 
-            publisher = Publisher(client.pool, client.keys, stack)
-        return cls.with_mappings(_pusher(client, environ), environ, folder, publisher)
+            publisher = Publisher(client, stack)
+        pusher: Pushing
+        if client.fleets is None:
+            pusher = _pusher(client, environ)
+        else:
+            from kiqbridge.aws.by_fleet import FleetPusher  # noqa: PLC0415 - few have fleets
+
+            pusher = FleetPusher(partial(_pusher, client, environ), client.fleets.name_of)
+        return cls.with_mappings(pusher, environ, folder, publisher)
 
     @classmethod
     def with_mappings(

@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kiqbridge.clocks.manifest_store import Published, publish_manifest, stands
-from kiqbridge.errors import ConfigError, EventError
+from kiqbridge.client.client import Client
+from kiqbridge.clocks.manifest_store import Published, parts_of, publish_manifest, stands
+from kiqbridge.errors import ConfigError, EventError, KiqbridgeError
 from kiqbridge.store import deadline
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
-from kiqbridge.wire.keys import Keys
 
 MANIFEST: Final = Path(__file__).parents[1] / "schedule" / "manifest.json"
 """In the layer."""
@@ -40,8 +39,7 @@ class Publisher:
     """Publishes the manifest of this function's layer; one serves all invocations of a warm environment.
 
     Args:
-        pool: connections to Redis.
-        keys: the namespace.
+        client: of the Redis to publish in; where it has fleets, each gets the schedules of its queues.
         stack: name of the stack.
         path: the manifest; a layer that has none publishes nothing.
         monotonic: seconds.
@@ -49,16 +47,14 @@ class Publisher:
 
     def __init__(
         self,
-        pool: RedisPool,
-        keys: Keys,
+        client: Client,
         stack: str,
         *,
         path: Path = MANIFEST,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._keys = keys
+        self._client = client
         self._stack = stack
-        self._pool = pool
         self._path = path
         self._monotonic = monotonic
         self._again_at: float | None = 0.0
@@ -81,9 +77,7 @@ class Publisher:
             if manifest is None:
                 return None
             with deadline.within(LONGEST_S):
-                if stands(self._pool, self._keys, self._stack, manifest):
-                    return None
-                return self._publish(manifest, by, rollback=False)
+                return self._publish(manifest, by, rollback=False, unless_it_stands=True)
         except Exception as error:  # noqa: BLE001 - whatever it is, the event is enqueued and answered
             self._again_at = self._monotonic() + AGAIN_S
             if self._has_failed:
@@ -123,13 +117,33 @@ class Publisher:
             raise ConfigError(
                 f"{self._path.name}: the layer has no manifest of schedules; build it with make build"
             )
-        return self._publish(manifest, by, rollback=rollback)
+        return self._publish(manifest, by, rollback=rollback) or {}
 
-    def _publish(self, manifest: Mapping[str, Any], by: str, *, rollback: bool) -> dict[str, Any]:
-        done = publish_manifest(
-            self._pool, self._keys, manifest, stack=self._stack, by=by, rollback=rollback
-        )
-        return described(done)
+    def _publish(
+        self,
+        manifest: Mapping[str, Any],
+        by: str,
+        *,
+        rollback: bool,
+        unless_it_stands: bool = False,
+    ) -> dict[str, Any] | None:
+        """What became of it, of several fleets by their names; None: it stood already."""
+        found: dict[str, Any] = {}
+        away: KiqbridgeError | None = None
+        for fleet, there, part in parts_of(self._client, manifest):
+            try:
+                if unless_it_stands and stands(there.pool, there.keys, self._stack, part):
+                    continue
+                done = publish_manifest(
+                    there.pool, there.keys, part, stack=self._stack, by=by, rollback=rollback
+                )
+            except KiqbridgeError as error:  # the other fleets have theirs all the same
+                away = error
+                continue
+            found[fleet] = described(done)
+        if away is not None:
+            raise away
+        return found.get("", {"fleets": found}) if found else None
 
     def _read(self) -> Mapping[str, Any] | None:
         try:

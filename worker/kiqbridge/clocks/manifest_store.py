@@ -5,11 +5,13 @@ The definitions go into `kb:schedules`, under `STACK/LogicalId`; version and has
 loaded by the cold start of a function: it imports nothing that a push does not need.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from kiqbridge.errors import ConfigError
+from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
@@ -17,6 +19,10 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
+
+if TYPE_CHECKING:
+    from kiqbridge.client.client import Client
+    from kiqbridge.client.job_writer import JobWriter
 
 PublishKind = Literal["published", "unchanged", "older", "rolled back"]
 
@@ -158,6 +164,34 @@ def publish_manifest(
         schedules=len(documents),
         removed=int(removed),
     )
+
+
+def parts_of(
+    client: "Client", manifest: Mapping[str, Any]
+) -> "list[tuple[str, Client | JobWriter, Mapping[str, Any]]]":
+    """Name of the fleet, where it is, and what of a manifest is published there; without fleets all of it, under "".
+
+    A schedule belongs to the fleet of its first job's queue; one of a queue that belongs to none is left out.
+    """
+    if client.fleets is None:
+        return [("", client, manifest)]
+    parts: dict[str, dict[str, Any]] = {name: {} for name in client.fleets.writers}
+    for logical_id, document in manifest["schedules"].items():
+        with suppress(PayloadError):
+            queue = next((job.get("queue", "default") for job in document["jobs"]), "default")
+            parts[client.fleets.name_of(queue)][logical_id] = document
+    return [
+        (
+            name,
+            client.fleets.writers[name],
+            {
+                **manifest,
+                "schedules": part,
+                "hash": hashlib.sha256(f"{manifest['hash']} {' '.join(part)}".encode()).hexdigest(),
+            },
+        )
+        for name, part in parts.items()
+    ]
 
 
 def read_manifests(

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kiqbridge.api.operator import user_at_host
+from kiqbridge.api.operator import open_operator, user_at_host
 from kiqbridge.client.client import Client
 from kiqbridge.clocks.manifest_store import (
     Published,
     outcome_of,
+    parts_of,
     publish_manifest,
     read_manifests,
 )
@@ -67,8 +68,12 @@ def _publish(options: argparse.Namespace) -> int:
     if options.withdraw and not options.stack:
         raise ConfigError("--withdraw: name the stack that was deleted; write --stack NAME")
     stack = options.stack or stack_name_of(options.answers)
-    client = Client()
+    client = open_operator(via="cli").client
     manifest = _to_withdraw(client, stack) if options.withdraw else _manifest(options)
+    # Of several fleets the schedules of this one.
+    [manifest] = [
+        part for _, there, part in parts_of(client, manifest) if there.keys is client.keys
+    ]
     by = f"cli:{user_at_host()}"
     done = (
         _looked_at(client, manifest, stack, options)

@@ -252,7 +252,7 @@ def _check_place(name: str, access: RedisAccess, others: Any) -> None:
 
 
 def _server(access: RedisAccess) -> tuple[object, ...]:
-    """What tells servers apart, as far as the settings have it."""
+    """Differs between servers, as far as the settings show it."""
     url = urlsplit(access.url)
     host = url.netloc.rpartition("@")[2].removesuffix(":6379")
     return access.secret_arn, access.ssm_parameter, host, url.path.strip("/") or "0"
