@@ -24,7 +24,8 @@ def load(environment):
     yield load
     for handler in made:
         if handler._enqueuer is not None:  # else its socket stays open until it is collected
-            handler._enqueuer._pusher._client.close()
+            pusher = handler._enqueuer._pusher
+            getattr(pusher, "_pushers", {"": pusher})[""]._client.close()  # of fleets all
 
 
 @pytest.fixture

@@ -143,7 +143,14 @@ class Publisher:
             found[fleet] = described(done)
         if away is not None:
             raise away
-        return found.get("", {"fleets": found}) if found else None
+        if "" in found or not found:
+            return found.get("")
+        outcomes = sorted({each["outcome"] for each in found.values()} - {"unchanged"})
+        return {
+            "outcome": outcomes[0] if outcomes else "unchanged",  # of several `older` goes first
+            "stack": self._stack,
+            "fleets": found,
+        }
 
     def _read(self) -> Mapping[str, Any] | None:
         try:
