@@ -9,6 +9,7 @@ Pure; who writes it: client/schedules.py.
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from kiqbridge.records import dataclass
@@ -67,12 +68,7 @@ class ScheduleState:
         """As it is kept; empty for a state that says nothing."""
         document: dict[str, Any] = {}
         if self.paused is not None:
-            document["paused"] = {
-                "reason": self.paused.reason,
-                "by": self.paused.by,
-                "at": self.paused.at,
-                "until": self.paused.until,
-            }
+            document["paused"] = asdict(self.paused)
         if self.skipped:
             document["skipped"] = list(self.skipped)
         return json_text.dumps(document) if document else b""

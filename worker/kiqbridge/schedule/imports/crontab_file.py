@@ -10,8 +10,6 @@ By crontab(5) of Debian's cron, and cronie's `CRON_TZ`:
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from kiqbridge.schedule.cron_fields import ExpressionError
@@ -47,109 +45,117 @@ def read_crontab(text: str, reading: Reading, *, has_user: bool) -> Imported:
     Raises:
         ImportKindError: no line of it is one of a crontab.
     """
-    imported = Imported(kind="system-crontab" if has_user else "crontab")
-    state = _State(zone=reading.timezone)
+    crontab = _Crontab(reading, has_user=has_user)
     for number, line in enumerate(text.splitlines(), start=1):
-        _read_line(line, number, imported, (state, reading, has_user))
-    if not imported.schedules and imported.refused and not state.variables:
+        crontab.read_line(line, number)
+    imported = crontab.imported
+    if not imported.schedules and imported.refused and not crontab.variables:
         first = imported.refused[0]
         raise ImportKindError(
             f"this is no crontab: line {first.line}, {first.source!r}: {first.reason}"
         )
-    imported.notes += _notes(imported, state, reading)
+    imported.notes += crontab.notes()
     return imported
 
 
-@dataclass(slots=True, kw_only=True)
-class _State:
-    """What the lines above have set."""
+class _Crontab:
+    """What was read so far, and what the lines above have set."""
 
-    zone: str
-    zone_line: int = 0
-    zone_fault: str = ""
-    comments: list[str] = field(default_factory=list)
-    variables: dict[str, str] = field(default_factory=dict)
+    def __init__(self, reading: Reading, *, has_user: bool) -> None:
+        self.imported = Imported(kind="system-crontab" if has_user else "crontab")
+        self.variables: dict[str, str] = {}
+        self._reading = reading
+        self._has_user = has_user
+        self._zone = reading.timezone
+        self._zone_fault = ""
+        self._comments: list[str] = []
 
+    def read_line(self, line: str, number: int) -> None:
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            text = stripped.lstrip("#").strip()
+            if not text or _LOOKS_LIKE_FIELDS.match(stripped):
+                self._comments.clear()  # an empty line ends a comment
+            else:
+                self._comments.append(text)
+            return
+        variable = _VARIABLE.fullmatch(line)
+        # A command with `=` in it comes after fields, whose names are no identifiers.
+        if variable is not None:
+            self._set(variable[2], _unquoted(variable[3]), number, stripped)
+        else:
+            try:
+                self.imported.schedules.append(self._schedule(stripped, number))
+            except Unsayable as reason:
+                self.imported.refuse(number, stripped, reason)
+        self._comments.clear()
 
-def _read_line(
-    line: str, number: int, imported: Imported, context: tuple[_State, Reading, bool]
-) -> None:
-    state, reading, has_user = context
-    stripped = line.strip()
-    if not stripped or stripped.startswith("#"):
-        _note_comment(stripped, state)
-        return
-    variable = _VARIABLE.fullmatch(line)
-    # A command with `=` in it comes after fields, whose names are no identifiers.
-    if variable is not None:
-        _set(variable[2], _unquoted(variable[3]), number, (state, imported, stripped))
-        state.comments.clear()
-        return
-    try:
-        imported.schedules.append(_schedule(stripped, number, state, (reading, has_user)))
-    except Unsayable as reason:
-        imported.refuse(number, stripped, reason)
-    state.comments.clear()
+    def _set(self, name: str, value: str, number: int, source: str) -> None:
+        self.variables[name] = value
+        if name != "CRON_TZ":
+            return
+        self._zone, self._zone_fault = value, ""
+        try:
+            parse_crontab("* * * * *", value)
+        except ExpressionError as error:
+            reason = str(error).partition(": ")[2]
+            self._zone_fault = f"CRON_TZ in line {number}: {reason}"
+            self.imported.refuse(number, source, reason)
 
+    def _schedule(self, line: str, number: int) -> ImportedSchedule:
+        fields, rest = _split(line)
+        if self._zone_fault:
+            raise Unsayable(self._zone_fault)
+        user = ""
+        if self._has_user:
+            user, rest = [*rest.split(None, 1), "", ""][:2]
+            if not _USER.fullmatch(user) or not rest.strip():
+                raise Unsayable(
+                    f"{user!r} is no user with a command after it, as system crontabs have them; read it "
+                    "with --kind crontab if it has no user column"
+                )
+        _check(fields, self._zone)
+        found = job_of_command(_without_input(rest), self._reading)
+        notes = list(found.notes)
+        if user:
+            is_shell = found.job.get("class") == SHELL_COMMAND
+            runs_as = "; here the worker's own user runs it" if is_shell else ""
+            notes.append(f"it ran as {user}{runs_as}")
+        return ImportedSchedule(
+            name=found.name,
+            line=number,
+            source=line,
+            expression=fields,
+            timezone=self._zone,
+            job=found.job,
+            dialect="cron",
+            description=" ".join(self._comments),
+            notes=tuple(notes),
+        )
 
-def _note_comment(stripped: str, state: _State) -> None:
-    text = stripped.lstrip("#").strip()
-    if not text or _LOOKS_LIKE_FIELDS.match(stripped):
-        state.comments.clear()  # an empty line ends a comment
-    else:
-        state.comments.append(text)
-
-
-def _set(name: str, value: str, number: int, context: tuple[_State, Imported, str]) -> None:
-    state, imported, source = context
-    state.variables[name] = value
-    if name != "CRON_TZ":
-        return
-    state.zone, state.zone_line, state.zone_fault = value, number, ""
-    try:
-        parse_crontab("* * * * *", value)
-    except ExpressionError as error:
-        reason = str(error).partition(": ")[2]
-        state.zone_fault = f"CRON_TZ in line {number}: {reason}"
-        imported.refuse(number, source, reason)
-
-
-def _schedule(
-    line: str, number: int, state: _State, context: tuple[Reading, bool]
-) -> ImportedSchedule:
-    reading, has_user = context
-    fields, rest = _split(line)
-    if state.zone_fault:
-        raise Unsayable(state.zone_fault)
-    user = ""
-    if has_user:
-        user, rest = [*rest.split(None, 1), "", ""][:2]
-        if not _USER.fullmatch(user) or not rest.strip():
-            raise Unsayable(
-                f"{user!r} is no user with a command after it, as system crontabs have them; read it "
-                "with --kind crontab if it has no user column"
+    def notes(self) -> list[str]:
+        notes = []
+        if self.imported.schedules and "CRON_TZ" not in self.variables:
+            notes.append(
+                f"no CRON_TZ: read in {self._reading.timezone}; cron uses the zone of its host (`timedatectl`), "
+                "give that with --timezone"
             )
-    try:
-        parse_crontab(fields, state.zone)
-    except ExpressionError as error:
-        raise Unsayable(str(error).removeprefix(f"crontab line {fields!r}: ")) from None
-    found = job_of_command(_without_input(rest), reading)
-    is_shell = found.job.get("class") == SHELL_COMMAND
-    notes = list(found.notes)
-    if user:
-        runs_as = "; here the worker's own user runs it" if is_shell else ""
-        notes.append(f"it ran as {user}{runs_as}")
-    return ImportedSchedule(
-        name=found.name,
-        line=number,
-        source=line,
-        expression=fields,
-        timezone=state.zone,
-        job=found.job,
-        dialect="cron",
-        description=" ".join(state.comments),
-        notes=tuple(notes),
-    )
+        notes += [
+            f"{name}: {effect}"
+            for name, effect in _WITHOUT_EFFECT.items()
+            if name in self.variables
+        ]
+        if "TZ" in self.variables:
+            notes.append(
+                f"TZ={self.variables['TZ']} is the zone of the commands, not of their schedules; cron "
+                "takes CRON_TZ for those"
+            )
+        known = {"CRON_TZ", "TZ", *_WITHOUT_EFFECT, *_SHELL_VARIABLES}
+        if others := sorted(set(self.variables) - known):
+            notes.append(
+                f"{', '.join(others)}: set it in the worker's environment if a command needs it"
+            )
+        return notes
 
 
 def _split(line: str) -> tuple[str, str]:
@@ -157,13 +163,17 @@ def _split(line: str) -> tuple[str, str]:
     words = line.split(None, _FIELDS)
     if words[0].startswith("@"):
         if words[0] not in MACROS:
-            try:
-                parse_crontab(words[0])
-            except ExpressionError as error:
-                raise Unsayable(str(error).removeprefix(f"crontab line {words[0]!r}: ")) from None
+            _check(words[0], "UTC")
         return MACROS[words[0]], line[len(words[0]) :].strip()
     fields = " ".join(words[:_FIELDS])
     return fields, words[_FIELDS] if len(words) > _FIELDS else ""
+
+
+def _check(fields: str, zone: str) -> None:
+    try:
+        parse_crontab(fields, zone)
+    except ExpressionError as error:
+        raise Unsayable(str(error).removeprefix(f"crontab line {fields!r}: ")) from None
 
 
 def _without_input(command: str) -> str:
@@ -185,30 +195,3 @@ def _unquoted(value: str) -> str:
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         return value[1:-1]
     return value
-
-
-def _notes(imported: Imported, state: _State, reading: Reading) -> list[str]:
-    notes = []
-    if imported.schedules and not state.zone_line:
-        notes.append(
-            f"no CRON_TZ: read in {reading.timezone}; cron uses the zone of its host (`timedatectl`), "
-            "give that with --timezone"
-        )
-    notes += [
-        f"{name}: {effect}" for name, effect in _WITHOUT_EFFECT.items() if name in state.variables
-    ]
-    if "TZ" in state.variables:
-        notes.append(
-            f"TZ={state.variables['TZ']} is the zone of the commands, not of their schedules; cron "
-            "takes CRON_TZ for those"
-        )
-    notes += _environment_notes(state.variables)
-    return notes
-
-
-def _environment_notes(variables: Mapping[str, str]) -> list[str]:
-    known = {"CRON_TZ", "TZ", *_WITHOUT_EFFECT, *_SHELL_VARIABLES}
-    others = sorted(set(variables) - known)
-    if not others:
-        return []
-    return [f"{', '.join(others)}: set it in the worker's environment if a command needs it"]
