@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from kiqbridge.schedule.cron import parse
-from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.crontab import parse_crontab
+from kiqbridge.schedule.cron_fields import ExpressionError, weekdays_of_month
+from kiqbridge.schedule.crontab import DayFields, parse_crontab
 from kiqbridge.schedule.expression import parse_expression
 
 READ = {"crontab": parse_crontab, "line": parse_expression}
+FEBRUARY_2026 = weekdays_of_month(2026, 2)  # begins on a Sunday
 MINUTE = timedelta(minutes=1)
 HEAD, *RECORDED = [
     row.split("\t")
@@ -230,3 +231,21 @@ def test_the_zone_stands_behind(line, zone):
 def test_what_cannot_be_read_is_refused_with_its_place(line, reason):
     with pytest.raises(ExpressionError, match=reason):
         parse_expression(line)
+
+
+def test_without_restrictions_each_day_is_due():
+    assert DayFields()(FEBRUARY_2026) == list(range(1, 29))
+
+
+def test_both_or_either():
+    both = DayFields(dates=(1, 2), weekdays=(2,))
+    either = DayFields(dates=(1, 2), weekdays=(2,), joined="either")
+
+    assert both(FEBRUARY_2026) == [2]
+    assert either(FEBRUARY_2026) == [1, 2, 9, 16, 23]
+
+
+def test_days_from_the_end_and_nth_weekdays():
+    assert DayFields(dates=(31,), from_end=(1, 3))(FEBRUARY_2026) == [26, 28]
+    nth = DayFields(weekdays=(), nth=((1, 2), (7, -1), (7, 5), (7, -5)))
+    assert nth(FEBRUARY_2026) == [8, 28]

@@ -1,8 +1,12 @@
 """What a job says about its schedule, and how its end is kept."""
 
+import math
+
 import pytest
 
-from kiqbridge.wire.tick_mark import JobEnd, TickMark, tick_mark_of
+from kiqbridge.wire.tick_mark import JobEnd, TickMark, policy_faults, tick_mark_of
+
+PLAIN = {"schedule": "shop/A", "at": "2026-11-20T02:00:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -50,3 +54,31 @@ def test_an_end_is_read_as_it_was_written(end):
 def test_what_is_no_end_is_refused(text):
     with pytest.raises(ValueError, match=r"."):
         JobEnd.from_text(text)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"missed": "alert"},
+        {"missed": "last", "grace_s": 0, "max_age_s": 1.5, "overlap": "cancel"},
+        {"missed": "all", "on_stale": "ignore"},
+    ],
+)
+def test_these_are_policies(more):
+    assert list(policy_faults(PLAIN | more)) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"missed": "newest"}, "missed: 'newest' is none of alert, last, all"),
+        ({"overlap": None}, "overlap: None is none of allow, skip, cancel"),
+        ({"grace_s": -1}, "grace_s: -1 is no number of seconds from 0"),
+        ({"max_age_s": True}, "max_age_s: True is no number of seconds from 0"),
+        ({"max_age_s": math.inf}, "max_age_s: inf is no number of seconds from 0"),
+        ({"missed": []}, "missed: [] is none of alert, last, all"),
+    ],
+)
+def test_what_is_no_policy_is_named_with_what_is_allowed(more, says):
+    assert list(policy_faults(PLAIN | more)) == [says]
