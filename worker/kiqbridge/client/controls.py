@@ -148,8 +148,7 @@ class Controls:
         """
         from kiqbridge.store import pauses  # noqa: PLC0415
 
-        found = pauses.list_pauses(self.pool, self.keys)
-        return sorted(found, key=lambda each: each.kind != "queue")
+        return pauses.list_pauses(self.pool, self.keys)
 
 
 def _wire_name(job_class: object) -> str:

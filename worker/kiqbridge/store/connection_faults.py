@@ -41,9 +41,8 @@ _READABLE: Final = (
 )
 
 _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
-    ("WRONGPASS", "the user or the password is wrong, or the user is disabled", _ACCESS),
     (
-        "invalid username-password",
+        "WRONGPASS|invalid username-password",
         "the user or the password is wrong, or the user is disabled",
         _ACCESS,
     ),
@@ -53,8 +52,11 @@ _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
         "the address has a password, and the server wants none",
         "leave the password out of the address, or set one on the server",
     ),
-    ("NOAUTH", "the server wants a password, and the address has none", _ACCESS),
-    ("Authentication required", "the server wants a password, and the address has none", _ACCESS),
+    (
+        "NOAUTH|Authentication required",
+        "the server wants a password, and the address has none",
+        _ACCESS,
+    ),
     (
         "DB index is out of range",
         "the server has no database of the number at the end of the address",
@@ -76,19 +78,14 @@ _BY_TEXT: Final[tuple[tuple[str, str, str], ...]] = (
         "write redis:// in place of redis+cluster://, or rediss:// in place of rediss+cluster://",
     ),
     (
-        "no permissions to run the 'cluster|shards' command",
+        r"no permissions to run the 'cluster\|shards' command",
         "this user may not ask the nodes of the cluster who owns the slot of our keys",
         "allow it +cluster|slots on all nodes, and what else docs/security.md lists under In cluster mode",
     ),
     ("CERTIFICATE_REQUIRED", "the server wants a certificate of ours", _OWN_CERTIFICATE),
     (
-        "Hostname mismatch",
-        "the server's certificate is for another host name",
-        "write the name in the address for which it was made, or ssl_check_hostname=false behind it",
-    ),
-    (
-        "IP address mismatch",
-        "the server's certificate is for another host",
+        "Hostname mismatch|IP address mismatch",
+        "the server's certificate is for another host name or address",
         "write the name in the address for which it was made, or ssl_check_hostname=false behind it",
     ),
     (
@@ -128,18 +125,13 @@ TLS_TO_PLAIN: Final = Fault(
 )
 
 
-NO_CERTIFICATE: Final = Fault(
-    what="the server wants a certificate of ours", remedy=_OWN_CERTIFICATE
-)
-
-
 def fault_of(error: BaseException, *, uses_tls: bool = False) -> Fault | None:
     """The lasting cause of an error; None where it may become right by itself, or is not known."""
     chain = list(_chain(error))[::-1]  # the innermost has the plainest text
     for cause in chain:
         text = f"{getattr(cause, 'status_code', None) or ''} {cause}"
         for words, what, remedy in _BY_TEXT:
-            if words in text:
+            if re.search(words, text):
                 return Fault(what=f"{what} ({_detail(cause)})", remedy=remedy)
     for cause in chain:
         if isinstance(cause, FileNotFoundError | PermissionError) and uses_tls:
@@ -164,7 +156,7 @@ def probe(options: Mapping[str, Any], *, uses_tls: bool) -> Fault | None:
     if _asked(host, port, _speaks_plain):
         return TLS_TO_PLAIN
     if not options.get("ssl_certfile") and _asked(host, port, _wants_certificate):
-        return NO_CERTIFICATE
+        return Fault(what="the server wants a certificate of ours", remedy=_OWN_CERTIFICATE)
     return None
 
 

@@ -12,14 +12,11 @@
 -- are not known are for queues at their limit, {number of the job, length} for each, and nothing is pushed.
 -- Repeated: guarded jobs are known; those without a guard are pushed again.
 -- See reliability §11, protocol §5.5.
--- include wrong_type
--- include push
+-- include pushed_jobs
+-- include lock_owner
 -- include forget_over
 -- include too_deep
 local jobs = tonumber(ARGV[2])
-local function field(i, number)
-  return ARGV[7 * i - 5 + number]
-end
 local guarded = 0
 for i = 1, jobs do
   if field(i, 1) ~= '' then
@@ -30,19 +27,13 @@ local refused = wrong_type(KEYS[1], 'set')
 if guarded > 0 then
   refused = refused or wrong_type(KEYS[2], 'hash') or wrong_type(KEYS[3], 'zset')
 end
-for i = 1, jobs do
-  refused = refused or wrong_type(KEYS[i + 3], type_for(field(i, 5)))
-end
+refused = refused or wrong_target(3, 5)
 if refused then
   return refused
 end
 local now = tonumber(redis.call('TIME')[1])
 local function jid_under(guard)
-  local value = guard ~= '' and redis.call('HGET', KEYS[2], guard)
-  local till, jid = string.match(value or '', '^(%d+) (.*)$')
-  if till and tonumber(till) > now then
-    return jid
-  end
+  return guard ~= '' and lock_owner(KEYS[2], guard, now)
 end
 local deep = {}
 for i = 1, jobs do

@@ -12,18 +12,12 @@
 -- free, {number of the job, jid of the owner} for each, and nothing is pushed.
 -- Repeated: a job that owns its lock is not pushed again; it is once it has ended.
 -- See reliability §14, protocol §5.5.
--- include wrong_type
--- include push
+-- include pushed_jobs
 -- include lock_owner
 local jobs = tonumber(ARGV[2])
-local function field(i, number)
-  return ARGV[7 * i - 5 + number]
-end
 -- `kb:locks` is checked as it is read.
 local refused = wrong_type(KEYS[1], 'set') or wrong_type(KEYS[3], 'zset') or wrong_type(KEYS[4], 'zset')
-for i = 1, jobs do
-  refused = refused or wrong_type(KEYS[i + 4], type_for(field(i, 6)))
-end
+refused = refused or wrong_target(4, 6)
 if refused then
   return refused
 end
