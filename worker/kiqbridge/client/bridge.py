@@ -20,7 +20,7 @@ from concurrent.futures import Executor, Future
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kiqbridge.client.middleware import is_async
+from kiqbridge.client.middleware import is_async, link
 from kiqbridge.runtime import frames, job_forks
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.runtime.threads import keep_loop_running
@@ -157,7 +157,7 @@ def _around_plain(
     entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
 ) -> Callable[[], Any]:
     if not is_async(entry):
-        return lambda: entry(*args, call_next)
+        return link(entry, args, call_next)
     return lambda: _await_on_a_loop(entry, args, call_next)
 
 
@@ -245,9 +245,9 @@ def _around_coroutine(
     entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Awaitable[Any]]
 ) -> Callable[[], Awaitable[Any]]:
     if is_async(entry):
-        return lambda: entry(*args, call_next)
+        return link(entry, args, call_next)
     call_async: Callable[..., Awaitable[Any]] = entry.call_async  # type: ignore[attr-defined]
-    return lambda: call_async(*args, call_next)
+    return link(call_async, args, call_next)
 
 
 def _on_a_thread(
@@ -263,7 +263,7 @@ def _on_a_thread(
         rest = _Rest(call_next, loop)
         call: Callable[[], Any] = rest
         for entry in reversed(entries):
-            call = _link(entry, args, call)
+            call = link(entry, args, call)
         context = contextvars.copy_context()
         try:
             return await loop.run_in_executor(executor, context.run, call)
@@ -320,9 +320,3 @@ class _Rest:
                 raise RuntimeError(
                     "the event loop on which this job ran has ended; the log of this worker says why"
                 )
-
-
-def _link(
-    entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
-) -> Callable[[], Any]:
-    return lambda: entry(*args, call_next)

@@ -9,7 +9,7 @@ CurrentAttributes and Sidekiq's `Sidekiq::CurrentAttributes` stores: Ruby reads 
 """
 
 import contextvars
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import date, timedelta
@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from kiqbridge.client.default_client import add_default_middleware
+from kiqbridge.client.middleware import AroundJob
 from kiqbridge.client.server import Server, server
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.wire import active_job
@@ -29,34 +30,14 @@ locale: ContextVar[str | None] = ContextVar("kiqbridge_locale", default=None)
 """The locale of the running job, such as `de` (§18); None = none was stored."""
 
 
-class _Around:
-    """Server middleware that runs each job with what `loaded` sets for its payload."""
-
-    def loaded(self, payload: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """With what a payload holds."""
-        raise NotImplementedError
+class _Around(AroundJob):
+    """Runs each plain job in a context of its own: threads live on, and the next job must not see this one's user."""
 
     def __call__(
-        self, _instance: Any, payload: dict[str, Any], _queue: str, call_next: Callable[[], Any]
+        self, job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
     ) -> Any:
         """Run a plain job with what is stored; what it sets itself ends with it."""
-        # In a context of its own: threads live on, and the next job must not see this one's user.
-        return contextvars.copy_context().run(self._within, payload, call_next)
-
-    async def call_async(
-        self,
-        _instance: Any,
-        payload: dict[str, Any],
-        _queue: str,
-        call_next: Callable[[], Awaitable[Any]],
-    ) -> Any:
-        """The same for an `async def` job, whose task has a context of its own already."""
-        with self.loaded(payload):
-            return await call_next()
-
-    def _within(self, payload: Mapping[str, Any], call_next: Callable[[], Any]) -> Any:
-        with self.loaded(payload):
-            return call_next()
+        return contextvars.copy_context().run(super().__call__, job, payload, queue, call_next)
 
 
 class CurrentAttributes(_Around):
@@ -119,7 +100,7 @@ class CurrentAttributes(_Around):
         return call_next()
 
     @contextmanager
-    def loaded(self, payload: Mapping[str, Any]) -> Iterator[None]:
+    def within(self, payload: Mapping[str, Any], _queue: str) -> Iterator[None]:
         """With the variables set to what a payload holds; one that it does not hold stays as it is."""
         tokens = [
             (group[name], group[name].set(value))
@@ -170,7 +151,7 @@ class Locale(_Around):
         return call_next()
 
     @contextmanager
-    def loaded(self, payload: Mapping[str, Any]) -> Iterator[None]:
+    def within(self, payload: Mapping[str, Any], _queue: str) -> Iterator[None]:
         """In the locale that a payload holds, if any."""
         stored = payload.get("locale")
         if not stored or not isinstance(stored, str):

@@ -11,6 +11,7 @@ an `async def call_async` with the same arguments is of both kinds, and nothing 
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kiqbridge.runtime import frames
@@ -28,6 +29,28 @@ ServerMiddleware = Callable[[Any, dict[str, Any], str, Callable[[], Any]], Any]
 
 M = TypeVar("M", bound=Callable[..., Any])
 R = TypeVar("R")
+
+
+class AroundJob:
+    """Server middleware that runs each job, plain or `async def`, within a context manager."""
+
+    def within(self, payload: dict[str, Any], queue: str) -> AbstractContextManager[object]:
+        """What is open while the job runs."""
+        raise NotImplementedError
+
+    def __call__(
+        self, _job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
+    ) -> Any:
+        """Around a plain job."""
+        with self.within(payload, queue):
+            return call_next()
+
+    async def call_async(
+        self, _job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
+    ) -> Any:
+        """Around an `async def` job."""
+        with self.within(payload, queue):
+            return await call_next()
 
 
 class Chain(Generic[M]):
@@ -97,7 +120,7 @@ class Chain(Generic[M]):
             return outcome
         call: Callable[[], Any] = final
         for entry in reversed(self._entries):
-            call = _link(entry, args, call)
+            call = link(entry, args, call)
         result: R | None = call()
         return result
 
@@ -122,7 +145,8 @@ def is_async(entry: Callable[..., Any]) -> bool:
 
 
 @frames.may_take_long
-def _link(
+def link(
     entry: Callable[..., Any], args: tuple[Any, ...], call_next: Callable[[], Any]
 ) -> Callable[[], Any]:
+    """A call of one middleware, with what it calls on to."""
     return lambda: entry(*args, call_next)

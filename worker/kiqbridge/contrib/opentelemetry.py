@@ -18,6 +18,7 @@ from opentelemetry.trace import INVALID_SPAN, Link, SpanKind, Tracer, TracerProv
 from opentelemetry.trace.propagation import set_span_in_context
 
 from kiqbridge.client.default_client import add_default_middleware, remove_default_middleware
+from kiqbridge.client.middleware import AroundJob
 from kiqbridge.client.server import server
 from kiqbridge.errors import ConfigError
 
@@ -28,7 +29,7 @@ FLUSH_MS: Final = 2000
 """Milliseconds that the last spans of a process have to leave."""
 
 
-class Instrumentation:
+class Instrumentation(AroundJob):
     """What `instrument` has added; `remove` takes it out again."""
 
     def __init__(self, provider: TracerProvider | None, propagation: Propagation) -> None:
@@ -66,29 +67,13 @@ class Instrumentation:
                 payload.setdefault(name, value)
             return call_next()
 
-    def __call__(
-        self, _job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
-    ) -> Any:
-        """Server middleware around a plain job."""
-        with self._span_of(payload, queue):
-            return call_next()
-
-    async def call_async(
-        self, _job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
-    ) -> Any:
-        """Server middleware around an `async def` job."""
-        with self._span_of(payload, queue):
-            return await call_next()
-
     @property
     def _tracer(self) -> Tracer:
         from kiqbridge import __version__  # noqa: PLC0415 - a constant of the package
 
         return trace.get_tracer("kiqbridge", __version__, self._provider)
 
-    def _span_of(
-        self, payload: Mapping[str, Any], queue: str
-    ) -> AbstractContextManager[trace.Span]:
+    def within(self, payload: dict[str, Any], queue: str) -> AbstractContextManager[trace.Span]:
         """The span of a job. An error of the job is recorded; an interruption is none."""
         carrier = {name: value for name, value in payload.items() if isinstance(value, str)}
         found = propagate.extract(carrier, context=Context())

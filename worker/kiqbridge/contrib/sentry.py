@@ -10,7 +10,7 @@ on in its job by the attribute `trace_propagation_headers`, as that of Ruby's `s
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import sentry_sdk
@@ -19,6 +19,7 @@ from sentry_sdk.scope import should_send_default_pii
 from sentry_sdk.utils import event_from_exception
 
 from kiqbridge import redaction
+from kiqbridge.client import middleware
 from kiqbridge.client.default_client import add_default_middleware
 from kiqbridge.client.server import server
 from kiqbridge.settle.error_report import failure_of
@@ -93,28 +94,13 @@ def around_push(
     return call_next()
 
 
-class AroundJob:
+class AroundJob(middleware.AroundJob):
     """Server middleware: a scope and a transaction for each job."""
 
-    def __call__(
-        self, _job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
-    ) -> Any:
-        """Around a plain job."""
+    def within(self, payload: dict[str, Any], queue: str) -> AbstractContextManager[None]:
+        """Within them, if the integration is active here."""
         integration = _current()
-        if integration is None:
-            return call_next()
-        with _scope(integration, payload, queue):
-            return call_next()
-
-    async def call_async(
-        self, _job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
-    ) -> Any:
-        """Around an `async def` job."""
-        integration = _current()
-        if integration is None:
-            return await call_next()
-        with _scope(integration, payload, queue):
-            return await call_next()
+        return nullcontext() if integration is None else _scope(integration, payload, queue)
 
 
 around_job: Final = AroundJob()

@@ -11,13 +11,14 @@
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from structlog.contextvars import bound_contextvars
 
 from kiqbridge.client.current import log_context
+from kiqbridge.client.middleware import AroundJob
 from kiqbridge.client.server import server
 from kiqbridge.perform.job_logger import JSONFormatter, job_context
 
@@ -37,22 +38,12 @@ _OURS: Final = frozenset({"event", "level", "timestamp", "exc_info"})
 _formatter = JSONFormatter()
 
 
-class BoundJob:
+class BoundJob(AroundJob):
     """Server middleware that binds `class`, `jid` and `queue` to the context variables of structlog."""
 
-    def __call__(
-        self, _job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
-    ) -> Any:
-        """Around a plain job."""
-        with _bound(payload, queue):
-            return call_next()
-
-    async def call_async(
-        self, _job: Any, payload: dict[str, Any], queue: str, call_next: Callable[[], Any]
-    ) -> Any:
-        """Around an `async def` job."""
-        with _bound(payload, queue):
-            return await call_next()
+    def within(self, payload: dict[str, Any], queue: str) -> AbstractContextManager[None]:
+        """With them bound."""
+        return bound_contextvars(**job_context(payload, queue, ()))
 
 
 bound_job: Final = BoundJob()
@@ -81,10 +72,6 @@ def render_json(_logger: Any, method_name: str, event_dict: MutableMapping[str, 
     )
     with log_context(**{name: each for name, each in event_dict.items() if name not in _OURS}):
         return _formatter.format(record)
-
-
-def _bound(payload: Mapping[str, Any], queue: str) -> AbstractContextManager[None]:
-    return bound_contextvars(**job_context(payload, queue, ()))
 
 
 def _exc_info(given: Any) -> Any:
