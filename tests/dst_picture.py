@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from kiqbridge.commands.svg import FAINT, INK, LINE, Canvas
+from kiqbridge.commands.heat_map import FAINT, INK, LINE, Canvas
 from kiqbridge.schedule.cron import parse
 
 ZONE: Final = "Europe/Paris"

@@ -11,7 +11,7 @@ from support.sqs import Queue, arn_of, simulated_sqs
 from kiqbridge import EventError
 from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
 from kiqbridge.commands import cli
-from kiqbridge.commands.sqs_messages import Messages
+from kiqbridge.commands.spill_command import Messages
 from kiqbridge.wire.json_text import loads
 
 
@@ -358,7 +358,7 @@ class TestSpillQueue:
         code, _, err = run("drain")
 
         assert (code, redis.keys("queue*"), spill.size()) == (2, [], 1)
-        assert "add --yes" in err
+        assert "--yes" in err
 
     def test_replay_takes_what_died_in_the_spill_queue(self, spill, run, redis):
         [message] = spill._receive()

@@ -11,15 +11,14 @@ import sys
 import pytest
 
 from kiqbridge.commands import output
-from kiqbridge.commands.output import columns_of, number_column, wide_column
 from kiqbridge.wire.names import printable, text_of
 
 PRINT = """
 import sys
 {before}
-from kiqbridge.commands.output import columns_of, number_column, wide_column, write_table
+from kiqbridge.commands.output import write_table
 write_table(
-    columns_of("name", wide_column("arguments"), number_column("jobs")),
+    ("name", "~arguments", ">jobs"),
     [["a", "x" * 300, "1,000"], ["\\x1b[31m東京", "[b]not bold[/b]", "2"]],
 )
 """
@@ -72,7 +71,7 @@ def test_what_does_not_show_itself_is_escaped(raw, seen):
 
 def test_without_a_terminal_columns_are_aligned_and_bare(capsys):
     output.write_table(
-        columns_of("name", wide_column("arguments"), number_column("jobs")),
+        ("name", "~arguments", ">jobs"),
         [["a", "x" * 200, "1,000"], ["東京", "\x1b[2J", "2"]],
     )
 
@@ -97,9 +96,9 @@ def test_on_a_terminal_a_table_fits_and_has_no_sequence_but_rich_s_own(columns):
 
 def test_what_is_to_be_copied_is_cut_last():
     program = """
-from kiqbridge.commands.output import columns_of, kept_column, wide_column, write_table
+from kiqbridge.commands.output import write_table
 write_table(
-    columns_of(kept_column("jid"), "class", wide_column("arguments")),
+    ("!jid", "class", "~arguments"),
     [["b4a577edbccf1d805744efa9", "Billing::MonthlyInvoice", "x" * 300]],
 )
 """

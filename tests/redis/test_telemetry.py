@@ -13,7 +13,7 @@ from support.servers import find_free_port
 from support.waiting import wait_until
 
 from kiqbridge.api import open_operator
-from kiqbridge.api.limits import KINDS
+from kiqbridge.api.verdict import KINDS
 from kiqbridge.config.merge import merge
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.errors import ConfigError

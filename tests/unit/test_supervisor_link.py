@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kiqbridge.commands.supervisor_link import SupervisorLink
+from kiqbridge.commands.forked import SupervisorLink
 
 
 class TestReports:

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
-from kiqbridge.commands.svg import PAPER, Canvas
+from kiqbridge.commands.heat_map import PAPER, Canvas
 
 SVG = "{http://www.w3.org/2000/svg}"
 

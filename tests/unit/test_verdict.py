@@ -6,8 +6,8 @@ import pytest
 
 from kiqbridge.api import Counts, Facts, JobRecord, Limits, Process, Work, judge
 from kiqbridge.api.facts import MissedFact, QueueFacts, SetFacts
-from kiqbridge.api.limits import KINDS
 from kiqbridge.api.memory import Memory
+from kiqbridge.api.verdict import KINDS
 from kiqbridge.doctor import CATALOGUE
 from kiqbridge.inflight.incarnations import Incarnation
 from kiqbridge.store.pauses import Pause

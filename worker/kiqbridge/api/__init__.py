@@ -7,15 +7,13 @@ nor hold more than a page of a set in memory.
 
 from kiqbridge.api.actions import Action
 from kiqbridge.api.audit import AuditEntry, read_audit, record_audit
-from kiqbridge.api.class_histograms import class_histograms
 from kiqbridge.api.facts import Facts, fetch_facts
 from kiqbridge.api.filters import Filter
 from kiqbridge.api.in_flight import HeldJob, Suspects, fetch_in_flight, fetch_suspects
 from kiqbridge.api.iterations import Iteration, fetch_iterations
 from kiqbridge.api.job_list import Page
-from kiqbridge.api.limits import Fact, Limits
 from kiqbridge.api.metric_reading import ClassCounts, Counts
-from kiqbridge.api.metrics import JobMetrics, TopJobs, job_metrics, top_jobs
+from kiqbridge.api.metrics import JobMetrics, TopJobs, class_histograms, job_metrics, top_jobs
 from kiqbridge.api.occurrences import Occurrence
 from kiqbridge.api.operator import Operator, default_operator, open_operator
 from kiqbridge.api.percentiles import Histogram, bucket_label
@@ -26,7 +24,8 @@ from kiqbridge.api.schedules import ScheduleSet, ScheduleView
 from kiqbridge.api.sets import DeadSet, JobSet, RetrySet, ScheduledSet, SortedEntry
 from kiqbridge.api.sources import Guard, Sources, fetch_sources
 from kiqbridge.api.stats import History, QueueStats, Stats, fetch_history
-from kiqbridge.api.verdict import Verdict, fetch_verdict, judge
+from kiqbridge.api.verdict import Fact, Limits, Verdict
+from kiqbridge.api.verdict_rules import fetch_verdict, judge
 from kiqbridge.api.whereabouts import Found, find_job
 
 __all__ = [

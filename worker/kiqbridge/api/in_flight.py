@@ -65,11 +65,14 @@ class Suspects:
     jobs: Sequence[JobRecord]
 
 
-def fetch_in_flight(operator: Operator | None = None) -> list[HeldJob]:
+def fetch_in_flight(
+    operator: Operator | None = None, *, most: int = MOST_OF_A_LIST
+) -> list[HeldJob]:
     """What our workers hold, by process and thread, in three round trips.
 
     Args:
         operator: whose; default `default_operator()`.
+        most: jobs of a claim that are read.
 
     Raises:
         RedisUnavailable, RedisRefused: nothing was read.
@@ -98,7 +101,7 @@ def fetch_in_flight(operator: Operator | None = None) -> list[HeldJob]:
     ]
     running = {name: _running(name, reply) for name, reply in zip(names, works, strict=True)}
     lists = [
-        (place, ("LRANGE", keys.inflight_list(place[0], place[1], parity), 0, MOST_OF_A_LIST - 1))
+        (place, ("LRANGE", keys.inflight_list(place[0], place[1], parity), 0, most - 1))
         for place in places
         for parity in (0, 1)
     ]

@@ -99,8 +99,12 @@ def default_operator() -> Operator:
 
 def user_at_host() -> str:
     """`USER@HOST`, for what others read."""
+    return f"{user_name()}@{socket.gethostname()}"
+
+
+def user_name() -> str:
+    """Who runs this process; a number if it has no name, as in a container."""
     try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user needs no name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

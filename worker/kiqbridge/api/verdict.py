@@ -1,16 +1,102 @@
-"""Healthy, or what is wrong and what to do about it, the worst first; a pure function of facts.
+"""What a verdict is made by and of: the limits, and facts that something is wrong, the worst first.
 
 The rules are in verdict_rules.py, what they look at in facts.py.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
 
-from kiqbridge.api.facts import Facts, fetch_facts
-from kiqbridge.api.limits import Fact, Limits
-from kiqbridge.api.operator import Operator
-from kiqbridge.api.verdict_rules import RULES
+Severity = Literal["critical", "warning"]
+"""`critical`: jobs are not performed, or may be lost. `warning`: they are late, failed, or soon may be."""
+
+Kind = Literal[
+    "no-worker",
+    "all-quiet",
+    "unserved-queue",
+    "unknown-class",
+    "overdue",
+    "orphans",
+    "cluster",
+    "eviction",
+    "memory",
+    "missed-ticks",
+    "payload",
+    "late-ticks",
+    "queue-latency",
+    "failing-class",
+    "deaths",
+    "dead-full",
+    "retries",
+    "heartbeat",
+    "long-jobs",
+    "suspects",
+    "paused",
+    "refused",
+]
+"""What a rule finds; ids of the doctor's rules."""
+
+KINDS: Final[Sequence[Kind]] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """From where on something is worth a fact.
+
+    Attributes:
+        latency_s: seconds that the oldest job of a queue may wait.
+        queue_latency_s: glob of queues → their own limit; the first that matches counts.
+        much_worse: so many times the limit is critical.
+        overdue_s: seconds that a job of `retry` or `schedule` may be due without being moved.
+        retries: jobs that may wait to be retried.
+        deaths: jobs that may die within an hour.
+        beat_s: seconds between two heartbeats; Sidekiq's and ours come every 5 or 10.
+        job_s: seconds that a job may run.
+        failed_share: of the executions of a class in the last five minutes, from `fewest_executions` on.
+        fewest_executions: fewer say nothing.
+        memory_warning, memory_critical: shares of the memory that the server may use. A burst of jobs fills the last
+            quarter within minutes; the alarm of the stack is the same.
+    """
+
+    latency_s: float = 60.0
+    queue_latency_s: Mapping[str, float] = field(default_factory=dict)
+    much_worse: float = 10.0
+    overdue_s: float = 60.0
+    retries: int = 1000
+    deaths: int = 0
+    beat_s: float = 30.0
+    job_s: float = 3600.0
+    failed_share: float = 0.5
+    fewest_executions: int = 20
+    memory_warning: float = 0.75
+    memory_critical: float = 0.9
+
+    def latency_of(self, queue: str) -> float:
+        """Seconds that the oldest job of this queue may wait."""
+        for pattern, seconds in self.queue_latency_s.items():
+            if fnmatch.fnmatchcase(queue, pattern):
+                return seconds
+        return self.latency_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something that is wrong.
+
+    Attributes:
+        kind: which rule found it (docs/doctor.md); stays the same from version to version.
+        severity: how bad it is.
+        what: a sentence with the numbers.
+        do: what to do next.
+        link: path of the page that shows more, such as `/queues/default`.
+    """
+
+    kind: Kind
+    severity: Severity
+    what: str
+    do: str
+    link: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +124,3 @@ class Verdict:
     def worst(self, most: int = 3) -> Sequence[Fact]:
         """The first so many."""
         return self.facts[:most]
-
-
-def fetch_verdict(operator: Operator | None = None, limits: Limits | None = None) -> Verdict:
-    """The verdict now; raises as `fetch_facts`."""
-    return judge(fetch_facts(operator), limits)
-
-
-def judge(facts: Facts, limits: Limits | None = None) -> Verdict:
-    """What is wrong, the worst first."""
-    bounds = limits or Limits()
-    found = [fact for rule in RULES for fact in rule(facts, bounds)]
-    return Verdict(at=facts.at, facts=sorted(found, key=lambda fact: fact.severity != "critical"))

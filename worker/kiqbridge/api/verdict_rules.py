@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts
-from kiqbridge.api.limits import Fact, Limits
+from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts, fetch_facts
+from kiqbridge.api.operator import Operator
+from kiqbridge.api.verdict import Fact, Limits, Verdict
 from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, what_can_be_lost
 from kiqbridge.store.pauses import Pause
 from kiqbridge.store.server_check import CLUSTERED, RUBY, UNCLUSTER, WITHOUT_RUBY
@@ -373,6 +374,18 @@ RULES: Final[Sequence[Callable[[Facts, Limits], Iterator[Fact]]]] = (
     *(_failing, _deaths, _dead_set, _retries, _beats, _long_jobs, _suspects, _paused, _unreadable),
 )
 """In the order in which facts of the same severity are shown."""
+
+
+def fetch_verdict(operator: Operator | None = None, limits: Limits | None = None) -> Verdict:
+    """The verdict now; raises as `fetch_facts`."""
+    return judge(fetch_facts(operator), limits)
+
+
+def judge(facts: Facts, limits: Limits | None = None) -> Verdict:
+    """What is wrong, the worst first."""
+    bounds = limits or Limits()
+    found = [fact for rule in RULES for fact in rule(facts, bounds)]
+    return Verdict(at=facts.at, facts=sorted(found, key=lambda fact: fact.severity != "critical"))
 
 
 def _due_sets(facts: Facts) -> Iterator[tuple[str, str, SetFacts]]:

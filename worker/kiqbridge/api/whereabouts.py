@@ -1,19 +1,19 @@
 """Where a job is, by its jid: in a queue, a set, a process, or between the two."""
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
+from kiqbridge.api.in_flight import fetch_in_flight
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.api.processes import WorkSet
 from kiqbridge.api.queues import Queue
 from kiqbridge.api.record import JobRecord
 from kiqbridge.api.sets import DeadSet, RetrySet, ScheduledSet
-from kiqbridge.store.replies import pairs_of
-from kiqbridge.wire.names import text_of
 
 Place = Literal["queue", "retry", "schedule", "dead", "working", "in flight"]
 
 _SETS: Final = (RetrySet, ScheduledSet, DeadSet)
+_LONGEST_CLAIM: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +49,9 @@ def find_job(jid: str, operator: Operator | None = None) -> list[Found]:
 
 
 def _in_sets(jid: str, operator: Operator) -> list[Found]:
-    places: dict[str, Place] = {"retry": "retry", "schedule": "schedule", "dead": "dead"}
-    found = [(kind.name, kind(operator).find_job(jid)) for kind in _SETS]
+    found = ((kind.name, kind(operator).find_job(jid)) for kind in _SETS)
     return [
-        Found(place=places[name], name=name, job=entry)
+        Found(place=cast("Place", name), name=name, job=entry)
         for name, entry in found
         if entry is not None
     ]
@@ -76,23 +75,8 @@ def _working(jid: str, operator: Operator) -> list[Found]:
 
 
 def _in_flight(jid: str, operator: Operator) -> list[Found]:
-    pool, keys = operator.pool, operator.keys
-    incarnations = [text_of(each) for each in pool.call("SMEMBERS", keys.inflight)]
-    if not incarnations:
-        return []
-    replies = pool.run(*(("HGETALL", keys.claims(each)) for each in incarnations))
-    lists: list[tuple[str, str]] = []
-    for incarnation, reply in zip(incarnations, replies, strict=True):
-        for tid, claim in pairs_of(reply).items():
-            number, _, queue = text_of(claim).partition(" ")
-            if number.isdigit():
-                key = keys.inflight_list(incarnation, text_of(tid), int(number))
-                lists.append((queue, key))
-    texts = pool.run(*(("LRANGE", key, 0, -1) for _, key in lists)) if lists else []
-    needle = jid.encode("utf-8", "surrogatepass")
     return [
-        Found(place="in flight", name=queue, job=job)
-        for (queue, _), held in zip(lists, texts, strict=True)
-        for text in held
-        if needle in text and (job := JobRecord(text, queue=queue)).jid == jid
+        Found(place="in flight", name=held.queue, job=held.job)
+        for held in fetch_in_flight(operator, most=_LONGEST_CLAIM)
+        if held.job.jid == jid
     ]

@@ -12,9 +12,6 @@ from kiqbridge.api import AuditEntry, Operator, open_operator, read_audit
 from kiqbridge.commands.arguments import add_example, add_option, add_switch, count
 from kiqbridge.commands.job_rows import since_cell
 from kiqbridge.commands.output import (
-    columns_of,
-    number_column,
-    wide_column,
     write_json,
     write_line,
     write_table,
@@ -52,15 +49,7 @@ def run(options: argparse.Namespace) -> int:
         write_line("The audit log has no such entry.")
     else:
         write_table(
-            columns_of(
-                "when",
-                "by",
-                "via",
-                "action",
-                "target",
-                wide_column("which"),
-                number_column("jobs"),
-            ),
+            ("when", "by", "via", "action", "target", "~which", ">jobs"),
             [
                 (
                     since_cell(entry.at, now),

@@ -1,14 +1,13 @@
 """`kiqbridge deploy-mark`: mark a deployment in the Web UI's charts (protocol §12.5)."""
 
 import argparse
-import json
 import subprocess
-import sys
 import time
 from dataclasses import asdict
 
 from kiqbridge.client.client import Client
 from kiqbridge.commands.arguments import add_example, add_json, add_option, add_switch
+from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.errors import PayloadError
 from kiqbridge.store.deploy import DeployMark, minute_of, parse_label
 
@@ -48,9 +47,9 @@ def run(options: argparse.Namespace) -> int:
         finally:
             client.close()
     if options.json:
-        sys.stdout.write(json.dumps(asdict(mark) | {"dry_run": options.dry_run}) + "\n")
+        write_json(asdict(mark) | {"dry_run": options.dry_run})
     else:
-        sys.stdout.write(_sentence(mark, is_dry=options.dry_run) + "\n")
+        write_line(_sentence(mark, is_dry=options.dry_run))
     return 0
 
 

@@ -5,7 +5,6 @@ user ends as `unknown`, not as a problem.
 """
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -18,6 +17,7 @@ from typing import Final, TextIO
 
 from kiqbridge.api import open_operator
 from kiqbridge.commands.arguments import add_example, add_json, add_list, add_option, add_switch
+from kiqbridge.commands.output import BOLD, DIM, RESET, has_colours, write_json
 from kiqbridge.doctor import AREAS, CATALOGUE, Finding, Selection, Status, examine, examine_template
 from kiqbridge.doctor.redis_rights import NEEDS
 from kiqbridge.doctor.redis_server import REACHABLE
@@ -31,20 +31,13 @@ _COLOURS: Final = {
     Status.PROBLEM: "\033[31;1m",
     Status.UNKNOWN: "\033[36m",
 }
-_BOLD, _DIM, _RESET = "\033[1m", "\033[2m", "\033[0m"
-_WORST_FIRST: Final = (Status.PROBLEM, Status.WARNING, Status.UNKNOWN, Status.OK)
 _COUNTED: Final = {
-    Status.PROBLEM: "problem",
-    Status.WARNING: "warning",
-    Status.UNKNOWN: "not known",
-    Status.OK: "check found nothing wrong",
+    Status.PROBLEM: ("problem", "problems"),
+    Status.WARNING: ("warning", "warnings"),
+    Status.UNKNOWN: ("not known", "not known"),
+    Status.OK: ("check found nothing wrong", "checks found nothing wrong"),
 }
-_COUNTED_MANY: Final = {
-    Status.PROBLEM: "problems",
-    Status.WARNING: "warnings",
-    Status.UNKNOWN: "not known",
-    Status.OK: "checks found nothing wrong",
-}
+"""The worst first; what is counted, one of them and several."""
 _INDENT: Final = " " * 9
 _WORD: Final = 5
 """Characters of `why:` and `do:` with the space behind them."""
@@ -131,7 +124,7 @@ def _answer(
     code = code or int(any(finding.status in bad for finding in findings))
     if options.json:
         rows = [asdict(finding) for finding in findings]
-        sys.stdout.write(json.dumps({**about, "ok": code == 0, "findings": rows}) + "\n")
+        write_json({**about, "ok": code == 0, "findings": rows})
     else:
         _write(sys.stdout, findings, every=options.all)
     return code
@@ -140,7 +133,7 @@ def _answer(
 def _list(selection: Selection, *, as_json: bool) -> int:
     rules = [rule for rule in CATALOGUE.values() if selection.has(rule)]
     if as_json:
-        sys.stdout.write(json.dumps([asdict(rule) for rule in rules]) + "\n")
+        write_json([asdict(rule) for rule in rules])
     else:
         width = max((len(rule.id) for rule in rules), default=0)
         lines = [f"{rule.area:<9}{rule.id:<{width}}  {rule.reports}\n" for rule in rules]
@@ -157,11 +150,11 @@ def _unreachable(text: str) -> Finding:
 
 def _write(stream: TextIO, findings: Sequence[Finding], *, every: bool) -> None:
     """What is wrong, the worst first, with why and what to do; the sum on the last line."""
-    colour = stream.isatty() and not os.environ.get("NO_COLOR")
-    bold, dim, reset = (_BOLD, _DIM, _RESET) if colour else ("", "", "")
+    colour = has_colours(stream)
+    bold, dim, reset = (BOLD, DIM, RESET) if colour else ("", "", "")
     # A line that goes into a file or a pipe stays one line, for those who search it.
     width = min(shutil.get_terminal_size().columns, _WIDEST) if stream.isatty() else sys.maxsize
-    ranked = sorted(findings, key=lambda finding: _WORST_FIRST.index(finding.status))
+    ranked = sorted(findings, key=lambda finding: list(_COUNTED).index(finding.status))
     for finding in ranked:
         is_ok = finding.status is Status.OK
         if is_ok and not every:
@@ -180,8 +173,8 @@ def _write(stream: TextIO, findings: Sequence[Finding], *, every: bool) -> None:
             stream.write("\n")
     sums = Counter(finding.status for finding in findings)
     words = [
-        f"{sums[status]} {_COUNTED[status] if sums[status] == 1 else _COUNTED_MANY[status]}"
-        for status in _WORST_FIRST
+        f"{sums[status]} {names[sums[status] != 1]}"
+        for status, names in _COUNTED.items()
         if sums[status]
     ]
     begin = "all is well: " if set(sums) == {Status.OK} else ""

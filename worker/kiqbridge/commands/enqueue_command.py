@@ -1,7 +1,6 @@
 """`kiqbridge enqueue`: one job, or an event through the very code of the enqueue function."""
 
 import argparse
-import getpass
 import json
 import os
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kiqbridge.api.operator import user_name
 from kiqbridge.aws.enqueue import Enqueuer, Handled
 from kiqbridge.aws.job_forms import JobRequest, parse_jobs
 from kiqbridge.aws.mapping.check import described
@@ -18,6 +18,7 @@ from kiqbridge.aws.record import Record, Result
 from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued, TickOutcome
 from kiqbridge.commands.arguments import add_changing, add_example, add_option, duration
+from kiqbridge.commands.output import fields_of, write_json, write_line
 from kiqbridge.config.function_settings import MAPPINGS
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import active_job, json_text
@@ -103,7 +104,7 @@ def _enqueue_job(options: argparse.Namespace) -> int:
     enqueued = Client().push_once([job.item], [job.dedupe_key])
     if not enqueued:
         raise EventError(f"enqueue: client middleware stopped {options.job_class}")
-    answer = _enqueued(enqueued[0])
+    answer = enqueued_fields(enqueued[0])
     if answer["duplicate"] and not options.json:
         sys.stderr.write("kiqbridge: this key has enqueued a job before; its id follows\n")
     return _print(answer if options.json else None, enqueued[0].jid)
@@ -149,7 +150,7 @@ def _enqueue_event(options: argparse.Namespace) -> int:
         enqueuer = Enqueuer.with_mappings(Pusher(dry), environ, FUNCTION_FOLDER)
     else:
         enqueuer = Enqueuer.from_environment(environ, FUNCTION_FOLDER)
-    handled = enqueuer.handle(event, now=time.time(), by=f"kiqbridge enqueue by {_user()}")
+    handled = enqueuer.handle(event, now=time.time(), by=f"kiqbridge enqueue by {user_name()}")
     records = [_shown(result, enqueuer, dry.asked) for result in handled.results]
     if options.json:
         _print_json(handled, records, dry_run=options.dry_run)
@@ -221,7 +222,7 @@ def _shown(result: Result, enqueuer: Enqueuer, asked: Mapping[str, JobRequest]) 
     record = result.record
     jobs = []
     for job in result.jobs:
-        jobs.append(_enqueued(job))
+        jobs.append(enqueued_fields(job))
         if job.jid in asked:
             jobs[-1] |= {"args": asked[job.jid].item["args"], "once_for": _name(asked[job.jid])}
     return {
@@ -246,14 +247,9 @@ def _mapping(enqueuer: Enqueuer, record: Record) -> str | None:
         return None
 
 
-def _enqueued(job: Enqueued) -> dict[str, Any]:
-    return {
-        "jid": job.jid,
-        "class": job.job_class,
-        "queue": job.queue,
-        "at": job.at,
-        "duplicate": job.duplicate,
-    }
+def enqueued_fields(job: Enqueued) -> dict[str, Any]:
+    """A job that was enqueued, as JSON has it."""
+    return {"class": job.job_class, **fields_of(job, "jid queue at duplicate")}
 
 
 def _name(job: JobRequest) -> str | None:
@@ -317,8 +313,10 @@ def _print_text(handled: Handled, records: Sequence[Mapping[str, Any]], *, dry_r
 
 
 def _print(answer: object | None, line: str) -> int:
-    text = line if answer is None else json.dumps(answer, ensure_ascii=False)
-    sys.stdout.write(f"{text}\n")
+    if answer is None:
+        write_line(line)
+    else:
+        write_json(answer)
     return 0
 
 
@@ -328,10 +326,3 @@ def _event(name: str) -> Any:
         return json_text.loads(text)
     except (OSError, ValueError) as error:
         raise EventError(f"--event {name}: this is not an event as JSON: {error}") from error
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user needs no name
-        return str(os.getuid())

@@ -9,16 +9,14 @@
 """
 
 import argparse
-import json
 import os
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from kiqbridge.clock import lease_now
 from kiqbridge.commands.arguments import add_json, add_option
-from kiqbridge.host.status import Status, faults_of_all, read_statuses, run_folder
+from kiqbridge.commands.output import write_json, write_line
+from kiqbridge.host.status import faults_of_all, read_statuses, run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,47 +50,21 @@ def run(options: argparse.Namespace) -> int:
     now = lease_now()
     faults = faults_of_all(statuses, options.check, now)
     is_well = bool(statuses) and not any(faults.values())
-    render = _json if options.json else _lines
-    sys.stdout.write(render(options, statuses, faults, folder))
+    missing = [] if statuses else [_none(options, folder)]
+    if options.json:
+        workers = [
+            asdict(status) | {"ok": not faults[status.pid], "faults": faults[status.pid]}
+            for status in statuses
+        ]
+        answer = {"check": options.check, "ok": is_well, "workers": workers, "faults": missing}
+        write_json(answer)
+    for status in statuses if not options.json else ():
+        found = ", ".join(faults[status.pid])
+        is_so = f"not {options.check}: {found}" if found else f"{options.check} ({status.state})"
+        write_line(f"worker {status.pid} is {is_so}")
+    for line in missing if not options.json else ():
+        write_line(line)
     return 0 if is_well else 1
-
-
-def _lines(
-    options: argparse.Namespace,
-    statuses: Sequence[Status],
-    faults: dict[int, list[str]],
-    folder: Path,
-) -> str:
-    lines = [
-        f"{_name(status)} is not {options.check}: {', '.join(faults[status.pid])}"
-        if faults[status.pid]
-        else f"{_name(status)} is {options.check} ({status.state})"
-        for status in statuses
-    ]
-    return "\n".join(lines or [_none(options, folder)]) + "\n"
-
-
-def _name(status: Status) -> str:
-    return f"worker {status.pid}"
-
-
-def _json(
-    options: argparse.Namespace,
-    statuses: Sequence[Status],
-    faults: dict[int, list[str]],
-    folder: Path,
-) -> str:
-    workers = [
-        asdict(status) | {"ok": not faults[status.pid], "faults": faults[status.pid]}
-        for status in statuses
-    ]
-    answer = {
-        "check": options.check,
-        "ok": bool(statuses) and not any(faults.values()),
-        "workers": workers,
-        "faults": [] if workers else [_none(options, folder)],
-    }
-    return json.dumps(answer) + "\n"
 
 
 def _none(options: argparse.Namespace, folder: Path) -> str:

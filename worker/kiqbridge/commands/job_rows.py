@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kiqbridge.api import JobRecord, SortedEntry
+from kiqbridge.commands.output import fields_of
 from kiqbridge.wire.amounts import span_text
 
 _MOST_ARGS: Final = 200
@@ -13,24 +14,10 @@ _MOST_ARGS: Final = 200
 
 def job_fields(job: JobRecord) -> dict[str, Any]:
     """What JSON output has of a job; times are epoch seconds, and null where the job has none."""
-    at = {"at": job.at} if isinstance(job, SortedEntry) else {}
-    return {
-        "jid": job.jid,
-        "class": job.job_class,
-        "display_class": job.display_class,
-        "queue": job.queue,
-        "args": job.display_args,
-        "tags": job.tags,
-        **at,
-        "created_at": job.created_at,
-        "enqueued_at": job.enqueued_at,
-        "failed_at": job.failed_at,
-        "retried_at": job.retried_at,
-        "retry_count": job.retry_count,
-        "error_class": job.error_class,
-        "error_message": job.error_message,
-        "readable": job.is_readable,
-    }
+    names = "jid display_class queue tags created_at enqueued_at failed_at retried_at retry_count"
+    names += " error_class error_message" + (" at" if isinstance(job, SortedEntry) else "")
+    more = {"class": job.job_class, "args": job.display_args, "readable": job.is_readable}
+    return {**fields_of(job, names), **more}
 
 
 def class_cell(job: JobRecord) -> str:

@@ -31,11 +31,6 @@ from kiqbridge.commands.arguments import (
 from kiqbridge.commands.job_rows import args_cell, class_cell, error_cell, job_fields, since_cell
 from kiqbridge.commands.moments import moment_of
 from kiqbridge.commands.output import (
-    Column,
-    columns_of,
-    kept_column,
-    number_column,
-    wide_column,
     write_json,
     write_line,
     write_table,
@@ -260,12 +255,12 @@ def _write_head(queue: Queue, total: int) -> None:
 
 def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
     now = time.time()
-    columns: list[str | Column] = [_KINDS[kind].time, kept_column("jid"), "class"]
-    columns.append(wide_column("arguments"))
+    columns: list[str] = [_KINDS[kind].time, "!jid", "class"]
+    columns.append("~arguments")
     if kind != "queue":
         columns.insert(2, "queue")
     if kind in ("retries", "dead"):
-        columns += [number_column("retry"), wide_column("error")]
+        columns += [">retry", "~error"]
     rows = []
     for job in jobs:
         enqueued_at = job.created_at if job.enqueued_at is None else job.enqueued_at
@@ -277,7 +272,7 @@ def _write_rows(jobs: "Sequence[SortedEntry | QueuedJob]", kind: str) -> None:
             tries = "-" if job.retry_count is None else str(job.retry_count)
             row += [tries, error_cell(job)]
         rows.append(row)
-    write_table(columns_of(*columns), rows)
+    write_table([*columns], rows)
 
 
 def _act(options: argparse.Namespace) -> int:

@@ -9,9 +9,6 @@ from kiqbridge.client.client import Client
 from kiqbridge.commands.acting import confirm
 from kiqbridge.commands.arguments import add_changing, add_example, add_json, add_option
 from kiqbridge.commands.output import (
-    columns_of,
-    kept_column,
-    number_column,
     write_json,
     write_line,
     write_table,
@@ -49,7 +46,7 @@ def _list(options: argparse.Namespace) -> int:
         write_line("Nothing is taken of any limiter.")
         return 0
     write_table(
-        columns_of("kind", kept_column("name"), number_column("used"), "forgotten in"),
+        ("kind", "!name", ">used", "forgotten in"),
         [
             (each.kind, each.name, f"{each.used:,.6g}", span_text(each.forgotten_in_s))
             for each in found

@@ -6,14 +6,7 @@ from typing import Any
 
 from kiqbridge.api import ClassCounts, Histogram, Operator, job_metrics, open_operator, top_jobs
 from kiqbridge.commands.arguments import add_example, add_json, add_option, count
-from kiqbridge.commands.output import (
-    columns_of,
-    number_column,
-    wide_column,
-    write_json,
-    write_line,
-    write_table,
-)
+from kiqbridge.commands.output import fields_of, write_json, write_line, write_table
 from kiqbridge.wire.amounts import instant_text
 
 
@@ -48,13 +41,7 @@ def _all(operator: Operator, options: argparse.Namespace) -> int:
         write_line(f"No job ran in the last {options.minutes:,} minutes.")
     else:
         write_table(
-            columns_of(
-                wide_column("class"),
-                number_column("ran"),
-                number_column("failed"),
-                number_column("average"),
-                number_column("total"),
-            ),
+            ("~class", ">ran", ">failed", ">average", ">total"),
             [
                 (
                     each.job_class,
@@ -80,12 +67,7 @@ def _one(operator: Operator, options: argparse.Namespace) -> int:
                 **_counts(found.counts),
                 **_percentiles(found.histogram),
                 "series": [
-                    {
-                        "at": at,
-                        "executions": each.executions,
-                        "failures": each.failures,
-                        "ms": each.ms,
-                    }
+                    {"at": at, **fields_of(each, "executions failures ms")}
                     for at, each in found.counts.series.items()
                 ],
                 "marks": [{"at": at, "label": label} for at, label in found.marks.items()],
@@ -97,9 +79,7 @@ def _one(operator: Operator, options: argparse.Namespace) -> int:
         write_line(f"{options.job_class} did not run in the last {options.minutes:,} minutes.")
         return 0
     write_table(
-        columns_of(
-            "minute", number_column("ran"), number_column("failed"), number_column("average")
-        ),
+        ("minute", ">ran", ">failed", ">average"),
         [
             (
                 time.strftime("%H:%M UTC", time.gmtime(at)),
@@ -121,14 +101,8 @@ def _one(operator: Operator, options: argparse.Namespace) -> int:
 
 
 def _counts(counts: ClassCounts) -> dict[str, Any]:
-    total = counts.total
-    return {
-        "class": counts.job_class,
-        "executions": total.executions,
-        "failures": total.failures,
-        "ms": total.ms,
-        "average_ms": total.average_ms,
-    }
+    numbers = fields_of(counts.total, "executions failures ms average_ms")
+    return {"class": counts.job_class, **numbers}
 
 
 def _percentiles(histogram: Histogram) -> dict[str, float | None]:

@@ -11,8 +11,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from kiqbridge.wire.names import printable
 
@@ -30,36 +29,16 @@ _MOST_PLAIN: Final = 100
 """Characters of a cell that is printed without a terminal; JSON has all of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        title: its heading.
-        right: numbers stand at the right.
-        gives_way: is cut first where the terminal is narrow.
-        kept: is cut last, as it is to be copied.
-    """
-
+class _Column(NamedTuple):
     title: str
-    right: bool = False
-    gives_way: bool = False
-    kept: bool = False
+    right: bool
+    gives_way: bool
+    kept: bool
 
 
-def number_column(title: str) -> Column:
-    """A column of numbers."""
-    return Column(title=title, right=True)
-
-
-def wide_column(title: str) -> Column:
-    """A column of long texts, which are cut where the terminal is narrow."""
-    return Column(title=title, gives_way=True)
-
-
-def kept_column(title: str) -> Column:
-    """A column of names that are to be copied, such as jids."""
-    return Column(title=title, kept=True)
+def _column(title: str) -> _Column:
+    sign = title[:1]
+    return _Column(title.lstrip(">~!"), sign == ">", sign == "~", sign == "!")
 
 
 def write(text: str) -> None:
@@ -79,10 +58,22 @@ def write_json(value: object) -> None:
     write(json.dumps(_finite(value), default=str, allow_nan=False) + "\n")
 
 
-def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """A table: by rich on a terminal, else plain."""
+def fields_of(value: object, names: str) -> dict[str, Any]:
+    """These attributes of something, as a JSON object; the names have spaces between them."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
+def write_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table: by rich on a terminal, else plain.
+
+    Args:
+        titles: a heading for each column. A sign may stand before it: `>` numbers, at the right; `~` long texts, which
+            are cut first where the terminal is narrow; `!` names that are to be copied, such as jids.
+        rows: a cell for each column.
+    """
+    columns = list(map(_column, titles))
     cells = [[printable(cell) for cell in row] for row in rows]
-    if not (is_terminal() and _write_rich(columns, cells)):
+    if not (is_terminal() and _write_rich(titles, cells)):
         _write_plain(columns, cells)
 
 
@@ -94,11 +85,6 @@ def is_terminal() -> bool:
 def has_colours(stream: TextIO) -> bool:
     """Whether what is written to it may have colours: to a terminal, unless NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
-
-
-def columns_of(*columns: str | Column) -> list[Column]:
-    """Columns; a text is the title of an ordinary one."""
-    return [each if isinstance(each, Column) else Column(title=each) for each in columns]
 
 
 def width_of(text: str) -> int:
@@ -114,7 +100,7 @@ def _width(sign: str) -> int:
     return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
 
 
-def _write_plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def _write_plain(columns: Sequence[_Column], rows: Sequence[Sequence[str]]) -> None:
     titles = [column.title.upper() for column in columns]
     shown = [titles, *([_cut(cell) for cell in row] for row in rows)]
     widths = [max(width_of(row[place]) for row in shown) for place in range(len(columns))]
@@ -132,23 +118,22 @@ def _cut(cell: str) -> str:
     return cell if len(cell) <= _MOST_PLAIN else f"{cell[: _MOST_PLAIN - 1]}…"
 
 
-def _write_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> bool:
+def _write_rich(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     try:
         from rich.console import Console  # noqa: PLC0415 - slow to import, and may be missing
     except ImportError:
         return False
     console = Console(file=sys.stdout, highlight=False)
-    console.print(drawn_table(columns, rows, console.width))
+    console.print(drawn_table(titles, rows, console.width))
     return True
 
 
-def drawn_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int
-) -> "Table":
-    """A table of rich that fits a terminal of so many cells; its texts are `printable`."""
+def drawn_table(titles: Sequence[str], rows: Sequence[Sequence[str]], available: int) -> "Table":
+    """A table of rich that fits a terminal of so many cells; titles as for `write_table`, texts are `printable`."""
     from rich.table import Table  # noqa: PLC0415 - slow to import, and may be missing
     from rich.text import Text  # noqa: PLC0415
 
+    columns = list(map(_column, titles))
     # One column less than there are: some terminals wrap a line that is exactly as wide.
     widths = _fitted(columns, rows, available - 1 - len(_GAP) * (len(columns) - 1))
     table = Table(box=None, header_style="bold", padding=(0, len(_GAP), 0, 0), pad_edge=False)
@@ -166,7 +151,7 @@ def drawn_table(
 
 
 def _fitted(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int
+    columns: Sequence[_Column], rows: Sequence[Sequence[str]], available: int
 ) -> Sequence[int]:
     """As wide as their cells; where there is too little room, the widest is cut, of those that give way first."""
     widths = [

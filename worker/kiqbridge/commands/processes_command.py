@@ -1,37 +1,53 @@
-"""`kiqbridge ps`: the processes of Python and Ruby, and their jobs."""
+"""`kiqbridge ps`, `quiet` and `stop`: the processes of Python and Ruby, their jobs, and signals to them by way of Redis."""
 
 import argparse
+import fnmatch
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kiqbridge.api import Process, ProcessSet, Work, WorkSet, open_operator
-from kiqbridge.commands.arguments import add_example, add_json, add_switch
-from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields
-from kiqbridge.commands.output import (
-    columns_of,
-    kept_column,
-    number_column,
-    wide_column,
-    write_json,
-    write_line,
-    write_table,
+from kiqbridge.api import Operator, Process, ProcessSet, Work, WorkSet, open_operator
+from kiqbridge.commands.acting import confirm
+from kiqbridge.commands.arguments import (
+    add_changing,
+    add_example,
+    add_json,
+    add_option,
+    add_switch,
 )
+from kiqbridge.commands.job_rows import args_cell, class_cell, job_fields
+from kiqbridge.commands.output import fields_of, write_json, write_line, write_table
+from kiqbridge.errors import PayloadError
 from kiqbridge.wire.amounts import span_text
+from kiqbridge.wire.names import printable
 
 SILENT_AFTER_S: Final = 20
 """Two heartbeats of Ruby's and six of ours."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is shown, and how."""
-    add_json(parser)
-    add_switch(parser, "--jobs", "the jobs that run in them as well")
-    add_example(parser, "kiqbridge ps", "kiqbridge ps --jobs")
+def add_arguments(parser: argparse.ArgumentParser, verb: str = "") -> None:
+    """What is shown, and how; or which processes get the signal."""
+    parser.set_defaults(verb=verb)
+    if not verb:
+        add_json(parser)
+        add_switch(parser, "--jobs", "the jobs that run in them as well")
+        add_example(parser, "kiqbridge ps", "kiqbridge ps --jobs")
+        return
+    text = "as `kiqbridge ps` shows it, or its beginning"
+    add_option(parser, "identities", "IDENTITY", text, nargs="*")
+    add_switch(parser, "--all", "all processes, Ruby's as well")
+    add_option(parser, "--host", "GLOB", "those on these machines")
+    add_changing(parser, asks=True)
+    add_example(parser, f"kiqbridge {verb} --host 'batch-*' --dry-run")
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the processes."""
+    """List, quiet or stop them."""
+    return _signal(options) if options.verb else _list(options)
+
+
+def _list(options: argparse.Namespace) -> int:
     operator, now = open_operator(via="cli"), time.time()
     processes = list(ProcessSet(operator))
     works = list(WorkSet(operator)) if options.jobs else []
@@ -43,16 +59,7 @@ def run(options: argparse.Namespace) -> int:
         write_line("No process is alive; `kiqbridge worker` starts one.")
         return 0
     write_table(
-        columns_of(
-            kept_column("identity"),
-            "version",
-            "tag",
-            wide_column("queues"),
-            number_column("busy"),
-            number_column("memory"),
-            number_column("up"),
-            "state",
-        ),
+        ("!identity", "version", "tag", "~queues", ">busy", ">memory", ">up", "state"),
         (_row(each, now) for each in processes),
     )
     if options.jobs:
@@ -66,15 +73,7 @@ def _list_works(works: Sequence[Work], now: float) -> None:
         write_line("No job runs.")
         return
     write_table(
-        columns_of(
-            "process",
-            "thread",
-            kept_column("jid"),
-            "class",
-            "queue",
-            wide_column("arguments"),
-            number_column("runs for"),
-        ),
+        ("process", "thread", "!jid", "class", "queue", "~arguments", ">runs for"),
         (
             (
                 work.process,
@@ -112,29 +111,68 @@ def _state(process: Process, now: float) -> str:
 
 def _fields(process: Process, now: float) -> dict[str, Any]:
     return {
-        "identity": process.identity,
-        "hostname": process.hostname,
-        "pid": process.pid,
-        "tag": process.tag,
-        "labels": process.labels,
-        "version": process.version,
-        "is_ours": process.is_ours,
-        "queues": process.queues,
-        "concurrency": process.concurrency,
-        "busy": process.busy,
-        "rss_kb": process.rss_kb,
-        "rtt_us": process.rtt_us,
-        "started_at": process.started_at,
-        "beat_at": process.beat_at,
+        **fields_of(process, "identity hostname pid tag labels version is_ours queues concurrency"),
+        **fields_of(process, "busy rss_kb rtt_us started_at beat_at"),
         "quiet": process.is_quiet,
         "silent": now - process.beat_at > SILENT_AFTER_S,
     }
 
 
 def _work_fields(work: Work) -> dict[str, Any]:
-    return {
-        "process": work.process,
-        "thread": work.tid,
-        "run_at": work.run_at,
-        **job_fields(work.job),
-    }
+    return {"thread": work.tid, **fields_of(work, "process run_at"), **job_fields(work.job)}
+
+
+def _signal(options: argparse.Namespace) -> int:
+    operator = open_operator(via="cli")
+    chosen = _chosen(options, operator)
+    verb: str = options.verb
+    if options.dry_run:
+        return _report(options, f"would {verb}", chosen)
+    if not chosen:
+        return _report(options, "", chosen)
+    which = "1 process" if len(chosen) == 1 else f"{len(chosen):,} processes"
+    if verb == "stop" and not confirm(f"Stop {which}?", options):
+        return 1
+    for process in chosen:
+        if verb == "quiet":
+            process.quiet()
+        else:
+            process.stop()
+    return _report(
+        options, "asked to become quiet:" if verb == "quiet" else "asked to stop:", chosen
+    )
+
+
+def _chosen(options: argparse.Namespace, operator: Operator) -> list[Process]:
+    if not (options.identities or options.all or options.host):
+        raise PayloadError("name an IDENTITY (kiqbridge ps lists them), --host GLOB or --all")
+    processes = list(ProcessSet(operator))
+    for identity in options.identities:
+        if not any(each.identity.startswith(identity) for each in processes):
+            raise PayloadError(
+                f"{printable(identity)}: no process of this name is alive; kiqbridge ps lists them"
+            )
+    return [
+        each
+        for each in processes
+        if options.all
+        or (options.host and fnmatch.fnmatchcase(each.hostname, options.host))
+        or any(each.identity.startswith(identity) for identity in options.identities)
+    ]
+
+
+def _report(options: argparse.Namespace, verb: str, chosen: Sequence[Process]) -> int:
+    if options.json:
+        write_json(
+            {
+                "dry_run": options.dry_run,
+                "action": options.verb,
+                "processes": [each.identity for each in chosen],
+            }
+        )
+        return 0
+    if not chosen:
+        sys.stderr.write("No living process matches.\n")
+    for process in chosen:
+        write_line(f"{verb} {process.identity}")
+    return 0

@@ -5,13 +5,13 @@ and for looking.
 """
 
 import argparse
-import json
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
 from kiqbridge.commands.arguments import add_changing, add_example, add_option, add_switch
+from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.config.config import Config
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import PayloadError
@@ -22,6 +22,7 @@ from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.inflight.rescue import may_be_silent_s, watch
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.amounts import count_text
 from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 from kiqbridge.wire.names import shown
 
@@ -178,30 +179,37 @@ def _print_result(
             ],
             "left": [each.name for each in left],
         }
-        sys.stdout.write(json.dumps(answer) + "\n")
+        write_json(answer)
         return
-    lines = [f"rescued {name}: {_jobs(count)} went back" for name, count in rescued.items()]
+    lines = [
+        f"rescued {name}: {count_text(count, 'job')} went back" for name, count in rescued.items()
+    ]
     silent = [each for each in left if each.state == "silent"]
     if options.dry_run:
-        lines += [f"would watch {each.name} and rescue {_jobs(each.held_jobs)}" for each in silent]
         lines += [
-            f"would give back {_jobs(each.held_jobs)} of {each.name}"
+            f"would watch {each.name} and rescue {count_text(each.held_jobs, 'job')}"
+            for each in silent
+        ]
+        lines += [
+            f"would give back {count_text(each.held_jobs, 'job')} of {each.name}"
             for each in left
             if each.state in ("being reaped", "not registered")
         ]
     elif not lines and not left:
         lines.append("no worker has to be rescued")
-    sys.stdout.write(shown("".join(f"{line}\n" for line in lines)))
+    for line in lines:
+        write_line(line)
 
 
 def _print_all(found: Sequence[Incarnation]) -> None:
     lines = [
-        f"{each.name}  {_state(each)}, holds {_jobs(each.held_jobs)}{_queues(each)}"
+        f"{each.name}  {_state(each)}, holds {count_text(each.held_jobs, 'job')}{_queues(each)}"
         if each.state != "unknown layout"
         else f"{each.name}  {_state(each)}: only a version that knows its layout can rescue it"
         for each in found
     ]
-    sys.stdout.write(shown("".join(f"{line}\n" for line in lines or ["no worker is registered"])))
+    for line in lines or ["no worker is registered"]:
+        write_line(line)
 
 
 def _state(each: Incarnation) -> str:
@@ -214,10 +222,6 @@ def _state(each: Incarnation) -> str:
 def _queues(each: Incarnation) -> str:
     queues = ", ".join(f"{queue} {count}" for queue, count in each.held.items())
     return f" ({queues})" if queues else ""
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count} jobs"
 
 
 def _print_progress(line: str) -> None:

@@ -13,10 +13,6 @@ from kiqbridge.clocks.ledger import LedgerEntry, known_schedules, read_ledger, r
 from kiqbridge.commands.arguments import add_json, add_option, user_input, within
 from kiqbridge.commands.moments import moment_of
 from kiqbridge.commands.output import (
-    columns_of,
-    kept_column,
-    number_column,
-    wide_column,
     write_json,
     write_line,
     write_table,
@@ -180,16 +176,16 @@ def _print(name: str, definition: ScheduleDefinition | None, rows: Sequence[_Row
         write_line("nothing has fired within this time")
         return
     local = () if zone == "UTC" else (f"due ({zone})",)
-    columns = columns_of(
+    columns = (
         *local,
         "due (UTC)",
-        number_column("late"),
+        ">late",
         "by",
-        number_column("deliveries"),
-        kept_column("job"),
+        ">deliveries",
+        "!job",
         "outcome",
-        number_column("took"),
-        wide_column("notes"),
+        ">took",
+        "~notes",
     )
     write_table(columns, [line for row in rows for line in _lines(row, zone)])
 

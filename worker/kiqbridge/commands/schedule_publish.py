@@ -5,9 +5,7 @@ for schedules of which no function of ours is deployed.
 """
 
 import argparse
-import json
 import os
-import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +22,7 @@ from kiqbridge.clocks.manifest_store import (
 )
 from kiqbridge.commands.arguments import add_changing, add_option, add_switch
 from kiqbridge.commands.build_manifest import manifest_of
+from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.manifest import Manifest
 
@@ -87,9 +86,9 @@ def _publish(options: argparse.Namespace) -> int:
         del about["removed"]
     about["dry_run"] = options.dry_run
     if options.json:
-        sys.stdout.write(json.dumps(about) + "\n")
+        write_json(about)
     else:
-        sys.stdout.write(_sentence(about) + "\n")
+        write_line(_sentence(about))
     return OLDER if about["outcome"] == "older" else 0
 
 

@@ -1,24 +1,23 @@
 """`kiqbridge spill`: what waits in the spill queues, taking it from there, and replaying dead letters."""
 
 import argparse
-import getpass
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kiqbridge.api.operator import user_name
 from kiqbridge.aws.enqueue import Enqueuer, Handled
 from kiqbridge.aws.push import HeldBack, Pusher, StaleTick
 from kiqbridge.aws.record import Result
 from kiqbridge.aws.replay import ReplayPusher, dead_letter_of
 from kiqbridge.client.client import Client
-from kiqbridge.client.guarded_push import Enqueued
-from kiqbridge.commands.arguments import add_example, add_json, add_option, add_switch
-from kiqbridge.commands.enqueue_command import FUNCTION_FOLDER
-from kiqbridge.commands.sqs_messages import Messages
+from kiqbridge.commands.acting import confirm
+from kiqbridge.commands.arguments import add_example, add_json, add_option, add_switch, within
+from kiqbridge.commands.enqueue_command import FUNCTION_FOLDER, enqueued_fields
+from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.config.function_settings import (
     MAPPINGS,
     SPILL_FIFO_QUEUE_URL,
@@ -26,10 +25,101 @@ from kiqbridge.config.function_settings import (
     TICK_AHEAD_S,
 )
 from kiqbridge.config.setting import read
-from kiqbridge.errors import EventError, KiqbridgeError, RedisUnavailable
+from kiqbridge.errors import ConfigError, EventError, KiqbridgeError, RedisUnavailable
 
+HELD_S: Final = 300
+"""For so long a message is not given to others: longer than a person's look at some thousand of them."""
+MAX_MESSAGES: Final = 10
+"""Of one call."""
 _DONE: Final = ("enqueued", "duplicate", "no job")
 """What becomes of a message that is deleted then."""
+
+
+class Messages:
+    """One queue.
+
+    Args:
+        url: its address.
+
+    Raises:
+        ConfigError: boto3's lower half is missing.
+        EventError: SQS refuses: no such queue, no permission.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            from kiqbridge.aws.spill_queue import sqs_client  # noqa: PLC0415
+
+            self._client = sqs_client(url)
+        except ImportError as error:
+            raise ConfigError(
+                "botocore is not installed, and SQS is asked by it: pip install boto3"
+            ) from error
+        self._held: dict[str, str] = {}
+        self._attributes = self._read_attributes(url)
+        self.arn = str(self._attributes["QueueArn"])
+
+    def counts(self) -> dict[str, Any]:
+        """`waiting` and `in_flight`, as far as SQS knows; `dead_letters`: the same of its dead-letter queue."""
+        found = self._read_attributes(self.url)
+        dead_letters = None
+        if "RedrivePolicy" in found:
+            name = json.loads(found["RedrivePolicy"])["deadLetterTargetArn"].rpartition(":")[2]
+            url = f"{self.url.rpartition('/')[0]}/{name}"
+            dead_letters = {"queue_url": url, **_numbers(self._read_attributes(url))}
+        return {**_numbers(found), "dead_letters": dead_letters}
+
+    def take(self, most: int | None) -> Iterator[Mapping[str, Any]]:
+        """Up to `most` messages, None = all; each is held until it is deleted or put back."""
+        left = most
+        while left is None or left > 0:
+            found = self._call(
+                "receive_message",
+                MaxNumberOfMessages=MAX_MESSAGES if left is None else min(MAX_MESSAGES, left),
+                VisibilityTimeout=HELD_S,
+                AttributeNames=["All"],
+                MessageAttributeNames=["All"],
+            ).get("Messages", [])
+            if not found:
+                return
+            for message in found:
+                self._held[message["MessageId"]] = message["ReceiptHandle"]
+            left = None if left is None else left - len(found)
+            yield from found
+
+    def delete(self, message: Mapping[str, Any]) -> None:
+        """It is done with."""
+        self._call("delete_message", ReceiptHandle=message["ReceiptHandle"])
+        self._held.pop(message["MessageId"], None)
+
+    def put_back(self) -> None:
+        """Let others have what was taken and not deleted."""
+        for handle in self._held.values():
+            self._call("change_message_visibility", ReceiptHandle=handle, VisibilityTimeout=0)
+        self._held.clear()
+
+    def _read_attributes(self, url: str) -> dict[str, str]:
+        answer = self._call("get_queue_attributes", QueueUrl=url, AttributeNames=["All"])
+        return dict(answer["Attributes"])
+
+    def _call(self, operation: str, **options: Any) -> Any:
+        import botocore.exceptions as of_botocore  # noqa: PLC0415
+
+        try:
+            return getattr(self._client, operation)(**{"QueueUrl": self.url, **options})
+        except (of_botocore.ClientError, of_botocore.BotoCoreError) as error:
+            raise EventError(
+                f"SQS refuses {operation} of {self.url}: {error}; check the address, the region and your "
+                "credentials"
+            ) from error
+
+
+def _numbers(attributes: Mapping[str, str]) -> dict[str, int]:
+    return {
+        "waiting": int(attributes["ApproximateNumberOfMessages"]),
+        "in_flight": int(attributes["ApproximateNumberOfMessagesNotVisible"]),
+    }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,11 +146,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit",
         "N",
         "show N messages; each counts as received once more (default: 0)",
-        type=_count,
+        type=within(0),
         default=0,
     )
     for verb in (drain, replay):
-        add_option(verb, "--limit", "N", "at most N messages of a queue", type=_count, default=None)
+        add_option(
+            verb, "--limit", "N", "at most N messages of a queue", type=within(0), default=None
+        )
         add_option(
             verb,
             "--mappings",
@@ -79,12 +171,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         verb.set_defaults(command=function)
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of messages; write 0 or more")
-    return int(text)
-
-
 def _show(options: argparse.Namespace) -> int:
     queues = []
     for url in _urls(options):
@@ -96,17 +182,19 @@ def _show(options: argparse.Namespace) -> int:
         queue.put_back()
         queues.append({"queue_url": url, **queue.counts(), "messages": looked})
     if options.json:
-        return _answer({"queues": queues})
+        write_json({"queues": queues})
+        return 0
     for found in queues:
-        sys.stdout.write(
-            f"{found['queue_url']}\n  {found['waiting']} wait, {found['in_flight']} are in flight; "
-            f"dead-letter queue: {_dead(found['dead_letters'])}\n"
+        write_line(found["queue_url"])
+        write_line(
+            f"  {found['waiting']} wait, {found['in_flight']} are in flight; "
+            f"dead-letter queue: {_dead(found['dead_letters'])}"
         )
         for message in found["messages"]:
             jobs = ", ".join(
                 f"{job['class']} into {job['queue']} as {job['jid']}" for job in message["jobs"]
             )
-            sys.stdout.write(f"  {message['message_id']} {message['source']}: {jobs}\n")
+            write_line(f"  {message['message_id']} {message['source']}: {jobs}")
     return 0
 
 
@@ -122,8 +210,10 @@ def _replay(options: argparse.Namespace) -> int:
 def _take_all(options: argparse.Namespace, urls: Sequence[str]) -> int:
     """Handle the messages of all queues; 0 if none is left that was looked at, 1 if one is."""
     queues = [Messages(url) for url in urls]
-    if not options.dry_run and not options.yes:
-        _ask(queues)
+    if not (options.dry_run or options.yes):
+        count = sum(queue.counts()["waiting"] for queue in queues)
+        if not confirm(f"Enqueue and delete about {count} messages?", options):
+            return 1
     environ = dict(os.environ)
     if options.mappings is not None:
         environ[MAPPINGS.env[0]] = str(options.mappings.resolve())
@@ -150,17 +240,17 @@ def _take_all(options: argparse.Namespace, urls: Sequence[str]) -> int:
         for name in (*_DONE, "stale", "refused", "failed")
     }
     if options.json:
-        _answer({"dry_run": options.dry_run, "messages": outcomes, "counts": counts})
+        write_json({"dry_run": options.dry_run, "messages": outcomes, "counts": counts})
     else:
         text = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-        sys.stdout.write(f"{len(outcomes)} messages{': ' if text else ''}{text}\n")
+        write_line(f"{len(outcomes)} messages{': ' if text else ''}{text}")
     return int(any(each["outcome"] not in _DONE for each in outcomes))
 
 
 def _handled(
     queue: Messages, enqueuer: Enqueuer, pusher: ReplayPusher, options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
-    by = f"kiqbridge spill by {_user()}"
+    by = f"kiqbridge spill by {user_name()}"
     for message in queue.take(options.limit):
         outcome: dict[str, Any] = {"message_id": message["MessageId"]}
         try:
@@ -189,7 +279,11 @@ def _outcome(handled: Handled) -> dict[str, Any]:
     error = errors[0] if errors else handled.error
     if isinstance(error, RedisUnavailable):
         raise error
-    jobs = [_job(job) for result in handled.results for job in result.jobs]
+    jobs = [
+        {**enqueued_fields(job), "jid": job.jid or None}
+        for result in handled.results
+        for job in result.jobs
+    ]
     shown = {"source": handled.source, "jobs": jobs, "error": None if error is None else str(error)}
     return {**shown, "outcome": _name(error, handled.results, jobs)}
 
@@ -207,16 +301,6 @@ def _name(
     return "duplicate" if all(job["duplicate"] for job in jobs) else "enqueued"
 
 
-def _job(job: Enqueued) -> dict[str, Any]:
-    return {
-        "jid": job.jid or None,
-        "class": job.job_class,
-        "queue": job.queue,
-        "at": job.at,
-        "duplicate": job.duplicate,
-    }
-
-
 def _print_outcome(outcome: Mapping[str, Any], *, dry_run: bool) -> None:
     name = outcome["outcome"]
     verb = "would be enqueued" if dry_run and name == "enqueued" else name
@@ -225,7 +309,7 @@ def _print_outcome(outcome: Mapping[str, Any], *, dry_run: bool) -> None:
         for job in outcome["jobs"]
     )
     parts = [part for part in (jobs, outcome["error"]) if part]
-    sys.stdout.write(f"{outcome['message_id']} {verb}{': ' if parts else ''}{'; '.join(parts)}\n")
+    write_line(f"{outcome['message_id']} {verb}{': ' if parts else ''}{'; '.join(parts)}")
 
 
 def _spilled(body: str) -> dict[str, Any]:
@@ -257,31 +341,7 @@ def _urls(options: argparse.Namespace) -> list[str]:
     return list(urls)
 
 
-def _ask(queues: Sequence[Messages]) -> None:
-    count = sum(queue.counts()["waiting"] for queue in queues)
-    if not sys.stdin.isatty():
-        raise EventError(
-            f"spill: about {count} messages would be enqueued and deleted; add --yes, or --dry-run to look"
-        )
-    sys.stdout.write(f"enqueue and delete about {count} messages? [y/N] ")
-    sys.stdout.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise EventError("spill: nothing was done")
-
-
 def _dead(dead_letters: Mapping[str, Any] | None) -> str:
     if dead_letters is None:
         return "none"
     return f"{dead_letters['waiting']} in {dead_letters['queue_url']}"
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user needs no name
-        return str(os.getuid())
-
-
-def _answer(value: object) -> int:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
-    return 0

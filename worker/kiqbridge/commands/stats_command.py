@@ -10,9 +10,7 @@ from typing import Any, Final
 from kiqbridge.api import Operator, Stats, open_operator
 from kiqbridge.commands.arguments import add_example, add_json, add_option, duration
 from kiqbridge.commands.output import (
-    columns_of,
     is_terminal,
-    number_column,
     write_json,
     write_line,
     write_table,
@@ -67,7 +65,7 @@ def _show(operator: Operator, *, as_json: bool) -> None:
         return
     write_line()
     write_table(
-        columns_of("queue", number_column("jobs"), number_column("latency"), "paused"),
+        ("queue", ">jobs", ">latency", "paused"),
         (
             (
                 queue["name"],
@@ -80,16 +78,17 @@ def _show(operator: Operator, *, as_json: bool) -> None:
     )
 
 
-_COUNTS: Final = (
-    "processed",
-    "failed",
-    "busy",
-    "enqueued",
-    "scheduled",
-    "retries",
-    "dead",
-    "processes",
-)
+_COUNTS: Final = {
+    "processed": "processed",
+    "failed": "failed",
+    "busy": "workers_size",
+    "enqueued": "enqueued",
+    "scheduled": "scheduled_size",
+    "retries": "retry_size",
+    "dead": "dead_size",
+    "processes": "processes_size",
+}
+"""As it is shown → attribute of `Stats`."""
 
 
 def stats_fields(operator: Operator) -> Mapping[str, Any]:
@@ -98,7 +97,7 @@ def stats_fields(operator: Operator) -> Mapping[str, Any]:
     paused = {each.name for each in operator.pauses() if each.kind == "queue"}
     return {
         "at": stats.fetched_at,
-        **_counts(stats),
+        **{name: getattr(stats, attribute) for name, attribute in _COUNTS.items()},
         "queues": [
             {
                 "name": name,
@@ -108,17 +107,4 @@ def stats_fields(operator: Operator) -> Mapping[str, Any]:
             }
             for name, queue in stats.queues.items()
         ],
-    }
-
-
-def _counts(stats: Stats) -> dict[str, int]:
-    return {
-        "processed": stats.processed,
-        "failed": stats.failed,
-        "busy": stats.workers_size,
-        "enqueued": stats.enqueued,
-        "scheduled": stats.scheduled_size,
-        "retries": stats.retry_size,
-        "dead": stats.dead_size,
-        "processes": stats.processes_size,
     }

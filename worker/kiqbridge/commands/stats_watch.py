@@ -14,7 +14,7 @@ from rich.text import Text
 from kiqbridge.api import DeadSet, Operator, fetch_facts, fetch_history, judge
 from kiqbridge.api.facts import Facts
 from kiqbridge.commands.job_rows import class_cell, error_cell, since_cell
-from kiqbridge.commands.output import Column, drawn_table, kept_column, number_column, wide_column
+from kiqbridge.commands.output import drawn_table
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.wire.amounts import count_text, instant_text, span_text, waited_text
 from kiqbridge.wire.names import printable
@@ -55,7 +55,7 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
     width = console.width
     yield from _table(
         f"{count_text(len(facts.queues), 'queue')}, the slowest first",
-        [Column(title="queue"), number_column("jobs"), number_column("latency"), Column(title="")],
+        ["queue", ">jobs", ">latency", ""],
         (
             (
                 queue.name,
@@ -71,11 +71,11 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
     yield from _table(
         f"{count_text(len(facts.work), 'job')} running, the longest first",
         [
-            number_column("runs for"),
-            Column(title="class"),
-            Column(title="queue"),
-            kept_column("jid"),
-            wide_column("process"),
+            ">runs for",
+            "class",
+            "queue",
+            "!jid",
+            "~process",
         ],
         (
             (
@@ -92,7 +92,7 @@ def _screen(operator: Operator, console: Console) -> Iterator[RenderableType]:
     )
     yield from _table(
         f"{count_text(facts.dead, 'dead job')}, the last to die first",
-        [number_column("died"), Column(title="class"), kept_column("jid"), wide_column("error")],
+        [">died", "class", "!jid", "~error"],
         (
             (
                 since_cell(entry.score, facts.at),
@@ -123,7 +123,7 @@ def _head(facts: Facts, processed: int, failed: int) -> Iterator[Text]:
 
 
 def _table(
-    title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], most: int, width: int
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], most: int, width: int
 ) -> Iterator[RenderableType]:
     cells = [[printable(cell) for cell in row] for row in rows]
     yield Text()

@@ -9,7 +9,7 @@ process is started, replaced or killed is decided in supervision.py; the handlin
 3. A child that holds too much memory is replaced.
 4. While a child is neither dead nor stopped, the parent renews its lease besides the child itself: a
    C call that holds the interpreter lock for long is no death (reliability.md §3).
-5. When the parent ends, for whatever reason, its children notice it and stop (supervisor_link.py).
+5. When the parent ends, for whatever reason, its children notice it and stop (forked.py).
 """
 
 import gc
@@ -30,13 +30,13 @@ from types import FrameType
 from typing import NoReturn
 
 from kiqbridge.commands.forked import (
+    SupervisorLink,
     can_run,
     check_before_fork,
     resident_mb,
     settle_in_child,
 )
 from kiqbridge.commands.supervision import Child, Fleet, Slot
-from kiqbridge.commands.supervisor_link import SupervisorLink
 from kiqbridge.config.config import Config
 from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S
 from kiqbridge.errors import KiqbridgeError

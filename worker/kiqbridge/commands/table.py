@@ -191,7 +191,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         ),
         Entry(
             name="quiet",
-            module="commands.signals_command",
+            module="commands.processes_command",
             help="let processes take no new jobs",
             description="Let processes of Python or Ruby take no new jobs, through Redis: each reads it at its next heartbeat. "
             "It cannot be undone.",
@@ -199,7 +199,7 @@ GROUPS: Final[Mapping[str, Sequence[Entry]]] = {
         ),
         Entry(
             name="stop",
-            module="commands.signals_command",
+            module="commands.processes_command",
             help="end processes",
             description="End processes of Python or Ruby, through Redis: each reads it at its next heartbeat, finishes its jobs as "
             "after TERM, and gives back what does not end in time.",

@@ -36,7 +36,7 @@ from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.wire.payload import shorten
 
 if TYPE_CHECKING:
-    from kiqbridge.commands.supervisor_link import SupervisorLink
+    from kiqbridge.commands.forked import SupervisorLink
 
 logger = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kiqbridge.api.facts import Facts, fetch_facts
-from kiqbridge.api.limits import KINDS
 from kiqbridge.api.metric_reading import Counts
 from kiqbridge.api.operator import Operator, default_operator
-from kiqbridge.api.verdict import judge
+from kiqbridge.api.verdict import KINDS
+from kiqbridge.api.verdict_rules import judge
 from kiqbridge.inflight.incarnations import list_registered
 from kiqbridge.telemetry import catalogue
 from kiqbridge.telemetry.catalogue import MOST_CLASSES, MOST_QUEUES, OTHERS, Family, Sample, gauge

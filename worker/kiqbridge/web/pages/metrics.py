@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kiqbridge.api import ClassCounts, Histogram, TopJobs, job_metrics, top_jobs
-from kiqbridge.api.class_histograms import class_histograms
+from kiqbridge.api.metrics import class_histograms
 from kiqbridge.web.context import View, render, view_of
 from kiqbridge.web.plots import Mark, Series, histogram, sparkline, time_series
 from kiqbridge.web.plots.time_series import Shade, fold
