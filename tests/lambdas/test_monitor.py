@@ -506,7 +506,7 @@ def test_one_that_gives_a_sign_in_the_meantime_ends_the_watch(load, redis, monke
         time.sleep_(pause_s)
 
     monkeypatch.setattr(time, "sleep_", time.sleep, raising=False)
-    monkeypatch.setattr("kiqbridge.inflight.rescue.time.sleep", woken)
+    monkeypatch.setattr("kiqbridge.inflight.recovery.time.sleep", woken)
 
     answer = app.lambda_handler({}, MinuteContext())
 

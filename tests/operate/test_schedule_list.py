@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kiqbridge.clocks.definitions import read_states
-from kiqbridge.clocks.last_entries import read_last_entries
+from kiqbridge.clocks.ledger import read_last_entries
 from kiqbridge.commands import cli, schedule_list
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import SchedulePause, ScheduleState

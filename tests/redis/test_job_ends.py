@@ -7,7 +7,7 @@ from kiqbridge import Client
 from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.settle.job_end import end_of
+from kiqbridge.settle.end_report import end_of
 from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.due_jobs import Buried, bury

@@ -44,7 +44,7 @@ def test_jobs_are_claimed_performed_and_acknowledged(jobs, redis, note, seen):
     outer.perform_async()
     note.perform_async("first")
 
-    assert jobs.perform_all() == 3
+    assert jobs.drain() == 3
     assert sorted(seen) == ["first", "inner"]
     assert [str(each.outcome) for each in jobs.performed] == ["done"] * 3
     # Nothing is left of the claims, and nobody else has anything to give back.

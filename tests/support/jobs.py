@@ -1,11 +1,13 @@
 """Declaring jobs in a test without leaving them behind, and looking at what would be pushed."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from kiqbridge.client.default_client import configure, own_default_client
 from kiqbridge.client.registry import default_registry
+from kiqbridge.logs.log_level import begin_job, end_job
 
 
 @contextmanager
@@ -19,6 +21,17 @@ def own_declarations() -> Iterator[None]:
     finally:
         default_registry._definitions.clear()
         default_registry._definitions.update(declared)
+
+
+@contextmanager
+def at_level(level: int) -> Iterator[None]:
+    """As within a job whose payload asks for this log level."""
+    token = begin_job({"log_level": logging.getLevelName(level).lower()})
+    assert token is not None
+    try:
+        yield
+    finally:
+        end_job(token)
 
 
 class Pushes:

@@ -10,12 +10,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.jobs import own_declarations
+from support.jobs import at_level, own_declarations
 
 from kiqbridge import job, log_context
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.registry import definition_of
-from kiqbridge.logs.log_level import at_level
 from kiqbridge.perform.job_lines import JobLines, log_failure
 from kiqbridge.perform.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
 

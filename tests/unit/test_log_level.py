@@ -5,8 +5,9 @@ import logging
 import threading
 
 import pytest
+from support.jobs import at_level
 
-from kiqbridge.logs.log_level import are_active, at_level, parse_level
+from kiqbridge.logs.log_level import are_active, parse_level
 
 
 class Heard(logging.Handler):

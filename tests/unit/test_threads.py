@@ -55,11 +55,10 @@ def test_a_loop_goes_on_after_whatever_escapes_it(escape, caplog):
     )
     thread.start()
     wait_until(lambda: len(rounds) == 3, what="the loop's third round")
-    [state] = kept_as("test")
 
     assert thread.is_alive()
-    assert (state.escapes, state.last_error) == (2, type(escape).__name__)
-    assert "an error ended the loop of thread test" in caplog.text
+    assert len(kept_as("test")) == 1
+    assert caplog.text.count("an error ended the loop of thread test") == 2
 
     ending.set()
     thread.join(10)

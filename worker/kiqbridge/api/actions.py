@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Type
 from kiqbridge.api.audit import new_note
 from kiqbridge.api.retrying import edited, pushed_text
 from kiqbridge.errors import JobRemoved, PayloadError
-from kiqbridge.settle.end_report import report_failure
-from kiqbridge.settle.job_end import end_of
+from kiqbridge.settle.end_report import end_of, report_failure
 from kiqbridge.store.operating import (
     BATCH,
     NEAR,

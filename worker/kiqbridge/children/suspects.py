@@ -15,10 +15,9 @@ from kiqbridge.client.server import Server
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import ProcessDied
 from kiqbridge.runtime import user_code
-from kiqbridge.settle.end_report import report_failure
+from kiqbridge.settle.end_report import end_of, report_failure
 from kiqbridge.settle.error_report import Failure
 from kiqbridge.settle.failed_payload import error_class, error_message
-from kiqbridge.settle.job_end import end_of
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict

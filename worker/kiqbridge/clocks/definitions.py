@@ -1,7 +1,6 @@
 """Reading the schedules that Redis knows: those of published manifests, and dynamic ones."""
 
 import logging
-from typing import TYPE_CHECKING
 
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.definition import ScheduleDefinition
@@ -12,9 +11,6 @@ from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +44,5 @@ def read_states(connection: RedisConnection | RedisPool, keys: Keys) -> dict[str
     Raises:
         RedisUnavailable: nothing was read.
     """
-    reply = connection.call("HGETALL", keys.schedule_states)
-    pairs: Iterable[tuple[bytes, bytes]] = (
-        reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    )
-    return {text_of(name): ScheduleState.from_text(text) for name, text in pairs}
+    states = pairs_of(connection.call("HGETALL", keys.schedule_states))
+    return {text_of(name): ScheduleState.from_text(text) for name, text in states.items()}

@@ -3,9 +3,9 @@
 It is written by the scripts that enqueue (push_tick.lua) and that settle (settle.lua).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
@@ -19,6 +19,9 @@ LEFT_OUT = ("paused", "skipped")
 
 _PAGE = 1000
 """Missed ticks, of all schedules, that are read at once."""
+
+_AT_ONCE: Final = 500
+"""Ledgers that are read in one round trip."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,22 @@ class LedgerEntry:
         """How a job of it ended last; None: it has not, or nobody reports that (docs/schedules.md)."""
         found = [end for end in self.ends if end.jid == jid]
         return max(found, key=lambda end: end.ended_at, default=None)
+
+    @classmethod
+    def from_document(
+        cls, schedule: str, read: dict[str, Any], ends: Sequence[JobEnd], attempts: int = 1
+    ) -> "LedgerEntry":
+        """An entry as the ledger has it, with the ends of its jobs."""
+        return cls(
+            schedule=schedule,
+            at=int(read["at"]),
+            jids=[str(jid) for jid in read["jids"]],
+            by=str(read["by"]),
+            enqueued_at=float(read["enqueued_at"]),
+            attempts=attempts,
+            ends=ends,
+            left_out=next((word for word in LEFT_OUT if read.get(word)), ""),
+        )
 
     @property
     def lateness_s(self) -> float:
@@ -138,15 +157,50 @@ def read_ledger(
         end = JobEnd.from_text(text)
         ends.setdefault(end.at, []).append(end)
     return [
-        LedgerEntry(
-            schedule=schedule,
-            at=each["at"],
-            jids=[str(jid) for jid in each["jids"]],
-            by=str(each["by"]),
-            enqueued_at=float(each["enqueued_at"]),
-            attempts=int(count or 1),
-            ends=ends.get(each["at"], []),
-            left_out=next((name for name in LEFT_OUT if each.get(name)), ""),
-        )
+        LedgerEntry.from_document(schedule, each, ends.get(each["at"], []), int(count or 1))
         for each, count in zip(found, attempts, strict=True)
     ]
+
+
+def read_last_entries(
+    connection: RedisConnection | RedisPool, keys: Keys, schedules: Sequence[str], now: float
+) -> dict[str, LedgerEntry]:
+    """The newest entry of each ledger that is not later than `now`; what is placed ahead is.
+
+    Args:
+        connection: to Redis.
+        keys: names of keys.
+        schedules: names.
+        now: epoch seconds.
+
+    Returns:
+        Entries by the name of the schedule; one that has not fired has none. `attempts` is not read.
+
+    Raises:
+        RedisUnavailable: not all was read.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    newest = (repr(now), "-inf", "BYSCORE", "REV", "LIMIT", 0, 1)
+    for names in _parts(schedules):
+        last = connection.run(*(("ZRANGE", keys.ticks(name), *newest) for name in names))
+        found |= {
+            name: json_text.loads(texts[0])
+            for name, texts in zip(names, last, strict=True)
+            if texts
+        }
+    entries = {}
+    for names in _parts(list(found)):
+        of_jobs = connection.run(
+            *(
+                ("ZRANGE", keys.ends(name), found[name]["at"], found[name]["at"], "BYSCORE")
+                for name in names
+            )
+        )
+        for name, texts in zip(names, of_jobs, strict=True):
+            ends = [JobEnd.from_text(text) for text in texts]
+            entries[name] = LedgerEntry.from_document(name, found[name], ends)
+    return entries
+
+
+def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[place : place + _AT_ONCE] for place in range(0, len(names), _AT_ONCE))

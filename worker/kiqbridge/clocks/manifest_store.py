@@ -16,6 +16,7 @@ from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
@@ -208,8 +209,7 @@ def read_manifests(
 
 def manifests_of(reply: Any) -> dict[str, StandingManifest]:
     """The reply to HGETALL as `read_manifests` returns it."""
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    found = (standing_manifest(text_of(stack), text) for stack, text in pairs)
+    found = (standing_manifest(text_of(stack), text) for stack, text in pairs_of(reply).items())
     return {each.stack: each for each in found if each is not None}
 
 

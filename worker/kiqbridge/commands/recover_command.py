@@ -18,8 +18,7 @@ from kiqbridge.errors import PayloadError
 from kiqbridge.inflight.incarnations import Incarnation, list_incarnations
 from kiqbridge.inflight.lease import LeaseTimes
 from kiqbridge.inflight.reaping import ALIVE, UNKNOWN_LAYOUT, Outcome
-from kiqbridge.inflight.recovery import Reaper
-from kiqbridge.inflight.rescue import may_be_silent_s, watch
+from kiqbridge.inflight.recovery import Reaper, may_be_silent_s, watch
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.amounts import count_text

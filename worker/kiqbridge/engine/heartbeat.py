@@ -176,7 +176,6 @@ class Heartbeat:
 
     Attributes:
         taken_at: when Redis last took a beat, on `lease_now`; None = never.
-        tried_at: when the last beat began, on `time.monotonic`.
     """
 
     def __init__(
@@ -209,7 +208,6 @@ class Heartbeat:
         self._rtt_us = 0
         self._slow_readings = 0
         self.taken_at: float | None = None
-        self.tried_at = time.monotonic()
         self._stopping = threading.Event()
         self.thread = KeptThread("heartbeat", self._beat_on, self._stopping)
 
@@ -270,7 +268,6 @@ class Heartbeat:
     def _beat_on(self) -> None:
         while True:
             threads.beat()
-            self.tried_at = time.monotonic()
             try:
                 self.beat()
             except KiqbridgeError as error:

@@ -26,7 +26,7 @@ from types import FrameType
 
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import frames, threads
-from kiqbridge.runtime.collection import current_frames
+from kiqbridge.runtime.frames import current_frames
 
 logger = logging.getLogger(__name__)
 

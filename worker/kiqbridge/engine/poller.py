@@ -29,9 +29,8 @@ from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import KeptThread
-from kiqbridge.settle.end_report import report_failure
+from kiqbridge.settle.end_report import end_of, report_failure
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
-from kiqbridge.settle.job_end import end_of
 from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.leadership import Lead

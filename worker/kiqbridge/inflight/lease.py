@@ -114,7 +114,6 @@ class LeaseKeeper:
     Redis is away: the call shows that this interpreter runs.
 
     Attributes:
-        tried_at: when the last beat began, on `time.monotonic`.
         watches: whether it holds a watch slot, as of the last beat, and looks after the others.
     """
 
@@ -152,7 +151,6 @@ class LeaseKeeper:
         self.thread = KeptThread("lease", self._beat_on, self._stopping)
         self.current = Lease("")
         self.current.lost = True
-        self.tried_at = time.monotonic()
 
     def start(self) -> None:
         """Register, which needs Redis, and begin to beat.
@@ -161,7 +159,6 @@ class LeaseKeeper:
             RedisUnavailable: not registered.
         """
         self._register(self._connection)
-        self.tried_at = time.monotonic()
         self.thread.start()
 
     def report(self, on_news: Callable[[News], object], queues: Collection[str] = ()) -> None:
@@ -275,7 +272,6 @@ class LeaseKeeper:
         pause = self._times.beat_every * random.uniform(0.2, 1.0)  # noqa: S311 - spreads load
         while not self._stopping.wait(pause):
             threads.beat()
-            self.tried_at = time.monotonic()
             self._on_registered(self.current.incarnation)
             pause = self._beat_safely()
 

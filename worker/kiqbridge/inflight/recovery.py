@@ -9,15 +9,19 @@ whole fleet. No wall clocks are compared, and no key that Redis may have evicted
 It also counts how often each job was found so. Most are innocent, since a deploy, a full memory or a
 neighbour ends a process as well; one that was found too often becomes a suspect, and a worker lets it
 run alone (isolation.py).
+
+A worker's reaper looks all the time. The command line and the monitor function begin from nothing: they `watch` for
+as long as the reaper must have seen one and the same sign of life, and end.
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisRefused
-from kiqbridge.inflight.incarnations import SignOfLife
+from kiqbridge.inflight.incarnations import Incarnation, SignOfLife
 from kiqbridge.inflight.orphans import ORPHAN_LIMIT
 from kiqbridge.inflight.reaping import (
     UNFINISHED,
@@ -29,6 +33,9 @@ from kiqbridge.wire.keys import LAYOUT, Keys, layout_of
 from kiqbridge.wire.names import shown, text_of
 
 logger = logging.getLogger(__name__)
+
+LONGEST_PAUSE_S = 1.0
+"""Between two looks of `watch`; shorter ones if the whole watch is short."""
 
 SILENT_AFTER_S = 10.0
 """How long an owner may be silent, if its own sign does not give it."""
@@ -285,3 +292,45 @@ class Reaper:
                 outcome.suspected,
                 self._orphan_limit,
             )
+
+
+def may_be_silent_s(each: Incarnation, otherwise_s: float) -> float:
+    """How long the owner of a lease may be silent; `otherwise_s` if its own sign does not say it."""
+    sign = SignOfLife.parse(each.beat)
+    return otherwise_s if sign is None else sign.silent_after_s
+
+
+def watch(
+    reaper: Reaper,
+    silent: Sequence[Incarnation],
+    *,
+    for_s: float,
+    until_s: float,
+    goes_on: Callable[[Sequence[Incarnation], float], bool],
+) -> list[Incarnation]:
+    """Let a reaper look until all of these were rescued or gave a sign of life.
+
+    Args:
+        reaper: looks, as that of a worker does.
+        silent: whom to watch.
+        for_s: how long the longest of them must be seen silent.
+        until_s: when to give up, in seconds from now: looks may be missing, so that a watch begins anew.
+        goes_on: gets those that are left, and the seconds so far, after each look; False ends the watch.
+
+    Returns:
+        Those that are left.
+
+    Raises:
+        RedisUnavailable: a look was not answered.
+    """
+    began = lease_now()
+    left = list(silent)
+    while left:
+        reaper.look()
+        seen = reaper.seen
+        left = [each for each in left if each.name in seen and seen[each.name] == each.beat]
+        watched = lease_now() - began
+        if not left or watched > until_s or not goes_on(left, watched):
+            break
+        time.sleep(min(LONGEST_PAUSE_S, for_s / 8))
+    return left

@@ -123,20 +123,10 @@ def are_active() -> bool:
     return _overrides.are_active
 
 
-@contextmanager
-def at_level(level: int) -> Iterator[None]:
-    """Log at this level what this thread or task logs within; a logger's own higher level stays."""
-    token = _LEVEL.set(level)
-    _overrides.begin(level)
-    try:
-        yield
-    finally:
-        _overrides.end(level)
-        _LEVEL.reset(token)
-
-
 def begin_job(payload: Mapping[str, Any]) -> Token[int | None] | None:
-    """Log from now on at the level that a job's payload asks for, as `at_level`.
+    """Log at the level that a job's payload asks for what this thread or task logs from now on.
+
+    A logger's own higher level stays.
 
     Returns:
         What `end_job` is given at the end; None where nothing has changed: what is no level is logged

@@ -10,8 +10,14 @@ from typing import NamedTuple
 
 from kiqbridge.inflight.incarnations import Incarnation
 from kiqbridge.inflight.reaping import Outcome
-from kiqbridge.inflight.recovery import SILENT_AFTER_S, WATCH_FOR_S, WATCH_SHARE, Reaper
-from kiqbridge.inflight.rescue import may_be_silent_s, watch
+from kiqbridge.inflight.recovery import (
+    SILENT_AFTER_S,
+    WATCH_FOR_S,
+    WATCH_SHARE,
+    Reaper,
+    may_be_silent_s,
+    watch,
+)
 from kiqbridge.monitor.fleet import Fleet
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys

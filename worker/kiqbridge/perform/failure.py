@@ -32,6 +32,7 @@ from kiqbridge.perform.gate import Diversion
 from kiqbridge.perform.job_lines import log_failure
 from kiqbridge.runtime import job_forks, user_code
 from kiqbridge.settle.end_report import (
+    end_of,
     is_awaited,
     report_failure,
     report_success,
@@ -39,7 +40,6 @@ from kiqbridge.settle.end_report import (
 )
 from kiqbridge.settle.error_report import rules_after
 from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
-from kiqbridge.settle.job_end import end_of
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.over_limit import COUNT, may_be_put_off, put_off
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide

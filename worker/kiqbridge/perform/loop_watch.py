@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kiqbridge.perform.execution import Execution
 from kiqbridge.runtime import frames, threads
-from kiqbridge.runtime.collection import current_frames
+from kiqbridge.runtime.frames import current_frames
 
 logger = logging.getLogger(__name__)
 

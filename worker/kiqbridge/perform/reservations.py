@@ -31,9 +31,8 @@ from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import KeptThread
-from kiqbridge.settle.end_report import report_failure
+from kiqbridge.settle.end_report import end_of, report_failure
 from kiqbridge.settle.failed_payload import failed_payload
-from kiqbridge.settle.job_end import end_of
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from kiqbridge.runtime.collection import current_frames, without_collection
+from kiqbridge.runtime.frames import current_frames, without_collection
 from kiqbridge.runtime.origins import Origin, origin_of
 
 LOOK_AGAIN_S = 0.001

@@ -46,9 +46,6 @@ class Kept:
         name: as in the log.
         ident: `threading.get_ident()` of the thread.
         since: when it began, on `time.monotonic`.
-        escapes: how often its loop ended with an error and was called again.
-        escaped_at: when it last did, on `time.monotonic`; None = never.
-        last_error: class of that error, or "".
         performs_jobs: it may stay in users' code for any time.
         beat_at: when it last began a round of its loop, on `time.monotonic`; None = it does not call
             `beat`, and is not watched.
@@ -58,9 +55,6 @@ class Kept:
     name: str
     ident: int
     since: float
-    escapes: int = 0
-    escaped_at: float | None = None
-    last_error: str = ""
     performs_jobs: bool = False
     beat_at: float | None = None
     is_resting: bool = False
@@ -139,9 +133,6 @@ def keep_running(
 
 def _escaped(state: Kept, error: BaseException, is_ending: Callable[[], bool]) -> bool:
     """Record and log the error that escaped; return whether the thread ends now."""
-    state.escapes += 1
-    state.escaped_at = time.monotonic()
-    state.last_error = type(error).__qualname__
     is_over = is_ending()
     user_code.log_error(
         logger,

@@ -2,7 +2,8 @@
 
 Two may wait for its end: a task of Step Functions, which gets a report (task_report.py), and what is under flow
 control, such as a lock, a batch or a chain (wire/flow_mark.py). If both wait, the end carries the report along.
-Pure. b"" stands for nobody waits, which is the case of nearly all jobs.
+The ledger of a schedule gets the end of each of its jobs (`end_of`): a job that is gone from Redis has one, and one
+that goes on has none. Pure. b"" stands for nobody waits, which is the case of nearly all jobs.
 """
 
 import logging
@@ -14,9 +15,9 @@ from kiqbridge.settle.failed_payload import error_class, error_message
 from kiqbridge.settle.task_report import TaskOutput, failure_report, success_report
 from kiqbridge.wire.flow_mark import FlowEnd, flow_of
 from kiqbridge.wire.flow_steps import passes_value
-from kiqbridge.wire.payload import ENCRYPTED, FLOW, TASK_TOKEN
+from kiqbridge.wire.payload import ENCRYPTED, FLOW, TASK_TOKEN, TICK
 from kiqbridge.wire.task_token import task_of
-from kiqbridge.wire.tick_mark import EndKind
+from kiqbridge.wire.tick_mark import EndKind, JobEnd, LedgerEnd, tick_mark_of
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,38 @@ def report_failure(
     task, flow = task_of(payload), flow_of(payload)
     report = failure_report(task, error, now, kept or {}) if task is not None else b""
     return report if flow is None else _end(flow, payload, outcome, now, error=error, report=report)
+
+
+def end_of(
+    payload: Mapping[str, Any],
+    outcome: EndKind,
+    now: float,
+    *,
+    took_s: float | None = None,
+    error: BaseException | None = None,
+) -> LedgerEnd | None:
+    """The end of a job; None: it belongs to no schedule.
+
+    Args:
+        payload: the job as it was fetched; of a text that is not parsed its `marked_payload`.
+        outcome: how it ended.
+        now: epoch seconds.
+        took_s: seconds that its last run took; None = it was not run.
+        error: the last one.
+    """
+    if TICK not in payload or (mark := tick_mark_of(payload)) is None:
+        return None
+    count = payload.get("retry_count")
+    end = JobEnd(
+        at=mark.at,
+        jid=str(payload.get("jid", "")),
+        outcome=outcome,
+        ended_at=now,
+        took_s=took_s,
+        error=error_class(error) if error is not None else "",
+        retries=count + 1 if type(count) is int and count >= 0 else 0,
+    )
+    return LedgerEnd(mark.schedule, mark.at, end.to_text())
 
 
 def _encrypted(payload: Mapping[str, Any], text: str) -> str | None:

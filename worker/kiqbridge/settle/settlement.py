@@ -38,7 +38,7 @@ class Settlement:
         notify: calls the error and death handlers; to be called once it is written, and only then.
         queue: where a job goes that is routed or pushed again.
         report: what Step Functions gets to know of a job that has ended (task_report.py); written with it.
-        end: what the ledger of its schedule keeps of a job that has ended (job_end.py); written with it.
+        end: what the ledger of its schedule keeps of a job that has ended (end_report.py); written with it.
     """
 
     verdict: Verdict

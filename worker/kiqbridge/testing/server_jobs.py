@@ -68,10 +68,6 @@ class RealJobs:
     def __repr__(self) -> str:
         return f"<RealJobs {self.client}, {len(self.performed)} performed>"
 
-    def perform_all(self, *, raise_errors: bool = True) -> int:
-        """Perform what is due in all queues, and what that enqueues; as `drain`."""
-        return self.drain(raise_errors=raise_errors)
-
     def drain(
         self,
         *,
