@@ -268,6 +268,12 @@ def own_jobs():
 
 
 @pytest.fixture
+def seen():
+    """What jobs of the test note."""
+    return []
+
+
+@pytest.fixture
 def pushes():
     """What the default client pushes."""
     from support.jobs import configure_capture

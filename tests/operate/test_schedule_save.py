@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from kiqbridge import Schedule, Schedules
+from kiqbridge import Schedule
 from kiqbridge.clocks.placing import place_due
 
 FILE = """
@@ -21,11 +21,6 @@ rails: {every: 1m, class: RailsJob, active_job: true, args: [1]}
 def run(run):
     """Runs `kiqbridge schedule`."""
     return partial(run, "schedule")
-
-
-@pytest.fixture
-def schedules(client) -> Schedules:
-    return Schedules(client)
 
 
 @pytest.fixture

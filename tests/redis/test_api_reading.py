@@ -15,20 +15,12 @@ from kiqbridge.api import (
     ScheduledSet,
     Stats,
     WorkSet,
-    open_operator,
 )
 
 
 def text(jid, name="Mail", **more):
     item = {"class": name, "args": [jid], "jid": jid, "queue": "default", **more}
     return json.dumps(item).encode()
-
-
-@pytest.fixture
-def operator(redis_url):
-    operator = open_operator(redis_url, by="ann")
-    yield operator
-    operator.client.close()
 
 
 def fill(redis, key, count, first=1000.0):

@@ -3,7 +3,6 @@
 import threading
 
 import pytest
-from support.engine import EngineProcess
 from support.waiting import wait_until
 
 from kiqbridge.inflight.outage import Outage
@@ -13,12 +12,6 @@ from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.settling import Settler
 
 JOBS = [b'{"class":"Mail","jid":"%d"}' % number for number in range(4)]
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from support.waiting import wait_until
 
 from kiqbridge.client.job import job
 from kiqbridge.client.middleware import Chain
-from kiqbridge.client.server import Server
 
 pytestmark = pytest.mark.any_server
 
@@ -44,11 +43,6 @@ class Jobs:
 def jobs():
     with own_declarations():
         yield Jobs()
-
-
-@pytest.fixture
-def setup():
-    return Server()
 
 
 @pytest.fixture

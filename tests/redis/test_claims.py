@@ -52,12 +52,6 @@ JOBS = [b"job %d" % number for number in range(1, 21)]
 
 
 @pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
-
-
-@pytest.fixture
 def claimer(process):
     return process.claimer()
 

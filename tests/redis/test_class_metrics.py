@@ -8,7 +8,7 @@ from support.metrics_reader import average_ms, minutes_8, ten_minutes_8
 from support.metrics_reader import top_jobs as their_top_jobs
 from support.vectors import FILES, of_kind, put_state
 
-from kiqbridge.api import job_metrics, open_operator, top_jobs
+from kiqbridge.api import job_metrics, top_jobs
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store.deploy import write_mark
 from kiqbridge.store.redis_pool import RedisPool
@@ -16,13 +16,6 @@ from kiqbridge.wire.keys import Keys
 
 NOW = calendar.timegm((2026, 2, 3, 8, 7, 30))
 SEVEN, EIGHT, TEN = "j|20260203|8:7", "j|260203|8:07", "j|260203|8:0"
-
-
-@pytest.fixture
-def operator(redis_url):
-    operator = open_operator(redis_url, by="ann")
-    yield operator
-    operator.client.close()
 
 
 def measure(redis_url, forms="both", at=NOW, identity="host:1:aaa", **milliseconds):

@@ -12,7 +12,6 @@ from kiqbridge.commands import cli
 from kiqbridge.engine import dead_trim
 from kiqbridge.engine.dead_trim import AT_ONCE, GATHER_S, DeadTrim
 from kiqbridge.store.dead_set import dropped_in
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.transfer import archive
 from kiqbridge.transfer.archive import ArchiveFailed, DeadArchive
 from kiqbridge.wire.dead_bounds import DeadBounds, fleet_bounds
@@ -43,13 +42,6 @@ def counted(redis):
 
 def archive_in(place):
     return DeadArchive(str(place), source="redis://test", namespace="")
-
-
-@pytest.fixture
-def connection(redis_url):
-    connection = RedisPool(redis_url).connection()
-    yield connection
-    connection.close()
 
 
 class Folder:

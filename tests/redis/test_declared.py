@@ -5,17 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from kiqbridge import Schedule, Schedules, job
+from kiqbridge import Schedule, job
 from kiqbridge.client.registry import Registry, definition_of
 from kiqbridge.clocks.declared import FORGET_S, LIVE_S, READERS, DeclaredSchedules
 from kiqbridge.clocks.placing import place_due
 from kiqbridge.engine.dynamic_schedules import dynamic_steps
 from kiqbridge.schedule.definition import ScheduleDefinition
-
-
-@pytest.fixture
-def schedules(client) -> Schedules:
-    return Schedules(client)
 
 
 @pytest.fixture

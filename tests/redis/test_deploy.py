@@ -13,19 +13,11 @@ from kiqbridge import Client, PayloadError
 from kiqbridge.commands.cli import main
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store.deploy import minute_of, write_mark
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 NOW = 1_770_015_783.5
 """2026-02-02 07:03:03.5 UTC."""
 AT, MARKS = "2026-02-02T07:03:00Z", "20260202-marks"
-
-
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close()
 
 
 def marks(redis, key=MARKS):

@@ -4,17 +4,9 @@ import pytest
 
 from kiqbridge.errors import RedisRefused
 from kiqbridge.store.due_jobs import promote, read_due
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
-
-
-@pytest.fixture
-def connection(redis_url):
-    connection = RedisPool(redis_url).connection()
-    yield connection
-    connection.close()
 
 
 def test_what_is_due_is_read_from_the_first_on_without_what_is_left_out(connection, redis):

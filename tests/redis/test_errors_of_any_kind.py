@@ -11,7 +11,6 @@ from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
-from kiqbridge.client.server import Server
 from kiqbridge.errors import JobInterrupted, Shutdown
 from kiqbridge.runtime import threads
 
@@ -91,11 +90,6 @@ class Jobs:
 def jobs():
     with own_declarations():
         yield Jobs()
-
-
-@pytest.fixture
-def setup():
-    return Server()
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from support.waiting import wait_until
 
 from kiqbridge.client.current import CONTEXT, interrupted
 from kiqbridge.client.job import job
-from kiqbridge.client.server import Server
 from kiqbridge.errors import ConfigError
 
 pytestmark = pytest.mark.any_server
@@ -73,11 +72,6 @@ class Jobs:
 def jobs():
     with own_declarations():
         yield Jobs()
-
-
-@pytest.fixture
-def setup():
-    return Server()
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 import json
 import time
 
-import pytest
-
 from kiqbridge.api import fetch_facts, fetch_verdict, open_operator
 from kiqbridge.doctor import examine
 from kiqbridge.settle.metrics import Metrics
@@ -17,13 +15,6 @@ ORPHAN = "v2:host:1:aaa:1"
 def text(jid, at, name="Mail"):
     item = {"class": name, "args": [], "jid": jid, "queue": "default", "enqueued_at": at}
     return json.dumps(item).encode()
-
-
-@pytest.fixture
-def operator(redis_url):
-    operator = open_operator(redis_url, by="ann")
-    yield operator
-    operator.client.close()
 
 
 def live(redis, identity="host:1:aaa", queues=("default",), **fields):

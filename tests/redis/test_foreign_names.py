@@ -14,19 +14,11 @@ from kiqbridge.commands import cli
 from kiqbridge.engine.neighbours import warn_of_shared_queues
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.store.pauses import list_pauses
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import LAYOUT, Keys
 from kiqbridge.wire.names import bytes_of, shown, text_of
 
 KEYS = Keys()
 NAME = b"caf\xe9\xff"
-
-
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close()
 
 
 @given(st.binary(), st.binary())

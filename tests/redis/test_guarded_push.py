@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from support.intercepting_redis import Lose, Refuse, intercepting_redis
+from support.intercepting_redis import Lose, Refuse
 from support.jobs import own_declarations
 from support.servers import embedded_server
 
@@ -49,13 +49,6 @@ def own_jobs():
     """A declared job."""
     with own_declarations():
         yield job(name="Declared")(lambda: None)
-
-
-@pytest.fixture
-def proxy(server, redis):
-    redis.script_flush()
-    with intercepting_redis(server.port) as made:
-        yield made
 
 
 def item(*args, **more):

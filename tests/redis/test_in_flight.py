@@ -6,20 +6,13 @@ import time
 import pytest
 from support.vectors import FILES, of_kind, put_state
 
-from kiqbridge.api import fetch_in_flight, fetch_iterations, fetch_suspects, open_operator
+from kiqbridge.api import fetch_in_flight, fetch_iterations, fetch_suspects
 
 ALIVE, SILENT, REAPED = "v2:host:1:aaa:1", "v2:host:2:bbb:1", "v2:host:3:ccc:2"
 
 
 def text(jid, queue="default"):
     return json.dumps({"class": "Mail", "args": [], "jid": jid, "queue": queue}).encode()
-
-
-@pytest.fixture
-def operator(redis_url):
-    operator = open_operator(redis_url, by="ann")
-    yield operator
-    operator.client.close()
 
 
 def hold(redis, incarnation, tid, number, queue, *jids):

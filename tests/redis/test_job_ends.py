@@ -1,7 +1,6 @@
 """Ends of jobs in the ledgers of their schedules: written with what becomes of the job, or not at all."""
 
 import pytest
-from support.engine import EngineProcess
 
 from kiqbridge import Client
 from kiqbridge.clocks.ledger import read_ledger
@@ -16,12 +15,6 @@ from kiqbridge.wire.json_text import loads
 MINUTE = 4_000_000_020
 ENDS = "kb:ends:s"
 NOW = 4_000_000_025.5
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
 
 
 @pytest.fixture

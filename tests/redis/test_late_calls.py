@@ -5,17 +5,11 @@ delivery of the job, and the late call must not touch it.
 """
 
 import pytest
-from support.engine import EngineProcess, put_back
+from support.engine import put_back
 
 from kiqbridge.inflight.claims import acknowledge, repush, route, settle
 
 JOB, OTHER = b'{"jid":"job"}', b'{"jid":"other"}'
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
 
 
 @pytest.fixture

@@ -19,12 +19,6 @@ def take_away(process):
     assert reaper.reap(process.incarnation, by_owner=True) >= 0
 
 
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
-
-
 def number_of(redis, process):
     """Of the last sign of life."""
     return int(redis.hget("kb:alive", process.incarnation).split()[0])

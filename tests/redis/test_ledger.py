@@ -1,20 +1,10 @@
 """The ledger of a schedule, as people read it."""
 
-import pytest
-
 from kiqbridge.clocks.ledger import read_ledger
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.tick_mark import JobEnd
 
 MINUTE = 4_000_000_020
-
-
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close()
 
 
 def test_an_empty_ledger_has_no_entries(pool):

@@ -16,7 +16,6 @@ from support.launched import launched
 from support.waiting import wait_until
 
 from kiqbridge.client.job import job
-from kiqbridge.client.server import Server
 
 pytestmark = pytest.mark.any_server
 
@@ -41,11 +40,6 @@ def may_end():
     event = threading.Event()
     yield event
     event.set()
-
-
-@pytest.fixture
-def setup():
-    return Server()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from kiqbridge.client.results import fetch_result
 from kiqbridge.errors import NotUnique, RedisRefused
 from kiqbridge.flow import Debounce, Throttle, Unique, find_owner, limiter
 from kiqbridge.store import scripts
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.testing import NotInMemory, fake
 from kiqbridge.testing.memory import Memory
 
@@ -59,13 +58,6 @@ for _, key in ipairs({'h', 'l', 's', 'z', 't', 'none'}) do
 end
 return found
 """)
-
-
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close_all()
 
 
 @pytest.fixture

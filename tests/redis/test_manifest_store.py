@@ -14,13 +14,6 @@ KEYS = Keys()
 JOB = {"class": "Report", "args": []}
 
 
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close()
-
-
 def manifest(version, *, digest=None, **schedules):
     """A manifest whose schedules are given by their expressions."""
     documents = {

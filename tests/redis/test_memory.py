@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kiqbridge import Client
 from kiqbridge.clock import use_clock
-from kiqbridge.store.redis_pool import RedisPool, use_stand_in
+from kiqbridge.store.redis_pool import use_stand_in
 from kiqbridge.testing import fake
 from kiqbridge.testing.memory import Memory
 
@@ -71,13 +71,6 @@ def server_client(redis_url):
     client = Client(redis_url)
     yield client
     client.close()
-
-
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close_all()
 
 
 def test_commands_answer_as_those_of_a_server(pool):

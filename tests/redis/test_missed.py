@@ -8,19 +8,11 @@ import pytest
 from kiqbridge.clocks.due_ticks import AGAIN_S
 from kiqbridge.clocks.missed import check_missed
 from kiqbridge.errors import RedisRefused, RedisUnavailable
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
 HOUR, DAY = 3600, 86_400
 JOB = {"class": "Report", "args": [1], "queue": "low"}
-
-
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close()
 
 
 @pytest.fixture

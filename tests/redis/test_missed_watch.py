@@ -2,11 +2,8 @@
 
 import json
 
-import pytest
-
 from kiqbridge.clocks.hooks import MissedTickHooks
 from kiqbridge.engine.missed_watch import EVERY_S, MissedWatch
-from kiqbridge.store.redis_pool import RedisPool
 
 RULE = {
     "expression": "cron(* * * * ? *)",
@@ -14,13 +11,6 @@ RULE = {
     "origin": "template",
     "missed": "last",
 }
-
-
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close()
 
 
 def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client, redis, pool):

@@ -2,8 +2,6 @@
 
 import hashlib
 
-import pytest
-
 from kiqbridge.inflight.orphans import (
     COUNTED_FOR_S,
     count_orphan,
@@ -16,13 +14,6 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
-
-
-@pytest.fixture
-def connection(redis_url):
-    connection = RedisPool(redis_url).connection()
-    yield connection
-    connection.close()
 
 
 def test_a_job_is_counted_by_its_jid_and_without_one_by_its_bytes():

@@ -7,7 +7,6 @@ import threading
 import pytest
 from support.waiting import wait_until
 
-from kiqbridge import Client
 from kiqbridge.api import RetrySet, open_operator
 from kiqbridge.flow import Batch
 from kiqbridge.outbox.effects import Effect, Scene, pass_report, push_effect
@@ -17,13 +16,6 @@ from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 
 END = FlowEnd(flow={"bid": "f"}, jid="b1", job_class="Bill", outcome="done", at=5.0)
-
-
-@pytest.fixture
-def client(redis, redis_url):
-    with_redis = Client(redis_url)
-    yield with_redis
-    with_redis.close()
 
 
 @pytest.fixture

@@ -54,13 +54,6 @@ def poller_on(pool, max_payload_bytes=0):
     )
 
 
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close_all()
-
-
 def peak_of(function):
     """Bytes that Python held at once for it, at most, and what it returned."""
     tracemalloc.start()

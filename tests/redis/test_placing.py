@@ -17,11 +17,6 @@ from kiqbridge.wire.keys import Keys
 KEYS = Keys()
 
 
-@pytest.fixture
-def schedules(client) -> Schedules:
-    return Schedules(client)
-
-
 def each_minute(name="s", **options) -> Schedule:
     return Schedule(name, "Nop", **{"every": 60, **options})
 

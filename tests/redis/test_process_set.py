@@ -1,19 +1,9 @@
 """The set of processes: what is read of them, and how they leave it."""
 
-import pytest
-
 from kiqbridge.store.process_set import read_infos, remove_gone, sign_off
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 KEYS = Keys()
-
-
-@pytest.fixture
-def connection(redis_url):
-    connection = RedisPool(redis_url).connection()
-    yield connection
-    connection.close()
 
 
 def show(redis, identity, info="{}"):

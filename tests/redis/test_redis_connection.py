@@ -2,7 +2,7 @@
 
 import pytest
 import redis as redis_py
-from support.intercepting_redis import Answer, Lose, Refuse, intercepting_redis
+from support.intercepting_redis import Answer, Lose, Refuse
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 
@@ -15,13 +15,6 @@ from kiqbridge.store.scripts import load
 JOB = {"class": "EchoJob", "args": []}
 READONLY = b"-READONLY You can't write against a read only replica.\r\n"
 NOREPLICAS = b"-NOREPLICAS Not enough good replicas to write.\r\n"
-
-
-@pytest.fixture
-def proxy(server, redis):
-    redis.script_flush()
-    with intercepting_redis(server.port) as made:
-        yield made
 
 
 def answer_once(proxy, name, decision):

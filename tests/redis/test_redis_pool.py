@@ -9,18 +9,10 @@ import time
 
 import pytest
 import redis as redis_py
-from support.intercepting_redis import intercepting_redis
 from support.waiting import wait_until
 
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
-
-
-@pytest.fixture
-def proxy(server, redis):
-    redis.script_flush()
-    with intercepting_redis(server.port) as made:
-        yield made
 
 
 def test_no_more_connections_are_out_than_its_size(proxy, redis):

@@ -23,13 +23,6 @@ def stopping():
     return threading.Event()
 
 
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close()
-
-
 def test_a_lease_that_redis_did_not_confirm_is_asked_for_again(pool, stopping, caplog):
     answers = [RedisUnavailable("the connection was lost"), None]
 

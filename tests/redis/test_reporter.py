@@ -6,7 +6,6 @@ import threading
 import time
 
 import pytest
-from support.engine import EngineProcess
 from support.waiting import wait_until
 
 from kiqbridge.errors import RedisUnavailable
@@ -38,12 +37,6 @@ class Service:
 @pytest.fixture
 def service():
     return Service()
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
 
 
 @pytest.fixture

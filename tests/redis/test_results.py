@@ -8,7 +8,7 @@ import pytest
 from support.jobs import own_declarations
 from support.runners import RunnerStand, fail, payload
 
-from kiqbridge import Client, PayloadError, configure, job
+from kiqbridge import PayloadError, configure, job
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.results import (
@@ -24,13 +24,6 @@ from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.result import parse_result
 
 JID = "b4a577edbccf1d805744efa9"
-
-
-@pytest.fixture
-def client(redis, redis_url):
-    with_redis = Client(redis_url)
-    yield with_redis
-    with_redis.close()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import random
 
 import pytest
-from support.engine import EngineProcess
 from support.jobs import own_declarations
 from support.runners import make_runner
 
@@ -64,12 +63,6 @@ class Engine:
         return settlement
 
     performing = interrupted = False
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from support.engine import EngineProcess
 from support.waiting import wait_until
 
 from kiqbridge import RedisUnavailable
@@ -15,12 +14,6 @@ from kiqbridge.wire.json_text import dumps
 from kiqbridge.wire.tick_mark import JobEnd
 
 NOW = int(time.time())
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
 
 
 @pytest.fixture

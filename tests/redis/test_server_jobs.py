@@ -23,11 +23,6 @@ def jobs(redis_url):
 
 
 @pytest.fixture
-def seen():
-    return []
-
-
-@pytest.fixture
 def note(seen):
     @job(name="Note", queue="low")
     def note(text):

@@ -1,7 +1,7 @@
 """Writing what becomes of a job that did not succeed, on a real server."""
 
 import pytest
-from support.engine import EngineProcess, put_back
+from support.engine import put_back
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.inflight.chunk import NO_LEASE, Chunk
@@ -11,12 +11,6 @@ from kiqbridge.settle.settling import Settler, first_batch
 NOW = 1_700_000_000.5
 JOB = b'{"class":"Mail","args":[7],"jid":"j1"}'
 KEPT = b'{"class":"Mail","args":[7],"jid":"j1","retry_count":0}'
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
 
 
 @pytest.fixture

@@ -3,10 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, read_sidekiq_cron, set_cron_status
-from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "cron-1.8.0.json"
@@ -15,13 +12,6 @@ OPERATIONS = {
     for each in json.loads(VECTORS.read_text(encoding="utf-8"))["operations"]
 }
 WRITES = {"sadd", "srem", "hmset", "hset", "del", "zadd", "lpush", "ltrim"}
-
-
-@pytest.fixture
-def pool(redis_url):
-    pool = RedisPool(redis_url)
-    yield pool
-    pool.close()
 
 
 def replay(pool, *operations):

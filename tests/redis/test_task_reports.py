@@ -1,7 +1,6 @@
 """Reports for Step Functions in Redis: written with what becomes of their job, taken, removed, put off."""
 
 import pytest
-from support.engine import EngineProcess
 
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.chunk import NO_LEASE, Chunk
@@ -21,12 +20,6 @@ JOB = b'{"class":"Bill","args":[7],"jid":"j1","task_token":"t"}'
 DEAD = b'{"class":"Bill","args":[7],"jid":"j1","task_token":"t","retry_count":0}'
 REPORT = b'{"task_token":"t","jid":"j1"}'
 REPORTS = "kb:reports"
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
 
 
 @pytest.fixture

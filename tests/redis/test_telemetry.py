@@ -35,13 +35,6 @@ def text(jid, at):
     return json.dumps({"class": "Mail", "args": [], "jid": jid, "enqueued_at": at}).encode()
 
 
-@pytest.fixture
-def operator(redis_url):
-    operator = open_operator(redis_url, by="ann")
-    yield operator
-    operator.client.close()
-
-
 def parsed(raw):
     """(name, labels) → value, of the samples in a text of Prometheus."""
     return {

@@ -4,7 +4,6 @@ import json
 from contextlib import suppress
 
 import pytest
-from support.engine import EngineProcess
 
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.inflight.claims import acknowledge, settle_all
@@ -12,12 +11,6 @@ from kiqbridge.store.due_jobs import Buried, bury
 from kiqbridge.wire import json_text
 
 TWIN = b'{"class":"A","args":[],"jid":"the same"}'
-
-
-@pytest.fixture
-def process(redis_url):
-    with EngineProcess(redis_url) as process:
-        yield process
 
 
 def settle_twins(redis, process, count, target="retry", text=TWIN):

@@ -4,18 +4,11 @@ import json
 
 import pytest
 
-from kiqbridge.api import ProcessSet, find_job, open_operator, read_audit
+from kiqbridge.api import ProcessSet, find_job, read_audit
 
 
 def text(jid, **more):
     return json.dumps({"class": "Mail", "args": [], "jid": jid, "queue": "default", **more})
-
-
-@pytest.fixture
-def operator(redis_url):
-    operator = open_operator(redis_url, by="ann")
-    yield operator
-    operator.client.close()
 
 
 def test_a_job_is_found_in_each_place(redis, operator):

@@ -4,18 +4,11 @@ import json
 import logging
 
 import pytest
-from support.runners import RunnerStand, fail, payload
+from support.runners import fail, payload
 
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.errors import JobInterrupted, Shutdown
 from kiqbridge.settle.settlement import Verdict
-
-
-@pytest.fixture
-def runner():
-    runner = RunnerStand()
-    yield runner
-    runner.close()
 
 
 def interrupt():

@@ -18,13 +18,6 @@ from kiqbridge.settle.settlement import Verdict
 from kiqbridge.wire.tick_mark import JobEnd
 
 
-@pytest.fixture
-def runner():
-    runner = RunnerStand()
-    yield runner
-    runner.close()
-
-
 class TestTextsThatAreNoJob:
     @pytest.mark.parametrize(
         "text",

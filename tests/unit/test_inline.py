@@ -34,11 +34,6 @@ def server():
 
 
 @pytest.fixture
-def seen():
-    return []
-
-
-@pytest.fixture
 def echo(seen):
     @job(name="Echo", queue="low")
     def echo(*args, last=None):

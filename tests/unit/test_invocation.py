@@ -4,18 +4,11 @@ import asyncio
 import logging
 
 import pytest
-from support.runners import RunnerStand, kept, payload
+from support.runners import kept, payload
 
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.errors import Shutdown
 from kiqbridge.settle.settlement import Verdict
-
-
-@pytest.fixture
-def runner():
-    runner = RunnerStand()
-    yield runner
-    runner.close()
 
 
 class TestAsync:

@@ -20,11 +20,6 @@ def _declarations():
         yield
 
 
-@pytest.fixture
-def seen():
-    return []
-
-
 class TestDeclaring:
     def test_it_is_registered_and_pushed_like_any_job(self):
         class Import(IterableJob):

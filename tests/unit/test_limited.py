@@ -8,6 +8,8 @@ from kiqbridge import ConfigError, Job, job
 from kiqbridge.client.registry import default_registry
 from kiqbridge.errors import OverLimit
 
+pytestmark = pytest.mark.usefixtures("own_jobs")
+
 
 class Limit:
     """A limiter that notes what it is asked."""
@@ -33,9 +35,6 @@ class Limit:
 
     async def __aexit__(self, *error):
         self.__exit__(*error)
-
-
-pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 def perform(name, *args, **kwargs):

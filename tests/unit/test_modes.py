@@ -12,11 +12,6 @@ pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 @pytest.fixture
-def seen():
-    return []
-
-
-@pytest.fixture
 def note(seen):
     @job(name="Note")
     def note(text):

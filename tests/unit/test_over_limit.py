@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from support.runners import NOW, RunnerStand, kept, payload
+from support.runners import NOW, kept, payload
 
 from kiqbridge.client.registry import Handling
 from kiqbridge.errors import OverLimit
@@ -16,13 +16,6 @@ def over_limit(**attributes):
     error = OverLimit("full")
     vars(error).update(attributes)
     return error
-
-
-@pytest.fixture
-def runner():
-    runner = RunnerStand()
-    yield runner
-    runner.close()
 
 
 def raises(error):

@@ -28,12 +28,11 @@ from kiqbridge.testing import fake
 from kiqbridge.wire.active_job import NEW_WRAPPER, OLD_WRAPPER, GlobalID, Range, Symbol, serialize
 from kiqbridge.wire.active_job_values import deserialize_arguments
 
+pytestmark = pytest.mark.usefixtures("own_jobs")
+
 RECORDED = json.loads(
     (Path(__file__).parents[1] / "vectors" / "activejob.json").read_text(encoding="utf-8")
 )["operations"]
-
-
-pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from kiqbridge import ConfigError, Job, PayloadError, job
 from kiqbridge.client.registry import definition_of
 from kiqbridge.wire.result import Result, parse_result, result_text, ttl_in, with_result
 
+pytestmark = pytest.mark.usefixtures("own_jobs")
+
 
 @pytest.mark.parametrize(
     ("given", "seconds"), [(60, 60), (0.5, 1), (timedelta(hours=1), 3600), (366 * 86_400, 31_622_400)]
@@ -38,9 +40,6 @@ def test_what_is_no_time_is_refused(given):
         with_result({"result_ttl": given})
 
     assert ttl_in({"result_ttl_s": given}) is None
-
-
-pytestmark = pytest.mark.usefixtures("own_jobs")
 
 
 def test_a_declaration_takes_it():

@@ -23,11 +23,6 @@ def jobs():
 
 
 @pytest.fixture
-def seen():
-    return []
-
-
-@pytest.fixture
 def note(seen):
     @job(name="Note")
     def note(text):

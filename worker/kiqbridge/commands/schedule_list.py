@@ -9,8 +9,7 @@ from typing import Any, Final, TextIO
 
 from kiqbridge.api import ScheduleView
 from kiqbridge.api.schedules import RUBY, ruby_view, schedule_view
-from kiqbridge.clocks.ledger import read_last_entries
-from kiqbridge.clocks.ledger import LedgerEntry
+from kiqbridge.clocks.ledger import LedgerEntry, read_last_entries
 from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron
 from kiqbridge.commands.arguments import add_option, add_switch, user_input
 from kiqbridge.commands.moments import moment_or_now

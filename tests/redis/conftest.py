@@ -1,0 +1,61 @@
+"""What tests of several modules need on a real server."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis as redis_py
+from support.engine import EngineProcess
+from support.intercepting_redis import InterceptingRedis, intercepting_redis
+from support.servers import Server as RedisServer
+
+from kiqbridge import Client, Schedules
+from kiqbridge.api import Operator, open_operator
+from kiqbridge.client.server import Server
+from kiqbridge.store.redis_connection import RedisConnection
+from kiqbridge.store.redis_pool import RedisPool
+
+
+@pytest.fixture
+def process(redis_url: str) -> Iterator[EngineProcess]:
+    with EngineProcess(redis_url) as process:
+        yield process
+
+
+@pytest.fixture
+def pool(redis_url: str) -> Iterator[RedisPool]:
+    pool = RedisPool(redis_url)
+    yield pool
+    pool.close_all()
+
+
+@pytest.fixture
+def connection(redis_url: str) -> Iterator[RedisConnection]:
+    connection = RedisPool(redis_url).connection()
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def operator(redis_url: str) -> Iterator[Operator]:
+    operator = open_operator(redis_url, by="ann")
+    yield operator
+    operator.client.close()
+
+
+@pytest.fixture
+def schedules(client: Client) -> Schedules:
+    return Schedules(client)
+
+
+@pytest.fixture
+def setup() -> Server:
+    """What a worker runs with."""
+    return Server()
+
+
+@pytest.fixture
+def proxy(server: RedisServer, redis: redis_py.Redis) -> Iterator[InterceptingRedis]:
+    """Between clients and the server, which knows no script any more."""
+    redis.script_flush()
+    with intercepting_redis(server.port) as proxy:
+        yield proxy
