@@ -268,6 +268,13 @@ def own_jobs():
 
 
 @pytest.fixture
+def schedules(client):
+    from kiqbridge import Schedules
+
+    return Schedules(client)
+
+
+@pytest.fixture
 def seen():
     """What jobs of the test note."""
     return []

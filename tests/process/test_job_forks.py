@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from support.fleet import lists_in_flight
-from support.notes import Notes
 from support.processes import is_process_running
 from support.waiting import wait_until
 from support.workers import started_workers
@@ -15,11 +14,6 @@ from support.workers import started_workers
 JOBS = Path(__file__).parent / "jobs" / "forking.py"
 NOTES = 300
 CODES = {"return": 0, "exit": 3, "raise": 1}
-
-
-@pytest.fixture
-def seen(tmp_path):
-    return Notes(tmp_path)
 
 
 @pytest.fixture

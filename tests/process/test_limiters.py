@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.notes import Notes
 from support.waiting import wait_until
 from support.workers import started_workers
 
@@ -14,11 +13,6 @@ from kiqbridge.flow import limiter
 
 JOBS = Path(__file__).parent / "jobs" / "limited.py"
 LOCKS = "kb:limit:concurrent:hold"
-
-
-@pytest.fixture
-def seen(tmp_path):
-    return Notes(tmp_path)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from support.fleet import KEYS, lists_in_flight
-from support.notes import Notes
 from support.processes import is_process_running
 from support.waiting import wait_until
 from support.workers import WorkerProcess, started_workers
@@ -21,11 +20,6 @@ from kiqbridge.errors import JobTimeout, ProcessDied
 from kiqbridge.perform.invocation import Order
 
 JOBS = Path(__file__).parent / "jobs" / "pooled.py"
-
-
-@pytest.fixture
-def seen(tmp_path):
-    return Notes(tmp_path)
 
 
 @pytest.fixture

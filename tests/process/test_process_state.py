@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from support.fleet import lists_in_flight
-from support.notes import Notes
 from support.waiting import wait_until
 from support.workers import started_workers
 
@@ -30,11 +29,6 @@ ALL = [
     "logging",
     "jobs",
 ]
-
-
-@pytest.fixture
-def seen(tmp_path):
-    return Notes(tmp_path)
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import redis as redis_py
 from support.engine import EngineProcess
 from support.intercepting_redis import InterceptingRedis, intercepting_redis
 from support.servers import Server as RedisServer
+from support.servers import embedded_server
 
-from kiqbridge import Client, Schedules
 from kiqbridge.api import Operator, open_operator
 from kiqbridge.client.server import Server
 from kiqbridge.store.redis_connection import RedisConnection
@@ -43,11 +43,6 @@ def operator(redis_url: str) -> Iterator[Operator]:
 
 
 @pytest.fixture
-def schedules(client: Client) -> Schedules:
-    return Schedules(client)
-
-
-@pytest.fixture
 def setup() -> Server:
     """What a worker runs with."""
     return Server()
@@ -59,3 +54,10 @@ def proxy(server: RedisServer, redis: redis_py.Redis) -> Iterator[InterceptingRe
     redis.script_flush()
     with intercepting_redis(server.port) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="module")
+def good() -> Iterator[RedisServer]:
+    """A server as the doctor wants it."""
+    with embedded_server(appendonly="yes") as server:
+        yield server

@@ -31,13 +31,6 @@ TRIED_BY_OTHER_RULES = {
 AREAS = ("redis",)
 
 
-@pytest.fixture(scope="module")
-def good():
-    """A server as it should be."""
-    with embedded_server(appendonly="yes") as server:
-        yield server
-
-
 @pytest.fixture
 def raw(good):
     with redis_py.Redis.from_url(good.url) as raw:

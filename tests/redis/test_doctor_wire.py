@@ -6,20 +6,12 @@ import time
 import pytest
 import redis as redis_py
 from support.doctored import beat, enqueue, found, job, only, wrong
-from support.servers import embedded_server
 
 from kiqbridge.doctor import sample as sampling
 from kiqbridge.doctor.finding import LONGEST, listed, printable
 from kiqbridge.doctor.wire_places import namespace_of
 
 HOUR_S = 3600
-
-
-@pytest.fixture(scope="module")
-def good():
-    """A server as it should be."""
-    with embedded_server(appendonly="yes") as server:
-        yield server
 
 
 @pytest.fixture

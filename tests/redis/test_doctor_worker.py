@@ -5,14 +5,6 @@ import time
 import pytest
 import redis as redis_py
 from support.doctored import beat, found, only, wrong
-from support.servers import embedded_server
-
-
-@pytest.fixture(scope="module")
-def good():
-    """A server as it should be."""
-    with embedded_server(appendonly="yes") as server:
-        yield server
 
 
 @pytest.fixture

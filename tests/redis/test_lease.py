@@ -2,6 +2,7 @@
 
 import re
 import threading
+from contextlib import contextmanager
 
 import pytest
 from support.engine import EngineProcess
@@ -98,7 +99,9 @@ def test_a_lease_that_was_taken_away_is_never_added_again(redis, process):
     assert not redis.keys("kb:*")
 
 
-def test_confirming_waits_while_redis_is_away(redis_url):
+@contextmanager
+def confirming(redis_url):
+    """A process without Redis, a thread that waits for leave to begin under its lease, and what it was answered."""
     with EngineProcess(redis_url, recover_after_s=1) as process:
         lease = process.keeper.current
         for connection in process.connections:
@@ -107,6 +110,11 @@ def test_confirming_waits_while_redis_is_away(redis_url):
         answers = []
         thread = threading.Thread(target=lambda: answers.append(process.keeper.confirm(lease)))
         thread.start()
+        yield process, thread, answers
+
+
+def test_confirming_waits_while_redis_is_away(redis_url):
+    with confirming(redis_url) as (process, thread, answers):
         asked_at = lease_now()
         wait_until(lambda: lease_now() > asked_at + 0.1)
         assert not answers
@@ -119,15 +127,7 @@ def test_confirming_waits_while_redis_is_away(redis_url):
 
 
 def test_stopping_ends_the_wait_without_leave_to_begin(redis_url):
-    with EngineProcess(redis_url, recover_after_s=1) as process:
-        lease = process.keeper.current
-        for connection in process.connections:
-            connection.down = True
-        wait_until(lease.in_doubt, what="the lease to run out")
-        answers = []
-        thread = threading.Thread(target=lambda: answers.append(process.keeper.confirm(lease)))
-        thread.start()
-
+    with confirming(redis_url) as (process, thread, answers):
         with pytest.raises(RedisUnavailable):
             process.keeper.stop()
         thread.join(10)

@@ -52,21 +52,17 @@ def test_an_owner_whose_sign_stays_the_same_for_eighteen_seconds_is_reaped(
     assert caplog.records[0].levelno == logging.WARNING
 
 
-def test_without_any_sign_of_life_it_is_watched_as_long(redis, dead, watch):
-    redis.delete("kb:alive")
+@pytest.mark.parametrize(("silent_ms", "watched_s"), [(None, 17.9), (100_000, 107.9)])
+def test_it_is_watched_for_as_long_as_its_sign_says_or_as_usual_without_one(
+    redis, dead, watch, silent_ms, watched_s
+):
+    if silent_ms is None:
+        redis.delete("kb:alive")
+    else:
+        assert renew(dead.connect(), dead.keys, dead.incarnation, silent_ms)
 
     watch.look_after(0)
-    assert watch.look_for(17.9) == 1
-    assert not is_back(redis)
-    watch.look_for(0.1)
-    assert is_back(redis)
-
-
-def test_one_that_says_it_may_be_silent_for_longer_is_watched_for_longer(redis, dead, watch):
-    assert renew(dead.connect(), dead.keys, dead.incarnation, 100_000)
-
-    watch.look_after(0)
-    assert watch.look_for(107.9) == 1
+    assert watch.look_for(watched_s) == 1
     assert not is_back(redis)
     watch.look_for(0.1)
     assert is_back(redis)

@@ -243,7 +243,8 @@ class TestTasks:
         }
 
     @pytest.mark.parametrize("has_middleware", [False, True])
-    def test_so_it_is_on_an_event_loop(self, runner, has_middleware):
+    @pytest.mark.parametrize("awaited", [{"task_token": "t"}, {"flow": {"result_ttl_s": 60}}])
+    def test_so_it_is_on_an_event_loop(self, runner, has_middleware, awaited):
         async def work(value):
             await asyncio.sleep(0)
             return [value]
@@ -251,7 +252,7 @@ class TestTasks:
         runner.declare(work)
         if has_middleware:
             runner.middleware.add(lambda _job, _payload, _queue, call_next: call_next())
-        text = json.dumps(payload(7, task_token="t")).encode()
+        text = json.dumps(payload(7, **awaited)).encode()
 
         with ThreadPoolExecutor() as executor:
             execution = runner.runner.read(text, "default")
@@ -259,23 +260,6 @@ class TestTasks:
 
         assert settlement.verdict is Verdict.LEAVE
         assert report(settlement)["output"] == "[7]"
-
-    @pytest.mark.parametrize("has_middleware", [False, True])
-    def test_so_is_one_under_flow_control_on_an_event_loop(self, runner, has_middleware):
-        async def work(value):
-            await asyncio.sleep(0)
-            return [value]
-
-        runner.declare(work)
-        if has_middleware:
-            runner.middleware.add(lambda _job, _payload, _queue, call_next: call_next())
-        text = json.dumps(payload(7, flow={"result_ttl_s": 60})).encode()
-
-        with ThreadPoolExecutor() as executor:
-            execution = runner.runner.read(text, "default")
-            settlement = asyncio.run(runner.runner.perform_async(execution, executor))
-
-        assert (report(settlement)["outcome"], report(settlement)["output"]) == ("done", "[7]")
 
     def test_what_middleware_answers_is_not_the_result_of_the_job(self, runner):
         runner.declare(lambda: "the job's")

@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from support.stacks import installed_library, running_threads, spin, wait_for_frame
+from support.stacks import spin, wait_for_frame
 from support.waiting import wait_until
 
 from kiqbridge.logs.log_writer import LogWriter
@@ -20,20 +20,6 @@ from kiqbridge.runtime.origins import OURS
 
 class Interrupted(BaseException):
     pass
-
-
-@pytest.fixture
-def library(tmp_path, monkeypatch):
-    """An installed package."""
-    with installed_library(tmp_path, monkeypatch) as module:
-        yield module
-
-
-@pytest.fixture
-def running():
-    """`running(function, *args)` runs it on a thread; the state has its ident and what it raised."""
-    with running_threads() as start:
-        yield start
 
 
 def own_logger():

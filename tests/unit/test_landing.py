@@ -6,24 +6,9 @@ import threading
 import time
 from types import SimpleNamespace
 
-import pytest
-from support.stacks import frame_of, installed_library, running_threads, spin, wait_for_frame
+from support.stacks import frame_of, spin, wait_for_frame
 
 from kiqbridge.runtime.landing import Landing, landing
-
-
-@pytest.fixture
-def library(tmp_path, monkeypatch):
-    """An installed package."""
-    with installed_library(tmp_path, monkeypatch) as module:
-        yield module
-
-
-@pytest.fixture
-def running():
-    """`running(function, *args)` runs it on a thread; the state has its ident and what it raised."""
-    with running_threads() as start:
-        yield start
 
 
 def landings(state, looks=200):
