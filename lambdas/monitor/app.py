@@ -15,19 +15,14 @@ from kiqbridge.monitor.settings import MonitorSettings
 @functools.cache
 def monitor() -> Minutely:
     """The one of this warm environment."""
-    return Minutely("monitor", os.environ)
+    settings = MonitorSettings.from_environment(os.environ)
+    return Minutely("monitor", os.environ, lambda turn: look(turn, settings))
 
 
-@functools.cache
-def settings() -> MonitorSettings:
-    """Those of this warm environment."""
-    return MonitorSettings.from_environment(os.environ)
-
-
-def lambda_handler(event: Any, context: Any) -> dict[str, Any]:  # noqa: ARG001 - the rule's event says nothing
+def lambda_handler(event: Any, context: Any) -> Any:
     """Measure what waits and who lives; do what no worker is there to do.
 
     Returns:
         What was found and done; the same is in the log.
     """
-    return monitor().run(context, lambda turn: look(turn, settings()))
+    return monitor().handle(event, context)

@@ -15,16 +15,16 @@ from kiqbridge.clocks.placing import place_due
 @functools.cache
 def tick() -> Minutely:
     """The one of this warm environment."""
-    return Minutely("tick", os.environ)
+    return Minutely("tick", os.environ, place)
 
 
-def lambda_handler(event: Any, context: Any) -> dict[str, Any]:  # noqa: ARG001 - the rule's event says nothing
+def lambda_handler(event: Any, context: Any) -> Any:
     """Evaluate the dynamic schedules, and place the jobs of their next occurrences.
 
     Returns:
         What was done; the same is in the log.
     """
-    return tick().run(context, place)
+    return tick().handle(event, context)
 
 
 def place(turn: Turn) -> dict[str, Any]:

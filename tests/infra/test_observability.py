@@ -7,9 +7,10 @@ from string import Template
 import pytest
 from infra import check_template
 from samtranslator.yaml_helper import yaml_parse
-from support.minutely_function import MinuteContext, load_function, read_metrics
+from support.enqueue_function import Context, load_app, read_metrics
 
-from kiqbridge.aws import emf
+from kiqbridge.aws.powertools import make_logger, make_metrics
+from kiqbridge.aws.report import Report
 
 ROOT = check_template.TEMPLATE.parent
 README = (ROOT / "infra/README.md").read_text(encoding="utf-8")
@@ -46,30 +47,24 @@ def test_they_are_on_all_that_the_readme_says_to_watch(alarms):
     }
 
 
-def test_the_function_writes_their_metrics_with_their_dimensions(stack, alarms):
+def test_the_function_writes_their_metrics_with_their_dimensions(stack, alarms, capsys):
     """An alarm on a metric that never arrives stays green for ever."""
-    counts = dict.fromkeys(("Enqueued", "Duplicates", "Stale", "Refused", "Failed"), 1)
-    written = json.loads(
-        emf.line(
-            namespace="Kiqbridge", service="s", source="bus", counts=counts, push_ms=1.0, now=0
-        )
-    )
-    arriving = {
-        (directive["Namespace"], metric["Name"], tuple(dimensions))
-        for directive in written["_aws"]["CloudWatchMetrics"]
-        for dimensions in directive["Dimensions"]
-        for metric in directive["Metrics"]
-    }
-    namespace = stack["Parameters"]["MetricsNamespace"]["Default"]
+    logger = make_logger({})
+    logger.append_keys(cold_start=True)
+    report = Report(logger, make_metrics({}))
+    watched = {"Failed", "Refused", "Stale"}
+    report._counts.update(dict.fromkeys(watched, 1))
+    report.write_metrics()
+    arriving = read_metrics(capsys.readouterr().out)
     ours = {
-        (namespace, alarm["MetricName"], tuple(entry["Name"] for entry in alarm["Dimensions"]))
+        alarm["MetricName"]
         for alarm in alarms.values()
         if alarm["Namespace"] == {"Ref": "MetricsNamespace"}
         and alarm["Dimensions"] == [{"Name": "service", "Value": {"Ref": "ServiceName"}}]
     }
 
-    assert {name for _, name, _ in ours} == {"Failed", "Refused", "Stale"}
-    assert ours <= arriving
+    assert ours == watched
+    assert {(name, "kiqbridge-enqueue") for name in ours} <= arriving.keys()
 
 
 @pytest.fixture
@@ -78,8 +73,8 @@ def written_by(monkeypatch, redis_url, capsys):
     monkeypatch.setenv("REDIS_URL", redis_url)
 
     def written_by(name):
-        app = load_function(name)
-        app.lambda_handler({}, MinuteContext())
+        app = load_app(name)
+        app.lambda_handler({}, Context())
         getattr(app, name)().close()
         return {metric for metric, *_ in read_metrics(capsys.readouterr().out)}
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from infra import check_template
 from samtranslator.yaml_helper import yaml_parse
-from support.minutely_function import MinuteContext, load_function, read_metrics
+from support.enqueue_function import Context, load_app, read_metrics
 from support.servers import find_free_port
 
 from kiqbridge import RedisUnavailable
@@ -96,10 +96,10 @@ def invoke(monkeypatch, redis_url, capsys):
 
     def invoke(url=redis_url):
         monkeypatch.setenv("REDIS_URL", url)
-        app = load_function("monitor")
+        app = load_app("monitor")
         apps.append(app)
         try:
-            app.lambda_handler({}, MinuteContext())
+            app.lambda_handler({}, Context())
         except RedisUnavailable:
             assert url != redis_url
         metrics = read_metrics(capsys.readouterr().out)

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 from support.aws_services import aws_services
-from support.enqueue_function import ENVIRONMENT, read_event
+from support.enqueue_function import ENVIRONMENT, read_event, read_metrics
 from support.lambda_build import MACHINE, PARTS, ROOT, THIS_PYTHON, Build, build_once, make
 from support.lambda_runtime_api import LambdaProcess, install_runtime_client
-from support.minutely_function import read_metrics
 from support.servers import find_free_port
 
 from kiqbridge import Schedule, Schedules

@@ -5,7 +5,7 @@ import os
 import shutil
 
 import pytest
-from support.enqueue_function import APP, ENVIRONMENT, read_event
+from support.enqueue_function import APP, ENVIRONMENT, Context, read_event
 from support.mappings import document_of, write
 
 from kiqbridge import ConfigError, EventError, NotAllowed, PayloadError
@@ -18,7 +18,7 @@ def invoke(load, environment, tmp_path):
 
     def invoke(text, event):
         environment.setenv("KIQBRIDGE_MAPPINGS", str(write(tmp_path, text)))
-        return load().lambda_handler(event, None)
+        return load().lambda_handler(event, Context())
 
     return invoke
 

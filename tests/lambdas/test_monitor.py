@@ -8,14 +8,8 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from support.enqueue_function import REQUEST, Context, load_app, read_lines, read_metrics
 from support.fleet import Fleet, incarnations, jids_in_flight, lists_in_flight
-from support.minutely_function import (
-    REQUEST,
-    MinuteContext,
-    load_function,
-    read_lines,
-    read_metrics,
-)
 from support.servers import find_free_port
 from support.waiting import wait_until
 
@@ -39,7 +33,7 @@ def load(environment):
     apps = []
 
     def load():
-        apps.append(load_function("monitor"))
+        apps.append(load_app("monitor"))
         return apps[-1]
 
     yield load
@@ -51,7 +45,7 @@ def load(environment):
 @pytest.fixture
 def invoke(load):
     app = load()
-    return lambda **context: app.lambda_handler({}, MinuteContext(**context))
+    return lambda **context: app.lambda_handler({}, Context(**context))
 
 
 @pytest.fixture
@@ -187,7 +181,7 @@ def test_a_paused_queue_and_one_that_others_serve_start_no_worker(
         client.push_bulk({"class": "HealthPulse", "queue": queue, "args": [[]] * count})
     redis.sadd("paused", "default")
 
-    answer = load().lambda_handler({}, MinuteContext())
+    answer = load().lambda_handler({}, Context())
 
     assert answer["demand"] == 3
     assert answer["queues"] == {"default": 2, "mailers": 3, "rails": 5}
@@ -201,7 +195,7 @@ def test_a_queue_of_the_scaled_fleet_is_looked_at_also_if_redis_does_not_list_it
     environment.setenv("KIQBRIDGE_MONITOR_QUEUES", "default low")
     redis.rpush("queue:low", job())  # as a job comes back to a queue that was cleared
 
-    answer = load().lambda_handler({}, MinuteContext())
+    answer = load().lambda_handler({}, Context())
 
     assert (answer["queues"], answer["demand"]) == ({"default": 0, "low": 1}, 1)
 
@@ -279,7 +273,7 @@ def test_a_namespace_is_kept_to(environment, load, redis_url):
     client.push({"class": "HealthPulse", "args": []})
     client.close()
 
-    assert load().lambda_handler({}, MinuteContext())["queues"] == {"default": 1}
+    assert load().lambda_handler({}, Context())["queues"] == {"default": 1}
 
 
 # When Redis is away
@@ -291,7 +285,7 @@ def test_without_redis_a_metric_says_so_one_line_is_logged_and_the_invocation_fa
     environment.setenv("REDIS_URL", f"redis://127.0.0.1:{find_free_port()}/0")
 
     with pytest.raises(RedisUnavailable):
-        load().lambda_handler({}, MinuteContext())
+        load().lambda_handler({}, Context())
 
     output = capsys.readouterr().out
     assert read_metrics(output) == {("RedisUnavailable", SERVICE): 1.0, ("Failed", SERVICE): 1.0}
@@ -353,8 +347,8 @@ def test_ticks_that_did_not_come_are_found_and_by_policy_enqueued_if_no_worker_l
     app = load()
     hour = save_schedule(redis, missed="last")
 
-    first = app.lambda_handler({}, MinuteContext())
-    again = app.lambda_handler({}, MinuteContext())
+    first = app.lambda_handler({}, Context())
+    again = app.lambda_handler({}, Context())
 
     last = first["missed_ticks"][-1]
     assert last == {
@@ -367,7 +361,7 @@ def test_ticks_that_did_not_come_are_found_and_by_policy_enqueued_if_no_worker_l
     [entry] = redis.zrange("kb:ticks:shop/Report", 0, -1)
     assert json.loads(entry)["by"] == f"monitor:{REQUEST}"
     lines = read_lines(capsys.readouterr().out)
-    measured = [line["MissedTicks"] for line in lines if "MissedTicks" in line]
+    measured = [line["MissedTicks"][0] for line in lines if "MissedTicks" in line]
     found = len(first["missed_ticks"])
     # Those of the last hour, and once those that were found late.
     assert measured[0] == found >= measured[1] >= 1
@@ -378,7 +372,7 @@ def test_whoever_is_to_be_notified_of_them_is(environment, load, redis):
         environment.setenv("KIQBRIDGE_MISSED_TICK_WEBHOOK", url)
         save_schedule(redis)
 
-        answer = load().lambda_handler({}, MinuteContext())
+        answer = load().lambda_handler({}, Context())
 
     [notification] = requests
     assert notification["by"] == f"monitor:{REQUEST}"
@@ -446,7 +440,7 @@ def test_jobs_of_three_killed_workers_go_back_once_each_if_none_lives(
     )
 
     began = time.monotonic()
-    answer = app.lambda_handler({}, MinuteContext())
+    answer = app.lambda_handler({}, Context())
     took_s = time.monotonic() - began
 
     assert len(held) >= 6
@@ -459,7 +453,7 @@ def test_jobs_of_three_killed_workers_go_back_once_each_if_none_lives(
     assert lists_in_flight(redis) == {}
     assert incarnations(redis) == set()
     assert read_metrics(capsys.readouterr().out)["OrphansGivenBack", SERVICE] == len(held)
-    again = app.lambda_handler({}, MinuteContext())
+    again = app.lambda_handler({}, Context())
     assert (again["orphans_given_back"], again["in_flight"]) == (0, 0)
     assert redis.llen("queue:default") == len(jids)
     print(
@@ -508,7 +502,7 @@ def test_one_that_gives_a_sign_in_the_meantime_ends_the_watch(load, redis, monke
     monkeypatch.setattr(time, "sleep_", time.sleep, raising=False)
     monkeypatch.setattr("kiqbridge.inflight.recovery.time.sleep", woken)
 
-    answer = app.lambda_handler({}, MinuteContext())
+    answer = app.lambda_handler({}, Context())
 
     assert answer["orphans_given_back"] == 0
     assert len(incarnations(redis)) == 2

@@ -1,33 +1,39 @@
 """What operators see of an invocation: a line for each record and the metrics, and never an argument."""
 
-import io
-import json
+import contextlib
 import time
 from datetime import datetime
 
 import pytest
-from support.enqueue_function import Context, read_event
+from support.enqueue_function import INVOKED, REQUEST, Context, read_event, read_lines
 
 from kiqbridge import EventError, RedisUnavailable
-from kiqbridge.aws.enqueue import Handled
+from kiqbridge.aws.enqueue import Enqueuer, Handled
 from kiqbridge.aws.push import HeldBack
 from kiqbridge.aws.record import Record, Result
-from kiqbridge.aws.report import Reporting
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.wire.guards import Identity, Source
 
 ARN = "arn:aws:sqs:eu-west-1:123456789012:jobs"
 
 
-def written(handled, level="INFO"):
-    """Log lines, and the metrics' line or None."""
-    out = io.StringIO()
-    report = Reporting(service="shop", namespace="Shop", level=level).begin("r1")
-    report.handled(handled)
-    report.write(out)
-    lines = [json.loads(line) for line in out.getvalue().splitlines()]
-    metrics = [line for line in lines if "_aws" in line]
-    return [line for line in lines if "_aws" not in line], metrics[0] if metrics else None
+@pytest.fixture
+def written(load, environment, capsys, monkeypatch):
+    """Handle an event of which that becomes; log lines, and the metrics' line or None."""
+    environment.setenv("POWERTOOLS_SERVICE_NAME", "shop")
+    environment.setenv("POWERTOOLS_METRICS_NAMESPACE", "Shop")
+
+    def written(handled):
+        app = load()
+        monkeypatch.setattr(Enqueuer, "handle", lambda *_, **__: handled)
+        raised = pytest.raises(type(handled.error)) if handled.error else contextlib.nullcontext()
+        with raised:
+            app.lambda_handler({}, Context())
+        lines = read_lines(capsys.readouterr().out)
+        metrics = [line for line in lines if "_aws" in line]
+        return [line for line in lines if "_aws" not in line], metrics[0] if metrics else None
+
+    return written
 
 
 def record(number=1, **more):
@@ -46,7 +52,7 @@ def enqueued(number=1, *, duplicate=False, at=None):
     )
 
 
-def test_a_record_of_one_job_is_a_line_with_its_class_queue_and_jid():
+def test_a_record_of_one_job_is_a_line_with_its_class_queue_and_jid(written):
     handled = Handled(
         source="sqs", results=[Result(record=record(), jobs=[enqueued(at=5.5)])], push_ms=1.5
     )
@@ -60,7 +66,11 @@ def test_a_record_of_one_job_is_a_line_with_its_class_queue_and_jid():
         "level": "INFO",
         "message": "done",
         "service": "shop",
-        "function_request_id": "r1",
+        "cold_start": True,
+        "function_name": "enqueue",
+        "function_memory_size": "512",
+        "function_arn": INVOKED,
+        "function_request_id": REQUEST,
         "source": "sqs",
         "origin": ARN,
         "event_id": "m1",
@@ -72,7 +82,7 @@ def test_a_record_of_one_job_is_a_line_with_its_class_queue_and_jid():
     }
 
 
-def test_several_jobs_of_a_record_are_lists_as_in_the_answer():
+def test_several_jobs_of_a_record_are_lists_as_in_the_answer(written):
     jobs = [enqueued(1), enqueued(2, duplicate=True)]
 
     [line], _ = written(Handled(source="sqs", results=[Result(record=record(), jobs=jobs)]))
@@ -97,13 +107,13 @@ def test_several_jobs_of_a_record_are_lists_as_in_the_answer():
         ({"error": RedisUnavailable("away")}, "ERROR", "failed"),
     ],
 )
-def test_the_line_names_the_outcome(result, level, outcome):
+def test_the_line_names_the_outcome(written, result, level, outcome):
     [line], _ = written(Handled(source="sqs", results=[Result(record=record(), **result)]))
 
     assert (line["level"], line["outcome"], line["event_id"]) == (level, outcome, "m1")
 
 
-def test_metrics_are_of_the_whole_function_and_of_the_source():
+def test_metrics_are_of_the_whole_function_and_of_the_source(written):
     results = [
         Result(record=record(1), jobs=[enqueued(1), enqueued(2)]),
         Result(record=record(2), jobs=[enqueued(3, duplicate=True)]),
@@ -112,37 +122,37 @@ def test_metrics_are_of_the_whole_function_and_of_the_source():
 
     _, metrics = written(Handled(source="sqs", results=results, push_ms=1.5))
 
-    names = ("Enqueued", "Duplicates", "Stale", "Refused", "PushMs")
-    assert [metrics[name] for name in names] == [[2.0], [1.0], [0.0], [1.0], [1.5]]
-    whole, of_source = metrics["_aws"]["CloudWatchMetrics"]
-    assert [each["Name"] for each in whole["Metrics"]] == list(names)
-    assert of_source == {
-        "Namespace": "Shop",
-        "Dimensions": [["service", "source"]],
-        "Metrics": [
-            {"Name": "Enqueued", "Unit": "Count"},
-            {"Name": "Duplicates", "Unit": "Count"},
-            {"Name": "Refused", "Unit": "Count"},
-            {"Name": "PushMs", "Unit": "Milliseconds"},
-        ],
-    }
+    counts = {"ColdStart": 1.0, "Enqueued": 2.0, "Duplicates": 1.0, "Refused": 1.0}
+    assert {name: metrics[name] for name in counts} == {name: [n] for name, n in counts.items()}
+    assert metrics["PushMs"] == [1.5]
+    assert metrics["_aws"]["CloudWatchMetrics"] == [
+        {
+            "Namespace": "Shop",
+            "Dimensions": [["service"], ["service", "source"]],
+            "Metrics": [
+                *({"Name": name, "Unit": "Count"} for name in counts),
+                {"Name": "PushMs", "Unit": "Milliseconds"},
+            ],
+        }
+    ]
     assert (metrics["service"], metrics["source"]) == ("shop", "sqs")
     assert abs(metrics["_aws"]["Timestamp"] / 1000 - time.time()) < 60
 
 
-def test_a_level_leaves_lines_out_and_metrics_not():
+def test_a_level_leaves_lines_out_and_metrics_not(written, environment):
+    environment.setenv("POWERTOOLS_LOG_LEVEL", "warning")
     results = [
         Result(record=record(1), jobs=[enqueued()]),
         Result(record=record(2), error=EventError("no")),
     ]
 
-    lines, metrics = written(Handled(source="sqs", results=results), level="warning")
+    lines, metrics = written(Handled(source="sqs", results=results))
 
     assert [line["message"] for line in lines] == ["refused"]
     assert (metrics["Enqueued"], metrics["Refused"]) == ([1.0], [1.0])
 
 
-def test_an_error_that_nobody_expected_and_nobody_raises_is_logged_with_its_traceback():
+def test_an_error_that_nobody_expected_and_nobody_raises_is_logged_with_its_traceback(written):
     try:
         1 / 0  # noqa: B018
     except ZeroDivisionError as error:
@@ -152,33 +162,48 @@ def test_an_error_that_nobody_expected_and_nobody_raises_is_logged_with_its_trac
     [raised], _ = written(Handled(source="sqs", results=[result], error=result.error))
 
     assert "test_report.py" in unraised["exception"]
-    assert unraised["exception"].endswith("ZeroDivisionError: division by zero\n")
+    assert unraised["exception"].endswith("ZeroDivisionError: division by zero")
+    assert unraised["exception_name"] == "ZeroDivisionError"
     assert "exception" not in raised
 
 
-def test_a_text_that_json_cannot_carry_is_shown_in_another_form():
+def test_a_text_that_utf8_cannot_carry_is_escaped(written):
     [line], _ = written(Handled(source="bus", error=EventError("detail: \ud800")))
 
-    assert line["reason"] == "'detail: \\ud800'"
+    assert line["reason"] == "detail: \ud800"
 
 
-def test_an_event_that_asks_for_nothing_is_a_line():
+def test_an_event_that_asks_for_nothing_is_a_line(written):
     [line], metrics = written(Handled(source="s3", ignored="a test event"))
 
     assert (line["message"], line["source"], line["reason"]) == ("ignored", "s3", "a test event")
-    assert metrics is None
+    assert [each["Name"] for each in metrics["_aws"]["CloudWatchMetrics"][0]["Metrics"]] == [
+        "ColdStart"
+    ]
 
 
-def test_lines_and_metrics_are_written_at_once(load, environment, monkeypatch):
-    writes = []
-    monkeypatch.setattr(
-        "sys.stdout", type("Out", (), {"write": writes.append, "flush": lambda self: None})()
-    )
+def test_the_context_is_in_each_line_and_the_metrics_are_one(load, environment, capsys):
+    environment.setenv("_X_AMZN_TRACE_ID", "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0")
+    app = load()
+    for _ in range(2):
+        app.lambda_handler(read_event("direct_one"), Context())
 
-    load().lambda_handler(read_event("direct_many"), Context())
+    first, metrics, second, _ = read_lines(capsys.readouterr().out)
 
-    [text] = [text for text in writes if "function_request_id" in text]
-    assert [("_aws" in line) for line in text.splitlines()] == [False, True]
+    assert (first["cold_start"], second["cold_start"]) == (True, False)
+    assert (first["function_arn"], first["function_name"]) == (INVOKED, "enqueue")
+    assert first["xray_trace_id"] == "1-5759e988-bd862e3fe1be46a994272793"
+    assert metrics["ColdStart"] == metrics["Enqueued"] == [1.0]
+
+
+@pytest.mark.parametrize("name", ["POWERTOOLS_LOGGER_LOG_EVENT", "POWERTOOLS_LOGGER_SAMPLE_RATE"])
+def test_no_setting_of_powertools_shows_arguments(load, environment, capsys, name):
+    environment.setenv(name, "1")
+    load().lambda_handler(read_event("direct_one", args=["4111 1111 1111 1111"]), Context())
+
+    logged = capsys.readouterr().out
+    assert '"message":"done"' in logged
+    assert "4111" not in logged
 
 
 def test_settings_that_are_wrong_are_logged_and_raised(load, environment, capsys):
@@ -187,5 +212,5 @@ def test_settings_that_are_wrong_are_logged_and_raised(load, environment, capsys
     with pytest.raises(Exception, match="nowhere"):
         load().lambda_handler(read_event("direct_one"), Context())
 
-    [line, _] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    [line, _] = read_lines(capsys.readouterr().out)
     assert (line["message"], line["source"]) == ("failed", "unknown")

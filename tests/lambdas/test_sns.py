@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.enqueue_function import read_event
+from support.enqueue_function import Context, read_event
 from support.sources import records_of
 
 from kiqbridge import EventError, RedisUnavailable
@@ -69,7 +69,7 @@ def test_without_redis_the_invocation_ends_with_an_error(environment, load):
     environment.setenv("REDIS_URL", "redis://127.0.0.1:1")
 
     with pytest.raises(RedisUnavailable):
-        load().lambda_handler(notified(), None)
+        load().lambda_handler(notified(), Context())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.enqueue_function import read_event
+from support.enqueue_function import Context, read_event
 from support.sources import records_of
 
 from kiqbridge import RedisUnavailable
@@ -121,7 +121,7 @@ def test_a_batch_costs_one_round_trip(invoke, redis):
 def test_without_redis_all_are_delivered_again(load, environment):
     environment.setenv("REDIS_URL", "redis://127.0.0.1:1")
 
-    answer = load().lambda_handler(batch(job(1), job(2)), None)
+    answer = load().lambda_handler(batch(job(1), job(2)), Context())
 
     assert failures(answer) == ["m0", "m1"]
 
@@ -130,7 +130,7 @@ def test_a_direct_invocation_without_redis_is_an_error(load, environment):
     environment.setenv("REDIS_URL", "redis://127.0.0.1:1")
 
     with pytest.raises(RedisUnavailable):
-        load().lambda_handler(job(1), None)
+        load().lambda_handler(job(1), Context())
 
 
 # Identity and facets

@@ -4,13 +4,7 @@ import json
 import time
 
 import pytest
-from support.minutely_function import (
-    REQUEST,
-    MinuteContext,
-    load_function,
-    read_lines,
-    read_metrics,
-)
+from support.enqueue_function import REQUEST, Context, load_app, read_lines, read_metrics
 from support.servers import find_free_port
 
 from kiqbridge import RedisUnavailable, Schedule, Schedules
@@ -25,7 +19,7 @@ SERVICE = "shop-tick"
 def app(monkeypatch, redis_url):
     monkeypatch.setenv("REDIS_URL", redis_url)
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", SERVICE)
-    app = load_function("tick")
+    app = load_app("tick")
     yield app
     if app.tick.cache_info().currsize:
         app.tick().close()
@@ -33,7 +27,7 @@ def app(monkeypatch, redis_url):
 
 @pytest.fixture
 def invoke(app):
-    return lambda: app.lambda_handler({}, MinuteContext())
+    return lambda: app.lambda_handler({}, Context())
 
 
 def placed(redis):
@@ -86,6 +80,6 @@ def test_without_redis_it_fails_and_a_metric_says_so(app, monkeypatch, capsys):
     monkeypatch.setenv("REDIS_URL", f"redis://127.0.0.1:{find_free_port()}/0")
 
     with pytest.raises(RedisUnavailable):
-        app.lambda_handler({}, MinuteContext())
+        app.lambda_handler({}, Context())
 
     assert read_metrics(capsys.readouterr().out)["RedisUnavailable", SERVICE] == 1

@@ -4,19 +4,23 @@ import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.enqueue_function import APP, ENVIRONMENT, Context, read_event
 
-from kiqbridge.aws import tracing
+from kiqbridge.aws import handler
 
+TESTS = str(Path(__file__).parents[1])
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 INVOKE = """
 import importlib.util, json, sys
+sys.path.insert(0, sys.argv[3])
+from support.enqueue_function import Context
 spec = importlib.util.spec_from_file_location("app", sys.argv[1])
 app = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(app)
-print(json.dumps(app.lambda_handler(json.loads(sys.argv[2]), None)))
+print(json.dumps(app.lambda_handler(json.loads(sys.argv[2]), Context())))
 """
 
 
@@ -42,7 +46,7 @@ def test_an_invocation_is_a_subsegment_with_what_became_of_the_event(daemon, red
 
     event = json.dumps(read_event("direct_one"))
     done = subprocess.run(
-        [sys.executable, "-c", INVOKE, str(APP), event],
+        [sys.executable, "-c", INVOKE, str(APP), event, TESTS],
         env=environ, capture_output=True, encoding="utf-8", check=True,
     )  # fmt: skip
 
@@ -50,7 +54,7 @@ def test_an_invocation_is_a_subsegment_with_what_became_of_the_event(daemon, red
     segment = json.loads(text)
     assert json.loads(header) == {"format": "json", "version": 1}
     assert (segment["name"], segment["trace_id"]) == (
-        tracing.SUBSEGMENT,
+        handler.SUBSEGMENT,
         "1-5759e988-bd862e3fe1be46a994272793",
     )
     assert segment["annotations"] == {
@@ -71,13 +75,11 @@ def test_without_the_sdk_a_line_says_so_once_and_jobs_are_enqueued(
     load, environment, monkeypatch, capsys, redis
 ):
     environment.setenv("KIQBRIDGE_TRACING", "true")
-    monkeypatch.setattr(tracing.importlib.util, "find_spec", lambda _name: None)
-    tracing._tracer.cache_clear()
+    monkeypatch.setattr(handler.importlib.util, "find_spec", lambda _name: None)
     app = load()
 
     for _ in range(2):
         app.lambda_handler(read_event("direct_one"), Context())
-    tracing._tracer.cache_clear()
 
     lines = [
         json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" not in line
@@ -90,7 +92,7 @@ def test_without_the_sdk_a_line_says_so_once_and_jobs_are_enqueued(
 def test_nothing_of_it_is_loaded_unless_it_is_asked_for(redis_url):
     script = INVOKE + 'print("modules", *sorted(sys.modules))'
     done = subprocess.run(
-        [sys.executable, "-c", script, str(APP), json.dumps(read_event("direct_one"))],
+        [sys.executable, "-c", script, str(APP), json.dumps(read_event("direct_one")), TESTS],
         env={**ENVIRONMENT, "REDIS_URL": redis_url},
         capture_output=True, encoding="utf-8", check=True,
     )  # fmt: skip
@@ -98,8 +100,6 @@ def test_nothing_of_it_is_loaded_unless_it_is_asked_for(redis_url):
     loaded = set(done.stdout.splitlines()[-1].split())
     assert loaded.isdisjoint(
         {
-            "kiqbridge.aws.tracing",
-            "aws_lambda_powertools",
             "aws_xray_sdk",
             "kiqbridge.aws.sources.http",
         }

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 from support.enqueue_function import ENVIRONMENT, Context, load_app, read_event
-from support.minutely_function import MinuteContext, load_function
 from support.servers import debian_server
 from support.waiting import wait_until
 from support.workers import WorkerProcess
@@ -342,7 +341,7 @@ def test_the_enqueue_function_pushes_all_forms_of_events(server, raw, monkeypatc
 def test_the_functions_of_each_minute_need_what_a_worker_needs(server, raw, client, monkeypatch):
     monkeypatch.setenv("REDIS_URL", address(server, WORKER))
     monkeypatch.setenv("KIQBRIDGE_NAMESPACE", NAMESPACE)
-    monitor, tick = (load_function(name) for name in ("monitor", "tick"))
+    monitor, tick = (load_app(name) for name in ("monitor", "tick"))
     Schedules(client).save(Schedule("Pulse", "plain", args=["a"], every=60))
     push(client, "plain", "a")
     name = "v2:host:1:ab:1"
@@ -351,8 +350,8 @@ def test_the_functions_of_each_minute_need_what_a_worker_needs(server, raw, clie
     raw.lpush(KEYS.inflight_list(name, "t1", 4), '{"class":"plain","args":[],"jid":"b"}')
     raw.hset(KEYS.alive, name, f"7 {time.time() - 60} 500")
 
-    looked = monitor.lambda_handler({}, MinuteContext())
-    placed = tick.lambda_handler({}, MinuteContext())["placed"]
+    looked = monitor.lambda_handler({}, Context())
+    placed = tick.lambda_handler({}, Context())["placed"]
 
     assert (looked["orphans_given_back"], looked["queues"]) == (1, {"default": 1})
     assert placed > 0

@@ -1,15 +1,19 @@
-"""The real enqueue function, loaded by its path as Lambda loads it, and the events it is given."""
+"""The real functions, loaded by their paths as Lambda loads them, and the events that they are given."""
 
 import contextlib
 import importlib.util
 import io
 import json
+import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from aws_lambda_powertools.logging import logger as powertools
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "lambdas" / "enqueue" / "app.py"
@@ -21,16 +25,23 @@ ENVIRONMENT = {
     "KIQBRIDGE_LOG_ARGUMENTS": "true",
 }
 
-
+REQUEST = "8f5b8f0e-0f4a-4d57-9f1e-1c9f6c1f0a11"
 INVOKED = "arn:aws:lambda:eu-west-1:123456789012:function:enqueue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What the function reads of Lambda's context."""
+    """What the functions read of Lambda's context."""
 
-    aws_request_id: str = "8f5b8f0e-0f4a-4d57-9f1e-1c9f6c1f0a11"
+    aws_request_id: str = REQUEST
     invoked_function_arn: str = INVOKED
+    function_name: str = "enqueue"
+    memory_limit_in_mb: str = "512"
+    timeout_s: float = 50.0
+    began: float = field(default_factory=time.monotonic)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self.timeout_s - (time.monotonic() - self.began)) * 1000)
 
 
 def invoked_by(alias: str) -> Context:
@@ -38,9 +49,14 @@ def invoked_by(alias: str) -> Context:
     return Context(invoked_function_arn=f"{INVOKED}:{alias}" if alias else INVOKED)
 
 
-def load_app() -> ModuleType:
-    """A new module each time, as in a new warm environment."""
-    spec = importlib.util.spec_from_file_location("enqueue_app", APP)
+def load_app(name: str = "enqueue") -> ModuleType:
+    """`lambdas/NAME/app.py`, a new module each time, as in a new warm environment."""
+    powertools.is_cold_start = True
+    loggers = logging.Logger.manager.loggerDict
+    for made in [each for each in loggers if hasattr(loggers[each], "powertools_handler")]:
+        del loggers[made]
+    path = ROOT / "lambdas" / name / "app.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_app", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -58,3 +74,23 @@ def deliver(environ: Mapping[str, str], events: Sequence[Any], barrier: Any, ans
         app = load_app()
         barrier.wait(60)
         answers.put([(event, app.lambda_handler(event, Context())) for event in events])
+
+
+def read_lines(output: str) -> list[dict[str, Any]]:
+    """The JSON lines of a function's log."""
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
+def read_metrics(output: str) -> Mapping[tuple[str, ...], float]:
+    """What CloudWatch makes of a log: (metric, value of each dimension…) → the last value."""
+    found: dict[tuple[str, ...], float] = {}
+    for line in read_lines(output):
+        for directive in line.get("_aws", {}).get("CloudWatchMetrics", ()):
+            assert directive["Namespace"] == "Kiqbridge"
+            assert isinstance(line["_aws"]["Timestamp"], int)
+            for dimensions in directive["Dimensions"]:
+                values = tuple(line[name] for name in dimensions)
+                assert all(values), "CloudWatch takes no empty value"
+                for metric in directive["Metrics"]:
+                    [found[(metric["Name"], *values)]] = line[metric["Name"]]
+    return found

@@ -1,6 +1,7 @@
-"""What a function makes of its environment variables to reach Redis."""
+"""How a function reaches Redis: a client from its environment variables, and the time that it has for calls."""
 
 from collections.abc import Mapping
+from typing import Any, Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.config.client_settings import (
@@ -11,6 +12,10 @@ from kiqbridge.config.client_settings import (
 from kiqbridge.config.redis_access import read_access
 from kiqbridge.config.setting import read
 from kiqbridge.store.redis_pool import RedisPool
+
+RESERVE_S: Final = 1.0
+"""For what follows the last call: the answer, log lines, keeping what Redis did not take."""
+_SHARE: Final = 0.25
 
 
 def open_client(environ: Mapping[str, str]) -> Client:
@@ -32,3 +37,13 @@ def open_client(environ: Mapping[str, str]) -> Client:
 
         client.use_fleets(read_fleets(environ))
     return client
+
+
+def seconds_for_redis(context: Any) -> float:
+    """Seconds of an invocation in which calls to Redis must have ended, so that its answer, or its error, is its own.
+
+    Args:
+        context: as Lambda gives it.
+    """
+    left_s = max(float(context.get_remaining_time_in_millis()) / 1000, 0.0)
+    return left_s - min(RESERVE_S, left_s * _SHARE)

@@ -3,20 +3,30 @@
 `app.py` of the function makes one, from its environment variables and its own folder, and Lambda calls it.
 """
 
-import sys
+import functools
+import importlib.util
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from aws_lambda_powertools import Tracer
+
+from kiqbridge.aws.answers import answer_of
 from kiqbridge.aws.enqueue import Enqueuer, Handled
+from kiqbridge.aws.environment import seconds_for_redis
+from kiqbridge.aws.powertools import make_logger, make_metrics
 from kiqbridge.aws.record import alias_in
-from kiqbridge.aws.report import Report, Reporting
+from kiqbridge.aws.report import Report
 from kiqbridge.aws.sources import failure_answer, is_http
-from kiqbridge.aws.time_left import seconds_for_redis
 from kiqbridge.config import function_settings as settings
 from kiqbridge.config.setting import read
 from kiqbridge.store import deadline
+
+SUBSEGMENT: Final = "## kiqbridge.enqueue"
+"""Of an invocation, in X-Ray; the two signs are Powertools' habit."""
+TRACE_HEADER: Final = "_X_AMZN_TRACE_ID"
+"""Variable in which Lambda passes the invocation's trace header."""
 
 
 class EnqueueHandler:
@@ -25,19 +35,18 @@ class EnqueueHandler:
     Args:
         environ: the environment variables; allow-lists and the address are read at the first event.
         folder: the function's own, with its mappings if it has any.
+
+    Attributes:
+        handle: what Lambda calls, with an event and its context: see `_handle`.
     """
 
     def __init__(self, environ: Mapping[str, str], folder: Path) -> None:
         self._environ = environ
         self._folder = folder
-        self._reporting = Reporting(
-            service=read(settings.SERVICE, environ),
-            namespace=read(settings.METRICS_NAMESPACE, environ),
-            level=read(settings.FUNCTION_LOG_LEVEL, environ),
-        )
-        self._is_cold = True
-        self._is_traced: bool | None = None
+        self._logger = make_logger(environ)
+        self._metrics = make_metrics(environ)
         self._enqueuer: Enqueuer | None = None
+        self.handle = self._logger.inject_lambda_context(self._handle, log_event=False)
 
     def enqueuer(self) -> Enqueuer:
         """The one of this environment."""
@@ -45,28 +54,20 @@ class EnqueueHandler:
             self._enqueuer = Enqueuer.from_environment(self._environ, self._folder)
         return self._enqueuer
 
-    def handle(self, event: Any, context: Any) -> Any:
+    def _handle(self, event: Any, context: Any) -> Any:
         """Enqueue what the event asks for; an error is raised so that the service delivers again.
 
         An HTTP request is always answered.
 
-        Args:
-            event: as the service sends it.
-            context: Lambda's context object, or None.
-
         Returns:
             `Answer` of a direct invocation; of others what their service expects.
         """
-        request_id = getattr(context, "aws_request_id", None)
-        report = self._reporting.begin(request_id)
-        if self._is_cold:
-            self._is_cold = False
-            report.count(ColdStart=1)
-        by = f"lambda:{request_id}" if request_id else "lambda"
-        alias = alias_in(getattr(context, "invoked_function_arn", None))
+        report = Report(self._logger, self._metrics)
+        by = f"lambda:{context.aws_request_id}"
+        alias = alias_in(context.invoked_function_arn)
         try:
             with deadline.within(seconds_for_redis(context)):
-                handled = self._handled(event, by, alias, report)
+                handled = self._handled(event, by, alias)
         except Exception as error:
             report.failed(error, is_raised=not is_http(event))
             if is_http(event):
@@ -78,18 +79,35 @@ class EnqueueHandler:
                 raise handled.error
             return handled.answer
         finally:
-            report.write(sys.stdout)
+            report.write_metrics()
 
-    def _handled(self, event: Any, by: str, alias: str, report: Report) -> Handled:
-        if self._is_traced is None:
-            self._is_traced = bool(read(settings.TRACING, self._environ))
-        if not self._is_traced:
+    def _handled(self, event: Any, by: str, alias: str) -> Handled:
+        if self._tracer is None:
             return self.enqueuer().handle(event, now=time.time(), by=by, alias=alias)
-        from kiqbridge.aws import tracing  # noqa: PLC0415 - a start waits for each module
+        with self._tracer.provider.in_subsegment(name=SUBSEGMENT) as subsegment:
+            xray = self._environ.get(TRACE_HEADER, "")
+            handled = self.enqueuer().handle(event, now=time.time(), by=by, xray=xray, alias=alias)
+            answer = answer_of(handled.results)
+            failed = sum(each.error is not None for each in handled.results)
+            for name, value in {
+                "service": self._logger.service,
+                "source": handled.source,
+                "enqueued": len(answer["enqueued"]),
+                "duplicates": len(answer["duplicates"]),
+                "failed": failed,
+            }.items():
+                subsegment.put_annotation(name, value)
+            return handled
 
-        xray = self._environ.get(tracing.HEADER, "")
-        return tracing.traced(
-            self._reporting.service,
-            lambda: self.enqueuer().handle(event, now=time.time(), by=by, xray=xray, alias=alias),
-            warn=report.warn,
-        )
+    @functools.cached_property
+    def _tracer(self) -> Any:
+        """X-Ray's, if it was asked for; the SDK takes 50 ms at a start, and has to be in a layer of its own."""
+        if not read(settings.TRACING, self._environ):
+            return None
+        if importlib.util.find_spec("aws_xray_sdk") is None:
+            self._logger.warning(
+                "KIQBRIDGE_TRACING is on, but Python finds no aws_xray_sdk, so that nothing is traced; add a "
+                "layer with aws-xray-sdk to the function, or turn the setting off"
+            )
+            return None
+        return Tracer(service=self._logger.service, auto_patch=False)

@@ -4,25 +4,25 @@ A failure is logged, measured (`RedisUnavailable`, `Failed`) and raised, so that
 It is not repeated: the next minute does the work.
 """
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kiqbridge.aws import emf, log_line
-from kiqbridge.aws.environment import open_client
-from kiqbridge.aws.time_left import seconds_for_redis
-from kiqbridge.config import function_settings as settings
-from kiqbridge.config.setting import read
+from aws_lambda_powertools.metrics import MetricUnit
+
+from kiqbridge.aws.environment import open_client, seconds_for_redis
+from kiqbridge.aws.powertools import make_logger, make_metrics
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.store import deadline
 
 if TYPE_CHECKING:
-    from kiqbridge.client.client import Client
     from kiqbridge.store.redis_connection import RedisConnection
 
 LONGEST_S: Final = 50.0
-"""How long an invocation may take where Lambda does not say it: the next one begins after a minute."""
+"""How long an invocation may take: the next one begins after a minute."""
+
+QUEUE_LATENCY: Final = "QueueLatency"
+"""Metric: seconds for which the oldest job of a queue has been waiting; all others are counts."""
 
 
 class Turn:
@@ -34,25 +34,19 @@ class Turn:
         left_s: seconds that are left for calls to Redis.
 
     Attributes:
-        connection: to Redis.
+        connection: to Redis; after a pause it is tested with PING before it is used.
         keys: the namespace.
         client: enqueues.
         by: who acts, for ledgers, such as `monitor:REQUEST`.
     """
 
-    def __init__(
-        self,
-        function: "Minutely",
-        request_id: str | None,
-        left_s: float,
-    ) -> None:
+    def __init__(self, function: "Minutely", request_id: str, left_s: float) -> None:
         self._function = function
-        self._request_id = request_id
-        self._until = time.monotonic() + min(left_s, LONGEST_S)
-        self.connection: RedisConnection = function.connection
-        self.keys = function.keys
-        self.client: Client = function.client
-        self.by = f"{function.name}:{request_id}" if request_id else function.name
+        self._until = time.monotonic() + left_s
+        self.connection = function.connection
+        self.client = function.client
+        self.keys = function.client.keys
+        self.by = f"{function.name}:{request_id}"
 
     def left_s(self) -> float:
         """Seconds of this invocation that are left."""
@@ -60,37 +54,13 @@ class Turn:
 
     def measure(self, values: Mapping[str, float], **dimensions: str) -> None:
         """Write metrics, now: of the function, or under further dimensions."""
-        line = emf.measures(
-            namespace=self._function.metrics_namespace,
-            dimensions={"service": self._function.service, **dimensions},
-            values=values,
-            now=time.time(),
-        )
-        _write(line)
-
-    def log(self, level: str, message: str, about: Mapping[str, Any]) -> None:
-        """Write a line, if lines of this level are logged."""
-        if log_line.LEVELS[level] < self._function.least:
-            return
-        entry = {
-            "level": level,
-            "message": message,
-            "timestamp": log_line.timestamp(time.time()),
-            "service": self._function.service,
-            "function_request_id": self._request_id,
-            **about,
-        }
-        _write(log_line.dumps(entry))
-
-    def failed(self, error: Exception) -> None:
-        """Log and measure a failure."""
-        self.log("ERROR", "failed", {"error_class": type(error).__name__, "reason": str(error)})
-        self.measure({"RedisUnavailable": int(isinstance(error, RedisUnavailable)), "Failed": 1})
-
-    def done(self, answer: Mapping[str, Any]) -> None:
-        """Log and measure that nothing failed."""
-        self.log("INFO", "done", answer)
-        self.measure({"RedisUnavailable": 0, "Failed": 0})
+        metrics = self._function.metrics
+        for name, value in values.items():
+            unit = MetricUnit.Seconds if name == QUEUE_LATENCY else MetricUnit.Count
+            metrics.add_metric(name=name, unit=unit, value=value)
+        for name, text in {"service": self._function.logger.service, **dimensions}.items():
+            metrics.add_dimension(name, text)
+        metrics.flush_metrics()
 
 
 class Minutely:
@@ -99,59 +69,43 @@ class Minutely:
     Args:
         name: what ledgers call it.
         environ: its variables.
+        work: what an invocation does; its answer is that of the invocation, and is logged.
 
     Raises:
         ConfigError: the address or a setting is wrong.
 
     Attributes:
-        service: dimension of its metrics.
-        metrics_namespace: CloudWatch's.
-        least: number of the least important level that is logged.
-        keys: the namespace.
-        client: enqueues.
-        connection: after a pause it is tested with PING before it is used.
+        handle: what Lambda calls, with an event and its context; raises what `work` raises.
     """
 
-    def __init__(self, name: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, environ: Mapping[str, str], work: Callable[[Turn], dict[str, Any]]
+    ) -> None:
         self.name = name
-        self.service: str = read(settings.SERVICE, environ)
-        self.metrics_namespace: str = read(settings.METRICS_NAMESPACE, environ)
-        self.least = log_line.least(read(settings.FUNCTION_LOG_LEVEL, environ))
+        self.logger = make_logger(environ)
+        self.metrics = make_metrics(environ)
         self.client = open_client(environ)
-        self.keys = self.client.keys
         self.connection: RedisConnection = self.client.pool.connection()
+        self._work = work
+        self.handle = self.logger.inject_lambda_context(self._handle, log_event=False)
 
     def close(self) -> None:
         """Close the connections; they are opened again when they are needed."""
         self.connection.close()
         self.client.close()
 
-    def run(self, context: Any, work: Callable[[Turn], dict[str, Any]]) -> dict[str, Any]:
-        """Do the work of one invocation and report it.
-
-        Args:
-            context: as Lambda gives it.
-            work: gets the turn, and answers what the invocation answers.
-
-        Returns:
-            What `work` answers.
-
-        Raises:
-            KiqbridgeError: as `work` does.
-        """
-        left_s = seconds_for_redis(context)
-        request_id = getattr(context, "aws_request_id", None)
-        turn = Turn(self, request_id, left_s)
+    def _handle(self, _event: Any, context: Any) -> dict[str, Any]:
+        left_s = min(seconds_for_redis(context), LONGEST_S)
+        turn = Turn(self, context.aws_request_id, left_s)
         try:
-            with deadline.within(min(left_s, LONGEST_S)):
-                answer = work(turn)
+            with deadline.within(left_s):
+                answer = self._work(turn)
         except Exception as error:
-            turn.failed(error)
+            about = {"error_class": type(error).__name__, "reason": str(error)}
+            self.logger.error("failed", extra=about)  # noqa: TRY400 - Lambda logs the traceback
+            is_away = isinstance(error, RedisUnavailable)
+            turn.measure({"RedisUnavailable": int(is_away), "Failed": 1})
             raise
-        turn.done(answer)
+        self.logger.info("done", extra=answer)
+        turn.measure({"RedisUnavailable": 0, "Failed": 0})
         return answer
-
-
-def _write(line: bytes) -> None:
-    sys.stdout.write(line.decode() + "\n")
-    sys.stdout.flush()

@@ -4,8 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from kiqbridge.api import Fact, Operator, fetch_verdict
-from kiqbridge.aws.emf import QUEUE_LATENCY
-from kiqbridge.aws.minutely import Turn
+from kiqbridge.aws.minutely import QUEUE_LATENCY, Turn
 from kiqbridge.clocks.missed import MissedTick, check_missed
 from kiqbridge.monitor.demand import Backlog, read_backlog
 from kiqbridge.monitor.fleet import Fleet, read_fleet
