@@ -5,9 +5,7 @@ from support.enqueue_function import ENVIRONMENT, Context, load_app
 
 
 @pytest.fixture
-def environment(
-    monkeypatch, redis_url, capsys
-):  # capsys: the function writes where it finds standard output
+def environment(monkeypatch, redis_url):
     for name, value in {**ENVIRONMENT, "REDIS_URL": redis_url}.items():
         monkeypatch.setenv(name, value)
     return monkeypatch

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,8 +59,19 @@ def load_app(name: str = "enqueue") -> ModuleType:
     path = ROOT / "lambdas" / name / "app.py"
     spec = importlib.util.spec_from_file_location(f"{name}_app", path)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with contextlib.redirect_stdout(_Stdout()):
+        spec.loader.exec_module(module)
     return module
+
+
+class _Stdout:
+    """Standard output of the moment, which pytest changes, for a Logger that keeps what it finds."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
 def read_event(name: str, **changes: Any) -> dict[str, Any]:
