@@ -11,7 +11,7 @@ And, Or and Condition. Whatever only AWS could know is a `TemplateFault`.
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -234,7 +234,7 @@ class Template:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
     def _decide(self, node: Node) -> bool:
-        name, argument = call_of(node) or _condition_call(node) or ("", node)
+        name, argument = call_of(node, ("Ref", "Condition")) or ("", node)
         if name == "Condition":
             return self.holds(_literal(argument, name), line_of(argument))
         if name == "Equals":
@@ -306,26 +306,20 @@ class Template:
             )
 
 
-def call_of(node: Node) -> tuple[str, Node] | None:
-    """Split `!Name argument` and `Fn::Name: argument` (and `Ref:`) into name and argument."""
+def call_of(node: Node, plain: Sequence[str] = ("Ref",)) -> tuple[str, Node] | None:
+    """Split `!Name argument` and `Fn::Name: argument` into name and argument.
+
+    Args:
+        node: any one.
+        plain: names without `Fn::`; `Condition` is a function only inside Conditions.
+    """
     if node.tag.startswith("!") and len(node.tag) > 1:
         return node.tag[1:], _untagged(node)
     if isinstance(node, MappingNode) and len(node.value) == 1:
         key, argument = node.value[0]
         name = str(key.value)
-        if name == "Ref" or name.startswith("Fn::"):
+        if name in plain or name.startswith("Fn::"):
             return name.removeprefix("Fn::"), argument
-    return None
-
-
-def _condition_call(node: Node) -> tuple[str, Node] | None:
-    """Split `Condition: Name`, which means a function only inside Conditions."""
-    if (
-        isinstance(node, MappingNode)
-        and len(node.value) == 1
-        and node.value[0][0].value == "Condition"
-    ):
-        return "Condition", node.value[0][1]
     return None
 
 

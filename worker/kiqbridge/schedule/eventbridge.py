@@ -159,7 +159,7 @@ def _dates(days: DayFields) -> Iterator[tuple[str, str]]:
 def _weekdays(days: DayFields) -> Iterator[tuple[str, str]]:
     """One rule for whole weekdays, and one for each n-th one, of which EventBridge takes one a rule."""
     if days.weekdays:
-        yield "?", _weekday_names(days.weekdays)
+        yield "?", _runs([WEEKDAYS[each - 1] for each in days.weekdays], days.weekdays)
     nth = {(weekday, number) for weekday, number in days.nth if weekday not in days.weekdays}
     for weekday, number in sorted(nth):
         if number < -1:
@@ -189,10 +189,6 @@ def _whole_weeks(days: DayFields) -> tuple[int, ...] | None:
     weeks = tuple(n for n, week in enumerate(_WEEKS, start=1) if set(week) <= set(days.dates))
     covered = {day for n in weeks for day in _WEEKS[n - 1]}
     return weeks if covered == set(days.dates) else None
-
-
-def _weekday_names(weekdays: Sequence[int]) -> str:
-    return _runs([WEEKDAYS[weekday - 1] for weekday in weekdays], weekdays)
 
 
 def _listed(values: Sequence[int], low: int, high: int) -> str:
