@@ -167,7 +167,7 @@ def test_commands_are_listed_for_the_allow_list(run, crontab):
         (["{}", "--kind", "crontab"], "no crontab"),
         (["{}"], "give --kind"),
         (["{}", "--timezone", "Mars/Base"], "Mars/Base"),
-        (["{}", "--verify", "0"], "no number of days"),
+        (["{}", "--verify", "0"], "no whole number from 1 to 3,660"),
         (["{}", "--kind", "at"], "invalid choice"),
     ],
 )

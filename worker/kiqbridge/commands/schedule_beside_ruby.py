@@ -6,22 +6,23 @@ live: saved or published in Redis under its name, for the same class, enabled, n
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from kiqbridge.api import Operator, open_operator
+from kiqbridge.client.known_schedules import KnownSchedule
+from kiqbridge.client.schedules import Schedules
+from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, Status, read_sidekiq_cron, set_cron_status
+from kiqbridge.commands.acting import confirm
 from kiqbridge.commands.arguments import add_option, add_switch
-from kiqbridge.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kiqbridge.api import Operator
-    from kiqbridge.client.known_schedules import KnownSchedule
-    from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, Status
-    from kiqbridge.schedule.imports.record import Imported, Reading
-
-USAGE = 2
+from kiqbridge.commands.output import write_json, write_line
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.schedule.imports.command_line import class_name_to_identifier
+from kiqbridge.schedule.imports.events import dynamic_name
+from kiqbridge.schedule.imports.record import Imported, Reading
+from kiqbridge.schedule.imports.sidekiq_cron_file import read_definitions
+from kiqbridge.schedule.imports.yaml_schedules import Definition
 
 
 def add_ruby_arguments(verb: argparse.ArgumentParser) -> None:
@@ -40,16 +41,13 @@ def add_ruby_arguments(verb: argparse.ArgumentParser) -> None:
     add_switch(group, "--yes", "do not ask")
 
 
-def read_from_redis(reading: "Reading") -> "Imported":
+def read_from_redis(reading: Reading) -> Imported:
     """The schedules of sidekiq-cron, as its file would have them; the line is their place by name.
 
     Raises:
         RedisUnavailable: nothing was read.
         ConfigError: there are none.
     """
-    from kiqbridge.schedule.imports.sidekiq_cron_file import read_definitions  # noqa: PLC0415
-    from kiqbridge.schedule.imports.yaml_schedules import Definition  # noqa: PLC0415
-
     _, found = _theirs()
     if not found:
         raise ConfigError(
@@ -82,13 +80,8 @@ def switch(options: argparse.Namespace) -> int:
     Raises:
         RedisUnavailable: perhaps some are switched; repeat it.
     """
-    from kiqbridge.clocks.sidekiq_cron import set_cron_status  # noqa: PLC0415
-
     if options.enable is not None and (options.all or options.disable is not None):
-        sys.stderr.write(
-            "kiqbridge: --enable goes with neither --disable nor --all; call it twice\n"
-        )
-        return USAGE
+        raise PayloadError("--enable goes with neither --disable nor --all; call it twice")
     server, known = _theirs()
     is_off = options.enable is None
     wanted = options.enable if not is_off else list(known) if options.all else options.disable
@@ -97,34 +90,32 @@ def switch(options: argparse.Namespace) -> int:
     for name, reason in refused.items():
         sys.stderr.write(f"left as it is: {name}: {reason}\n")
     status: Status = "disabled" if is_off else "enabled"
-    if names and not options.dry_run and not options.yes and not _is_agreed(names, status):
-        return USAGE
+    question = f"In sidekiq-cron these will be {status}: {', '.join(names)}; go on?"
+    if names and not options.dry_run and not confirm(question, options):
+        return 1
     for name in names:
         changed = options.dry_run or (
             set_cron_status(server.pool, server.keys, name, status) is not None
         )
         would = "would be " if options.dry_run else ""
         if not options.json:
-            sys.stdout.write(f"{would}{status}: {name}\n" if changed else f"gone: {name}\n")
+            write_line(f"{would}{status}: {name}" if changed else f"gone: {name}")
     if options.json:
         answer = {"dry_run": options.dry_run, status: names, "left": refused}
-        sys.stdout.write(json.dumps(answer) + "\n")
+        write_json(answer)
     elif not names:
-        sys.stdout.write(f"nothing to be {status}\n")
+        write_line(f"nothing to be {status}")
     return 1 if refused and not (options.all and names) else 0
 
 
 def _refused(
-    wanted: Sequence[str], known: "Mapping[str, SidekiqCronJob]", *, with_replacement: bool
+    wanted: Sequence[str], known: Mapping[str, SidekiqCronJob], *, with_replacement: bool
 ) -> dict[str, str]:
     """Names that stay as they are, and why."""
     refused = {name: "sidekiq-cron has no such schedule" for name in wanted if name not in known}
     if not with_replacement:
         return refused
-    from kiqbridge.client.client import Client  # noqa: PLC0415 - as in commands/cli.py
-    from kiqbridge.client.schedules import Schedules  # noqa: PLC0415
-
-    schedules = Schedules(Client())
+    schedules = Schedules(open_operator(via="cli").client)
     ours, now = schedules.list(), schedules.now()
     for name in wanted:
         if name in known and (fault := _fault_of_replacement(known[name], ours, now)):
@@ -132,13 +123,8 @@ def _refused(
     return refused
 
 
-def _fault_of_replacement(
-    theirs: "SidekiqCronJob", ours: "Sequence[KnownSchedule]", now: float
-) -> str:
+def _fault_of_replacement(theirs: SidekiqCronJob, ours: Sequence[KnownSchedule], now: float) -> str:
     """Why nothing of ours stands for a schedule of the gem; "" = something does."""
-    from kiqbridge.schedule.imports.command_line import class_name_to_identifier  # noqa: PLC0415
-    from kiqbridge.schedule.imports.events import dynamic_name  # noqa: PLC0415
-
     names = (dynamic_name(theirs.name), theirs.name)
     logical_id = f"/{class_name_to_identifier(theirs.name)}"
     found = [each for each in ours if each.name in names or each.name.endswith(logical_id)]
@@ -161,26 +147,14 @@ def _fault_of_replacement(
     return "; ".join(faults)
 
 
-def _is_over(known: "KnownSchedule", now: datetime) -> bool:
+def _is_over(known: KnownSchedule, now: datetime) -> bool:
     try:
         return known.definition.when.next_after(now) is None
     except ConfigError:
         return True
 
 
-def _is_agreed(names: Sequence[str], status: str) -> bool:
-    if not sys.stdin.isatty():
-        sys.stderr.write("kiqbridge: nobody can be asked here; add --yes\n")
-        return False
-    sys.stderr.write(f"in sidekiq-cron these will be {status}: {', '.join(names)}; go on? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _theirs() -> "tuple[Operator, dict[str, SidekiqCronJob]]":
+def _theirs() -> tuple[Operator, dict[str, SidekiqCronJob]]:
     """The schedules of the gem by name, and where they are."""
-    from kiqbridge.api import open_operator  # noqa: PLC0415 - as in commands/cli.py
-    from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron  # noqa: PLC0415
-
     server = open_operator(via="cli")
     return server, {each.name: each for each in read_sidekiq_cron(server.pool, server.keys)}

@@ -8,25 +8,33 @@ read.
 
 import argparse
 import json
-import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from kiqbridge.commands.arguments import add_option, add_switch
+import yaml
+
+from kiqbridge.api import open_operator
+from kiqbridge.client.schedules import Schedules
+from kiqbridge.clocks.schedule_file import read_schedule_file
+from kiqbridge.commands.arguments import add_option, add_switch, within
 from kiqbridge.commands.moments import moment_of
 from kiqbridge.commands.schedule_beside_ruby import add_ruby_arguments, read_from_redis, switch
-from kiqbridge.errors import ConfigError
+from kiqbridge.errors import ConfigError, PayloadError
+from kiqbridge.schedule.cron import check_zone
+from kiqbridge.schedule.imports.events import (
+    dynamic_document,
+    events_text,
+    shell_commands,
+    write_all,
+)
+from kiqbridge.schedule.imports.kinds import guess_kind, read_as
+from kiqbridge.schedule.imports.record import Imported, Reading
+from kiqbridge.schedule.imports.verification import Verification, verify
 from kiqbridge.wire.amounts import instant_text
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kiqbridge.schedule.imports.record import Imported, Reading
-    from kiqbridge.schedule.imports.verification import Verification
-
-USAGE: Final = 2
 _KINDS: Final = (
     "crontab",
     "system-crontab",
@@ -70,7 +78,7 @@ def add_arguments(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--verify",
         "DAYS",
         "compare each firing, old against new, over that many days, such as 400d",
-        type=_days,
+        type=within(1, _MOST_DAYS, "d"),
     )
     add_option(
         verb,
@@ -97,8 +105,7 @@ def _import(options: argparse.Namespace) -> int:
     try:
         imported = read_from_redis(_reading(options)) if options.from_redis else _read(options)
     except (OSError, UnicodeDecodeError, ConfigError) as error:
-        sys.stderr.write(f"kiqbridge: {error}\n")
-        return USAGE
+        raise PayloadError(str(error)) from error
     found = _Found(imported, options, now)
     if options.json:
         sys.stdout.write(json.dumps(found.as_json(), indent=2) + "\n")
@@ -111,10 +118,7 @@ def _import(options: argparse.Namespace) -> int:
     return 0 if found.is_complete else 1
 
 
-def _read(options: argparse.Namespace) -> "Imported":
-    from kiqbridge.schedule.cron import check_zone  # noqa: PLC0415
-    from kiqbridge.schedule.imports.kinds import guess_kind, read_as  # noqa: PLC0415
-
+def _read(options: argparse.Namespace) -> Imported:
     check_zone(options.timezone)
     if options.file is None:
         raise ConfigError("give a FILE, - for standard input, or --from-redis")
@@ -128,18 +132,14 @@ def _read(options: argparse.Namespace) -> "Imported":
     return read_as(kind, text, _reading(options))
 
 
-def _reading(options: argparse.Namespace) -> "Reading":
-    from kiqbridge.schedule.imports.record import Reading  # noqa: PLC0415
-
+def _reading(options: argparse.Namespace) -> Reading:
     return Reading(timezone=options.timezone, queue=options.queue, shell_queue=options.shell_queue)
 
 
 class _Found:
     """What was read, what it becomes, and how it compares."""
 
-    def __init__(self, imported: "Imported", options: argparse.Namespace, now: datetime) -> None:
-        from kiqbridge.schedule.imports.events import write_all  # noqa: PLC0415
-
+    def __init__(self, imported: Imported, options: argparse.Namespace, now: datetime) -> None:
         self._imported = imported
         self._options = options
         self._now = now
@@ -156,22 +156,14 @@ class _Found:
 
     def text(self) -> str:
         """What is to be written."""
-        from kiqbridge.schedule.imports.events import events_text  # noqa: PLC0415
-
         if not self._options.dynamic:
             return events_text(self.written, source=_source(self._options), now=self._now)
-        import yaml  # noqa: PLC0415 - not needed for a template
-
-        from kiqbridge.schedule.imports.events import dynamic_document  # noqa: PLC0415
-
         head = f"# Made of {_source(self._options)} by kiqbridge schedule import --dynamic.\n"
         document = dynamic_document(self.written)
         return head + str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
     def report(self) -> None:
         """Refused lines, notes and the comparison, on standard error."""
-        from kiqbridge.schedule.imports.events import shell_commands  # noqa: PLC0415
-
         write = sys.stderr.write
         for note in self._imported.notes:
             write(f"note: {note}\n")
@@ -244,18 +236,16 @@ class _Found:
             "notes": self._imported.notes,
         }
 
-    def _verified(self) -> "Sequence[Verification]":
+    def _verified(self) -> Sequence[Verification]:
         if self._options.verify is None:
             return ()
-        from kiqbridge.schedule.imports.verification import verify  # noqa: PLC0415
-
         return [
             verify(each.schedule, each.parsed, start=self._now, days=self._options.verify)
             for each in self.written
         ]
 
 
-def _sentence(verification: "Verification") -> str:
+def _sentence(verification: Verification) -> str:
     if verification.not_compared:
         return f"not compared: {verification.not_compared}"
     if not verification.differences:
@@ -271,7 +261,7 @@ def _sentence(verification: "Verification") -> str:
     return f"{verification.old} times old, {verification.new} new; {'; '.join(parts)}"
 
 
-def _as_json(verification: "Verification") -> dict[str, Any]:
+def _as_json(verification: Verification) -> dict[str, Any]:
     return {
         "old": verification.old,
         "new": verification.new,
@@ -301,22 +291,9 @@ def _write(text: str, options: argparse.Namespace) -> None:
 
 def _apply(text: str, options: argparse.Namespace) -> None:
     """Save them as `kiqbridge schedule apply` does with the same file."""
-    from kiqbridge.client.client import Client  # noqa: PLC0415
-    from kiqbridge.client.schedules import Schedules  # noqa: PLC0415
-    from kiqbridge.clocks.schedule_file import read_schedule_file  # noqa: PLC0415
-
     definitions = read_schedule_file(text, _source(options))
-    for name, change in Schedules(Client()).save_all(definitions):
+    for name, change in Schedules(open_operator(via="cli").client).save_all(definitions):
         sys.stderr.write(f"{change} {name}\n")
-
-
-def _days(text: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,5})d?", text)
-    if match is None or not 0 < int(match[1]) <= _MOST_DAYS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of days from 1 to {_MOST_DAYS}, such as 400d"
-        )
-    return int(match[1])
 
 
 def _moment(text: str) -> datetime:

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from kiqbridge.commands.arguments import add_list, add_option, user_input
 from kiqbridge.commands.heat_map import heat_map
 from kiqbridge.commands.moments import moment_of
+from kiqbridge.commands.output import write_table
 from kiqbridge.commands.schedule_sources import add_source_arguments, read_sources
 from kiqbridge.dev.console import shown_instant
 from kiqbridge.errors import ConfigError, PayloadError
@@ -167,7 +168,7 @@ def _write_table(
             zone = schedules[index].definition.when.timezone
             name = schedules[index].shown_name.ljust(width)
             stream.write(f"  {name}  {shown_instant(instant, zone)}\n")
-    rows: list[tuple[str, ...]] = [("SCHEDULE", "FIRINGS", "FIRST", "LAST")]
+    rows: list[tuple[str, ...]] = []
     for index, each in enumerate(schedules):
         span = [
             "-"
@@ -177,13 +178,8 @@ def _write_table(
         ]
         name = each.shown_name + ("" if each.definition.enabled else " (disabled)")
         rows.append((name, f"{load.counts[index]:,}", *span))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     stream.write("\n")
-    for name, count, first, last in rows:
-        line = (
-            f"  {name.ljust(widths[0])}  {count.rjust(widths[1])}  {first.ljust(widths[2])}  {last}"
-        )
-        stream.write(f"{line.rstrip()}\n")
+    write_table(("schedule", ">firings", "first", "last"), rows)
     if load.total > SHOWN:
         _write_hours(stream, load)
 
