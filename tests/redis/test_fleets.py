@@ -11,7 +11,8 @@ from kiqbridge import Client, Schedule, Schedules, job
 from kiqbridge.api import open_operator
 from kiqbridge.client.registry import Registry, definition_of
 from kiqbridge.clocks.declared import LIVE_S
-from kiqbridge.commands.cli import main
+from kiqbridge.commands.cli import build_parser, main
+from kiqbridge.contrib.after_commit import DeferringClient
 from kiqbridge.engine.dynamic_schedules import dynamic_steps
 from kiqbridge.errors import ConfigError, NotUnique, PayloadError
 from kiqbridge.flow import Batch, Unique, call, chain
@@ -147,6 +148,20 @@ def test_a_client_with_a_place_of_its_own_pushes_there(client, raw, redis_url):
     assert queues_of(raw) == {"own:queue:mail": 1, "url:queue:pay": 1}
 
 
+def test_what_waits_for_a_commit_is_refused_or_pushed_likewise(client, raw, other):
+    postponed = []
+    deferring = DeferringClient(client, postponed.append)
+
+    deferring.push(item("pay"))
+    with pytest.raises(PayloadError, match="one call pushes to one fleet"):
+        push_two(deferring, "push_bulk")
+    [one] = postponed
+    one.push()
+
+    assert queues_of(other) == {"queue:pay": 1}
+    assert raw.keys("*") == []
+
+
 def test_the_client_of_a_fleet_reads_and_controls_that_fleet(client, other):
     pay = Client.of_fleet("pay")
 
@@ -219,6 +234,25 @@ def test_a_command_looks_at_the_fleet_that_it_is_given(client, capsys):
     assert json.loads(capsys.readouterr().out)["count"] == 1
     assert main(["stats", "--fleet", "pai"]) == 1
     assert "did you mean pay?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["worker"], ["web"], ["ps"], ["doctor"], ["recover"], ["shell"], ["export", "f"]),
+        *(["queue", "pause", "mail"], ["dead", "retry", "--all"], ["schedule", "list"]),
+    ],
+)
+def test_each_command_that_looks_at_redis_takes_a_fleet(words):
+    options = build_parser(words).parse_args([*words, "--fleet", "pay"])
+
+    assert options.fleet == "pay"
+
+
+def test_a_job_of_the_command_line_finds_its_fleet(client, capsys, other):
+    assert main(["enqueue", "Nop", "--queue", "pay"]) == 0
+
+    assert queues_of(other) == {"queue:pay": 1}
 
 
 def test_a_command_without_a_fleet_is_refused_with_their_names(client, capsys):

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from kiqbridge.children.child_messages import Channel, ChildSettings
+from kiqbridge.config.fleets import read_fleets
 from kiqbridge.config.redis_access import RedisAccess
 
 
@@ -33,6 +34,24 @@ class TestChannel:
         ours.close()
 
         assert theirs.receive() is None
+
+    def test_fleets_survive(self):
+        given = {"mail": {"namespace": "mail", "queues": ["mail", "mail-*"]}}
+        environ = {"KIQBRIDGE_FLEETS": json.dumps(given), "KIQBRIDGE_FLEET": "mail"}
+        settings = ChildSettings(
+            require=(),
+            log_level="info",
+            log_format="json",
+            redis=RedisAccess(url="redis://host"),
+            namespace="mail",
+            fleets=read_fleets(environ),
+            profile="7",
+            timeout_s=25.0,
+        )
+
+        received = ChildSettings.from_message(json.loads(json.dumps(settings.to_message())))
+
+        assert received == settings
 
     def test_settings_survive_and_show_no_password(self):
         settings = ChildSettings(

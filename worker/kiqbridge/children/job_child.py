@@ -40,6 +40,7 @@ from kiqbridge.client import rails
 from kiqbridge.client.bridge import LOOP
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import RUNTIME, Runtime
+from kiqbridge.client.default_client import adopt_default_client
 from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
@@ -158,6 +159,7 @@ class JobChild:
             client.use_fleets(settings.fleets)
         for entry in self._server.client_middleware:
             client.middleware.add(entry)
+        adopt_default_client(client)
         RUNTIME.set(
             Runtime(
                 client=client,

@@ -5,7 +5,7 @@ import subprocess
 import time
 from dataclasses import asdict
 
-from kiqbridge.client.client import Client
+from kiqbridge.api.operator import open_operator
 from kiqbridge.commands.arguments import add_example, add_json, add_option, add_switch
 from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.errors import PayloadError
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         at = minute_of(time.time())
         mark = DeployMark(label=label, at=at, standing=label, new=False)
     else:
-        client = Client()
+        client = open_operator(via="cli").client
         try:
             mark = client.deploy_mark(label)
         finally:

@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 from kiqbridge.api.audit import record_audit
 from kiqbridge.api.operator import open_operator
-from kiqbridge.client.client import Client
 from kiqbridge.commands.acting import confirm
 from kiqbridge.commands.arguments import add_changing, add_example, add_json, add_option
 from kiqbridge.commands.output import (
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    client = Client()
+    client = open_operator(via="cli").client
     found = sorted(
         list_limits(client.pool, client.keys, MOST), key=lambda each: (each.kind, each.name)
     )
@@ -56,7 +55,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _reset(options: argparse.Namespace) -> int:
-    client = Client()
+    operator = open_operator(via="cli")
+    client = operator.client
     state = read_limit(client.pool, client.keys, options.kind, options.name)
     title = f"limiter {options.kind} {options.name}"
     is_reset = False
@@ -65,7 +65,6 @@ def _reset(options: argparse.Namespace) -> int:
         if not confirm(question, options):
             return 1
         is_reset = reset_limit(client.pool, client.keys.limit(options.kind, options.name))
-        operator = open_operator(client=client, via="cli")
         record_audit(operator, "reset", f"limiter:{options.kind}:{options.name}")
     if options.json:
         write_json(

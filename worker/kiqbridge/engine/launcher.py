@@ -294,7 +294,7 @@ class Launcher:
         parts.outbox.start()
         run, keys = parts.pool.run, parts.keys
         warn_of_shared_queues(run, keys, queues, self._config.unknown_class)
-        warn_of_odd_queues(run, keys, queues, parts.registry)
+        warn_of_odd_queues(run, keys, queues, parts.registry, parts.client.fleets)
         warn_of_eviction(run)
         if self._quiet.is_set():  # asked for while Redis was awaited: not even one job is taken
             manager.quiet()

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.client.server import CapsuleSetup
@@ -12,6 +12,9 @@ from kiqbridge.engine.neighbours import MOST_READ, queues_of_processes
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.records import dataclass
 from kiqbridge.wire.keys import Keys
+
+if TYPE_CHECKING:
+    from kiqbridge.client.fleets import FleetWriters
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +104,7 @@ def warn_of_odd_queues(
     keys: Keys,
     served: Collection[str],
     declared: Iterable[JobDefinition],
+    fleets: "FleetWriters | None" = None,
 ) -> None:
     """Log at the start which queues no job uses, and which no worker serves.
 
@@ -109,8 +113,11 @@ def warn_of_odd_queues(
         keys: the namespace.
         served: queues of this process.
         declared: all jobs.
+        fleets: those of this process; queues of others are looked at by their workers.
     """
     used = declared_queues(declared)
+    if fleets is not None:
+        used = {name: jobs for name, jobs in used.items() if fleets.has(name)}
     try:
         elsewhere = _served_elsewhere(run, keys, set(used) - set(served))
     except KiqbridgeError as error:
