@@ -29,13 +29,6 @@ def test_the_elements_of_a_bulk_are_lists_tuples_or_made_by_the_job(pushes):
     ]
 
 
-def test_arguments_that_the_job_does_not_take_are_refused_where_they_are_made():
-    send = declare()
-
-    with pytest.raises(PayloadError, match="send cannot be called like this"):
-        send.with_args(1, copies=True)
-
-
 def test_arguments_of_another_job_are_refused(pushes):
     send, other = declare(), declare("other")
 
@@ -101,6 +94,6 @@ def test_a_class_without_perform_is_refused(pushes):
     class Base(Job):
         pass
 
-    for enqueue in (Base.perform_async, Base.with_args, Base.perform_inline):
+    for enqueue in (Base.perform_async, Base.with_args, Base.perform_inline, Base.set):
         with pytest.raises(ConfigError, match="Base defines no perform"):
             enqueue()
