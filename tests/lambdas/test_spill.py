@@ -10,7 +10,7 @@ from support.sqs import Queue, arn_of, simulated_sqs
 
 from kiqbridge import PayloadError, PushOutcomeUnknown, RedisUnavailable
 from kiqbridge.aws import spill_queue
-from kiqbridge.aws.breaker import OPEN_S
+from kiqbridge.aws.spill import OPEN_S
 from kiqbridge.wire.json_text import loads
 
 AWAY = "redis://127.0.0.1:1"

@@ -9,13 +9,20 @@ from support.waiting import wait_until
 
 from kiqbridge.api import RetrySet, open_operator
 from kiqbridge.flow import Batch
-from kiqbridge.outbox.effects import Effect, Scene, pass_report, push_effect
+from kiqbridge.outbox.effects import Effect, Scene, pass_report
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.store.outbox import apply_end, take_ends
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 
 END = FlowEnd(flow={"bid": "f"}, jid="b1", job_class="Bill", outcome="done", at=5.0)
+
+
+def push_effect(scene, queue, text, at=None):
+    """The push of a prepared job, as the steps of a chain write it."""
+    keys = scene.keys
+    where = [keys.queues, keys.queue(queue), keys.schedule]
+    return Effect("push", where, [queue, "" if at is None else repr(at), text])
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 from kiqbridge import PayloadError, RedisUnavailable
-from kiqbridge.aws.breaker import OPEN_S, Breaker
 from kiqbridge.aws.record import Record, Result
+from kiqbridge.aws.spill import OPEN_S, Breaker
 
 
 @pytest.fixture

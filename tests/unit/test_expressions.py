@@ -1,14 +1,8 @@
 """Expressions: what is wrong with one is known before an event comes."""
 
-import subprocess
-import sys
-
 import pytest
-from aws_lambda_powertools.utilities.jmespath_utils import PowertoolsFunctions
-from jmespath.functions import Functions
 
 from kiqbridge.aws.mapping.expressions import Expression, ExpressionFault, check_expression
-from kiqbridge.aws.mapping.functions import EventFunctions
 from kiqbridge.errors import EventError
 
 
@@ -70,18 +64,3 @@ def test_it_is_compiled_once(monkeypatch):
 
     assert expression.search({"a": {"b": 5}}) == 5
     assert compiled == []
-
-
-def test_the_functions_for_encoded_texts_are_those_of_powertools_and_load_none_of_it():
-    script = (
-        "import sys; from kiqbridge.aws.mapping.expressions import Expression;"
-        "assert Expression('powertools_json(@).a').search('{\"a\": 5}') == 5;"
-        "print(*sys.modules)"
-    )
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, text=True
-    )
-
-    assert "aws_lambda_powertools" not in loaded.stdout.split()
-    theirs = PowertoolsFunctions.FUNCTION_TABLE.keys() - Functions.FUNCTION_TABLE.keys()
-    assert theirs == EventFunctions.FUNCTION_TABLE.keys() - Functions.FUNCTION_TABLE.keys()

@@ -23,12 +23,11 @@ from kiqbridge.aws.depth import DepthGate
 from kiqbridge.aws.environment import open_client
 from kiqbridge.aws.job_forms import is_job_form
 from kiqbridge.aws.mapping import document
-from kiqbridge.aws.push import Asked, HeldBack, Pusher, Pushing, held_back
+from kiqbridge.aws.push import Asked, HeldBack, Pusher, Pushing, held_back, stamped
 from kiqbridge.aws.record import Answering, Delivery, Done, Record, Result, leaves
 from kiqbridge.aws.requests import Ignored, request_of
 from kiqbridge.aws.sources.http_rules import HttpRules
 from kiqbridge.aws.sources.text_limit import texts_limited
-from kiqbridge.aws.stamp import stamped
 from kiqbridge.aws.trace import attributes
 from kiqbridge.client.client import Client
 from kiqbridge.config.function_settings import (

@@ -5,6 +5,7 @@ that the client refuses), the records are pushed one by one, so that only that o
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kiqbridge.aws.depth import DepthGate, class_of, queue_of
@@ -24,7 +25,7 @@ from kiqbridge.errors import (
 )
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import Identity
-from kiqbridge.wire.payload import shorten
+from kiqbridge.wire.payload import new_jid, shorten
 from kiqbridge.wire.tick_mark import Overlap
 
 T = TypeVar("T")
@@ -330,3 +331,27 @@ def _described(item: Mapping[str, Any], tick: Tick) -> dict[str, Any]:
         "schedule": tick.schedule,
         "at": tick.at,
     }
+
+
+def stamped(asked: Asked) -> Asked:
+    """The same with the record's trace and fingerprint in each job that has none of its own.
+
+    A jid that begins with a fingerprint shows what its request contained. So a duplicate's jid, which the guard
+    keeps anyway, says whether the earlier request was the same or only used the same key.
+
+    The jid of a job with a `dedupe_key` says nothing about the record: another record may have used that
+    key first. Then the record has no fingerprint any more.
+    """
+    record, request = asked
+    if not record.trace and not record.fingerprint:
+        return asked
+    if not all(isinstance(job.dedupe_key, Identity) for job in request.jobs):
+        record = replace(record, fingerprint="")
+    return Asked(record, replace(request, jobs=[_stamped(job, record) for job in request.jobs]))
+
+
+def _stamped(job: JobRequest, record: Record) -> JobRequest:
+    jid = job.jid
+    if record.fingerprint and jid is None and "jid" not in job.item:
+        jid = record.fingerprint + new_jid()[len(record.fingerprint) :]
+    return replace(job, item={**record.trace, **job.item}, jid=jid)

@@ -8,14 +8,14 @@ the message itself, which keeps its id.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kiqbridge.aws.depth import class_of, queue_of
 from kiqbridge.aws.job_forms import EnqueueRequest, Tick
 from kiqbridge.aws.push import Asked, Pusher, StaleTick, held_back, stale_tick
 from kiqbridge.aws.record import Answering, Result, alias_in
 from kiqbridge.aws.spill_form import ENVELOPE
-from kiqbridge.client.client import TICK_HORIZON_S
+from kiqbridge.client.client import TICK_HORIZON_S, Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import EventError
 from kiqbridge.wire import json_text
@@ -123,18 +123,6 @@ def _as_delivered(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
     }
 
 
-class Finds(Protocol):
-    """The calls of a `Client` that are used here."""
-
-    def find_enqueued(
-        self, items: Sequence[Mapping[str, Any]], dedupe_keys: Sequence[str | Identity | None]
-    ) -> list[str | None]:
-        """See `Client.find_enqueued`."""
-
-    def find_tick(self, schedule: str, instant: int) -> list[str] | None:
-        """See `Client.find_tick`."""
-
-
 class ReplayPusher:
     """Pushes as `Pusher`; what is too old to know whether it was enqueued is refused, unless asked for.
 
@@ -153,7 +141,7 @@ class ReplayPusher:
     def __init__(
         self,
         pusher: Pusher,
-        client: Finds,
+        client: Client,
         *,
         only_looks: bool,
         takes_stale: bool,

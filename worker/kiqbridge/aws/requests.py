@@ -1,13 +1,16 @@
 """From a record to the jobs that it asks for: it is a job by itself, or a mapping makes one of it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kiqbridge.aws.job_forms import EnqueueRequest, JobRequest, is_job_form, parse_jobs
 from kiqbridge.aws.record import SPILLED, Record
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.records import dataclass
 from kiqbridge.wire.payload import shorten, shorten_argument
+
+if TYPE_CHECKING:
+    from kiqbridge.aws.mapping.mapper import Mapper
 
 _LONGEST_LIST: Final = 160
 """Characters of what was seen of a record, in a refusal."""
@@ -24,14 +27,9 @@ class Ignored:
     why: str
 
 
-class Maps(Protocol):
-    """The call of a `mapping.mapper.Mapper` that is used here."""
-
-    def request(self, record: Record, now: float) -> EnqueueRequest | Ignored | None:
-        """See `Mapper.request`."""
-
-
-def request_of(record: Record, now: float, mapper: Maps | None = None) -> EnqueueRequest | Ignored:
+def request_of(
+    record: Record, now: float, mapper: "Mapper | None" = None
+) -> EnqueueRequest | Ignored:
     """The jobs of a record, checked so far as Redis is not needed for it.
 
     Args:
@@ -63,7 +61,9 @@ def request_of(record: Record, now: float, mapper: Maps | None = None) -> Enqueu
         raise type(error)(f"{record.where}: {error}") from error
 
 
-def _of_parts(parts: Sequence[Record], now: float, mapper: Maps | None) -> EnqueueRequest | Ignored:
+def _of_parts(
+    parts: Sequence[Record], now: float, mapper: "Mapper | None"
+) -> EnqueueRequest | Ignored:
     """The jobs of all of them, which are one request: all or none."""
     jobs: list[JobRequest] = []
     ignored = ""

@@ -14,15 +14,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Final
 
-from kiqbridge.aws.breaker import Breaker
 from kiqbridge.aws.depth import DepthGate, class_of, queue_of
 from kiqbridge.aws.job_forms import EnqueueRequest, Tick
 from kiqbridge.aws.push import Asked, HeldBack, Pusher, held_back
 from kiqbridge.aws.record import SPILLED, Answering, Record, Result
 from kiqbridge.aws.spill_form import Message, message_of
 from kiqbridge.aws.spill_queue import MAX_BYTES, SpillQueues
+from kiqbridge.client.client import Client
 from kiqbridge.client.guarded_push import Enqueued
 from kiqbridge.errors import (
     KiqbridgeError,
@@ -36,20 +36,12 @@ from kiqbridge.wire.payload import new_jids
 
 logger = logging.getLogger(__name__)
 
+OPEN_S: Final = 5.0
+"""An attempt may take six seconds (two connections, three seconds each) of the twenty that the function has;
+the next one after the pause tries again."""
+
 Group = tuple[str, str | None]
 """Sender and name of a group."""
-
-
-class Finds(Protocol):
-    """The calls of a `Client` that are used here."""
-
-    def find_enqueued(
-        self, items: Sequence[Mapping[str, Any]], dedupe_keys: Sequence[str | Identity | None]
-    ) -> list[str | None]:
-        """See `Client.find_enqueued`."""
-
-    def find_tick(self, schedule: str, instant: int) -> list[str] | None:
-        """See `Client.find_tick`."""
 
 
 class SpillingPusher:
@@ -67,7 +59,7 @@ class SpillingPusher:
         self,
         pusher: Pusher,
         queues: SpillQueues,
-        client: Finds,
+        client: Client,
         *,
         gate: DepthGate,
         clock: Callable[[], float] = time.time,
@@ -320,3 +312,31 @@ def _described(request: EnqueueRequest) -> list[Enqueued]:
         )
         for index, job in enumerate(request.jobs)
     ]
+
+
+class Breaker:
+    """Whether Redis is worth asking: after a failure it is not asked again for some seconds.
+
+    Args:
+        clock: epoch seconds; not monotonic, since that stands still in an environment that is frozen.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._since = -OPEN_S
+
+    def refusal(self) -> RedisUnavailable | None:
+        """Why Redis is not asked now; None = ask it."""
+        if not 0 <= self._clock() - self._since < OPEN_S:
+            return None
+        return RedisUnavailable(
+            f"Redis did not answer less than {OPEN_S:g} s ago, so that it was not asked again; "
+            "check REDIS_URL, that the server runs, and its security group"
+        )
+
+    def note(self, results: Sequence[Result]) -> None:
+        """What became of a push."""
+        if any(isinstance(each.error, RedisUnavailable) for each in results):
+            self._since = self._clock()
+        elif any(each.error is None for each in results):
+            self._since = -OPEN_S

@@ -74,13 +74,3 @@ def keep_result(end: FlowEnd, scene: Scene) -> Effect | None:
         message=end.message,
     )
     return Effect("result", [scene.keys.result(end.jid)], [ttl_s, text])
-
-
-def push_effect(scene: Scene, queue: str, text: bytes, at: float | None = None) -> Effect:
-    """The push of a job that is prepared; `at` is epoch seconds, None = at once."""
-    keys = scene.keys
-    return Effect(
-        "push",
-        [keys.queues, keys.queue(queue), keys.schedule],
-        [queue, "" if at is None else repr(at), text],
-    )

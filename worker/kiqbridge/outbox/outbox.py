@@ -17,8 +17,8 @@ from typing import Final
 
 from kiqbridge.client.current import log_context
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
-from kiqbridge.outbox.effects import Effect, EffectMaker, Scene
-from kiqbridge.outbox.makers import MAKERS
+from kiqbridge.outbox.batch_effects import begin_next, count_end
+from kiqbridge.outbox.effects import Effect, EffectMaker, Scene, keep_result, pass_report, unlock
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import KeptThread
@@ -29,6 +29,9 @@ from kiqbridge.store.replies import WrongTypeWarning
 from kiqbridge.wire.flow_mark import FlowEnd
 
 logger = logging.getLogger(__name__)
+
+MAKERS: Final[tuple[EffectMaker, ...]] = (pass_report, keep_result, unlock, begin_next, count_end)
+"""All that the end of a job may mean, in the order in which it comes about."""
 
 LOOK_S: Final = 5.0
 """Seconds between two looks for ends that others have left, while there are any."""

@@ -70,6 +70,9 @@ def read(event: object, http: HttpRules = DEFAULT_HTTP) -> Delivery | Done:
     Raises:
         EventError: it is of no known form, or cannot be read.
     """
+    if isinstance(event, list) and event and _service_of(event[0]) in OF_RECORDS:
+        # A pipe's list of records, of which it reads `batchItemFailures` as an event source mapping does.
+        event = {"Records": event}
     name = _module_of(event)
     module = importlib.import_module(f"{__name__}.{name}")
     if name == "http":
@@ -89,8 +92,6 @@ def failure_answer(event: Mapping[str, Any], error: Exception) -> Any:
 
 
 def _module_of(event: object) -> str:
-    if isinstance(event, list) and event and _service_of(event[0]) in OF_RECORDS:
-        return "pipe"
     if not isinstance(event, Mapping):
         return "direct"
     for module, is_its_own in BY_KEYS.items():

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kiqbridge.aws.record import Delivery, Done, Record
-from kiqbridge.aws.sources.reading import facets_of, mapping_at, text_at
-from kiqbridge.aws.sources.service_identity import of_service
+from kiqbridge.aws.sources.reading import facets_of, mapping_at, of_service, text_at
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
 from kiqbridge.wire.payload import shorten, shorten_argument

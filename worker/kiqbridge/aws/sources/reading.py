@@ -3,13 +3,19 @@
 Nothing here recurses, so that an event nested to any depth is read.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kiqbridge.aws.sources.text_limit import check_size
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire import json_text
+from kiqbridge.wire.guards import Identity, Source
 from kiqbridge.wire.payload import check_json, shorten
+
+_LONGEST: Final = 200
+"""Characters of an identity that stand in log lines as they are; what is longer is content rather than a name."""
 
 
 def records_of(event: Mapping[str, Any], service: str) -> Iterator[tuple[Any, EventError | None]]:
@@ -98,6 +104,14 @@ def trace_of(facets: Mapping[str, str], xray: object = None) -> dict[str, str]:
     from kiqbridge.aws.trace import attributes  # noqa: PLC0415 - few messages carry one
 
     return attributes(parent=parent, state=facets.get("attribute.tracestate"), xray=xray)
+
+
+def of_service(name: str, *texts: str) -> Identity:
+    """The identity of an event that these texts identify together, of a service that has no source in the guards."""
+    text = json.dumps(texts, separators=(",", ":"))
+    if len(text) > _LONGEST:
+        text = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return Identity(Source.SERVICE, (name, text))
 
 
 def _path(where: str, name: str) -> str:

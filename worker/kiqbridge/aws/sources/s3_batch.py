@@ -9,8 +9,7 @@ from typing import Any, Final
 from urllib.parse import unquote_plus
 
 from kiqbridge.aws.record import Answering, Delivery, Record, Result
-from kiqbridge.aws.sources.reading import facets_of, mapping_at, text_at
-from kiqbridge.aws.sources.service_identity import of_service
+from kiqbridge.aws.sources.reading import facets_of, mapping_at, of_service, text_at
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.payload import shorten
 

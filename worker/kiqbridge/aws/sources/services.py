@@ -10,9 +10,8 @@ from typing import Any
 
 from kiqbridge.aws.record import Delivery, Done, Record
 from kiqbridge.aws.sources import direct
-from kiqbridge.aws.sources.reading import facets_of
+from kiqbridge.aws.sources.reading import facets_of, of_service
 from kiqbridge.aws.sources.service_forms import FORMS, Form, at
-from kiqbridge.aws.sources.service_identity import of_service
 from kiqbridge.errors import EventError, PayloadError
 from kiqbridge.wire.guards import Identity
 from kiqbridge.wire.payload import check_json, shorten
