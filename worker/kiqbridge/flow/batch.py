@@ -34,7 +34,7 @@ from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, PayloadError
 from kiqbridge.flow.batch_status import BatchStatus, read_statuses, scan_members
 from kiqbridge.flow.calls import Call, call
-from kiqbridge.flow.chains import Flow, TakesSteps, as_link, steps_of
+from kiqbridge.flow.chains import Flow, TakesSteps, as_link, launch_of, steps_of
 from kiqbridge.wire.bulk import parse_bulk
 from kiqbridge.wire.flow_steps import CALLBACK_OF, Launch, check_steps
 from kiqbridge.wire.payload import FLOW, new_jid, shorten
@@ -250,10 +250,7 @@ class Batch(TakesSteps):
             if "job" in step:
                 step["job"][CALLBACK_OF] = {"bid": self.bid, "event": event}
         check_steps(steps)
-        launch: Launch = {"id": new_jid(), "n": 1, "steps": steps}
-        if isinstance(link, Flow) and link.passes_value:
-            launch["pass"] = True
-        return launch
+        return launch_of(link, steps)
 
     # Looking and steering
 

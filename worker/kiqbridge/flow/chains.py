@@ -56,15 +56,21 @@ class Flow:
         steps = self.steps(chosen)
         if not steps:
             return None
-        launch: Launch = {"id": new_jid(), "n": 1, "steps": steps}
-        if self.passes_value:
-            launch["pass"] = True
+        launch = launch_of(self, steps)
         collector = COLLECTOR.get()
         if isinstance(collector, TakesSteps) and collector.takes_from(chosen):
             collector.take_steps(launch)
         else:
             write_ops(chosen, first_ops(chosen, launch), repr(self))
         return steps[0]["bid"] if "group" in steps[0] else str(steps[0]["job"]["jid"])
+
+
+def launch_of(link: "Call | Flow", steps: list[Step]) -> Launch:
+    """The beginning of these steps of a link, with an id of its own."""
+    launch: Launch = {"id": new_jid(), "n": 1, "steps": steps}
+    if isinstance(link, Flow) and link.passes_value:
+        launch["pass"] = True
+    return launch
 
 
 class TakesSteps(Collector):

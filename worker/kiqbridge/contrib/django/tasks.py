@@ -11,9 +11,10 @@ import inspect
 import os
 import socket
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from kiqbridge.client.current import CONTEXT
@@ -102,7 +103,7 @@ class KiqbridgeBackend(BaseTaskBackend):
         return result
 
     def _declare(self, task: Task) -> None:
-        is_async = inspect.iscoroutinefunction(task.func)
+        name = "perform_async" if inspect.iscoroutinefunction(task.func) else "perform"
         definition = define(
             task.module_path,
             {"retry": self._retry, "queue": task.queue_name},
@@ -111,9 +112,9 @@ class KiqbridgeBackend(BaseTaskBackend):
                 "check_arguments": False,
                 "retries_exhausted": partial(_exhausted, type(self), task, self.alias),
             },
-            perform=_Run.perform_async if is_async else _Run.perform,
+            perform=getattr(_Run, name),
             instantiate=partial(_Run, type(self), task, self.alias),
-            perform_of=_performing_async if is_async else _performing,
+            perform_of=attrgetter(name),
             signature=_SIGNATURE,
         )
         known = default_registry.find(task.module_path)
@@ -176,14 +177,6 @@ class _Run:
             _return_value=returned,
         )
         task_finished.send(self._backend, task_result=result)
-
-
-def _performing(run: _Run) -> Callable[..., Any]:
-    return run.perform
-
-
-def _performing_async(run: _Run) -> Callable[..., Any]:
-    return run.perform_async
 
 
 def _exhausted(
