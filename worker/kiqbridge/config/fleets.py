@@ -16,6 +16,8 @@ from kiqbridge.records import dataclass
 from kiqbridge.wire.keys import Keys, hash_tag
 
 _TEXTS: Final = ("namespace", "url", "provider", "secret_arn")
+_ACCESS: Final = ("url", "secret_arn", "ssm_parameter", "iam_user", "iam_cache")
+"""Attributes of `RedisAccess`, and settings of a worker behind `redis_`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,24 +134,13 @@ def in_fleet(
         raise ConfigError(
             f"fleets: a worker serves one fleet; choose it with --fleet or KIQBRIDGE_FLEET: {', '.join(values['fleets'])}"
         )
-    base = RedisAccess(
-        url=values["redis_url"],
-        secret_arn=values["redis_secret_arn"],
-        ssm_parameter=values["redis_ssm_parameter"],
-        iam_user=values["redis_iam_user"],
-        iam_cache=values["redis_iam_cache"],
-        aws=aws,
-    )
+    base = RedisAccess(aws=aws, **{name: values[f"redis_{name}"] for name in _ACCESS})
     fleets = Fleets.of(values["fleets"] or {}, values["fleet"], base, environ)
     access = fleets.fleets[fleets.own].access
     return {
         "fleets": fleets,
         "namespace": access.namespace,
-        "redis_url": access.url,
-        "redis_secret_arn": access.secret_arn,
-        "redis_ssm_parameter": access.ssm_parameter,
-        "redis_iam_user": access.iam_user,
-        "redis_iam_cache": access.iam_cache,
+        **{f"redis_{name}": getattr(access, name) for name in _ACCESS},
     }
 
 
