@@ -39,7 +39,7 @@ from kiqbridge.settle.end_report import (
     wants_output,
 )
 from kiqbridge.settle.error_report import rules_after
-from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
+from kiqbridge.settle.failed_payload import error_class, error_message
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.over_limit import COUNT, may_be_put_off, put_off
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
@@ -277,15 +277,8 @@ class Failures:
                 text=text if kept is given else json_text.dumps_moved(kept, text),
                 counted=False,
             )
-        now, policy = self._wall_now(), self._policy()
-        failed = failed_payload(
-            payload,
-            error,
-            queue=queue,
-            profile=policy.profile,
-            now=now,
-            cleaner=policy.backtrace_cleaner,
-        )
+        now = self._wall_now()
+        failed = self._policy().failed(payload, error, queue=queue, now=now)
         return Settlement(
             verdict=Verdict.DEAD,
             score=now,

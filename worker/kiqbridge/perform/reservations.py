@@ -32,7 +32,6 @@ from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.settle.end_report import end_of, report_failure
-from kiqbridge.settle.failed_payload import failed_payload
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
@@ -216,16 +215,8 @@ class Reservations:
     def _bury(self, run: _Run, limit: float) -> bool:
         text, queue, now = run.job.text, run.job.queue, wall_now()
         error = JobOverran(f"ran longer than its max_run_s of {limit:g} s, and was taken away")
-        policy = self._rules.policy()
         job = json_text.loads(text)
-        payload = failed_payload(
-            job,
-            error,
-            queue=queue,
-            profile=policy.profile,
-            now=now,
-            cleaner=policy.backtrace_cleaner,
-        )
+        payload = self._rules.policy().failed(job, error, queue=queue, now=now)
         is_ours = settle(
             self._connection,
             self._keys,

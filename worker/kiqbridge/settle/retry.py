@@ -59,6 +59,19 @@ class RetryPolicy:
     profile: Profile
     backtrace_cleaner: BacktraceCleaner | None = None
 
+    def failed(
+        self, payload: Mapping[str, Any], error: BaseException, *, queue: str, now: float
+    ) -> dict[str, Any]:
+        """The payload of a job with what is recorded of its failure at `now` (failed_payload.py)."""
+        return failed_payload(
+            payload,
+            error,
+            queue=queue,
+            profile=self.profile,
+            now=now,
+            cleaner=self.backtrace_cleaner,
+        )
+
 
 def decide(
     payload: Mapping[str, Any],
@@ -89,14 +102,7 @@ def decide(
     if retry is None and class_retry is not None:
         retry = class_retry
         payload = {**payload, "retry": retry}  # kept with the job, as Ruby does
-    failed = failed_payload(
-        payload,
-        error,
-        queue=queue,
-        profile=policy.profile,
-        now=now,
-        cleaner=policy.backtrace_cleaner,
-    )
+    failed = policy.failed(payload, error, queue=queue, now=now)
     answer = rule_for(error, handling.on_error)
     if answer == "discard":
         return _discarded(failed, policy, now)
