@@ -3,7 +3,7 @@
 import json
 
 from kiqbridge.clocks.hooks import MissedTickHooks
-from kiqbridge.engine.missed_watch import EVERY_S, MissedWatch
+from kiqbridge.engine.schedule_leader import MISSED_EVERY_S, MissedWatch
 
 RULE = {
     "expression": "cron(* * * * ? *)",
@@ -38,5 +38,5 @@ def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client,
 def test_it_is_a_step_of_the_leader(client):
     watch = MissedWatch(client, identity="host:1:abc", hooks=MissedTickHooks)
 
-    assert (watch.step.every_s, watch.step.call) == (EVERY_S, watch.check)
+    assert (watch.step.every_s, watch.step.call) == (MISSED_EVERY_S, watch.check)
     assert repr(watch) == "MissedWatch(0 found)"

@@ -38,11 +38,10 @@ from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
 from kiqbridge.engine.declared_classes import DeclaredClasses
 from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, ProcessView
 from kiqbridge.engine.manager import Manager
-from kiqbridge.engine.missed_watch import MissedWatch
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.engine.pause_watch import PauseWatch
 from kiqbridge.engine.poller import Poller
-from kiqbridge.engine.schedule_leader import ScheduleLeader, ScheduleStep
+from kiqbridge.engine.schedule_leader import MissedWatch, ScheduleLeader, ScheduleStep
 from kiqbridge.host.surroundings import hostname, process_count
 from kiqbridge.inflight.beat import News
 from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes

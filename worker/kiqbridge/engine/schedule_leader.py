@@ -9,12 +9,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
+from kiqbridge.client.client import Client
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.store.redis_connection import RedisConnection
+
+if TYPE_CHECKING:
+    from kiqbridge.clocks.hooks import MissedTickHooks
+    from kiqbridge.clocks.missed import MissedTick
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +28,9 @@ LOOK_S = 0.5
 """How often it is looked whether a step is due."""
 
 JOIN_S = 5.0
+
+MISSED_EVERY_S: Final = 15.0
+"""Seconds from one check of ticks to the next; a tick is missing after its grace time, which is minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +116,57 @@ class ScheduleLeader:
         while not self._stopping.wait(LOOK_S):
             threads.beat()
             self.run_due()
+
+
+class MissedWatch:
+    """Looks for ticks that do not come (clocks/missed.py) while this process leads, and notifies of them.
+
+    What reads schedules, and what notifies, is loaded by the first check, or never: a worker starts the sooner.
+
+    Args:
+        client: enqueues what the policy of a schedule asks for.
+        identity: of this process.
+        hooks: makes what notifies; called at most once, with the first missed tick.
+
+    Attributes:
+        found: how many missed ticks this process has recorded.
+    """
+
+    def __init__(
+        self, client: Client, *, identity: str, hooks: Callable[[], "MissedTickHooks"]
+    ) -> None:
+        self._client = client
+        self._by = f"worker:{identity}"
+        self._make_hooks = hooks
+        self._hooks: MissedTickHooks | None = None
+        self.found = 0
+
+    def __repr__(self) -> str:
+        return f"MissedWatch({self.found} found)"
+
+    @property
+    def step(self) -> ScheduleStep:
+        """For the leader."""
+        return ScheduleStep("missed ticks", MISSED_EVERY_S, self.check)
+
+    def check(self, connection: RedisConnection) -> None:
+        """Look once.
+
+        Raises:
+            RedisUnavailable, RedisRefused: it is done by the next look.
+        """
+        from kiqbridge.clocks.missed import check_missed  # noqa: PLC0415 - see above
+
+        check_missed(connection, self._client.keys, self._client, by=self._by, notify=self.notify)
+
+    def stop(self) -> None:
+        """Wait a little for notifications that are being sent."""
+        if self._hooks is not None:
+            self._hooks.stop()
+
+    def notify(self, ticks: "Sequence[MissedTick]") -> None:
+        """Count ticks that are recorded as missed for the first time, and send them to the hooks."""
+        self.found += len(ticks)
+        if self._hooks is None:
+            self._hooks = self._make_hooks()
+        self._hooks.put(ticks)
