@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from kiqbridge.client.registry import Registry
 from kiqbridge.client.server import Events
 from kiqbridge.clock import lease_now
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
@@ -41,6 +42,9 @@ DAY_TTL_S = 157_680_000
 
 _REMEMBER_S = 28_800
 """A call that was held up by the network for longer than that may count twice."""
+
+_MOST_CLASSES_BYTES = 20_000
+"""Each beat carries the names of classes; what is longer is not published, and then nothing is known."""
 
 _FLUSH = scripts.load("flush_stats")
 
@@ -109,6 +113,32 @@ class ProcessView:
     work: Callable[[], Mapping[str, RunningJob]]
     is_quiet: Callable[[], bool]
     fields: Callable[[], Mapping[str, str | float]] = dict
+
+
+class DeclaredClasses:
+    """The names of a registry as the field `kb_classes`, made anew when there are more.
+
+    The doctor finds by it jobs that no process can perform.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._count = -1
+        self._text = ""
+
+    def text(self) -> str:
+        """A JSON list of names; empty if they are too many."""
+        count = len(self._registry)  # code may be loaded while it runs
+        if count != self._count:
+            text = json.dumps(
+                sorted(each.name for each in list(self._registry)), separators=(",", ":")
+            )
+            self._count, self._text = count, text if len(text) <= _MOST_CLASSES_BYTES else ""
+        return self._text
+
+    def fields(self) -> dict[str, str]:
+        """For the process' hash."""
+        return {"kb_classes": self.text()}
 
 
 class Counting(Protocol):

@@ -35,8 +35,13 @@ from kiqbridge.clock import lease_now, wall_now
 from kiqbridge.config.config import Config
 from kiqbridge.engine.ages import Ages, ages_of
 from kiqbridge.engine.capsule_runtime import CapsuleRuntime, EngineContext
-from kiqbridge.engine.declared_classes import DeclaredClasses
-from kiqbridge.engine.heartbeat import Counting, Heartbeat, ProcessInfo, ProcessView
+from kiqbridge.engine.heartbeat import (
+    Counting,
+    DeclaredClasses,
+    Heartbeat,
+    ProcessInfo,
+    ProcessView,
+)
 from kiqbridge.engine.manager import Manager
 from kiqbridge.engine.numbers import ProcessNumbers
 from kiqbridge.engine.pause_watch import PauseWatch
