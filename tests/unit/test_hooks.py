@@ -53,8 +53,8 @@ def receiver(*statuses):
         server.server_close()
 
 
-def webhook_at(port, path="/hook?token=s3cret", **options):
-    return Webhook(f"http://127.0.0.1:{port}{path}", **options)
+def webhook_at(port, path="/hook?token=s3cret"):
+    return Webhook(f"http://127.0.0.1:{port}{path}")
 
 
 class TestWebhook:

@@ -45,7 +45,7 @@ from kiqbridge.client.iteration import Cancelled
 from kiqbridge.client.registry import Registry, default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.resources import LoopResources, ProcessResources
-from kiqbridge.client.server import Server, server
+from kiqbridge.client.server import server
 from kiqbridge.errors import JobNotFound, OverLimit
 from kiqbridge.host import ending
 from kiqbridge.host.process_state import ProcessState
@@ -122,19 +122,10 @@ def main(argv: list[str]) -> int:
 class JobChild:
     """What runs in a child, made from the worker's settings."""
 
-    def __init__(
-        self,
-        channel: Channel,
-        settings: ChildSettings,
-        *,
-        declared: Server = server,
-        registry: Registry = default_registry,
-    ) -> None:
+    def __init__(self, channel: Channel, settings: ChildSettings) -> None:
         self._channel = channel
         self._settings = settings
-        self._server = declared
-        self._registry = registry
-        self._resources = ProcessResources(declared.resources)
+        self._resources = ProcessResources(server.resources)
         self._loop: _Loop | None = None
         self._orders: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
         self._is_stopping = False
@@ -157,7 +148,7 @@ class JobChild:
         )
         if settings.fleets:
             client.use_fleets(settings.fleets)
-        for entry in self._server.client_middleware:
+        for entry in server.client_middleware:
             client.middleware.add(entry)
         adopt_default_client(client)
         RUNTIME.set(
@@ -176,7 +167,7 @@ class JobChild:
     def serve(self) -> None:
         """Run jobs until the worker hangs up; close the resources."""
         threading.Thread(target=self._listen, name="kiqbridge-worker", daemon=True).start()
-        state = ProcessState(self._registry, level=logging.DEBUG)
+        state = ProcessState(default_registry, level=logging.DEBUG)
         while (received := self._orders.get()) is not None:
             self._is_busy = True
             if self._is_alone:
@@ -216,17 +207,17 @@ class JobChild:
             began=lambda timeout_s: self._channel.send({"began": timeout_s}),
             invoker=self._invoker(order["capsule"]),
         )
-        return trial.run(text, self._settings, self._registry, self._server.backtrace_cleaner)
+        return trial.run(text, self._settings, default_registry, server.backtrace_cleaner)
 
     def _perform(self, order: Mapping[str, Any], text: bytes) -> dict[str, Any]:
         """Run one job; the answer for the worker, which has read it, logs it and decides about it."""
         TID.set(order["tid"])
         payload: dict[str, Any] = json_text.loads(text)
-        execution = Execution(text, order["queue"], payload, rails.find(payload, self._registry))
+        execution = Execution(text, order["queue"], payload, rails.find(payload, default_registry))
         runner = JobRunner(
-            registry=self._registry,
+            registry=default_registry,
             invoker=self._invoker(order["capsule"]),
-            outcomes=_Answering(order, self._registry),
+            outcomes=_Answering(order, default_registry),
             lines=_NO_LINES,
         )
         answer = runner.perform(execution, _MainThread(order["tid"]))
@@ -234,10 +225,10 @@ class JobChild:
 
     def _invoker(self, capsule: str) -> Invoker:
         """Calls jobs within the middleware of their capsule; it is the worker that enforces `timeout_s`."""
-        setup = self._server.capsules.get(capsule)
+        setup = server.capsules.get(capsule)
         middleware = setup.middleware if setup is not None else None
         return Invoker(
-            self._server.middleware if middleware is None else middleware, loop=self._started_loop
+            server.middleware if middleware is None else middleware, loop=self._started_loop
         )
 
     def _started_loop(self) -> "_Loop":

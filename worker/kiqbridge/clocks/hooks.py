@@ -73,12 +73,10 @@ class Webhook:
 
     Args:
         url: the address, which may be a secret.
-        timeout_s: seconds that it may take.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._timeout_s = timeout_s
         self._opener = urllib.request.build_opener(_NoRedirects)
 
     def __repr__(self) -> str:
@@ -94,7 +92,7 @@ class Webhook:
         request = urllib.request.Request(  # noqa: S310 - the setting allows https, and http to this machine
             self._url, json.dumps(notification).encode(), headers, method="POST"
         )
-        _send(self._opener, request, self._timeout_s, f"webhook at {urlsplit(self._url).hostname}")
+        _send(self._opener, request, f"webhook at {urlsplit(self._url).hostname}")
 
 
 class SnsTopic:
@@ -103,13 +101,11 @@ class SnsTopic:
     Args:
         arn: of the topic; its region is there.
         aws: the variables of the environment that are AWS's.
-        timeout_s: seconds that it may take.
     """
 
-    def __init__(self, arn: str, aws: Mapping[str, str], *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, arn: str, aws: Mapping[str, str]) -> None:
         self._arn = arn
         self._aws = aws
-        self._timeout_s = timeout_s
         self._keychain = Keychain(aws)
 
     def __repr__(self) -> str:
@@ -148,7 +144,7 @@ class SnsTopic:
         opener = urllib.request.build_opener(
             _NoRedirects, urllib.request.HTTPSHandler(context=context)
         )
-        _send(opener, request, self._timeout_s, f"SNS topic {self._arn}")
+        _send(opener, request, f"SNS topic {self._arn}")
 
 
 class MissedTickHooks:
@@ -287,11 +283,10 @@ def _subject(notification: Mapping[str, Any]) -> str:
 def _send(
     opener: urllib.request.OpenerDirector,
     request: urllib.request.Request,
-    timeout_s: float,
     where: str,
 ) -> None:
     try:
-        with opener.open(request, timeout=timeout_s):
+        with opener.open(request, timeout=TIMEOUT_S):
             return
     except urllib.error.HTTPError as error:
         with error:

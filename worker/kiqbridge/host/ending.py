@@ -99,14 +99,14 @@ def flush_output(within_s: float = FLUSH_S) -> bool:
     return done.wait(within_s)
 
 
-def end_process(status: int, *, within_s: float = FLUSH_S) -> NoReturn:
+def end_process(status: int) -> NoReturn:
     """End this process with a status, after what waits in logs and output has been written.
 
     Neither stuck threads nor hooks of the interpreter's end are waited for.
     """
     try:
-        kill_after(within_s + MARGIN_S)
-        flush_output(within_s)
+        kill_after(FLUSH_S + MARGIN_S)
+        flush_output()
     finally:
         os._exit(status)
 

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Final, Unpack
 
-from kiqbridge.client.registry import Registry, default_registry
-from kiqbridge.client.server import Server
-from kiqbridge.client.server import server as default_server
+from kiqbridge.client.registry import default_registry
 from kiqbridge.testing.asking import (
     Asked,
     Wanted,
@@ -44,8 +42,6 @@ class FakeJobs:
     Args:
         performs_at_once: perform each job where it is pushed, as `inline` does.
         raise_errors: of jobs that are performed at once: raise in the place of the push.
-        registry: the declared jobs.
-        server: what they run with.
 
     Attributes:
         clock: what is now.
@@ -58,16 +54,13 @@ class FakeJobs:
         *,
         performs_at_once: bool = False,
         raise_errors: bool = True,
-        registry: Registry = default_registry,
-        server: Server = default_server,
     ) -> None:
         self.clock = VirtualClock(self._passed)
         self.memory = Memory(self.clock.now, on_pushed=self._pushed)
         self.performed: list[PerformedJob] = []
         self._performs_at_once = performs_at_once
         self._raises = raise_errors
-        self._performer = MemoryPerformer(self.memory, self.clock, registry=registry, server=server)
-        self._registry = registry
+        self._performer = MemoryPerformer(self.memory, self.clock)
 
     def __repr__(self) -> str:
         return (
@@ -167,7 +160,7 @@ class FakeJobs:
             AssertionError: shows what was performed instead, the most alike first.
         """
         __tracebackhide__ = True
-        asked = Asked(job, **wanted, verb="performed", registry=self._registry)
+        asked = Asked(job, **wanted, verb="performed", registry=default_registry)
         found = [each for each in self.performed if asked.matches(each.job)]
         if not found:
             others = [each.job for each in self.performed]
@@ -232,7 +225,7 @@ class FakeJobs:
         self._performer.close()
 
     def _asked(self, job: object, **wanted: Unpack[Wanted]) -> Asked:
-        return Asked(job, **wanted, registry=self._registry)
+        return Asked(job, **wanted, registry=default_registry)
 
     def _waiting(self, asked: Asked) -> list[RecordedJob]:
         return [each for each in self.jobs if asked.matches(each)]
@@ -280,7 +273,7 @@ class FakeJobs:
             before,
             client_of=self._performer.client,
             enqueue=self._enqueue,
-            registry=self._registry if schedules else None,
+            registry=default_registry if schedules else None,
         )
 
     def _enqueue(self, keys: Keys, queue: str, text: bytes) -> None:

@@ -21,9 +21,9 @@ from kiqbridge.client.client import Client
 from kiqbridge.client.current import RUNTIME, Runtime
 from kiqbridge.client.inline import limits
 from kiqbridge.client.middleware import Chain, ServerMiddleware
-from kiqbridge.client.registry import Registry
+from kiqbridge.client.registry import default_registry
 from kiqbridge.client.resources import ProcessResources
-from kiqbridge.client.server import Server
+from kiqbridge.client.server import server
 from kiqbridge.errors import JobSkipped, KiqbridgeError, OverLimit
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
@@ -155,14 +155,10 @@ class JobPerformer:
     """Performs jobs by a worker's parts; the resources stay open until it is closed, as in a worker.
 
     Args:
-        registry: the declared jobs.
-        server: what they run with.
         now: epoch seconds; decides when retries are due.
     """
 
-    def __init__(self, *, registry: Registry, server: Server, now: Callable[[], float]) -> None:
-        self._registry = registry
-        self._server = server
+    def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
         self._opening = threading.RLock()
@@ -178,13 +174,13 @@ class JobPerformer:
             expired = left_out(job.payload, "expired", JobSkipped(late), self._now())
             return Ran(expired, None, "expired")
         failures = Failures(
-            registry=self._registry,
+            registry=default_registry,
             policy=lambda: RetryPolicy(
                 max_retries=MAX_RETRIES,
                 profile=client.wire_profile(),
-                backtrace_cleaner=self._server.backtrace_cleaner,
+                backtrace_cleaner=server.backtrace_cleaner,
             ),
-            handlers=Handlers(self._server),
+            handlers=Handlers(server),
             rng=self._rng,
             wall_now=self._now,
         )
@@ -195,7 +191,7 @@ class JobPerformer:
     def client(self, keys: Keys, pool: RedisPool) -> Client:
         """What a worker of this namespace pushes with, as when it moves a job that is due."""
         client = Client(namespace=keys.prefix, pool=pool)
-        client.middleware = self._server.client_middleware.copy()
+        client.middleware = server.client_middleware.copy()
         return client
 
     def close(self) -> None:
@@ -210,12 +206,12 @@ class JobPerformer:
     ) -> Settlement | None:
         middleware = self._middleware(queue)
         runner = JobRunner(
-            registry=self._registry,
+            registry=default_registry,
             invoker=Invoker(middleware, timekeeper=limits(), loop=self._running_loop),
             outcomes=outcomes,
             gate=Gatekeeper(
                 paused=_NothingPaused(),
-                declared=self._registry,
+                declared=default_registry,
                 foreign_jobs="refuse",
                 unknown_class="retry",
                 rng=self._rng,
@@ -267,10 +263,10 @@ class JobPerformer:
         return marks.begin(pool, execution, "")
 
     def _middleware(self, queue: str) -> Chain[ServerMiddleware]:
-        for setup in self._server.capsules.values():
+        for setup in server.capsules.values():
             if setup.middleware is not None and queue in dict(setup.queues):
                 return setup.middleware
-        return self._server.middleware
+        return server.middleware
 
     def _late(self, job: RecordedJob) -> str | None:
         """Why a job of a schedule is not begun any more."""
@@ -288,8 +284,8 @@ class JobPerformer:
             if self._opened is not None:
                 return
             with ExitStack() as opening:
-                if not any(each.is_open for each in self._server.resources):
-                    resources = ProcessResources(list(self._server.resources))
+                if not any(each.is_open for each in server.resources):
+                    resources = ProcessResources(list(server.resources))
                     resources.open()
                     opening.callback(resources.close)
                     self._resources = resources
@@ -317,15 +313,11 @@ class MemoryPerformer:
     Args:
         memory: what stands in for Redis.
         clock: what is now.
-        registry: the declared jobs.
-        server: what they run with.
     """
 
-    def __init__(
-        self, memory: Memory, clock: VirtualClock, *, registry: Registry, server: Server
-    ) -> None:
+    def __init__(self, memory: Memory, clock: VirtualClock) -> None:
         self._memory = memory
-        self._jobs = JobPerformer(registry=registry, server=server, now=clock.now)
+        self._jobs = JobPerformer(clock.now)
         self._pool = RedisPool("redis://fake.invalid:6379/0")
         self.close = self._jobs.close
 

@@ -13,9 +13,6 @@ from typing import Final
 
 from kiqbridge.client.client import Client
 from kiqbridge.client.default_client import configure, own_default_client
-from kiqbridge.client.registry import Registry, default_registry
-from kiqbridge.client.server import Server
-from kiqbridge.client.server import server as default_server
 from kiqbridge.errors import ConfigError
 from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import Claimer
@@ -41,8 +38,6 @@ class RealJobs:
     Args:
         client: of the server.
         url: its address.
-        registry: the declared jobs.
-        server: what they run with.
 
     Attributes:
         url: address of the server, which is empty when the test begins.
@@ -50,18 +45,11 @@ class RealJobs:
         performed: each execution so far, in order.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        url: str,
-        *,
-        registry: Registry = default_registry,
-        server: Server = default_server,
-    ) -> None:
+    def __init__(self, client: Client, url: str) -> None:
         self.url = url
         self.client = client
         self.performed: list[PerformedJob] = []
-        self._performer = JobPerformer(registry=registry, server=server, now=time.time)
+        self._performer = JobPerformer(time.time)
         self._chunk: Chunk | None = None
         self._settler = Settler(client.keys)
 

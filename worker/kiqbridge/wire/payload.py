@@ -152,7 +152,7 @@ def parse_profile(text: str, *, source: str) -> ProfileSetting:
     return cast("ProfileSetting", text)
 
 
-def run_time(when: float | datetime | timedelta, now: float, *, field: str = "at") -> float | None:
+def run_time(when: float | datetime | timedelta, now: float) -> float | None:
     """When to run a job given an interval or a point in time (§5.6), None = at once.
 
     A timedelta, or a number below 1,000,000,000 (seconds), is an interval; a larger number is epoch
@@ -163,9 +163,9 @@ def run_time(when: float | datetime | timedelta, now: float, *, field: str = "at
     """
     if isinstance(when, timedelta):
         if when.total_seconds() >= INTERVAL_LIMIT:
-            raise PayloadError(f"{field}: {when} is over 31 years; give a point in time")
+            raise PayloadError(f"at: {when} is over 31 years; give a point in time")
         when = when.total_seconds()
-    moment = float(epoch_seconds(when, field=field))
+    moment = float(epoch_seconds(when))
     is_interval = moment < INTERVAL_LIMIT and not isinstance(when, datetime)
     at = now + moment if is_interval else moment
     return at if at > now else None
