@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Final
 
@@ -39,6 +40,41 @@ def spawn(
         # Calls libc once and takes no lock, so that it is safe although threads may run.
         preexec_fn=_deadly(when_we_die),  # noqa: PLW1509 - there is no other way to ask for it
     )
+
+
+def spawn_read(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    show: Callable[[str], None],
+    on_end: Callable[[], None],
+) -> tuple[subprocess.Popen[bytes], threading.Thread]:
+    """Start a child that is killed with us, and the thread that reads its output.
+
+    Args:
+        command: its program and arguments.
+        env: all that it gets.
+        show: called with each line of its output.
+        on_end: called when its output has ended.
+    """
+    process = spawn(
+        command,
+        when_we_die=signal.SIGKILL,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+    def read() -> None:
+        if process.stdout is not None:
+            with contextlib.closing(process.stdout) as output:
+                for line in output:
+                    show(line.decode(errors="replace").rstrip("\n"))
+        on_end()
+
+    reader = threading.Thread(target=read, name="child-output", daemon=True)
+    reader.start()
+    return process, reader
 
 
 def stop(process: subprocess.Popen[bytes], timeout_s: float) -> None:

@@ -6,9 +6,12 @@ The worker runs without the template reader, the embedded server and all that th
 import argparse
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kiqbridge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kiqbridge.dev.session import DevOptions
 
 JOBS: Final = ("worker/jobs", "jobs")
 """Where jobs lie if -r names no place: the first that is there."""
@@ -70,24 +73,12 @@ def run(options: argparse.Namespace) -> int:
         ConfigError: what only `dev` needs is not installed.
     """
     try:
-        from kiqbridge.dev.session import DevOptions, run_dev  # noqa: PLC0415 - see above
+        from kiqbridge.dev.session import run_dev  # noqa: PLC0415 - see above
     except ImportError as error:
         raise ConfigError(f"dev: {error}; pip install 'kiqbridge[local]'") from error
-    return run_dev(
-        DevOptions(
-            template=options.template or (TEMPLATE if TEMPLATE.exists() else None),
-            require=tuple(options.require or [place for place in JOBS if Path(place).is_dir()][:1]),
-            fire=tuple(options.fire),
-            speed=options.speed,
-            at=options.at,
-            fresh=options.fresh,
-            verbose=options.verbose,
-            concurrency=options.concurrency,
-            timeout_s=options.timeout_s,
-            web=options.web,
-            reload=options.reload,
-        )
-    )
+    options.template = options.template or (TEMPLATE if TEMPLATE.exists() else None)
+    options.require = options.require or [place for place in JOBS if Path(place).is_dir()][:1]
+    return run_dev(cast("DevOptions", options))
 
 
 def _speed(text: str) -> float:

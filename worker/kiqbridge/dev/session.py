@@ -12,11 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
-from kiqbridge.client.registry import Registry, default_registry
+from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.config.client_settings import FLEET, FLEETS, NAMESPACE, REDIS_SETTINGS, REDIS_URL
 from kiqbridge.config.function_settings import TICK_AHEAD_S, TICK_OFFSET_S
@@ -42,8 +42,7 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevOptions:
+class DevOptions(Protocol):
     """What the command line says.
 
     Attributes:
@@ -52,16 +51,16 @@ class DevOptions:
     """
 
     template: Path | None
-    require: tuple[str, ...]
-    fire: tuple[str, ...]
+    require: Sequence[str]
+    fire: Sequence[str]
     speed: float
     at: datetime | None
     fresh: bool
     verbose: bool
     concurrency: str | None
     timeout_s: float
-    web: bool = True
-    reload: bool = True
+    web: bool
+    reload: bool
 
 
 def run_dev(options: DevOptions) -> int:
@@ -86,7 +85,7 @@ def run_dev(options: DevOptions) -> int:
             "dev: there are no jobs here: no folder jobs, and no worker/jobs; name the code that declares them with "
             "-r, such as -r shop/jobs.py, or begin an app: kiqbridge init"
         )
-    load_all(options.require)
+    load_all(tuple(options.require))
     external = _external_url(os.environ)
     data = LocalData(fresh=options.fresh)
     inbox = EndInbox()
@@ -120,14 +119,12 @@ class Dev:
         url: str,
         data: LocalData,
         console: Console,
-        registry: Registry = default_registry,
     ) -> None:
         self._options = options
         self._server = server
         self._url = server.url if server else url
         self._data = data
         self._console = console
-        self._registry = registry
         self._boot = time.time()
         self._clock = SimulatedClock(
             start=self._boot,
@@ -153,7 +150,7 @@ class Dev:
         namespace = read(NAMESPACE, environ)
         places = JobPlaces(
             served=self._queues(),
-            registry=self._registry,
+            registry=default_registry,
             pool=RedisPool(self._url),
             keys=Keys(namespace),
         )
@@ -337,13 +334,13 @@ class Dev:
     def _queues(self) -> list[str]:
         """The queues of all Python jobs, as declared and as the rules have them."""
         declared = [
-            str(definition.options.get("queue", "default")) for definition in self._registry
+            str(definition.options.get("queue", "default")) for definition in default_registry
         ]
         ruled = [
             str(job.get("queue", "default"))
             for rule in self._rules
             for job in rule.jobs
-            if job.get("class", job.get("active_job")) in self._registry
+            if job.get("class", job.get("active_job")) in default_registry
         ]
         return list(dict.fromkeys(["default", *declared, *ruled]))
 
@@ -395,7 +392,7 @@ class Dev:
             if concerned(change, self._rules):
                 console.text(f"  {change.timezone}: {describe(change, self._rules)}")
         console.text("")
-        names = [job.name for job in self._registry]
+        names = [job.name for job in default_registry]
         for rule in self._rules:
             names += [rule.name, *(str(job.get("class", "")) for job in rule.jobs)]
         console.align(names)

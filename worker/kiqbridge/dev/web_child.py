@@ -4,17 +4,17 @@ It starts when the worker is ready, so that it takes no time from the start. A p
 is reported, and the run goes on without it.
 """
 
-import contextlib
 import re
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kiqbridge.dev import child_process
 from kiqbridge.dev.console import Console
+
+if TYPE_CHECKING:
+    import subprocess
+    import threading
 
 _ADDRESS: Final = re.compile(r"http://\S+")
 _END_WITHIN_S: Final = 5.0
@@ -45,17 +45,9 @@ class WebChild:
     def start(self) -> None:
         """Start the child and the thread that reads its output."""
         command = [sys.executable, "-m", "kiqbridge", "web", "--host", "127.0.0.1", "--role", ROLE]
-        self._process = child_process.spawn(
-            command,
-            when_we_die=signal.SIGKILL,
-            env=self._environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+        self._process, self._reader = child_process.spawn_read(
+            command, env=self._environ, show=self._show, on_end=self._ended
         )
-        self._reader = threading.Thread(
-            target=self._read, args=[self._process], name="web-output", daemon=True
-        )
-        self._reader.start()
 
     def ask_to_end(self) -> None:
         """TERM, without waiting: it ends while the worker does."""
@@ -71,13 +63,8 @@ class WebChild:
         if self._reader is not None:
             self._reader.join(2)
 
-    def _read(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stdout is None:
-            return
-        with contextlib.closing(process.stdout) as output:
-            for line in output:
-                self._show(line.decode(errors="replace").rstrip("\n"))
-        code = process.wait()
+    def _ended(self) -> None:
+        code = self._process.wait() if self._process else 0
         if code and not self._is_ending:
             self._console.line("error", "", f"the page has ended (exit code {code})")
 

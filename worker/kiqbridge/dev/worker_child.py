@@ -5,20 +5,21 @@ code of its jobs has changed and can be compiled, it is stopped in order and sta
 with the new code waits for the next change.
 """
 
-import contextlib
 import json
 import signal
-import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kiqbridge.dev import child_process
 from kiqbridge.dev.console import Console, short
 from kiqbridge.dev.source_watch import SourceWatch
+
+if TYPE_CHECKING:
+    import subprocess
+    import threading
 
 MOST_RESTARTS: Final = 5
 _PAUSE_S: Final = 1.0
@@ -153,18 +154,10 @@ class WorkerChild:
         self.lines.is_ready = False
         if self._watch is not None:
             self._watch.mark_start()
-        self._process = child_process.spawn(
-            self._command,
-            # Its server ends with us, so there is nothing that it could still do in order.
-            when_we_die=signal.SIGKILL,
-            env=self._environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+        # Its server ends with us, so there is nothing that it could still do in order.
+        self._process, self._reader = child_process.spawn_read(
+            self._command, env=self._environ, show=self.lines.show, on_end=self._on_end
         )
-        self._reader = threading.Thread(
-            target=self._read, args=[self._process], name="worker-output", daemon=True
-        )
-        self._reader.start()
 
     def tend(self) -> bool:
         """Start it again if it died or its code has changed; False when there is no sense in it."""
@@ -233,14 +226,6 @@ class WorkerChild:
             )
             self._kill_at = now + self._timeout_s + _CLEANUP_S
             self._process.terminate()
-
-    def _read(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stdout is None:
-            return
-        with contextlib.closing(process.stdout) as output:
-            for line in output:
-                self.lines.show(line.decode(errors="replace").rstrip("\n"))
-        self._on_end()
 
     def _join(self) -> None:
         # Bounded: a child of a job may hold the pipe open.
