@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from support.documents import write_or_check
 from support.enqueue_function import ROOT
 from support.project import template_text
 
@@ -307,14 +308,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         wanted = document()
     logging.shutdown()
-    if "--check" not in arguments:
-        DOCUMENT.write_text(wanted, encoding="utf-8")
-        print(f"wrote {DOCUMENT}")
-        return 0
-    if DOCUMENT.is_file() and DOCUMENT.read_text(encoding="utf-8") == wanted:
-        return 0
-    print(f"docs/errors.md is not what the calls say: run {COMMAND}")
-    return 1
+    return write_or_check(DOCUMENT, wanted, arguments, "the calls say")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 """What looks at RedisUrl in a deployment: the code in infra/redis_url.yaml, called as CloudFormation calls it."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
 import pytest
 from infra import check_template
 from moto import mock_aws
 from samtranslator.yaml_helper import yaml_parse
+from support.http_endpoint import body_of, http_endpoint, reply
 
 STACK = check_template.TEMPLATE.parent / "infra/redis_url.yaml"
 PASSWORD = "not-a-real-password"
@@ -30,22 +29,12 @@ def cloudformation():
     """Where answers go, and what arrived there."""
     answers = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_PUT(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            answers.append((self.headers.get("Content-Type"), json.loads(body)))
-            self.send_response(200)
-            self.end_headers()
+    def answer(request):
+        answers.append((request.headers.get("Content-Type"), json.loads(body_of(request))))
+        reply(request, 200)
 
-        def log_message(self, *_arguments):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/answer", answers
-        server.shutdown()
-        thread.join(10)
+    with http_endpoint(answer) as port:
+        yield f"http://127.0.0.1:{port}/answer", answers
 
 
 @pytest.fixture(scope="module")

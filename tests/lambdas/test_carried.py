@@ -32,12 +32,6 @@ def in_topic(message):
     return event
 
 
-def notified_in_queue(name):
-    """The message of a topic's event, as the topic writes it into a queue."""
-    [record] = read_event(name)["Records"]
-    return in_queue(record["Sns"])
-
-
 OBJECT = json.loads(read_event("sqs_s3_one")["Records"][0]["body"])
 """A notification of S3 about the object of `s3_object_created`."""
 

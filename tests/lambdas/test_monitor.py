@@ -2,14 +2,13 @@
 
 import contextlib
 import json
-import threading
 import time
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from support.enqueue_function import REQUEST, Context, load_app, read_lines, read_metrics
 from support.fleet import Fleet, incarnations, jids_in_flight, lists_in_flight
+from support.http_endpoint import body_of, http_endpoint, reply
 from support.servers import find_free_port
 from support.waiting import wait_until
 
@@ -305,23 +304,12 @@ def listening():
     """A webhook on this machine: its address, and the documents that it got."""
     requests = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
+    def answer(request):
+        requests.append(json.loads(body_of(request)))
+        reply(request, 204)
 
-        def log_message(self, *_):
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/hook", requests
-        finally:
-            server.shutdown()
-            thread.join()
+    with http_endpoint(answer) as port:
+        yield f"http://127.0.0.1:{port}/hook", requests
 
 
 def save_schedule(redis, **members):

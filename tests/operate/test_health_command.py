@@ -260,5 +260,4 @@ class TestStatusFile:
         assert run_folder(str(tmp_path)) == tmp_path
 
 
-OF_ONE = {"supervisor": 99, "started_at": NOW - 300}
 NEVER = {"state": "starting", "is_leased": False, "heartbeat_at": None, "has_reached_redis": False}

@@ -1,11 +1,10 @@
 """A worker without AWS: a tick that does not come is logged, enqueued by policy, and sent to the hooks."""
 
-import http.server
 import json
-import threading
 import time
 
 import pytest
+from support.http_endpoint import body_of, http_endpoint, reply
 from support.waiting import wait_until
 from support.workers import started_workers
 
@@ -39,23 +38,12 @@ def webhook():
     """A server that keeps what it gets: (its address, what came)."""
     received = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["content-length"]))
-            received.append(json.loads(body))
-            self.send_response(204)
-            self.end_headers()
+    def answer(request):
+        received.append(json.loads(body_of(request)))
+        reply(request, 204)
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/hooks/s3cret", received
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with http_endpoint(answer) as port:
+        yield f"http://127.0.0.1:{port}/hooks/s3cret", received
 
 
 @pytest.fixture

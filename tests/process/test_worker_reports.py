@@ -1,8 +1,6 @@
 """A real worker reports its numbers to Prometheus, StatsD and OpenTelemetry, and works whoever is away."""
 
-import http.server
 import socket
-import threading
 import urllib.request
 from contextlib import contextmanager
 
@@ -11,6 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from support.http_endpoint import body_of, http_endpoint, reply
 from support.servers import find_free_port
 from support.waiting import wait_until
 from support.workers import started_workers
@@ -80,33 +79,19 @@ def collector():
     """Takes what comes over OTLP/HTTP; yields its address and metric → values of all that came."""
     received = {}
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            request = ExportMetricsServiceRequest()
-            request.ParseFromString(self.rfile.read(int(self.headers["Content-Length"])))
-            for resource in request.resource_metrics:
-                for scope in resource.scope_metrics:
-                    for metric in scope.metrics:
-                        points = (
-                            metric.sum if metric.HasField("sum") else metric.gauge
-                        ).data_points
-                        values = [each.as_int or each.as_double for each in points]
-                        received.setdefault(metric.name, []).extend(values)
-            self.send_response(200)
-            self.end_headers()
+    def answer(request):
+        message = ExportMetricsServiceRequest()
+        message.ParseFromString(body_of(request))
+        for resource in message.resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    points = (metric.sum if metric.HasField("sum") else metric.gauge).data_points
+                    values = [each.as_int or each.as_double for each in points]
+                    received.setdefault(metric.name, []).extend(values)
+        reply(request, 200)
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1/metrics", received
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http_endpoint(answer) as port:
+        yield f"http://127.0.0.1:{port}/v1/metrics", received
 
 
 def test_all_three_get_what_a_worker_does(start, redis, redis_url):

@@ -1,12 +1,15 @@
 """ECS' container agent on loopback, as far as task scale-in protection goes."""
 
-import http.server
 import json
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
+
+from support.http_endpoint import body_of, http_endpoint, reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from http.server import BaseHTTPRequestHandler
 
 PATH = "/api/0123456789abcdef-1/task-protection/v1/state"
 
@@ -27,24 +30,13 @@ class EcsAgent:
         self.silent = threading.Event()
         self.on_request: Callable[[], object] = lambda: None
         self._closed = threading.Event()
-        agent = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                agent._answer(self)
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
+        self._endpoint = ExitStack()
+        self._port = self._endpoint.enter_context(http_endpoint(self._answer))
 
     @property
     def uri(self) -> str:
         """What ECS puts into ECS_AGENT_URI."""
-        return f"http://127.0.0.1:{self._server.server_port}{PATH.partition('/task-')[0]}"
+        return f"http://127.0.0.1:{self._port}{PATH.partition('/task-')[0]}"
 
     @property
     def is_protected(self) -> bool:
@@ -59,11 +51,8 @@ class EcsAgent:
 
     def close(self) -> None:
         """Answer no more."""
-        if not self._closed.is_set():
-            self._closed.set()
-            self._server.shutdown()
-            self._thread.join()
-            self._server.server_close()
+        self._closed.set()
+        self._endpoint.close()
 
     def __enter__(self) -> Self:
         return self
@@ -71,8 +60,8 @@ class EcsAgent:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
-        body = request.rfile.read(int(request.headers["Content-Length"]))
+    def _answer(self, request: "BaseHTTPRequestHandler") -> None:
+        body = body_of(request)
         if request.path != PATH or self.refuses(body):
             status, answer = 400, {"error": {"Code": "InvalidParameterException", "Message": "no"}}
         else:
@@ -84,11 +73,7 @@ class EcsAgent:
             self._closed.wait()
             return
         text = answer if isinstance(answer, str) else json.dumps(answer)
-        request.send_response(status)
-        request.send_header("Content-Type", "application/json")
-        request.send_header("Content-Length", str(len(text)))
-        request.end_headers()
-        request.wfile.write(text.encode())
+        reply(request, status, text.encode(), Content_Type="application/json")
 
 
 def _protection(is_enabled: bool) -> dict[str, Any]:

@@ -4,8 +4,6 @@ The other clocks are left alone, as they are when somebody sets a machine's time
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 SLEEP_MENDED = '''"""Preloaded beside libfaketime, which answers EINVAL to clock_nanosleep until an
@@ -47,11 +45,3 @@ class WallClock:
         new = self._file.with_suffix(".new")
         new.write_text(f"{offset_s:+d}s\n", encoding="ascii")
         new.replace(self._file)
-
-    @contextmanager
-    def jumped(self, offset_s: int) -> Iterator[None]:
-        self.jump(offset_s)
-        try:
-            yield
-        finally:
-            self.jump(0)

@@ -1,11 +1,13 @@
 """AWS Step Functions on loopback, as far as task tokens go: tasks that wait, and what was sent for them."""
 
-import http.server
 import json
-import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
+
+from support.http_endpoint import body_of, http_endpoint, reply
 
 NOBODY = "TaskTimedOut"
 """What the service answers once a task has its outcome, or has timed out."""
@@ -36,27 +38,8 @@ class StepFunctionsStandIn:
         self.refuse: dict[str, tuple[int, str]] = {}
         self.delay_s = 0.0
         self.lose_replies = False
-        stand_in = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # else 40 ms a call
-
-            def do_POST(self) -> None:
-                stand_in._answer(self)
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._server.daemon_threads = True
-        self._closed = False
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        return self._server.server_port
+        self._endpoint = ExitStack()
+        self.port = self._endpoint.enter_context(http_endpoint(self._answer, port))
 
     @property
     def env(self) -> dict[str, str]:
@@ -75,11 +58,7 @@ class StepFunctionsStandIn:
 
     def close(self) -> None:
         """Refuse connections from now on."""
-        if not self._closed:
-            self._closed = True
-            self._server.shutdown()
-            self._thread.join()
-            self._server.server_close()
+        self._endpoint.close()
 
     def __enter__(self) -> Self:
         return self
@@ -87,8 +66,8 @@ class StepFunctionsStandIn:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
-        body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
+    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+        body = json.loads(body_of(request))
         name = request.headers["X-Amz-Target"].removeprefix("AWSStepFunctions.")
         is_lost = self.lose_replies  # before the call can be seen: who has seen it may change this
         self.calls.append(Call(name, body))
@@ -100,11 +79,7 @@ class StepFunctionsStandIn:
         # As AWS does: the message may quote what was sent.
         answer = {"__type": code, "message": f"about {body['taskToken']}"} if code else {}
         text = json.dumps(answer).encode()
-        request.send_response(status)
-        request.send_header("Content-Type", "application/x-amz-json-1.0")
-        request.send_header("Content-Length", str(len(text)))
-        request.end_headers()
-        request.wfile.write(text)
+        reply(request, status, text, Content_Type="application/x-amz-json-1.0")
 
     def _carry_out(self, name: str, body: dict[str, Any]) -> tuple[int, str]:
         """Status and error code; status 0 = the connection is cut."""

@@ -1,6 +1,5 @@
 """Notifications of missed ticks: what is sent, how often it is tried, and that nobody waits for it."""
 
-import http.server
 import json
 import logging
 import threading
@@ -8,6 +7,7 @@ from contextlib import contextmanager
 from urllib.parse import parse_qs
 
 import pytest
+from support.http_endpoint import body_of, http_endpoint, reply
 from support.waiting import wait_until
 
 from kiqbridge.clocks import hooks
@@ -28,29 +28,14 @@ def receiver(*statuses):
     answers = list(statuses)
     received = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["content-length"]))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            received.append((self.path, headers, body))
-            status = answers.pop(0) if answers else 200
-            self.send_response(status)
-            if status == 302:
-                self.send_header("location", "/elsewhere")
-            self.end_headers()
+    def answer(request):
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        received.append((request.path, headers, body_of(request)))
+        status = answers.pop(0) if answers else 200
+        reply(request, status, **({"location": "/elsewhere"} if status == 302 else {}))
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server.server_address[1], received
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http_endpoint(answer) as port:
+        yield port, received
 
 
 def webhook_at(port, path="/hook?token=s3cret"):
