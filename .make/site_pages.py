@@ -8,6 +8,8 @@
 import ast
 import itertools
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from kiqbridge.doctor import Rule
 
-PACKAGE: Final = Path(__file__).parents[1] / "worker" / "kiqbridge"
+ROOT: Final = Path(__file__).parents[1]
+PACKAGE: Final = ROOT / "worker" / "kiqbridge"
 SCRIPTS: Final = PACKAGE / "store" / "scripts"
 MODULES_HEAD: Final = """# Modules
 
@@ -153,6 +156,11 @@ def _plain(text: str) -> str:
     return text.replace("*", "\\*").replace("<", "&lt;")
 
 
+def _printed_by(script: str) -> str:
+    # A script of ours, without arguments of anybody.
+    return subprocess.check_output([sys.executable, ROOT / script], cwd=ROOT, encoding="utf-8")  # noqa: S603
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "modules.md": _modules,
     "reference/index.md": _reference_index,
@@ -160,4 +168,8 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
         f"reference/{page}.md": partial(_reference, *content) for page, content in REFERENCE.items()
     },
 }
-ADDED: Final[dict[str, Callable[[], str]]] = {"doctor.md": _rules}
+ADDED: Final[dict[str, Callable[[], str]]] = {
+    "doctor.md": _rules,
+    "errors.md": partial(_printed_by, "tests/bad_inputs.py"),
+    "conformance.md": partial(_printed_by, "tests/interop/conformance.py"),
+}

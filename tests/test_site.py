@@ -19,6 +19,8 @@ MADE = [
     ("reference/client.html", "perform_async"),
     ("reference/client.html", "push_bulk"),
     ("reference/api.html", "DeadSet"),
+    ("errors.html", "is declared twice"),
+    ("conformance.html", "Ruby enqueues, Python performs"),
     ("modules.html", "push_once.lua"),
     ("doctor.html", 'id="failing-class"'),
     ("index.html", 'src="images/web-now.png"'),

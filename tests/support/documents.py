@@ -12,18 +12,6 @@ _SUBSTITUTION = re.compile(r"^[A-Z_]+=\$\((.*)\)$")
 _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=.*")
 
 
-def write_or_check(path: Path, wanted: str, arguments: list[str], source: str) -> int:
-    """Write a generated document; with --check only compare it. The exit code: 1 = it is not what `source` say."""
-    if "--check" not in arguments:
-        path.write_text(wanted, encoding="utf-8")
-        print(f"wrote {path}")
-        return 0
-    if path.is_file() and path.read_text(encoding="utf-8") == wanted:
-        return 0
-    print(f"{path.relative_to(ROOT)} is not what {source}: run make docs")
-    return 1
-
-
 def documents() -> list[Path]:
     """The README, that of infra/, CONTRIBUTING, and all that lies under docs/."""
     readmes = [ROOT / "README.md", ROOT / "infra" / "README.md", ROOT / "CONTRIBUTING.md"]

@@ -1,4 +1,4 @@
-"""docs/dst.md: each command of the page prints what stands below it."""
+"""docs/schedules.md, "When the clocks change": each command prints what stands below it."""
 
 import contextlib
 import io
@@ -12,7 +12,8 @@ import pytest
 from kiqbridge.commands.cli import main
 from kiqbridge.schedule.cron import parse
 
-PAGE = (Path(__file__).parents[2] / "docs/dst.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs/schedules.md").read_text(encoding="utf-8")
+PAGE = TEXT.partition("\n## When the clocks change\n")[2]
 EXAMPLES = re.findall(r"```sh\nkiqbridge ([^\n]*)\n```\n\n```text\n([^`]*)```", PAGE)
 PARIS = "Europe/Paris"
 SPRING = datetime(2026, 3, 29, tzinfo=UTC)
