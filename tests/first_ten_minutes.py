@@ -110,10 +110,9 @@ def main() -> None:
     )
     assert str(scratch) not in text and "/tmp/" not in text, "a path of this machine"
     page = DOCUMENT.read_text(encoding="utf-8")
-    before, heading, rest = page.partition(HEAD.partition("\n")[0])
-    after = rest[rest.index("\n## ") :]
+    before, heading, _old = page.partition(HEAD.partition("\n")[0])
     assert heading
-    DOCUMENT.write_text(f"{before}{text}{after}", encoding="utf-8")
+    DOCUMENT.write_text(f"{before}{text}", encoding="utf-8")
     sys.stdout.write(f"wrote {DOCUMENT}\n")
 
 

@@ -31,7 +31,7 @@ from kiqbridge.aws.mapping.check import main as check_mappings
 from kiqbridge.commands.cli import build_parser
 from kiqbridge.config import settings_file
 from kiqbridge.config.merge import merge
-from kiqbridge.config.table import SETTINGS
+from kiqbridge.config.table import ALL_SETTINGS, SETTINGS
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 
@@ -728,7 +728,7 @@ def test_parameters_and_outputs_that_the_readme_names_are_the_templates():
 
 
 def missing_variables(path: Path) -> list[str]:
-    known = {name for setting in SETTINGS for name in setting.env} | NAMES_OF_OTHERS
+    known = {name for setting in ALL_SETTINGS for name in setting.env} | NAMES_OF_OTHERS
     source = "".join(
         file.read_text(encoding="utf-8") for file in (ROOT / "worker/kiqbridge").rglob("*.py")
     )

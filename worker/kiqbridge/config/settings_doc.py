@@ -22,7 +22,7 @@ read their environment only.
 
 The file is `config/kiqbridge.yml` if it exists, or what `-C` names: YAML as Sidekiq reads it, with \
 symbols (`:queues:`) or texts, aliases, and a section for each environment that is merged over the top \
-level. ERB is refused.
+level. ERB is refused. A setting has its name there, unless another one is given.
 """
 
 _QUEUES = """
@@ -59,13 +59,12 @@ The command's flags go before the variables; `create_app` has arguments for the 
 
 def text() -> str:
     """The whole document."""
-    worker = _table(
-        ["setting", "in the file", "environment", "flags", "default", "read by", ""], SETTINGS
-    )
     columns = ["setting", "environment", "default", "read by", ""]
+    with_flags = ["setting", "environment", "flags", "default", "read by", ""]
+    worker = _table(with_flags, SETTINGS)
     client = _table(columns, CLIENT_ONLY_SETTINGS)
     function = _table(columns, FUNCTION_SETTINGS)
-    page = _table(["setting", "environment", "flags", "default", "read by", ""], WEB_SETTINGS)
+    page = _table(with_flags, WEB_SETTINGS)
     return "\n".join(
         [_HEAD, *worker, _QUEUES + _CLIENT, *client, _FUNCTION, *function, _PAGE, *page, ""]
     )
@@ -77,18 +76,21 @@ def _table(columns: list[str], settings: Iterable[Setting]) -> Iterator[str]:
     for setting in settings:
         cells = {
             "setting": setting.name,
-            "in the file": _code([setting.file_key or setting.name]),
             "environment": _code([*setting.env, *filter(None, [setting.provider])]),
             "flags": _code([*setting.flags, *setting.switches]),
-            "default": _code([shown_default(setting)]) if shown_default(setting) != "none" else "-",
+            "default": _code([shown_default(setting)]) if shown_default(setting) != "none" else "",
             "read by": ", ".join(setting.read_by),
-            "": setting.help,
+            "": f"{setting.help}{_in_file(setting)}",
         }
         yield _row([cells[column] for column in columns])
 
 
 def _code(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "-"
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _in_file(setting: Setting) -> str:
+    return f" (in the file `{setting.file_key}`)" if setting.file_key else ""
 
 
 def _row(cells: list[str]) -> str:
