@@ -7,6 +7,7 @@ here. Modules within a folder may import each other. `if TYPE_CHECKING:` may nam
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -102,6 +103,24 @@ def test_a_permission_that_nobody_uses_is_taken_back():
     ]
 
     assert unused == []
+
+
+def test_the_map_of_the_architecture_has_each_package_above_what_it_may_import():
+    text = (SOURCE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = text.partition("## Packages\n")[2].partition("\n## ")[0]
+    picture = packages.split("```")[1].strip().splitlines()
+    line_of = {
+        name: -number for number, line in enumerate(picture) for name in line.strip().split(" · ")
+    }
+
+    assert set(re.findall(r"^\| `(\w+)/` \|", packages, re.MULTILINE)) == MAY_IMPORT.keys()
+    assert line_of.keys() == MAY_IMPORT.keys()
+    assert [
+        (folder, name)
+        for folder, below in MAY_IMPORT.items()
+        for name in below.split()
+        if line_of[name] >= line_of[folder]
+    ] == []
 
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
