@@ -156,6 +156,17 @@ def _plain(text: str) -> str:
     return text.replace("*", "\\*").replace("<", "&lt;")
 
 
+def _metrics() -> str:
+    # Not on top, as above.
+    from kiqbridge.telemetry.catalogue import METRICS  # noqa: PLC0415
+
+    lines = ["## All metrics\n", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for each in METRICS:
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        lines.append(f"| `{each.name}` | {each.kind} | {labels} | {each.help} |")
+    return "\n".join(lines)
+
+
 def _printed_by(script: str) -> str:
     # A script of ours, without arguments of anybody.
     return subprocess.check_output([sys.executable, ROOT / script], cwd=ROOT, encoding="utf-8")  # noqa: S603
@@ -170,6 +181,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 }
 ADDED: Final[dict[str, Callable[[], str]]] = {
     "doctor.md": _rules,
+    "telemetry.md": _metrics,
     "errors.md": partial(_printed_by, "tests/bad_inputs.py"),
     "conformance.md": partial(_printed_by, "tests/interop/conformance.py"),
 }

@@ -28,7 +28,7 @@ Written by `make capture`: each command was run, in an empty folder and in a fre
 printed. The time beside the prompt is that of the command. The wheel is that of `make dist`; pip takes the other
 packages from its index.
 """
-LONGEST = 14
+LONGEST = 8
 """Lines of an output that are shown, from its two ends."""
 NEW_GREETING = "    print(f\"Good morning {name}{'!' if loud else '.'}\")\n"
 NEW_TEST = '    assert capsys.readouterr().out == "Good morning Ada!\\n"\n'

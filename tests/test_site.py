@@ -19,6 +19,7 @@ MADE = [
     ("reference/client.html", "perform_async"),
     ("reference/client.html", "push_bulk"),
     ("reference/api.html", "DeadSet"),
+    ("telemetry.html", "kiqbridge_worker_lost_threads_total"),
     ("errors.html", "is declared twice"),
     ("conformance.html", "Ruby enqueues, Python performs"),
     ("modules.html", "push_once.lua"),
