@@ -1,11 +1,13 @@
 """The job that runs commands: what it may run, what becomes of the command, and attempts to run something else."""
 
+import asyncio
 import json
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import uvloop
 from support.jobs import own_declarations
 from support.launched import launched
 from support.waiting import wait_until
@@ -13,11 +15,14 @@ from support.waiting import wait_until
 from kiqbridge.client.registry import default_registry
 from kiqbridge.config.merge import merge
 from kiqbridge.errors import ConfigError
+from kiqbridge.perform import shell_command
 from kiqbridge.perform.shell_command import (
     AllowList,
+    CommandFailed,
     CommandNotAllowed,
     command_environment,
     declare_shell_command,
+    run_command,
 )
 
 LISTED = [
@@ -188,6 +193,20 @@ def test_a_command_runs_and_its_output_is_logged(working, client, redis, tmp_pat
     assert target.read_text() == "\n"
     [record] = [each for each in caplog.records if each.name.endswith("shell_command")]
     assert record.getMessage() == "command /bin/sh ended with status 0; output: hello"
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("program", ["/bin/echo", "/bin/not there"])
+def test_each_end_of_its_pipe_is_closed_once(new_loop, program, monkeypatch):
+    """Closed twice, it may be a connection that another thread has opened in between."""
+    pipes, closed = [], []
+    make, close = os.pipe, os.close
+    monkeypatch.setattr(shell_command.os, "pipe", lambda: pipes.append(make()) or pipes[-1])
+    monkeypatch.setattr(shell_command.os, "close", lambda end: closed.append(end) or close(end))
+    with asyncio.Runner(loop_factory=new_loop) as runner, suppress(CommandFailed):
+        runner.run(run_command([program, "hello"], environment={}, time_limit_s=60))
+
+    assert [closed.count(end) for end in pipes[0]] == [1, 1]
 
 
 def test_a_command_that_needs_a_shell_runs_as_it_is_listed(working, client, redis, tmp_path):

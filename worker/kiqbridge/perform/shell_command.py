@@ -120,8 +120,7 @@ async def run_command(
     Raises:
         CommandFailed: it could not be started, failed, or took too long.
     """
-    output = _Output()
-    process = await _start(argv, environment, output)
+    process, output = await _start(argv, environment)
     try:
         async with asyncio.timeout(time_limit_s):
             await process.wait()
@@ -141,12 +140,12 @@ async def run_command(
 
 
 async def _start(
-    argv: Sequence[str], environment: Mapping[str, str], output: "_Output"
-) -> asyncio.subprocess.Process:
+    argv: Sequence[str], environment: Mapping[str, str]
+) -> tuple[asyncio.subprocess.Process, "_Output"]:
     reading_end, writing_end = os.pipe()
+    output = _Output(reading_end)
     try:
-        await output.begin(reading_end)
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=writing_end,
@@ -154,49 +153,53 @@ async def _start(
             env=dict(environment),
             start_new_session=True,
         )
-    except (OSError, ValueError) as error:
+    except BaseException as error:
         output.close()
-        raise CommandFailed(f"{argv[0]} could not be started: {error}") from error
+        if isinstance(error, OSError | ValueError):
+            raise CommandFailed(f"{argv[0]} could not be started: {error}") from error
+        raise
     finally:
         os.close(writing_end)
+    return process, output
 
 
 class _Output:
-    """The end of what a command writes."""
+    """The end of what a command writes into a pipe, of which this has the reading end.
 
-    def __init__(self) -> None:
+    Not read by `connect_read_pipe`: uvloop closes its descriptor twice, and so maybe one of another thread.
+    """
+
+    def __init__(self, descriptor: int) -> None:
         self._kept = bytearray()
         self._size = 0
-        self._transport: asyncio.ReadTransport | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        os.set_blocking(descriptor, False)
+        self._loop.add_reader(descriptor, self._read)
 
-    async def begin(self, descriptor: int) -> None:
-        """Read from a pipe; its end is closed by `close`, also if a child of the command still writes."""
-        reader = asyncio.StreamReader()
-        self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader),
-            os.fdopen(descriptor, "rb", buffering=0),
-        )
-        self._reading = asyncio.create_task(self._read(reader))
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        while chunk := await reader.read(65_536):
+    def _read(self) -> None:
+        with suppress(BlockingIOError):
+            chunk = os.read(self._descriptor, 65_536)
             self._size += len(chunk)
             self._kept += chunk
             del self._kept[:-MAX_OUTPUT]
+            if not chunk:
+                self.close()
 
     async def finish(self) -> None:
         """Read what is left, for a moment."""
-        if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=_LINGER_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_S):
+                await self._ended.wait()
         self.close()
 
     def close(self) -> None:
-        """Read no more."""
-        if self._reading is not None:
-            self._reading.cancel()
-        if self._transport is not None:
-            self._transport.close()
+        """Read no more, also if a child of the command still writes."""
+        if not self._ended.is_set():
+            self._ended.set()
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
 
     def text(self) -> str:
         return self._kept.decode("utf-8", "replace").strip()

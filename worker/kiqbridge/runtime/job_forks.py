@@ -16,6 +16,7 @@ acts after `install` alone.
 """
 
 import contextlib
+import gc
 import inspect
 import logging
 import os
@@ -191,12 +192,17 @@ def _forget_errors_of_others() -> None:
     import ctypes  # noqa: PLC0415 - for few
 
     ident = ctypes.c_ulong(threading.get_ident())
+    is_collecting = gc.isenabled()
+    gc.disable()  # in a callback of the collector it would be printed, and lost
     try:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(_Arrived))
         for _ in range(1000):  # it arrives at the end of a round
             pass
     except _Arrived:
         pass
+    finally:
+        if is_collecting:
+            gc.enable()
 
 
 def _end_suspended() -> NoReturn:
