@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from kiqbridge.api.audit import record_audit
-from kiqbridge.api.occurrences import Occurrence, occurrences_of, read_ledgers
+from kiqbridge.api.occurrences import Occurrence, occurrences_of
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.client.known_schedules import Read, known_of
 from kiqbridge.client.schedule_runs import ScheduleRun
 from kiqbridge.client.schedules import Schedules
+from kiqbridge.clocks.ledger import LedgerEntry, read_ledgers
 from kiqbridge.clocks.sidekiq_cron import SidekiqCronJob, read_sidekiq_cron
 from kiqbridge.errors import ConfigError
 from kiqbridge.schedule.cron import ScheduleExpression
@@ -102,7 +103,7 @@ class ScheduleSet:
             RedisUnavailable, RedisRefused: nothing was read.
         """
         stored = _read_stored(self.operator)
-        ledgers = read_ledgers(self.operator, list(stored.known), stored.now, last)
+        ledgers = self._ledgers(list(stored.known), stored.now, last)
         rows = [
             _view(
                 name,
@@ -117,6 +118,12 @@ class ScheduleSet:
         rows += [ruby_view(each, stored.now, upcoming) for each in ruby]
         return sorted(rows, key=lambda row: (row.next_at is None, row.next_at or 0.0, row.name))
 
+    def _ledgers(
+        self, names: Sequence[str], now: float, last: int
+    ) -> Mapping[str, Sequence[LedgerEntry]]:
+        pool, keys = self.operator.pool, self.operator.keys
+        return read_ledgers(pool, keys, names, most=last, until=now)
+
     def find(self, name: str, *, last: int = 100, upcoming: int = 10) -> ScheduleView | None:
         """The schedule of this name, None if there is none; arguments and errors as `fetch`."""
         stored = _read_stored(self.operator, only=name)
@@ -124,7 +131,7 @@ class ScheduleSet:
             ruby = read_sidekiq_cron(self.operator.pool, self.operator.keys)
             rows = (ruby_view(each, stored.now, upcoming) for each in ruby if each.name == name)
             return next(rows, None)
-        ledgers = read_ledgers(self.operator, [name], stored.now, last)
+        ledgers = self._ledgers([name], stored.now, last)
         occurrences = occurrences_of(ledgers[name], stored.missed.get(name, []), last)
         return _view(name, stored.known[name], stored, occurrences, upcoming)
 

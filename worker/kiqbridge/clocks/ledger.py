@@ -3,7 +3,8 @@
 It is written by the scripts that enqueue (push_tick.lua) and that settle (settle.lua).
 """
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,19 +56,28 @@ class LedgerEntry:
 
     @classmethod
     def from_document(
-        cls, schedule: str, read: dict[str, Any], ends: Sequence[JobEnd], attempts: int = 1
+        cls, schedule: str, read: Mapping[str, Any], ends: Sequence[JobEnd], attempts: int
     ) -> "LedgerEntry":
         """An entry as the ledger has it, with the ends of its jobs."""
         return cls(
             schedule=schedule,
             at=int(read["at"]),
-            jids=[str(jid) for jid in read["jids"]],
-            by=str(read["by"]),
+            jids=[str(jid) for jid in read.get("jids", [])],
+            by=str(read.get("by", "")),
             enqueued_at=float(read["enqueued_at"]),
             attempts=attempts,
             ends=ends,
             left_out=next((word for word in LEFT_OUT if read.get(word)), ""),
         )
+
+    @property
+    def outcome(self) -> str:
+        """How its jobs ended: `done`, `open` as long as one has no end, or the first other end; "" without jobs."""
+        ends = [self.end_of(jid) for jid in self.jids]
+        if not all(ends):
+            return "open"
+        outcomes = [end.outcome for end in ends if end]
+        return next((each for each in outcomes if each != "done"), "done" if outcomes else "")
 
     @property
     def lateness_s(self) -> float:
@@ -130,77 +140,73 @@ def read_ledger(
     since: float | None = None,
     until: float | None = None,
 ) -> list[LedgerEntry]:
-    """The newest entries of a schedule's ledger, newest first.
+    """The newest entries of a schedule's ledger, newest first; see `read_ledgers`."""
+    return read_ledgers(connection, keys, [schedule], most=most, since=since, until=until)[schedule]
+
+
+def read_ledgers(
+    connection: RedisConnection | RedisPool,
+    keys: Keys,
+    schedules: Sequence[str],
+    *,
+    most: int,
+    since: float | None = None,
+    until: float | None = None,
+) -> dict[str, list[LedgerEntry]]:
+    """The newest entries of each ledger, newest first; what nobody can read is left out.
 
     Args:
         connection: to Redis.
         keys: names of keys.
-        schedule: its name.
-        most: how many, at most.
-        since, until: epoch seconds, both included; None = any.
-
-    Raises:
-        RedisUnavailable: nothing was read.
-    """
-    low, high = _bounds(since, until)
-    texts = connection.call(
-        "ZRANGE", keys.ticks(schedule), high, low, "BYSCORE", "REV", "LIMIT", 0, most
-    )
-    found: list[dict[str, Any]] = [json_text.loads(text) for text in texts]
-    if not found:
-        return []
-    instants = [str(each["at"]) for each in found]
-    attempts = connection.call("HMGET", keys.attempts(schedule), *instants)
-    texts = connection.call("ZRANGE", keys.ends(schedule), instants[-1], instants[0], "BYSCORE")
-    ends: dict[int, list[JobEnd]] = {}
-    for text in texts:
-        end = JobEnd.from_text(text)
-        ends.setdefault(end.at, []).append(end)
-    return [
-        LedgerEntry.from_document(schedule, each, ends.get(each["at"], []), int(count or 1))
-        for each, count in zip(found, attempts, strict=True)
-    ]
-
-
-def read_last_entries(
-    connection: RedisConnection | RedisPool, keys: Keys, schedules: Sequence[str], now: float
-) -> dict[str, LedgerEntry]:
-    """The newest entry of each ledger that is not later than `now`; what is placed ahead is.
-
-    Args:
-        connection: to Redis.
-        keys: names of keys.
-        schedules: names.
-        now: epoch seconds.
-
-    Returns:
-        Entries by the name of the schedule; one that has not fired has none. `attempts` is not read.
+        schedules: their names.
+        most: how many of each, at most.
+        since, until: epoch seconds, both included; None = any. What is placed ahead is later than now.
 
     Raises:
         RedisUnavailable: not all was read.
     """
-    found: dict[str, dict[str, Any]] = {}
-    newest = (repr(now), "-inf", "BYSCORE", "REV", "LIMIT", 0, 1)
-    for names in _parts(schedules):
-        last = connection.run(*(("ZRANGE", keys.ticks(name), *newest) for name in names))
-        found |= {
-            name: json_text.loads(texts[0])
-            for name, texts in zip(names, last, strict=True)
-            if texts
-        }
-    entries = {}
-    for names in _parts(list(found)):
-        of_jobs = connection.run(
-            *(
-                ("ZRANGE", keys.ends(name), found[name]["at"], found[name]["at"], "BYSCORE")
-                for name in names
-            )
-        )
-        for name, texts in zip(names, of_jobs, strict=True):
-            ends = [JobEnd.from_text(text) for text in texts]
-            entries[name] = LedgerEntry.from_document(name, found[name], ends)
-    return entries
+    low, high = _bounds(since, until)
+    newest = (high, low, "BYSCORE", "REV", "LIMIT", 0, most)
+    ledgers: dict[str, list[LedgerEntry]] = {}
+    for first in range(0, len(schedules), _AT_ONCE):
+        names = schedules[first : first + _AT_ONCE]
+        replies = connection.run(*(("ZRANGE", keys.ticks(name), *newest) for name in names))
+        read = {name: _readable(texts) for name, texts in zip(names, replies, strict=True)}
+        ledgers |= {name: [] for name in names}
+        ledgers |= _with_ends(connection, keys, {name: each for name, each in read.items() if each})
+    return ledgers
 
 
-def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (names[place : place + _AT_ONCE] for place in range(0, len(names), _AT_ONCE))
+def _readable(texts: Sequence[bytes]) -> list[dict[str, Any]]:
+    found = []
+    for text in texts:
+        with contextlib.suppress(json_text.MalformedJSON):
+            found.append(json_text.loads(text))
+    return [
+        each for each in found if isinstance(each, dict) and {"at", "enqueued_at"} <= each.keys()
+    ]
+
+
+def _with_ends(
+    connection: RedisConnection | RedisPool, keys: Keys, read: Mapping[str, list[dict[str, Any]]]
+) -> dict[str, list[LedgerEntry]]:
+    if not read:
+        return {}
+    instants = {name: [str(each["at"]) for each in entries] for name, entries in read.items()}
+    replies = connection.run(
+        *(("HMGET", keys.attempts(name), *instants[name]) for name in read),
+        *(
+            ("ZRANGE", keys.ends(name), instants[name][-1], instants[name][0], "BYSCORE")
+            for name in read
+        ),
+    )
+    ledgers = {}
+    for name, attempts, texts in zip(read, replies[: len(read)], replies[len(read) :], strict=True):
+        ends: dict[int, list[JobEnd]] = {}
+        for end in map(JobEnd.from_text, texts):
+            ends.setdefault(end.at, []).append(end)
+        ledgers[name] = [
+            LedgerEntry.from_document(name, each, ends.get(each["at"], []), int(count or 1))
+            for each, count in zip(read[name], attempts, strict=True)
+        ]
+    return ledgers

@@ -9,7 +9,7 @@ from typing import Any, Final, TextIO
 
 from kiqbridge.api import ScheduleView
 from kiqbridge.api.schedules import RUBY, ruby_view, schedule_view
-from kiqbridge.clocks.ledger import LedgerEntry, read_last_entries
+from kiqbridge.clocks.ledger import LedgerEntry, read_ledgers
 from kiqbridge.clocks.sidekiq_cron import read_sidekiq_cron
 from kiqbridge.commands.arguments import add_option, add_switch, user_input
 from kiqbridge.commands.moments import moment_or_now
@@ -95,13 +95,7 @@ class Row:
         """How the last firing ended: `done`, `open`, `dead`, …; "" if nothing is known of it."""
         if self.last is None:
             return ""
-        if self.last.left_out:
-            return self.last.left_out
-        ends = [self.last.end_of(jid) for jid in self.last.jids]
-        if not ends or any(end is None for end in ends):
-            return "open"
-        outcomes = [end.outcome for end in ends if end is not None]
-        return next((each for each in outcomes if each != "done"), "done")
+        return self.last.left_out or self.last.outcome or "no jobs"
 
     @property
     def took_s(self) -> float | None:
@@ -124,22 +118,22 @@ def _list(options: argparse.Namespace) -> int:
 
 def _rows(sources: Sources, now: datetime) -> list[Row]:
     """By the next firing; then what does not fire, then what Ruby fires."""
-    last: dict[str, LedgerEntry] = {}
+    last: dict[str, list[LedgerEntry]] = {}
     ruby: list[Row] = []
     server = sources.server
     if server is not None:
         names = [each.name for each in sources.schedules]
-        last = read_last_entries(server.pool, server.keys, names, now.timestamp())
+        last = read_ledgers(server.pool, server.keys, names, most=1, until=now.timestamp())
         for job in read_sidekiq_cron(server.pool, server.keys):
             view = ruby_view(job, now.timestamp())
             text, last_at = f"{job.job_class} in {job.queue}", job.last_enqueue_time
             ruby.append(Row(view=view, job=text, place="Redis", last_at=last_at))
-    rows = [row_of(each, now, last.get(each.name)) for each in sources.schedules]
+    rows = [row_of(each, now, *last.get(each.name, ())) for each in sources.schedules]
     rows.sort(key=lambda row: (row.view.next_at is None, row.view.next_at or 0.0))
     return [*rows, *ruby]
 
 
-def row_of(schedule: SourcedSchedule, now: datetime, last: LedgerEntry | None) -> Row:
+def row_of(schedule: SourcedSchedule, now: datetime, last: LedgerEntry | None = None) -> Row:
     """A schedule as it is listed."""
     return Row(
         view=schedule_view(schedule.definition, schedule.state, now.timestamp()),
