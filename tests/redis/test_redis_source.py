@@ -105,7 +105,10 @@ class TestSecret:
         client = Client(access)
         client.push(JOB)
         services.rotate(arn, guarded("two"))
-        wait_until(lambda: len(redis.client_list()) == 1, what="the end of the connection")
+        wait_until(
+            lambda: all(each["user"] != "app" for each in redis.client_list()),
+            what="the end of the connection",
+        )
 
         client.push(JOB)
 
