@@ -39,11 +39,15 @@ class Citation:
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Path and text of each file of ours that may cite a section."""
+    """Path and citing lines of each file of ours that may cite a section."""
     paths = [path for name in _FOLDERS for path in sorted((ROOT / name).rglob("*"))]
     for path in [*sorted(ROOT.glob("*")), *paths]:
         if path.is_file() and (path.suffix in _SUFFIXES or path.name == "Makefile"):
-            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+            lines = path.read_text(encoding="utf-8").splitlines()
+            yield (
+                path.relative_to(ROOT).as_posix(),
+                "\n".join(each for each in lines if "§" in each),
+            )
 
 
 def citations(text: str) -> list[Citation]:
