@@ -16,6 +16,8 @@ from kiqbridge.client.schedules import Schedules
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.wire import json_text
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def project(tmp_path):
@@ -57,7 +59,9 @@ class TestTheLedgerLine:
         counts = [int(found[1]) for line in pulses if (found := re.search(r"(\d+) ticks ", line))]
         singles = sum(" ticks " not in line for line in pulses)
         assert counts, "twelve ticks an hour, an hour a second"
-        assert sum(counts) + singles == int(table(run.output, "RULE")[0][1])
+        ticks, *_, still_open, _late = table(run.output, "RULE")[0][1:]
+        # The last one may have come when the worker took no jobs any more; it has no line.
+        assert sum(counts) + singles == int(ticks) - int(still_open)
 
     def test_says_that_a_job_failed_for_good(self, project):
         project.change('"class": "HealthPulse",', '"class": "HealthPulse", "retry": false,')
