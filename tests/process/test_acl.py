@@ -1,17 +1,15 @@
 """The rights that docs/security.md asks for: a worker and the enqueue function do all under them."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import redis as redis_py
 from support.enqueue_function import ENVIRONMENT, Context, load_app, read_event
+from support.processes import ran
 from support.servers import debian_server
 from support.waiting import wait_until
 from support.workers import WorkerProcess
@@ -163,20 +161,11 @@ def notes(folder):
 def command(server, *words):
     """One of our commands under the worker's user; its exit code and output."""
     environ = {
-        **os.environ,
         "REDIS_URL": address(server, WORKER),
         "KIQBRIDGE_NAMESPACE": NAMESPACE,
         "KIQBRIDGE_RECOVER_AFTER_S": "4",
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "kiqbridge", *words],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    return ran(*words, env=environ)
 
 
 def push(client, name, *args, **more):

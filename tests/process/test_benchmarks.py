@@ -13,6 +13,8 @@ from benchmarks.sizes import FULL, QUICK, TINY
 from benchmarks.stage import stage
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 # Those left out differ from these in the job alone, take seconds by their nature, or need the network.
 SMALL = (
     "noop",

@@ -10,6 +10,8 @@ import pytest
 from support.waiting import wait_until
 from support.workers import WorkerProcess
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = Path(__file__).parents[1] / "support" / "celery_sample"
 IMPORT = re.compile(r"^from celery\b", re.MULTILINE)
 

@@ -6,6 +6,8 @@ import pytest
 import redis as redis_py
 from support.dev_project import dev_project, interrupt, lines_of, url_of, wait_for_job
 
+pytestmark = pytest.mark.slow
+
 IN_THE_HOUR = "cron(30 2 * * ? *)"
 """Of NightlyReport in Paris: left out in spring, twice on the clock in autumn."""
 

@@ -11,6 +11,8 @@ import pytest
 from support.dev_project import dev_project, interrupt, lines_of, wait_for_job
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 PAGE = re.compile(r"web +the page with queues and jobs: (http://127\.0\.0\.1:\d+/)")
 
 

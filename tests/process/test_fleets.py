@@ -1,11 +1,10 @@
 """A worker of one fleet: what it serves, and where its jobs push to, in its process and in children."""
 
 import json
-import sys
 
 import pytest
 import redis as redis_py
-from support.processes import ChildProcess
+from support.processes import ran
 from support.servers import embedded_server
 from support.waiting import wait_until
 from support.workers import WorkerProcess, find_identity
@@ -86,7 +85,7 @@ def test_a_worker_serves_its_fleet_and_pushes_to_all(folder, redis_url, redis, o
     ],
 )
 def test_a_worker_without_a_fleet_that_there_is_does_not_start(folder, other, flags, words):
-    command = [sys.executable, "-m", "kiqbridge", "worker", *flags, "-r", "jobs.py"]
-    with ChildProcess(command, env={"PAY_URL": other.url}, cwd=folder) as worker:
-        assert worker.wait() == 1
-        assert words in worker.output
+    code, output = ran("worker", *flags, "-r", "jobs.py", env={"PAY_URL": other.url}, cwd=folder)
+
+    assert code == 1
+    assert words in output

@@ -10,6 +10,8 @@ from support.workers import WorkerProcess
 
 from kiqbridge.client.client import Client
 
+pytestmark = pytest.mark.slow
+
 JOBS = Path(__file__).parent / "jobs" / "forking.py"
 NAME = b"caf\xe9\xff"
 

@@ -1,12 +1,11 @@
 """The real command when one of its threads does not get on."""
 
 import json
-import sys
 import time
 import uuid
 
 import pytest
-from support.processes import ChildProcess
+from support.processes import ran
 from support.waiting import wait_until
 from support.workers import find_identity, started_workers
 
@@ -105,10 +104,7 @@ def lines(notes):
 
 def health(tmp_path, *args):
     """What `kiqbridge health` answers as JSON."""
-    command = [sys.executable, "-m", "kiqbridge", "health", "--json", *args]
-    with ChildProcess(command, env={"KIQBRIDGE_RUN_DIR": str(tmp_path / "run")}) as child:
-        child.wait()
-        return json.loads(child.output)
+    return json.loads(ran("health", "--json", "--run-dir", tmp_path / "run", *args)[1])
 
 
 def test_a_thread_that_hangs_is_reported_and_ends_the_process(redis, start, notes, tmp_path):

@@ -12,6 +12,8 @@ from kiqbridge import Client
 from kiqbridge.clocks.manifest_store import publish_manifest
 from kiqbridge.wire.keys import Keys
 
+pytestmark = pytest.mark.slow
+
 JOBS = """
 import os
 from kiqbridge import job, server

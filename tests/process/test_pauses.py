@@ -1,13 +1,12 @@
 """Pauses, foreign jobs, shared queues and recovery with the real command and real workers."""
 
 import json
-import sys
 import time
 from contextlib import ExitStack
 
 import pytest
 from support.evidence import RUBY, Evidence
-from support.processes import ChildProcess
+from support.processes import ran
 from support.ruby import RubySidekiq, run_ruby
 from support.waiting import wait_until
 from support.workers import WorkerProcess
@@ -94,9 +93,7 @@ class World:
 
     def run(self, *args, **env):
         """The command to its end: (exit code, output)."""
-        command = [sys.executable, "-m", "kiqbridge", *args]
-        with ChildProcess(command, cwd=self.folder, env={"REDIS_URL": self.url, **env}) as child:
-            return child.wait(), child.output
+        return ran(*args, cwd=self.folder, env={"REDIS_URL": self.url, **env})
 
     def push(self, name, count, queue="default"):
         arguments = [[f"{name}-{number}"] for number in range(count)]

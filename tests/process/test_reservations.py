@@ -1,11 +1,10 @@
 """The real command when jobs run longer than their `max_run_s`."""
 
 import json
-import sys
 import uuid
 
 import pytest
-from support.processes import ChildProcess
+from support.processes import ran
 from support.waiting import wait_until
 from support.workers import started_workers
 
@@ -121,10 +120,7 @@ def push(redis, name, *args):
 
 
 def status(tmp_path):
-    command = [sys.executable, "-m", "kiqbridge", "health", "--json"]
-    with ChildProcess(command, env={"KIQBRIDGE_RUN_DIR": str(tmp_path / "run")}) as child:
-        child.wait()
-        return json.loads(child.output)["workers"][0]
+    return json.loads(ran("health", "--json", "--run-dir", tmp_path / "run")[1])["workers"][0]
 
 
 def nothing_is_left(redis):

@@ -15,7 +15,7 @@ from kiqbridge import Client, KiqbridgeError, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.tracking import TrackingConnection
 
-pytestmark = pytest.mark.redis_server
+pytestmark = [pytest.mark.slow, pytest.mark.redis_server]
 
 
 @pytest.fixture

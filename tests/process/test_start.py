@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-import sys
 from contextlib import ExitStack
 
 import pytest
 from support.intercepting_redis import Answer, intercepting_redis
-from support.processes import ChildProcess
+from support.processes import ran
 from support.servers import embedded_server, find_free_port
 from support.workers import WorkerProcess
 
@@ -50,10 +49,8 @@ def live(tmp_path):
     """What `kiqbridge health --live` says: whether all is well, and the faults."""
 
     def live():
-        command = [sys.executable, "-m", "kiqbridge", "health", "--live", "--json"]
-        with ChildProcess(command, env={"KIQBRIDGE_RUN_DIR": str(tmp_path / "run")}) as child:
-            code = child.wait(PATIENT_S)
-            answer = json.loads(child.output)
+        code, output = ran("health", "--live", "--json", "--run-dir", tmp_path / "run")
+        answer = json.loads(output)
         assert answer["ok"] == (code == 0)
         return answer["ok"], [fault for each in answer["workers"] for fault in each["faults"]]
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 from support.fleet import incarnations, is_frozen
-from support.processes import ChildProcess
+from support.processes import ran
 from support.service_manager import ServiceManager
 from support.waiting import wait_until
 from support.workers import WorkerProcess
@@ -197,12 +196,10 @@ class TestProcesses:
 
     def test_health_tells_of_each(self, start, folder):
         supervisor = start()
-        command = [sys.executable, "-m", "kiqbridge", "health", "--live", "--json"]
+        code, output = ran("health", "--live", "--json", "--run-dir", folder / "run")
 
-        with ChildProcess(command, env={"KIQBRIDGE_RUN_DIR": str(folder / "run")}) as health:
-            assert health.wait() == 0
-
-        answer = json.loads(health.output)
+        assert code == 0
+        answer = json.loads(output)
         assert {worker["pid"] for worker in answer["workers"]} == children_of(supervisor.pid)
         assert all(worker["ok"] for worker in answer["workers"])
 

@@ -4,13 +4,12 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.ecs_agent import EcsAgent
+from support.processes import ran
 from support.servers import embedded_server, find_free_port
 from support.service_manager import ServiceManager
 from support.workers import WorkerProcess
@@ -60,7 +59,7 @@ def start(redis_url, folder):
     """Starts a worker on the jobs above."""
     with ExitStack() as stack:
 
-        def start(*args, url=redis_url, env):
+        def start(*args, url=redis_url, env, **options):
             worker = WorkerProcess(
                 *("-r", "long_jobs.py", "-c", "2", "-g", "shop", *args),
                 redis_url=url,
@@ -71,6 +70,7 @@ def start(redis_url, folder):
                     "KIQBRIDGE_LOG_FORMAT": "plain",
                     **env,
                 },
+                **options,
             )
             return stack.enter_context(worker)
 
@@ -121,7 +121,7 @@ class TestTheTitle:
     def test_without_the_library_the_worker_runs_as_well(self, redis, start, folder):
         (folder / "setproctitle.py").write_text("raise ImportError")
 
-        worker = start(env={"PYTHONPATH": str(folder)})
+        worker = start(env={"PYTHONPATH": str(folder)}, is_forked=False)
         worker.wait_ready()
 
         assert "kiqbridge\0worker" in Path(f"/proc/{worker.pid}/cmdline").read_text()
@@ -242,12 +242,7 @@ class TestHealth:
             return len(now - before) == 1 and len(running()) == 2
 
         worker.wait_for(is_replaced, 30, "its replacement")
-        told = subprocess.run(
-            [sys.executable, "-m", "kiqbridge", "health", "--ready", "--run-dir", str(run_dir)],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        _, told = ran("health", "--ready", "--run-dir", run_dir)
         assert sorted(told.splitlines()) == sorted(
             f"worker {pid} is ready (running)" for pid in pids()
         )

@@ -1,17 +1,17 @@
 """The real command as a child process, with real signals: what an operator relies on."""
 
+import functools
 import json
 import os
 import re
 import signal
-import sys
 import time
 from contextlib import ExitStack
 
 import pytest
 import redis as redis_py
 from support.bad_payloads import raw_of
-from support.processes import ChildProcess
+from support.processes import ran
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 from support.workers import WorkerProcess, find_identity
@@ -141,14 +141,7 @@ def start(redis_url, notes, folder):
 
 @pytest.fixture
 def kiqbridge(folder):
-    """Runs the command to its end: (exit code, output)."""
-
-    def run(*args, env=None):
-        command = [sys.executable, "-m", "kiqbridge", *args]
-        with ChildProcess(command, cwd=folder, env=env) as child:
-            return child.wait(), child.output
-
-    return run
+    return functools.partial(ran, cwd=folder)
 
 
 def text(name, *args, **attributes):

@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 from support.http_endpoint import body_of, http_endpoint, reply
-from support.servers import find_free_port
+from support.servers import find_free_port, find_two_free_ports
 from support.waiting import wait_until
 from support.workers import started_workers
 
@@ -146,7 +146,7 @@ def test_a_worker_performs_jobs_whoever_of_them_is_away(start, redis, redis_url)
 
 
 def test_each_process_of_a_supervisor_has_a_port(start_supervisor):
-    first = find_free_port()
+    first = find_two_free_ports()
     worker = start_supervisor("--processes", "2", KIQBRIDGE_PROMETHEUS_PORT=str(first))
     for port in (first, first + 1):
         worker.wait_for_output(f"http://127.0.0.1:{port}/metrics")

@@ -1,107 +1,124 @@
-"""Workers that begin within milliseconds, for a storm in which a process lives half a second.
+"""Commands of ours that begin within milliseconds: a process that has imported them forks one for each request.
 
-The nursery is a process that has imported everything and forks a worker for each line it reads; it
-has no threads and no connections. A worker that is born here is as one started by the command line.
+Importing is nine tenths of what the start of a worker costs. The nursery has neither threads nor connections, so
+what is born here is as what the command line starts: a session, environment, folder and import path of its own.
 """
 
+import atexit
+import functools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Self
-
-from support.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("nursery_process.py")
+DECIDED_AT_START = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC_")
+"""Beginnings of the variables that the interpreter, or what is below it, reads only when it starts."""
+AS_IN_THE_NURSERY = {"PYTHONUNBUFFERED": "1"}
+CARRIED_OVER = ("PYTHONPATH",)
 
 
-class BornWorker:
-    """A worker process; the same handles as a `WorkerProcess`."""
+class Born:
+    """A process that the nursery forked, with what is used of `subprocess.Popen`."""
 
-    def __init__(self, pid: int, log: Path, nursery: "Nursery") -> None:
+    def __init__(self, nursery: "Nursery", pid: int) -> None:
         self.pid = pid
-        self._log = log
+        self.returncode: int | None = None
         self._nursery = nursery
 
-    @property
-    def output(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")
+    def poll(self) -> int | None:
+        """The exit code, negative after a signal; None while it runs."""
+        if self.returncode is None:
+            self.returncode = self._nursery.ended().get(self.pid)
+        return self.returncode
 
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs; negative when a signal ended it."""
-        return self._nursery.ended().get(self.pid)
+    def wait(self) -> int:
+        while self.poll() is None:
+            self._nursery.listen()
+        assert self.returncode is not None
+        return self.returncode
 
-    def signal(self, number: int) -> None:
-        os.kill(self.pid, number)
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # it ended a moment ago
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
-        self.signal(signal.SIGKILL)
-        self.wait(10)
-
-    def wait(self, timeout_s: float = 30) -> int:
-        wait_until(lambda: self.exit_code is not None, timeout_s, lambda: f"its end: {self.output}")
-        code = self.exit_code
-        assert code is not None
-        return code
+        self.send_signal(signal.SIGKILL)
 
 
 class Nursery:
-    """Forks workers with these arguments and variables; all of them end with the block."""
+    """The process that forks; it ends with this one."""
 
-    def __init__(self, folder: Path, args: list[str], env: Mapping[str, str]) -> None:
-        folder.mkdir()
-        self._folder = folder
-        self._count = 0
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
         self._ended: dict[int, int] = {}
-        self._buffer = b""
-        self._process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), json.dumps(args)],
-            env={**os.environ, **env},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._born: list[int] = []
+        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, str(PROGRAM), str(other.fileno())],
+                env={**os.environ, **AS_IN_THE_NURSERY},
+                stdin=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+                start_new_session=True,
+            )
+        atexit.register(self._end)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def bear(self) -> BornWorker:
-        """A new worker."""
-        self._count += 1
-        log = self._folder / f"worker-{self._count}"
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{log}\n".encode())
-        self._process.stdin.flush()
-        wait_until(lambda: self._look() or len(self._born) >= self._count, 20, "a birth")
-        return BornWorker(self._born[-1], log, self)
+    def bear(
+        self, words: Sequence[str], env: Mapping[str, str], cwd: Path | None, output: int
+    ) -> Born:
+        """`kiqbridge *words` with this environment and folder; `output` is a descriptor."""
+        asked = {"words": list(words), "env": dict(env), "cwd": str(cwd or Path.cwd())}
+        with self._lock:
+            socket.send_fds(self._socket, [json.dumps(asked).encode()], [output])
+            while (pid := self.listen()) is None:
+                pass
+            return Born(self, pid)
 
     def ended(self) -> dict[int, int]:
-        """Exit code by pid."""
-        self._look()
-        return self._ended
+        """Exit code by pid, of those that have ended."""
+        with self._lock:
+            while self.listen(socket.MSG_DONTWAIT) is not None:
+                pass
+            return self._ended
 
-    def _look(self) -> None:
-        assert self._process.stdout is not None
-        self._buffer += self._process.stdout.read() or b""
-        *lines, self._buffer = self._buffer.split(b"\n")
-        for line in lines:
-            what, pid, *code = line.split()
-            if what == b"born":
-                self._born.append(int(pid))
-            else:
+    def listen(self, flags: int = 0) -> int | None:
+        """Take one message in; the pid when it tells of a birth."""
+        with self._lock:
+            try:
+                what, pid, *code = self._socket.recv(100, flags).split()
+            except BlockingIOError:
+                return None
+            if what == b"ended":
                 self._ended[int(pid)] = int(code[0])
+                return self.listen(flags) if flags else None
+            return int(pid)
+
+    def _end(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+@functools.cache
+def nursery() -> Nursery:
+    """That of this process; started when it is first asked for."""
+    return Nursery()
+
+
+def can_bear(env: Mapping[str, str]) -> bool:
+    """Whether a process with this environment can be forked: nothing in it asks for an interpreter of its own."""
+    return {**_decided(env), **AS_IN_THE_NURSERY} == {**_decided(os.environ), **AS_IN_THE_NURSERY}
+
+
+def _decided(env: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in env.items()
+        if name.startswith(DECIDED_AT_START) and name not in CARRIED_OVER
+    }

@@ -1,44 +1,89 @@
-"""The process behind `support.nursery`: it forks a worker for each line that it reads.
+"""The process behind `support.nursery`: it forks a command for each packet that it reads.
 
 It imports all that a worker does, and has neither threads nor connections.
 """
 
+import gc
+import importlib
 import json
 import os
 import selectors
+import signal
+import socket
 import sys
+import time
 
-from kiqbridge.commands import cli, worker_command  # noqa: F401 - so that no worker needs to import it
+import setproctitle
+
+from kiqbridge.commands import cli, supervisor, worker_command  # noqa: F401 - so that no child needs to import them
+from kiqbridge.engine.parts import load_before_fork
+
+GIVEN = os.environ.get("PYTHONPATH", "").split(os.pathsep)
 
 
-def main(args: list[str]) -> None:
-    """The nursery itself: a line on its input is a log file, and asks for a worker."""
-    selector = selectors.DefaultSelector()
-    selector.register(0, selectors.EVENT_READ)
-    os.set_blocking(0, False)
+def main(parent: socket.socket) -> None:
+    """The nursery itself: a packet is a request, with the descriptor of the output."""
+    asked_or_ended = selectors.DefaultSelector()
+    waking, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    asked_or_ended.register(parent, selectors.EVENT_READ)
+    asked_or_ended.register(waking, selectors.EVENT_READ)
     while True:
-        if selector.select(0.01):
-            asked = os.read(0, 65536)
-            if not asked:
+        ready = {key.fileobj for key, _ in asked_or_ended.select()}
+        if waking in ready:
+            os.read(waking, 4096)
+            reap(parent)
+        if parent in ready:
+            request, [*outputs], _, _ = socket.recv_fds(parent, 1 << 20, 1)
+            if not request:
                 return
-            for log in asked.decode().splitlines():
-                pid = os.fork()
-                if pid == 0:
-                    become(log)
-                    os._exit(cli.main(args))
-                os.write(1, f"born {pid}\n".encode())
-        reap()
+            pid = os.fork()
+            if pid == 0:
+                asked = json.loads(request)
+                become(asked, outputs[0])
+                run(asked["words"])
+            parent.send(b"born %d" % pid)
+            os.close(outputs[0])
 
 
-def become(log: str) -> None:
-    """A process with an empty input and its own output."""
+def become(asked: dict, output: int) -> None:
+    """A process with an empty input, its own output, session, environment, folder and import path."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for name in os.environ.keys() - asked["env"].keys():
+        del os.environ[name]
+    os.environ.update(asked["env"])
+    time.tzset()
+    os.chdir(asked["cwd"])
+    given = asked["env"].get("PYTHONPATH", "").split(os.pathsep)
+    own = [each for each in sys.path[1:] if each not in GIVEN]
+    sys.path[:] = [asked["cwd"], *filter(None, given), *own]
+    sys.argv[:] = ["kiqbridge", *asked["words"]]
+    importlib.invalidate_caches()
 
 
-def reap() -> None:
+def run(words: list[str]) -> None:
+    """The command, and the end of the process as the interpreter ends one."""
+    try:
+        code = cli.main(words)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code or 0)
+
+
+def reap(parent: socket.socket) -> None:
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -46,8 +91,11 @@ def reap() -> None:
             return
         if pid == 0:
             return
-        os.write(1, f"ended {pid} {os.waitstatus_to_exitcode(status)}\n".encode())
+        parent.send(b"ended %d %d" % (pid, os.waitstatus_to_exitcode(status)))
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    load_before_fork()
+    setproctitle.getproctitle()  # it remembers where the title is; a child has another environment
+    gc.freeze()
+    main(socket.socket(fileno=int(sys.argv[1])))

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from support.nursery import Born, can_bear, nursery
 from support.waiting import wait_until
+
+OURS = [sys.executable, "-m", "kiqbridge"]
 
 
 class ChildProcess:
@@ -18,7 +22,8 @@ class ChildProcess:
 
     The child leads a process group of its own, so that the terminal's Ctrl-C reaches the test
     alone, and so that its own children can be ended with it. Its environment is `env` on top of the
-    test's own, or, when it shall inherit nothing, `env` alone.
+    test's own, or, when it shall inherit nothing, `env` alone. A command of ours is forked by the nursery
+    (`support.nursery`), which has imported it, unless the test is about the interpreter's own start.
     """
 
     def __init__(
@@ -28,13 +33,20 @@ class ChildProcess:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         inherit: bool = True,
+        is_forked: bool = True,
     ) -> None:
         self.command = list(command)
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._final_output: str | None = None
+        environment = {**(os.environ if inherit else {}), **(env or {})}
+        if is_forked and self.command[:3] == OURS and can_bear(environment):
+            self._process: Born | subprocess.Popen = nursery().bear(
+                self.command[3:], environment, cwd, self._file.fileno()
+            )
+            return
         self._process = subprocess.Popen(
             self.command,
-            env={**(os.environ if inherit else {}), **(env or {})},
+            env=environment,
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=self._file,
@@ -86,7 +98,9 @@ class ChildProcess:
     def wait(self, timeout_s: float = 30) -> int:
         """Wait for its end and return the exit code."""
         wait_until(lambda: not self.is_running, timeout_s, lambda: f"its end; {self._told()}")
-        return self._process.returncode
+        code = self.exit_code
+        assert code is not None
+        return code
 
     def signal(self, number: int) -> None:
         """Send a signal to this process alone; SIGSTOP and SIGCONT freeze and wake it."""
@@ -108,6 +122,7 @@ class ChildProcess:
             return
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        self._process.kill()  # it may not have come to lead a group
         self._process.wait()
         self._final_output = self.output
         self._file.close()
@@ -127,6 +142,14 @@ class ChildProcess:
 
     def _told(self) -> str:
         return f"output of {' '.join(self.command)}:\n{self.output[-8000:]}"
+
+
+def ran(
+    *words: object, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> tuple[int, str]:
+    """One of our commands to its end: (exit code, output)."""
+    with ChildProcess([*OURS, *map(str, words)], env=env, cwd=cwd) as child:
+        return child.wait(), child.output
 
 
 def is_process_running(pid: int) -> bool:

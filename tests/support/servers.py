@@ -5,13 +5,14 @@ Each takes settings of the configuration file as keywords, for tests that need a
 """
 
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +102,16 @@ def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return probe.getsockname()[1]
+
+
+def find_two_free_ports() -> int:
+    """The first of two neighbours, out of the range in which the kernel chooses ports for connections."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as one, socket.socket() as other, suppress(OSError):
+            one.bind((HOST, port))
+            other.bind((HOST, port + 1))
+            return port
 
 
 def _spelled(settings: dict[str, str]) -> dict[str, str]:

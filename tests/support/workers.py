@@ -21,6 +21,7 @@ class WorkerProcess(ChildProcess):
         command: another verb of the command line, such as "dev".
         namespace: the key prefix in which the worker appears, as it stands before `processes`.
         python: the interpreter; empty: that of the test.
+        is_forked: by the nursery, which has imported the command; else an interpreter starts.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class WorkerProcess(ChildProcess):
         command: str = "worker",
         namespace: str = "",
         python: str = "",
+        is_forked: bool = True,
     ) -> None:
         self._redis_url = redis_url
         self._namespace = namespace
@@ -49,6 +51,7 @@ class WorkerProcess(ChildProcess):
                 **(env or {}),
             },
             cwd=cwd,
+            is_forked=is_forked,
         )
 
     def wait_ready(
