@@ -1,16 +1,20 @@
-"""Servers for every tier, and what happens where Ruby Sidekiq or Debian's Redis is missing.
+"""Servers for every tier, what `make test` runs, and what happens where Ruby Sidekiq or Debian's Redis is missing.
 
-On a laptop such tests are skipped and the last line of the run says so; under CI=true each of them
-fails. `KIQBRIDGE_TEST_SERVER=redis` runs the tests on Debian's Redis instead of the embedded Valkey.
-Every process of pytest-xdist has servers of its own.
+`--quick` (`make test`) leaves out what is marked `slow`, what needs more than Python, and whole folders (REST).
+Without it (`make test-all`), what needs something that is missing is skipped and the last lines of the run say so;
+under CI=true it fails. `KIQBRIDGE_TEST_SERVER=redis` runs the tests on Debian's Redis instead of the embedded
+Valkey. Every process of pytest-xdist has servers of its own.
 """
 
+import gc
 import os
+import re
 import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -115,6 +119,15 @@ NEEDS = (
     ),
 )
 REPORTED = "reported"
+REST = [Path(__file__).parent / name for name in ("browser", "interop", "prove")]
+"""Folders that only `make test-all` looks into."""
+SLOW_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
+"""A file with such a line is not even imported by `make test`."""
+LEFT_OUT = {"slow", *(need.marker for need in NEEDS)}
+BESIDES = (
+    "make test-all runs besides: tests/browser, tests/interop, tests/prove, tests/redis on redis-server, and what "
+    "takes long or needs more than Python in tests/faults, tests/infra, tests/lambdas and tests/process"
+)
 INSTALL_ALL = f"apt-get install {' '.join(need.package for need in NEEDS)}"
 SERVERS = {"valkey": embedded_server, "redis": debian_server}
 TEST_SETTINGS = ("KIQBRIDGE_TEST_SERVER", "KIQBRIDGE_SCREENSHOTS", proving.VARIABLE)
@@ -124,7 +137,12 @@ def is_ci() -> bool:
     return os.environ.get("CI", "").lower() in {"1", "true"}
 
 
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="only what `make test` runs")
+
+
 def pytest_configure(config):
+    gc.disable()  # until all is collected: modules and tests are no garbage, and looking for it takes a tenth
     name = os.environ.get("KIQBRIDGE_TEST_SERVER", "valkey")
     if name not in SERVERS:
         raise pytest.UsageError(f"KIQBRIDGE_TEST_SERVER={name}: write one of {', '.join(SERVERS)}")
@@ -142,6 +160,29 @@ def pytest_configure(config):
     os.environ["KIQBRIDGE_RUN_DIR"] = run_folder.name
 
 
+def pytest_ignore_collect(collection_path, config):
+    if not config.getoption("quick"):
+        return None
+    is_test = collection_path.match("test_*.py")
+    is_slow = is_test and SLOW_FILE.search(collection_path.read_text("utf-8"))
+    return True if is_slow or collection_path in REST else None
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("quick"):
+        left_out = [
+            each for each in items if LEFT_OUT.intersection(m.name for m in each.iter_markers())
+        ]
+        gone = set(left_out)
+        items[:] = [each for each in items if each not in gone]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_collection_finish():
+    gc.enable()
+    gc.freeze()
+
+
 def pytest_runtest_setup(item):
     for need in NEEDS:
         if item.get_closest_marker(need.marker) and not need.is_installed():
@@ -156,12 +197,17 @@ def pytest_unconfigure(config):
     if reporter is None or hasattr(config, "workerinput"):
         return
     reasons = [str(report.longrepr) for report in reporter.stats.get("skipped", ())]
+    missing = []
     for need in NEEDS:
         count = sum(need.reason in reason for reason in reasons)
         if count:
+            missing.append(need.package)
             tests = f"{count} {need.marker} test{'s' if count > 1 else ''}"
-            line = f"NOT RUN: {tests} ({need.reason}). Install: apt-get install {need.package}"
-            reporter.write_line(line, yellow=True, bold=True)
+            reporter.write_line(f"NOT RUN: {tests} ({need.reason})", yellow=True, bold=True)
+    if missing:
+        reporter.write_line(f"Install: apt-get install {' '.join(missing)}", yellow=True, bold=True)
+    if config.getoption("quick"):
+        reporter.write_line(BESIDES)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -21,9 +21,10 @@ import yaml
 from botocore import xform_name
 from support.documents import ROOT, Block, Command, blocks, documents, prose, quoted
 from support.enqueue_function import Context, load_app
-from support.processes import ChildProcess
+from support.processes import ChildProcess, ran
 from support.project import lay_out
 from support.ruby import has_web_ui
+from support.waiting import PATIENT_S
 from support.web_ui import APP as WEB_UI
 from support.workers import WorkerProcess
 
@@ -38,6 +39,7 @@ from kiqbridge.schedule.template import read_schedules
 BLOCKS = blocks()
 ONLY_READ = {
     "make test": "it would run these tests within themselves",
+    "make test-all": "it would run these tests within themselves",
     "make deploy": "needs an AWS account",
     "make e2e": "it needs LocalStack, and minutes",
     "make check": "it runs beside these tests",
@@ -107,20 +109,29 @@ class Project:
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_text(block.text, encoding="utf-8")
 
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"REDIS_URL": self.redis_url, "PYTHONPATH": str(self.folder / "worker/jobs")}
+
     def run(self, arguments: list[str]) -> str:
         """Run our Python in it and return what it printed."""
         result = subprocess.run(
             [sys.executable, "-W", "error", *arguments],
-            env=os.environ
-            | {"REDIS_URL": self.redis_url, "PYTHONPATH": str(self.folder / "worker/jobs")},
+            env=os.environ | self.environment,
             cwd=self.folder,
             capture_output=True,
             encoding="utf-8",
-            timeout=30,
+            timeout=PATIENT_S,
             check=False,
         )
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
+
+    def command(self, *words: str) -> str:
+        """Run `kiqbridge *words` in it and return what it printed."""
+        code, output = ran(*words, env=self.environment, cwd=self.folder)
+        assert code == 0, output
+        return output
 
 
 @pytest.fixture
@@ -157,11 +168,13 @@ def test_every_command_is_known():
     assert ONLY_READ.keys() - names - programs == set(), "no document has them any more"
 
 
+@pytest.mark.slow
 @of_language("python")
 def test_a_python_snippet_runs_in_a_fresh_interpreter(block, project):
     project.run([file_of(block) or "-c", *([] if file_of(block) else [block.text])])
 
 
+@pytest.mark.slow
 def test_the_python_snippets_of_the_documents_are_typed_right(tmp_path):
     """As a user's own checker reads them; a name that another snippet declares is unknown here."""
     for number, block in enumerate(BLOCKS):
@@ -241,7 +254,7 @@ def run_enqueue(command: Command, project: Project) -> None:
     """A job is pushed; an event is shown with what it would become."""
     words = [str(ROOT / word) if word.startswith("tests/") else word for word in command.words[1:]]
     if "--event" not in words:
-        assert project.run(["-m", "kiqbridge", *words]).strip()
+        assert project.command(*words).strip()
         return
     for file, text in (
         ("lambdas/enqueue/mappings.yml", EVENT_MAPPING),
@@ -323,7 +336,7 @@ def run_up(command: Command, project: Project) -> None:
 
 def run_init(command: Command, project: Project) -> None:
     """It writes what tests/infra/test_init.py builds and runs."""
-    project.run(["-m", "kiqbridge", *command.words[1:]])
+    project.command(*command.words[1:])
     assert (project.folder / command.words[2] / "Makefile").is_file()
 
 
@@ -336,13 +349,13 @@ def run_worker(command: Command, project: Project) -> None:
 
 
 def run_deploy_mark(command: Command, project: Project) -> None:
-    told = project.run(["-m", "kiqbridge", *command.words[1:]])
+    told = project.command(*command.words[1:])
     assert re.fullmatch(rf"(already )?marked \S+: {re.escape(command.words[2])}\n", told)
 
 
 def run_reading(command: Command, project: Project) -> None:
     """On an empty database: it says so, in the form that was asked for."""
-    shown = project.run(["-m", "kiqbridge", *command.words[1:]])
+    shown = project.command(*command.words[1:])
     if "--json" in command.words:
         json.loads(shown)
     else:
@@ -350,12 +363,12 @@ def run_reading(command: Command, project: Project) -> None:
 
 
 def run_export(command: Command, project: Project) -> None:
-    assert " 0 jobs to " in project.run(["-m", "kiqbridge", *command.words[1:]])
+    assert " 0 jobs to " in project.command(*command.words[1:])
 
 
 def run_restore(command: Command, project: Project) -> None:
     """Of a file that an export before it in the same block wrote; at the same server."""
-    assert "put in 0 jobs at " in project.run(["-m", "kiqbridge", *command.words[1:]])
+    assert "put in 0 jobs at " in project.command(*command.words[1:])
 
 
 def run_queue(command: Command, project: Project) -> None:
@@ -365,27 +378,26 @@ def run_queue(command: Command, project: Project) -> None:
 
 def run_signal(command: Command, project: Project) -> None:
     """On an empty database nobody is there to be asked."""
-    assert project.run(["-m", "kiqbridge", *command.words[1:]]) == ""
+    assert project.command(*command.words[1:]) == "No living process matches.\n"
 
 
 def run_pauses(command: Command, project: Project) -> None:
     """On an empty database: nothing is known, and what is named is paused and resumed again."""
-    told = project.run(["-m", "kiqbridge", *command.words[1:]])
+    told = project.command(*command.words[1:])
     kind, verb, *rest = command.words[1:]
     if verb == "list":
         assert told in {"no queue is known\n", "no class is paused\n"} or " paused by " in told
     else:
-        assert told.startswith(f"{verb.removesuffix('e')}ed {kind} {rest[0]}")
+        *_, last = told.splitlines()  # before it may stand that no job was ever pushed there
+        assert last.startswith(f"{verb.removesuffix('e')}ed {kind} {rest[0]}")
 
 
 def run_doctor(command: Command, project: Project) -> None:
-    assert "found nothing wrong" in project.run(["-m", *command.words])
+    assert "found nothing wrong" in project.command(*command.words[1:])
 
 
 def run_recover(command: Command, project: Project) -> None:
-    assert project.run(["-m", "kiqbridge", *command.words[1:]]).startswith(
-        "no worker is registered\n"
-    )
+    assert project.command(*command.words[1:]).startswith("no worker is registered\n")
 
 
 def run_python(command: Command, project: Project) -> None:
@@ -396,7 +408,7 @@ def run_python(command: Command, project: Project) -> None:
 def run_schedule(command: Command, project: Project) -> None:
     """`next` and `previous` run here; tests/unit/test_dst_page.py compares what it prints. Other verbs need what they name."""
     if command.words[2] in {"next", "previous"}:
-        project.run(["-m", "kiqbridge", *command.words[1:]])
+        project.command(*command.words[1:])
     else:
         read_kiqbridge(command, project)
 
@@ -513,6 +525,7 @@ def is_shell(block: Block) -> bool:
     return block.language == "sh"
 
 
+@functools.cache
 def make(*arguments: str) -> str:
     # Not those of a `make test` around us.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
@@ -710,11 +723,10 @@ def missing_commands(path: Path) -> list[str]:
 @functools.cache
 def flags_of(verb: str, below: str = "") -> str:
     """The help of a verb, which names itself, its flags and its arguments, and of a verb below it."""
-    command = [sys.executable, "-m", "kiqbridge", verb]
-    shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+    _, shown = ran(verb, "--help")
     if not re.search(rf"^    {re.escape(below)} ", shown, re.MULTILINE):
         return shown
-    return shown + subprocess.check_output([*command, below, "--help"], text=True)
+    return shown + ran(verb, below, "--help")[1]
 
 
 def test_parameters_and_outputs_that_the_readme_names_are_the_templates():
@@ -729,11 +741,13 @@ def test_parameters_and_outputs_that_the_readme_names_are_the_templates():
 
 def missing_variables(path: Path) -> list[str]:
     known = {name for setting in ALL_SETTINGS for name in setting.env} | NAMES_OF_OTHERS
-    source = "".join(
-        file.read_text(encoding="utf-8") for file in (ROOT / "worker/kiqbridge").rglob("*.py")
-    )
     found = set(re.findall(r"KIQBRIDGE_[A-Z_]+", path.read_text(encoding="utf-8")))
-    return [name for name in sorted(found - known) if f'"{name}"' not in source]
+    return [name for name in sorted(found - known) if f'"{name}"' not in source_text()]
+
+
+@functools.cache
+def source_text() -> str:
+    return "".join(file.read_text("utf-8") for file in (ROOT / "worker/kiqbridge").rglob("*.py"))
 
 
 def test_the_table_of_our_keys_has_each_key():

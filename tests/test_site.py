@@ -8,6 +8,8 @@ import sys
 import pytest
 from support.documents import ROOT
 
+pytestmark = pytest.mark.slow
+
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?(?:https?:)?//|"""
     r"""<link\b[^>]*\brel=["']?(?:stylesheet|preload|preconnect|icon)[^>]*\bhref=["']?(?:https?:)?//|"""

@@ -21,7 +21,7 @@ from kiqbridge.store.scripts import from_text
 from kiqbridge.store.tracking import FAILURES, SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wire.keys import Keys
 
-pytestmark = pytest.mark.redis_server
+pytestmark = [pytest.mark.slow, pytest.mark.redis_server]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from kiqbridge.errors import RedisMisconfigured
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-pytestmark = [pytest.mark.redis_server, pytest.mark.openssl]
+pytestmark = [pytest.mark.slow, pytest.mark.redis_server, pytest.mark.openssl]
 
 NAMESPACE = "{a}"
 KEYS = Keys(NAMESPACE)

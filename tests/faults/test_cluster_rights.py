@@ -19,7 +19,7 @@ from kiqbridge import Client, KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
-pytestmark = pytest.mark.redis_server
+pytestmark = [pytest.mark.slow, pytest.mark.redis_server]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
 NAMESPACE = "{myapp}"

@@ -10,6 +10,8 @@ from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
 
+pytestmark = pytest.mark.slow
+
 RECOVER_AFTER_S = 3.0
 PADDING = b"x" * 10_000
 

@@ -16,6 +16,8 @@ from kiqbridge.client.client import Client
 from kiqbridge.engine.poller import LEAD_S, RENEW_S
 from kiqbridge.store.tracking import SAFETY_LOOK_S
 
+pytestmark = pytest.mark.slow
+
 RECOVER_AFTER_S = 4.0
 """Short, and still long enough for a busy machine."""
 SOON_S = 4.0

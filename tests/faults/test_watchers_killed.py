@@ -2,8 +2,11 @@
 
 import signal
 
+import pytest
 from support.fleet import KEYS, Stopwatch, freeze, incarnations, jids_in_flight, lists_in_flight
 from support.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 RECOVER_AFTER_S = 4.0
 """Short, and still long enough for a busy machine."""

@@ -17,11 +17,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import cfnlint.api
-from cfnlint.config import ManualArgs
-from samtranslator.model.exceptions import InvalidDocumentException
-from samtranslator.parser.parser import Parser
-from samtranslator.translator.translator import Translator
 from samtranslator.yaml_helper import yaml_parse
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -59,6 +54,9 @@ def translate(source: str) -> dict:
 
 def translate_parsed(template: dict) -> dict:
     """What AWS makes of a template whose intrinsic functions are in their long form; it is changed."""
+    from samtranslator.parser.parser import Parser
+    from samtranslator.translator.translator import Translator
+
     os.environ.setdefault("AWS_DEFAULT_REGION", REGION)
     for resource in template["Resources"].values():
         code = LOCAL_CODE.get(resource["Type"])
@@ -85,6 +83,9 @@ def lint(translated: dict) -> list[str]:
 
 
 def lint_text(text: str) -> list[str]:
+    import cfnlint.api  # a second, and most processes of the tests lint nothing
+    from cfnlint.config import ManualArgs
+
     found = cfnlint.api.lint(text, config=ManualArgs(regions=[REGION]))
     return [f"{'/'.join(map(str, match.path or []))}: {match}" for match in found]
 
@@ -243,6 +244,8 @@ def sam_findings(source: str) -> list[str]:
 
 
 def parsed_findings(template: dict) -> list[str]:
+    from samtranslator.model.exceptions import InvalidDocumentException
+
     try:
         translated = translate_parsed(template)
     except InvalidDocumentException as error:

@@ -10,6 +10,8 @@ import pytest
 
 from kiqbridge.commands.build_manifest import main, manifest_of
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support.documents import ROOT, quoted
 
+pytestmark = pytest.mark.slow
+
 COMMAND = '''\
 """Greets."""
 

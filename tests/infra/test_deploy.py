@@ -15,6 +15,8 @@ from support.project import lay_out
 
 from kiqbridge.schedule.check import main as schedule_check
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 ANSWERED = (
     'parameter_overrides = "AllowedClasses=\\"*\\" Architecture=\\"arm64\\" LogLevel=\\"INFO\\""\n'

@@ -10,6 +10,8 @@ from support.lambda_build import ROOT, make
 
 from kiqbridge import __version__
 
+pytestmark = pytest.mark.slow
+
 DIST = dist_script()
 
 

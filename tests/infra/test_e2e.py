@@ -15,6 +15,8 @@ from e2e.report import Line, summary
 from e2e.scheduler import filled_in
 from support.lambda_runtime_api import LambdaProcess, RuntimeApi, install_runtime_client
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 E2E = ROOT / "tests/e2e"
 LINT = ManualArgs(regions=["eu-west-1"])

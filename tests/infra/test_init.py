@@ -13,6 +13,8 @@ import pytest
 from support.lambda_build import FIXED, MACHINE, ROOT, THIS_PYTHON
 from support.processes import ChildProcess
 
+pytestmark = pytest.mark.slow
+
 SAM = ROOT / ".venv-sam/bin/sam"
 
 

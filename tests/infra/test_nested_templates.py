@@ -10,6 +10,8 @@ from infra.decided import decide
 from infra.examples import example_files
 from samtranslator.yaml_helper import yaml_parse
 
+pytestmark = pytest.mark.slow
+
 TEMPLATE = check_template.TEMPLATE
 INFRA = TEMPLATE.parent / "infra"
 NO_VALUE = {"Ref": "AWS::NoValue"}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FIND = ROOT / ".make/python.sh"
 TEST = ROOT / ".make/test_pythons.sh"

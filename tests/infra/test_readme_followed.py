@@ -13,6 +13,8 @@ import pytest
 from support.documents import blocks
 from support.readme_followed import follow, with_rule
 
+pytestmark = pytest.mark.slow
+
 TEMPLATE = "tests/infra/test_template.py::TestTheTemplateAsItStands"
 NOTICING = (
     "tests/unit/test_mapping_check.py",

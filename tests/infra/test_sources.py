@@ -8,6 +8,8 @@ from infra.examples import example_files, with_examples
 from samtranslator.yaml_helper import yaml_parse
 from support.project import template_text
 
+pytestmark = pytest.mark.slow
+
 SOURCE = template_text()
 QUEUE, FIFO, TABLE, STREAM = "queue", "fifo_queue", "table_stream", "data_stream"
 

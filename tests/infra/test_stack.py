@@ -17,6 +17,8 @@ from infra.moto_stack import STAND_IN, creatable
 from moto import mock_aws
 from samtranslator.yaml_helper import yaml_parse
 
+pytestmark = pytest.mark.slow
+
 INFRA = check_template.TEMPLATE.parent / "infra"
 BUCKET = "bucket"  # what check_template.UPLOADED names
 STACK = "kiqbridge-test"

@@ -20,6 +20,8 @@ from kiqbridge import Schedule, Schedules
 from kiqbridge.aws.mapping.check import main as check_mappings
 from kiqbridge.schedule.template import read_schedules
 
+pytestmark = pytest.mark.slow
+
 MB = 1_000_000
 # Unpacked, with bytecode. Lambda takes 250 MB; a large package makes cold starts slow long before.
 SIZE_CEILINGS = {"EnqueueFunction": 23 * MB, "WebFunction": 28 * MB}

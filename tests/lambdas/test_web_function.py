@@ -12,6 +12,8 @@ from support.servers import find_free_port
 
 from kiqbridge.web.base_path import base_of_event
 
+pytestmark = pytest.mark.slow
+
 ARN = "arn:aws:sts::123456789012:assumed-role/Ops/ann"
 HOST = "abc.lambda-url.eu-west-1.on.aws"
 MB = 1_000_000
