@@ -97,7 +97,7 @@ fmt: $(VENV)/.dev ## Format the code and apply safe fixes
 	$(PY) -m ruff format
 
 docs: $(VENV)/.dev ## Write the documents that are generated from code and tests
-	$(PY) -m kiqbridge.config.settings_doc > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
+	$(PY) .make/settings_doc.py > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
 	$(PY) tests/heat_map_picture.py > docs/images/heat_map.svg.new && mv docs/images/heat_map.svg.new docs/images/heat_map.svg
 	$(PY) tests/dst_picture.py > docs/images/dst.svg.new && mv docs/images/dst.svg.new docs/images/dst.svg
 

@@ -19,7 +19,7 @@ import botocore.session
 import pytest
 import yaml
 from botocore import xform_name
-from support.documents import ROOT, Block, Command, blocks, documents, prose, quoted
+from support.documents import ALL_SETTINGS, ROOT, Block, Command, blocks, documents, prose, quoted
 from support.enqueue_function import Context, load_app
 from support.processes import ChildProcess, ran
 from support.project import lay_out
@@ -31,8 +31,8 @@ from support.workers import WorkerProcess
 from kiqbridge.aws.mapping.check import main as check_mappings
 from kiqbridge.commands.cli import build_parser
 from kiqbridge.config import settings_file
+from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.merge import merge
-from kiqbridge.config.table import ALL_SETTINGS, SETTINGS
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 

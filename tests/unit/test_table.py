@@ -3,14 +3,15 @@
 import os
 
 import pytest
+from support.documents import ALL_SETTINGS
 
 from kiqbridge import Client, redaction
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.config.client_settings import CLIENT_SETTINGS, MAX_PAYLOAD_BYTES, REDIS_URL
+from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS, TICK_AHEAD_S
 from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import choose, read
-from kiqbridge.config.table import ALL_SETTINGS, SETTINGS
 from kiqbridge.config.web_settings import WEB_BASE_PATH, WEB_HOST, WEB_PORT, WEB_SETTINGS
 from kiqbridge.errors import ConfigError
 from kiqbridge.monitor.settings import MonitorSettings

@@ -10,7 +10,7 @@ from kiqbridge.aws import trace
 from kiqbridge.aws.enqueue import Enqueuer
 from kiqbridge.aws.plain import check_plain
 from kiqbridge.aws.push import Pusher
-from kiqbridge.config.table import SETTINGS
+from kiqbridge.config.config import SETTINGS
 from kiqbridge.perform.job_logger import JSONFormatter, LineFormatter
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

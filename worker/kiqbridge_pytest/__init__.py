@@ -11,8 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kiqbridge.dev.embedded_server import EmbeddedServer
     from kiqbridge.testing import FakeJobs, RealJobs
-    from kiqbridge.testing.real_server import RealServer
 
 
 @pytest.fixture
@@ -34,17 +34,17 @@ def kiqbridge_inline() -> "Iterator[FakeJobs]":
 
 
 @pytest.fixture(scope="session")
-def kiqbridge_server() -> "Iterator[RealServer]":
+def kiqbridge_server() -> "Iterator[EmbeddedServer]":
     """The embedded Valkey, started for the session when a test asks for it; see `kiqbridge_redis`."""
-    from kiqbridge.testing.real_server import RealServer  # noqa: PLC0415 - see the module
+    from kiqbridge.dev.embedded_server import EmbeddedServer  # noqa: PLC0415 - see the module
 
-    with RealServer() as server:
+    with EmbeddedServer() as server:
         yield server
 
 
 @pytest.fixture
 def kiqbridge_redis(
-    kiqbridge_server: "RealServer", monkeypatch: pytest.MonkeyPatch
+    kiqbridge_server: "EmbeddedServer", monkeypatch: pytest.MonkeyPatch
 ) -> "Iterator[RealJobs]":
     """A real server, empty, to which declared jobs push; needs `pip install 'kiqbridge[local]'`.
 

@@ -24,8 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from kiqbridge.config.config import Config
-from kiqbridge.config.table import SETTINGS
+from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.dev import child_process
 from kiqbridge.dev.source_watch import MAX_FILES, SourceWatch, folders_of
 from kiqbridge.engine.launcher import KILL_S, LAST_STEPS_S

@@ -16,11 +16,10 @@ from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
 from kiqbridge.client.server import server
 from kiqbridge.commands.arguments import add_switch
-from kiqbridge.config.config import Config
+from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.config.merge import merge
 from kiqbridge.config.setting import shown_default
 from kiqbridge.config.settings_file import read_file
-from kiqbridge.config.table import SETTINGS
 from kiqbridge.engine.health import dump_threads
 from kiqbridge.engine.launcher import KILL_S, Launcher
 from kiqbridge.engine.served_queues import with_default_queues

@@ -1,12 +1,42 @@
-"""What a worker runs with: the values of its settings, and where each came from. Frozen once made."""
+"""What a worker runs with: a row of the table of settings for each value, and where each value came from.
+
+The loader, `--help` and docs/settings.md come from the rows, in their order. Those that clients and functions read,
+too, are in `client_settings`; what they and the web page alone read is in `function_settings` and `web_settings`.
+"""
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import field, fields
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from kiqbridge.config import worker_parsers as worker
+from kiqbridge.config.client_settings import (
+    FLEET,
+    FLEETS,
+    MAX_PAYLOAD_BYTES,
+    NAMESPACE,
+    PROFILE,
+    REDACT,
+    REDIS_IAM_CACHE,
+    REDIS_IAM_USER,
+    REDIS_SECRET_ARN,
+    REDIS_SSM_PARAMETER,
+    REDIS_URL,
+)
+from kiqbridge.config.parsers import (
+    choice,
+    seconds,
+    seconds_or_none,
+    seconds_or_off,
+    switch,
+    texts,
+    whole_number,
+    words,
+)
 from kiqbridge.config.redis_access import RedisAccess
+from kiqbridge.config.setting import Setting
+from kiqbridge.config.worker_parsers import QUEUES_VARIABLE, ROUTE, CapsuleSettings
 from kiqbridge.records import dataclass
-from kiqbridge.wire.dead_bounds import DeadBounds
+from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, DeadBounds
 from kiqbridge.wire.payload import ProfileSetting
 
 if TYPE_CHECKING:
@@ -15,89 +45,334 @@ if TYPE_CHECKING:
 ForeignJobs = Literal["refuse", "run", "requeue"]
 """What to do with a job that uses a feature of Sidekiq Pro or Enterprise which we cannot honour."""
 
-ROUTE = "route:"
-"""Begins a value of the setting `unknown_class` that names a queue."""
+MISSED_TICK_WEBHOOK: Final = Setting(
+    name="missed_tick_webhook",
+    parse=worker.webhook("missed_tick_webhook"),
+    help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
+    read_by=("worker", "function"),
+)
+
+MISSED_TICK_SNS_TOPIC_ARN: Final = Setting(
+    name="missed_tick_sns_topic_arn",
+    help="SNS topic to which the same is published; none = no one",
+    read_by=("worker", "function"),
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapsuleSettings:
-    """A capsule beside the default one.
-
-    Attributes:
-        async_concurrency: None = as the default one has it.
-    """
-
-    name: str
-    queues: tuple[tuple[str, int], ...]
-    concurrency: int
-    async_concurrency: int | None
+def _row(setting: Setting | None = None, *, secret: bool = False, **row: Any) -> Any:
+    """A field that is a row of the table: a setting, or all of one but its name."""
+    return field(metadata={"row": setting or row}, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """What a worker runs with; times in seconds."""
 
-    queues: tuple[tuple[str, int], ...]
-    concurrency: int
-    async_concurrency: int
-    capsules: tuple[CapsuleSettings, ...]
-    processes: int | Literal["auto"]
-    max_memory_mb: int
-    pool_size: int | Literal["auto"]
-    pool_max_jobs: int
-    timeout_s: float
-    require: tuple[str, ...]
-    environment: str
-    tag: str
-    app: str
-    labels: tuple[str, ...]
-    log_level: str
-    log_format: str
-    logged_job_attributes: tuple[str, ...]
-    skip_default_job_logging: bool
-    redact: tuple[str, ...]
-    redis_url: str = field(repr=False)
-    redis_secret_arn: str = ""
-    redis_ssm_parameter: str = ""
-    redis_iam_user: str = ""
-    redis_iam_cache: str = ""
-    namespace: str
-    fleets: "Fleets | None" = None
-    fleet: str = ""
-    profile: ProfileSetting
-    fetch: str
-    look_ahead: int
-    recover_after_s: float
-    orphan_limit: int
-    settle_replicas: int
-    start_period_s: float
-    stuck_after_s: float
-    end_stuck_after_s: float
-    loop_blocked_s: float
-    beat_s: float
-    metrics: str
-    prometheus_port: int
-    prometheus_host: str
-    statsd: str
-    opentelemetry: bool
-    run_dir: str
-    shell_commands: tuple[str, ...]
-    shell_environment: tuple[str, ...]
-    shell_time_limit_s: float
-    ecs_protect_after_s: float
-    task_heartbeat_s: float
-    schedule_horizon_s: float
-    missed_tick_webhook: str = field(repr=False)
-    missed_tick_sns_topic_arn: str
-    foreign_jobs: ForeignJobs
-    unknown_class: str
-    max_iteration_runtime_s: float | None
-    max_retries: int
-    dead_max_jobs: int
-    dead_timeout_s: int
-    dead_overflow: str
-    dead_archive: str
-    max_payload_bytes: int
+    queues: tuple[tuple[str, int], ...] = _row(
+        parse=worker.queues,
+        default=["default"],
+        default_text="those of the declared jobs",
+        env=(QUEUES_VARIABLE,),
+        flags=("-q", "--queue"),
+        metavar="NAME[,WEIGHT]",
+        help="queue to serve, with an optional weight; repeatable, replaces the file's queues; in "
+        "the environment blanks stand between them; the default leaves out queues of capsules, and gives each of "
+        "several weight 1",
+    )
+    concurrency: int = _row(
+        parse=worker.concurrency,
+        default=10,
+        flags=("-c", "--concurrency"),
+        metavar="INT",
+        help="how many plain jobs run at once, one thread each; at most 1,000",
+    )
+    async_concurrency: int = _row(
+        parse=whole_number("async_concurrency", 1),
+        default=100,
+        flags=("--async-concurrency",),
+        metavar="INT",
+        help="how many `async def` jobs run at once, all on one event loop",
+    )
+    capsules: tuple[CapsuleSettings, ...] = _row(
+        env=(),
+        parse=worker.capsules,
+        default={},
+        help="further capsules in the same process: for each name its queues, concurrency and "
+        "async_concurrency",
+    )
+    processes: int | Literal["auto"] = _row(
+        parse=worker.processes("processes"),
+        default=1,
+        flags=("--processes",),
+        metavar="INT|auto",
+        help="how many worker processes run under one supervisor, each with its own threads; auto = one "
+        "for each CPU that it may use; 1 = no supervisor",
+    )
+    max_memory_mb: int = _row(
+        parse=whole_number("max_memory_mb", 0),
+        default=0,
+        flags=("--max-memory-mb",),
+        metavar="INT",
+        help="resident memory in MB above which the supervisor replaces a process; 0 = no ceiling",
+    )
+    pool_size: int | Literal["auto"] = _row(
+        parse=worker.processes("pool_size"),
+        default="auto",
+        help='most child processes for jobs declared with pool="process", started when needed; auto = one for '
+        "each CPU that it may use",
+    )
+    pool_max_jobs: int = _row(
+        parse=whole_number("pool_max_jobs", 0),
+        default=0,
+        help="jobs after which such a child is replaced, against leaks; 0 = never",
+    )
+    timeout_s: float = _row(
+        parse=seconds("timeout"),
+        default=25,
+        flags=("-t", "--timeout"),
+        file_key="timeout",
+        metavar="SECONDS",
+        help="how long running jobs may go on after TERM, in seconds",
+    )
+    require: tuple[str, ...] = _row(
+        env=(),
+        parse=texts("require"),
+        default=[],
+        flags=("-r", "--require"),
+        metavar="PATH|MODULE",
+        help="code that declares jobs: a dotted module or package, a .py file, or a directory; "
+        "repeatable",
+    )
+    environment: str = _row(
+        default="development",
+        env=("APP_ENV", "RAILS_ENV", "RACK_ENV"),
+        flags=("-e", "--environment"),
+        metavar="ENV",
+        help="section of the file that is merged over its top level",
+    )
+    tag: str = _row(
+        env=(),
+        flags=("-g", "--tag"),
+        metavar="TAG",
+        help="name shown for this process; none = that of the working directory",
+    )
+    app: str = _row(
+        help="application whose workers keep its declared schedules; none = the package or file that declares them. Two "
+        "applications of one namespace whose packages have the same name need it",
+    )
+    labels: tuple[str, ...] = _row(
+        parse=texts("labels"),
+        default=[],
+        env=(),
+        help="labels shown for this process",
+    )
+    log_level: str = _row(
+        parse=choice("log_level", "debug", "info", "warning", "warn", "error", "critical", "fatal"),
+        default="info",
+        flags=("--log-level",),
+        switches=("-v", "--verbose"),
+        switch_value="debug",
+        metavar="LEVEL",
+        help="least important level that is logged: debug, info, warning or error; -v is debug",
+    )
+    log_format: str = _row(
+        parse=choice("log_format", "auto", "pretty", "json", "plain"),
+        default="auto",
+        help="pretty, json or plain; auto is pretty on a terminal, else json",
+    )
+    logged_job_attributes: tuple[str, ...] = _row(
+        parse=words("logged_job_attributes"),
+        default=["bid", "tags", "traceparent", "X-Amzn-Trace-Id"],
+        help="attributes of a job that each of its log lines carries, besides class, jid and queue; in "
+        "the environment with commas between them",
+    )
+    skip_default_job_logging: bool = _row(
+        parse=switch("skip_default_job_logging"),
+        default=False,
+        help="true = no `start`, `done` and `fail` for each job",
+    )
+    redact: tuple[str, ...] = _row(REDACT)
+    redis_url: str = _row(REDIS_URL, secret=True)
+    redis_secret_arn: str = _row(REDIS_SECRET_ARN)
+    redis_ssm_parameter: str = _row(REDIS_SSM_PARAMETER)
+    redis_iam_user: str = _row(REDIS_IAM_USER)
+    redis_iam_cache: str = _row(REDIS_IAM_CACHE)
+    namespace: str = _row(NAMESPACE)
+    fleets: "Fleets | None" = _row(FLEETS)
+    fleet: str = _row(FLEET)
+    profile: ProfileSetting = _row(PROFILE)
+    fetch: str = _row(
+        parse=choice("fetch", "reliable", "basic"),
+        default="reliable",
+        help="reliable: a killed worker loses no job; basic: Sidekiq's own BRPOP, which loses what runs",
+    )
+    look_ahead: int = _row(
+        parse=whole_number("look_ahead", 1, 1000),
+        default=100,
+        help="most short jobs that a thread claims at once; 1 = one at a time",
+    )
+    recover_after_s: float = _row(
+        parse=seconds("recover_after_s"),
+        default=30,
+        help="bound within which the jobs of a killed worker are given back, in seconds",
+    )
+    orphan_limit: int = _row(
+        parse=whole_number("orphan_limit", 1),
+        default=3,
+        help="how often a job may be found in the hands of a dead process until it is suspected of killing "
+        "them and runs alone",
+    )
+    settle_replicas: int = _row(
+        parse=whole_number("settle_replicas", 0),
+        default=0,
+        help="how many replicas must confirm that a job is to be tried again, dead, put off or given back, "
+        "before its worker goes on; 0 = none",
+    )
+    start_period_s: float = _row(
+        parse=seconds_or_off("start_period_s"),
+        default=60,
+        help="seconds after the start for which `kiqbridge health --live` succeeds though Redis has never been "
+        "reached; 0 = for orchestrators that have a start period of their own",
+    )
+    stuck_after_s: float = _row(
+        parse=seconds("stuck_after_s", least=5),
+        default=30.0,
+        help="seconds after which a thread of the worker that does not get on, outside of jobs, is logged "
+        "with all stacks and makes its health red; from 5",
+    )
+    end_stuck_after_s: float = _row(
+        parse=seconds("end_stuck_after_s", least=5),
+        default=120.0,
+        help="seconds after which a worker with such a thread gives back what it holds and ends with "
+        "status 70, to be started anew; from 5",
+    )
+    loop_blocked_s: float = _row(
+        parse=seconds_or_off("loop_blocked_s"),
+        default=1.0,
+        help="seconds after which a job that blocks the event loop of `async def` jobs is logged with its stack; "
+        "0 = never",
+    )
+    beat_s: float = _row(
+        parse=seconds("beat_s"),
+        default=10,
+        help="seconds between heartbeats; buttons of the Web UI act at the next one",
+    )
+    metrics: str = _row(
+        parse=worker.metrics,
+        default="both",
+        help="whose Metrics page shows our jobs: 7 or 8 = that of Sidekiq 7 or 8 and later, both, or off",
+    )
+    prometheus_port: int = _row(
+        parse=whole_number("prometheus_port", 0, 65_535),
+        default=0,
+        help="port on which each worker process serves its own numbers at /metrics; several processes take the "
+        "first free one of as many ports from it on; 0 = none",
+    )
+    prometheus_host: str = _row(
+        default="127.0.0.1",
+        help="address on which it does; there is no authentication, so open it to Prometheus alone",
+    )
+    statsd: str = _row(
+        parse=worker.host_port("statsd"),
+        help="HOST:PORT to which numbers are sent in StatsD's form over UDP, every 10 seconds; none = nowhere",
+    )
+    opentelemetry: bool = _row(
+        parse=switch("opentelemetry"),
+        default=False,
+        help="whether numbers are sent as OpenTelemetry metrics over OTLP/HTTP; where to is in the standard "
+        "variables OTEL_…",
+    )
+    run_dir: str = _row(
+        help="folder of the file that `kiqbridge health` reads; none = a folder of the user's own "
+        "among the system's temporary files",
+    )
+    foreign_jobs: ForeignJobs = _row(
+        parse=choice("foreign_jobs", "refuse", "run", "requeue"),
+        default="refuse",
+        help="jobs of a batch of Sidekiq Pro (bid) or encrypted ones of Enterprise (encrypt): refuse = to "
+        "the dead set, run = run and warn, requeue = put off by a minute until a Ruby worker takes them",
+    )
+    unknown_class: str = _row(
+        parse=worker.unknown_class,
+        default="retry",
+        help="jobs whose class is not declared here: retry = fail and be retried, as in Ruby; route:QUEUE "
+        "= pass them on to another queue, untouched",
+    )
+    shell_commands: tuple[str, ...] = _row(
+        parse=worker.shell_commands,
+        default=(),
+        help="commands that the job ShellCommand may run, one a line, or with commas between them if they have "
+        "none: word by word, with * and ?; with = in front, or if a shell is needed, letter by letter; none = the job "
+        "is not declared",
+    )
+    shell_environment: tuple[str, ...] = _row(
+        parse=words("shell_environment"),
+        default=(),
+        help="names of the worker's variables that such commands get besides PATH, HOME, LANG and the like",
+    )
+    shell_time_limit_s: float = _row(
+        parse=seconds("shell_time_limit_s"),
+        default=3600,
+        help="seconds after which such a command is ended",
+    )
+    ecs_protect_after_s: float = _row(
+        parse=seconds_or_off("ecs_protect_after_s"),
+        default=0,
+        help="seconds after which a running job has ECS protect its task from scale-in and deployments, "
+        "until it ends; 0 = never",
+    )
+    task_heartbeat_s: float = _row(
+        parse=seconds_or_off("task_heartbeat_s"),
+        default=30,
+        help="seconds between two heartbeats to Step Functions while a job runs that a state machine waits "
+        "for; `task_heartbeat_s` in a job counts first; 0 = none",
+    )
+    schedule_horizon_s: float = _row(
+        parse=seconds("schedule_horizon_s"),
+        default=300,
+        help="seconds for which occurrences of dynamic schedules are placed ahead: a fleet that is away for a "
+        "shorter time fires each one in time when it is back",
+    )
+    missed_tick_webhook: str = _row(MISSED_TICK_WEBHOOK, secret=True)
+    missed_tick_sns_topic_arn: str = _row(MISSED_TICK_SNS_TOPIC_ARN)
+    max_iteration_runtime_s: float | None = _row(
+        parse=seconds_or_none("max_iteration_runtime"),
+        file_key="max_iteration_runtime",
+        help="seconds after which an iterable job makes room for others and goes on later; none = "
+        "when the worker stops",
+    )
+    max_retries: int = _row(
+        env=(),
+        parse=whole_number("max_retries", 0),
+        default=25,
+        help="retries of a job with retry: true",
+    )
+    dead_max_jobs: int = _row(
+        env=(),
+        parse=whole_number("dead_max_jobs", 1),
+        default=DEFAULT_BOUNDS.max_jobs,
+        help="size of the dead set, which holds one job fewer, as Sidekiq's does; the widest of the living workers "
+        "holds",
+    )
+    dead_timeout_s: int = _row(
+        env=(),
+        parse=whole_number("dead_timeout_in_seconds", 1),
+        default=DEFAULT_BOUNDS.timeout_s,
+        file_key="dead_timeout_in_seconds",
+        help="seconds that a dead job is kept, unless younger ones fill the set",
+    )
+    dead_overflow: str = _row(
+        parse=choice("dead_overflow", "drop", "keep"),
+        default="drop",
+        help="what happens when more than dead_max_jobs are dead: drop = the oldest are removed, as Sidekiq does; "
+        "keep = the set grows, and workers warn; Ruby processes drop in any case",
+    )
+    dead_archive: str = _row(
+        parse=worker.archive_place("dead_archive"),
+        help="folder, or s3://BUCKET/PREFIX, to which dead jobs are written before they are removed, in files for "
+        "kiqbridge restore; none = they are gone",
+    )
+    max_payload_bytes: int = _row(MAX_PAYLOAD_BYTES)
     sources: Mapping[str, str] = field(repr=False)
     aws: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The variables of the environment that are AWS's: region, endpoints, keys."""
@@ -129,6 +404,14 @@ class Config:
             aws=self.aws,
             namespace=self.namespace,
         )
+
+
+SETTINGS: Final = tuple(
+    row if isinstance(row, Setting) else Setting(name=each.name, **row)
+    for each in fields(Config)
+    if (row := each.metadata.get("row")) is not None
+)
+"""The rows of the worker."""
 
 
 def routed_queue(unknown_class: str) -> str | None:

@@ -1,16 +1,15 @@
 """The rows of the table that the functions alone read, from their environment."""
 
 import math
-from functools import partial
 from typing import Any, Final
 
 from kiqbridge.config.parsers import switch, whole_number, words
 from kiqbridge.config.queue_limits import parse_queue_limits
-from kiqbridge.config.setting import Setting
+from kiqbridge.config.setting import Rows
 from kiqbridge.errors import ConfigError
 from kiqbridge.wire.queues import parse_queue
 
-_setting: Final = partial(Setting, read_by=("function",))
+FUNCTION_SETTINGS: Final = Rows("function")
 
 _HTTP_AUTH: Final = ("iam", "jwt", "authorizer", "alb", "none")
 
@@ -56,32 +55,32 @@ def _queue_names(value: Any, source: str) -> tuple[str, ...]:
     return tuple(parse_queue(each, source=source)[0] for each in str(value).split())
 
 
-ALLOWED_CLASSES: Final = _setting(
+ALLOWED_CLASSES: Final = FUNCTION_SETTINGS.add(
     name="allowed_classes",
     parse=words("allowed_classes"),
     help="job classes that may be enqueued, as comma-separated globs; empty allows nothing",
 )
 
-ALLOWED_QUEUES: Final = _setting(
+ALLOWED_QUEUES: Final = FUNCTION_SETTINGS.add(
     name="allowed_queues",
     parse=words("allowed_queues"),
     help="queues that may be pushed to, as comma-separated globs; empty allows nothing",
 )
 
-MAPPINGS: Final = _setting(
+MAPPINGS: Final = FUNCTION_SETTINGS.add(
     name="mappings",
     help="file beside the function that maps events to jobs",
     default_text="mappings.yml",
 )
 
-TICK_AHEAD_S: Final = _setting(
+TICK_AHEAD_S: Final = FUNCTION_SETTINGS.add(
     name="tick_ahead_s",
     parse=_seconds_ahead,
     default=60,
     help="seconds that a tick may lie ahead of the clock of Redis; others are refused",
 )
 
-TICK_OFFSET_S: Final = _setting(
+TICK_OFFSET_S: Final = FUNCTION_SETTINGS.add(
     name="tick_offset_s",
     parse=_seconds_between_clocks,
     default=0,
@@ -89,7 +88,7 @@ TICK_OFFSET_S: Final = _setting(
     "`kiqbridge dev --at`, not for production",
 )
 
-HTTP_AUTH: Final = _setting(
+HTTP_AUTH: Final = FUNCTION_SETTINGS.add(
     name="http_auth",
     parse=_ways_of_authentication,
     default="iam,jwt,authorizer",
@@ -97,7 +96,7 @@ HTTP_AUTH: Final = _setting(
     "balancer's rules do it) and none (anybody may enqueue), with commas between them",
 )
 
-MAX_EVENT_BYTES: Final = _setting(
+MAX_EVENT_BYTES: Final = FUNCTION_SETTINGS.add(
     name="max_event_bytes",
     parse=whole_number("max_event_bytes", 1),
     default=1_048_576,
@@ -105,14 +104,14 @@ MAX_EVENT_BYTES: Final = _setting(
     "is refused before",
 )
 
-LOG_ARGUMENTS: Final = _setting(
+LOG_ARGUMENTS: Final = FUNCTION_SETTINGS.add(
     name="log_arguments",
     parse=switch("log_arguments"),
     default=False,
     help="true = messages about refused events show values of theirs, shortened, in the log and in answers",
 )
 
-TRACING: Final = _setting(
+TRACING: Final = FUNCTION_SETTINGS.add(
     name="tracing",
     parse=switch("tracing"),
     default=False,
@@ -120,73 +119,53 @@ TRACING: Final = _setting(
     "header; needs aws-xray-sdk in a layer",
 )
 
-QUEUE_LIMITS: Final = _setting(
+QUEUE_LIMITS: Final = FUNCTION_SETTINGS.add(
     name="queue_limits",
     parse=parse_queue_limits,
     help="waiting jobs from which the function pushes no more to a queue, and what it does then, such as "
     "default=100000:reject,low=50000:delay:60,mail=1000:spill; the queue may be a glob",
 )
 
-SPILL_QUEUE_URL: Final = _setting(
+SPILL_QUEUE_URL: Final = FUNCTION_SETTINGS.add(
     name="spill_queue_url",
     help="SQS queue that takes jobs while Redis is away; empty = none, and the service delivers again",
 )
 
-SPILL_FIFO_QUEUE_URL: Final = _setting(
+SPILL_FIFO_QUEUE_URL: Final = FUNCTION_SETTINGS.add(
     name="spill_fifo_queue_url",
     help="the same for sources that keep an order, a FIFO queue; empty = their records wait where they are",
 )
 
-STACK: Final = _setting(
+STACK: Final = FUNCTION_SETTINGS.add(
     name="stack",
     help="name of the CloudFormation stack, under which the function publishes the schedules of its template; "
     "empty = it publishes none",
 )
 
-SERVICE: Final = _setting(
+SERVICE: Final = FUNCTION_SETTINGS.add(
     name="service",
     default="kiqbridge-enqueue",
     env=("POWERTOOLS_SERVICE_NAME",),
     help="name of the function in its log lines and metrics",
 )
 
-FUNCTION_LOG_LEVEL: Final = _setting(
+FUNCTION_LOG_LEVEL: Final = FUNCTION_SETTINGS.add(
     name="function_log_level",
     default="INFO",
     env=("POWERTOOLS_LOG_LEVEL",),
     help="least important level that the function logs",
 )
 
-METRICS_NAMESPACE: Final = _setting(
+METRICS_NAMESPACE: Final = FUNCTION_SETTINGS.add(
     name="metrics_namespace",
     default="Kiqbridge",
     env=("POWERTOOLS_METRICS_NAMESPACE",),
     help="CloudWatch namespace of the function's metrics",
 )
 
-MONITOR_QUEUES: Final = _setting(
+MONITOR_QUEUES: Final = FUNCTION_SETTINGS.add(
     name="monitor_queues",
     parse=_queue_names,
     help="queues whose jobs are demand for the workers that are scaled, with blanks between them, as in "
     "KIQBRIDGE_QUEUES; empty = all; read by the monitor function alone",
-)
-
-FUNCTION_SETTINGS: Final = (
-    ALLOWED_CLASSES,
-    ALLOWED_QUEUES,
-    MAPPINGS,
-    TICK_AHEAD_S,
-    TICK_OFFSET_S,
-    HTTP_AUTH,
-    MAX_EVENT_BYTES,
-    LOG_ARGUMENTS,
-    TRACING,
-    QUEUE_LIMITS,
-    SPILL_QUEUE_URL,
-    SPILL_FIFO_QUEUE_URL,
-    STACK,
-    SERVICE,
-    FUNCTION_LOG_LEVEL,
-    METRICS_NAMESPACE,
-    MONITOR_QUEUES,
 )

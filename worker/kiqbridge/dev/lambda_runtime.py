@@ -1,7 +1,7 @@
-"""Lambda's runtime in small: `python -m kiqbridge.dev.lambda_runtime FOLDER MODULE.FUNCTION`.
+"""Lambda's runtime in small: `python -m kiqbridge.dev.lambda_runtime DESCRIPTOR FOLDER MODULE.FUNCTION`.
 
-Reads one event a line and answers one line each: `{"answer": …}` or `{"error": CLASS, "message": …}`.
-What the function prints and logs goes to standard error, as on Lambda to its log.
+Reads one event a message and answers one message each: `{"answer": …}` or `{"error": CLASS, "message": …}`.
+What the function prints and logs goes to its log, as on Lambda.
 """
 
 import contextlib
@@ -13,6 +13,8 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 TIMEOUT_MS = 30_000
@@ -41,32 +43,23 @@ class Context:
 
 
 def main() -> None:
-    """Answer events until standard input ends."""
-    folder, dotted = sys.argv[1:]
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    """Answer events until nobody sends any more."""
+    descriptor, folder, dotted = sys.argv[1:]
     sys.path.insert(0, os.path.abspath(folder))  # noqa: PTH100 - as text, for the path
     try:
-        handler = _load(dotted)
+        module, _, function = dotted.rpartition(".")
+        handler = getattr(importlib.import_module(module.replace("/", ".")), function)
     except Exception as error:  # noqa: BLE001 - reported at each invocation, as Lambda does
-        handler = _failing(error)
+        handler = partial(_fail, error)
     name = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "local")
-    for line in sys.stdin:
-        answers.write(json.dumps(_invoke(handler, json.loads(line), Context(name))) + "\n")
-        answers.flush()
+    with Connection(int(descriptor)) as channel:
+        while True:
+            answer = _invoke(handler, json.loads(channel.recv_bytes()), Context(name))
+            channel.send_bytes(json.dumps(answer).encode())
 
 
-def _load(dotted: str) -> Handler:
-    module, _, function = dotted.rpartition(".")
-    handler: Handler = getattr(importlib.import_module(module.replace("/", ".")), function)
-    return handler
-
-
-def _failing(error: Exception) -> Handler:
-    def handler(_event: Any, _context: Context) -> Any:
-        raise error
-
-    return handler
+def _fail(error: Exception, _event: Any, _context: Context) -> None:
+    raise error
 
 
 def _invoke(handler: Handler, event: Any, context: Context) -> dict[str, Any]:
@@ -78,5 +71,5 @@ def _invoke(handler: Handler, event: Any, context: Context) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+    with contextlib.suppress(KeyboardInterrupt, EOFError, OSError):
         main()

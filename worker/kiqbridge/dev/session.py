@@ -8,6 +8,7 @@
    is edited, its rules are read again; one with a fault is reported, and the rules of before stay.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -96,15 +97,9 @@ def run_dev(options: DevOptions) -> int:
         inbox.end()
 
     console = Console(sys.stdout, on_closed=end_unread)
-    server = None if external else EmbeddedServer(data)
-    try:
-        if server is not None:
-            server.start()
+    with contextlib.nullcontext() if external else EmbeddedServer(data) as server:
         dev = Dev(options, schedules, server=server, url=external or "", data=data, console=console)
         return dev.run(inbox)
-    finally:
-        if server is not None:
-            server.stop()
 
 
 class Dev:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from kiqbridge.clocks.hooks import MissedTickHooks, hooks_of
+from kiqbridge.config.config import MISSED_TICK_SNS_TOPIC_ARN, MISSED_TICK_WEBHOOK
 from kiqbridge.config.function_settings import MONITOR_QUEUES
 from kiqbridge.config.redis_access import aws_variables
 from kiqbridge.config.setting import read
-from kiqbridge.config.table import MISSED_TICK_SNS_TOPIC_ARN, MISSED_TICK_WEBHOOK
 
 PAUSES_S = (1.0,)
 """Between attempts to notify: an invocation waits for them, and ends within a minute."""

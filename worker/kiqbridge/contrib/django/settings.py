@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
 
+from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.setting import Setting
-from kiqbridge.config.table import SETTINGS
 from kiqbridge.errors import ConfigError
 
 ENQUEUE_AFTER_COMMIT: Final = "ENQUEUE_AFTER_COMMIT"

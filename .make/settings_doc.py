@@ -1,17 +1,22 @@
-"""Writes docs/settings.md out of the table: `python -m kiqbridge.config.settings_doc > docs/settings.md`."""
+"""Writes docs/settings.md out of the table: `make docs`, or `python .make/settings_doc.py > docs/settings.md`."""
+
+# ruff: noqa: INP001 - a script of the Makefile, in no package
 
 import sys
 from collections.abc import Iterable, Iterator
 
+from kiqbridge.config.client_settings import CLIENT_SETTINGS
+from kiqbridge.config.config import SETTINGS
 from kiqbridge.config.function_settings import FUNCTION_SETTINGS
 from kiqbridge.config.setting import Setting, shown_default
-from kiqbridge.config.table import CLIENT_ONLY_SETTINGS, SETTINGS
 from kiqbridge.config.web_settings import WEB_SETTINGS
+
+CLIENT_ONLY_SETTINGS = [each for each in CLIENT_SETTINGS if each not in SETTINGS]
 
 _HEAD = """\
 # Settings
 
-<!-- Made by: python -m kiqbridge.config.settings_doc > docs/settings.md -->
+<!-- Made by: make docs -->
 
 Precedence: defaults < file < environment < command line. An empty variable counts as not set. Every \
 error names the setting, its value and where that came from. Times are in seconds. `read by` says who reads \
