@@ -14,7 +14,7 @@ from support.wake_roles import LIST, SIGN, generation_of, parked, wait_for_roles
 
 from kiqbridge.client.client import Client
 from kiqbridge.engine.poller import LEAD_S, RENEW_S
-from kiqbridge.store.tracking import SAFETY_LOOK_S
+from kiqbridge.store.wake_connection import SAFETY_LOOK_S
 
 pytestmark = pytest.mark.slow
 

@@ -48,8 +48,7 @@ NOT_LOADED = {
     # several processes, other servers
     "kiqbridge.commands.supervisor",
     "kiqbridge.commands.reloader",
-    "kiqbridge.store.cluster",
-    "kiqbridge.store.sentinel",
+    "kiqbridge.store.nodes",
     # other commands, and what operators use
     "kiqbridge.api",
     "kiqbridge.aws",

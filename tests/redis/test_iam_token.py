@@ -17,7 +17,7 @@ from kiqbridge.credentials.iam_token import TOKEN_LIFE_S, IamTokens
 from kiqbridge.errors import RedisMisconfigured
 from kiqbridge.store import redis_source
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.tracking import FAILURES, TrackingConnection
+from kiqbridge.store.wake_connection import FAILURES, TrackingConnection
 
 NOON = 1_795_348_800.0
 

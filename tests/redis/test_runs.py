@@ -27,14 +27,12 @@ def mark(jid="j1", *, at=NOW, owner="v2:a", overlap="skip", max_age_s=None, sche
 
 
 def begin(pool, mark, *, is_first=True):
-    with pool._lent() as connection:
-        found = begin_run(connection, KEYS, mark, is_first=is_first)
+    found = begin_run(pool.connection(), KEYS, mark, is_first=is_first)
     return found.outcome, found.others
 
 
 def end(pool, mark, *, is_over=True):
-    with pool._lent() as connection:
-        return end_run(connection, KEYS, mark, is_over=is_over)
+    return end_run(pool.connection(), KEYS, mark, is_over=is_over)
 
 
 def lines(redis, schedule="s"):

@@ -7,7 +7,7 @@ import pytest
 
 from kiqbridge import Client, ConfigError
 from kiqbridge.config.redis_access import read_access
-from kiqbridge.store.cluster import (
+from kiqbridge.store.nodes import (
     ClusterNodes,
     OwnerConnection,
     OwnerSSLConnection,
@@ -146,7 +146,7 @@ def test_nothing_of_it_is_loaded_for_other_addresses():
     code = (
         "import sys, kiqbridge; from kiqbridge.aws.environment import open_client; "
         "open_client({'REDIS_URL': 'redis://one'}); "
-        "print([name for name in sys.modules if name.startswith('kiqbridge.store.cluster')])"
+        "print([name for name in sys.modules if name.startswith('kiqbridge.store.nodes')])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

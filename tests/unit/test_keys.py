@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kiqbridge.wire.keys import TYPES, Keys
+from kiqbridge.wire.keys import Keys
 
 
 def all_names(keys):
@@ -86,9 +86,3 @@ def test_two_claims_in_a_row_fill_different_lists_and_the_third_the_first_again(
 
 def test_its_repr_shows_the_prefix():
     assert repr(Keys("myapp")) == "Keys('myapp:')"
-
-
-def test_the_types_of_all_fixed_keys_are_known():
-    fixed = {name for name in vars(Keys()) if name != "prefix"}
-
-    assert set(TYPES) == fixed

@@ -3,9 +3,9 @@
 import pytest
 
 from kiqbridge import ConfigError
+from kiqbridge.store.nodes import PrimaryConnection, PrimarySSLConnection, parse
 from kiqbridge.store.redis_address import without_password
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.sentinel import PrimaryConnection, PrimarySSLConnection, parse
 
 
 def test_an_address_names_sentinels_service_database_and_both_users():

@@ -57,33 +57,27 @@ else:
         return make if cls is None else make(cls)
 
 
-def _complete(cls: type, *, frozen: bool, slots: bool, eq: bool, repr_: bool) -> None:
+def _complete(cls: Any, *, frozen: bool, slots: bool, eq: bool, repr_: bool) -> None:
     """Add the methods, except those that the class has itself."""
-    fields = dataclasses.fields(cls)
+    names = [each.name for each in dataclasses.fields(cls) if each.compare]
+    # As a tuple, which takes an object for equal to itself (NaN), as a list does.
+    cls.__record_values__ = (
+        attrgetter(*names)
+        if len(names) > 1
+        else lambda self: tuple([getattr(self, name) for name in names])
+    )
     methods: dict[str, Any] = {"__init__": _late_init(cls, frozen=frozen)}
     if repr_:
-        methods["__repr__"] = _repr_of([each.name for each in fields if each.repr])
+        methods["__repr__"] = _repr
     if eq:
-        methods["__eq__"] = _eq_of([each.name for each in fields if each.compare])
-        methods["__hash__"] = (
-            _hash_of([f.name for f in fields if (f.compare if f.hash is None else f.hash)])
-            if frozen
-            else None
-        )
+        methods |= {"__eq__": _eq, "__hash__": _hash if frozen else None}
     if frozen:
-        methods["__setattr__"], methods["__delattr__"] = _guards_of(cls)
+        methods |= {"__setattr__": _refuse_set, "__delattr__": _refuse_delete}
     if frozen and slots:
-        methods["__getstate__"], methods["__setstate__"] = _state_of([f.name for f in fields])
+        methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
     for name, method in methods.items():
-        # A class with an `__eq__` of its own has `__hash__ = None` by that, which it has not said.
-        is_own = name in cls.__dict__ and not (
-            name == "__hash__" and cls.__dict__[name] is None and "__eq__" in cls.__dict__
-        )
-        if is_own:
-            continue
-        if method is not None:
-            method.__qualname__ = f"{cls.__qualname__}.{name}"
-        setattr(cls, name, method)
+        if vars(cls).get(name) is None:  # `__hash__` is, of a class with an `__eq__` of its own
+            setattr(cls, name, method)
 
 
 def _late_init(cls: type, *, frozen: bool) -> Callable[..., None]:
@@ -128,67 +122,47 @@ def _compiled_init(cls: type, *, frozen: bool) -> Callable[..., None]:
     return made
 
 
-def _repr_of(names: list[str]) -> Callable[[Any], str]:
-    @recursive_repr()
-    def __repr__(self: Any) -> str:  # noqa: N807
-        shown = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
-        return f"{type(self).__qualname__}({shown})"
-
-    return __repr__
+@recursive_repr()
+def _repr(self: Any) -> str:
+    fields = [each.name for each in dataclasses.fields(self) if each.repr]
+    shown = ", ".join([f"{name}={getattr(self, name)!r}" for name in fields])
+    return f"{type(self).__qualname__}({shown})"
 
 
-def _eq_of(names: list[str]) -> Callable[[Any, object], bool]:
-    values = _values_of(names)
-
-    def __eq__(self: Any, other: object) -> bool:  # noqa: N807
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return bool(values(self) == values(other))
-
-    return __eq__
+def _eq(self: Any, other: Any) -> Any:
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    values = type(self).__record_values__
+    return values(self) == values(other)
 
 
-def _values_of(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What reads the fields as a tuple, which takes an object for equal to itself (NaN), as a list does."""
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda self: tuple([getattr(self, name) for name in names])
+def _hash(self: Any) -> int:
+    return hash(type(self).__record_values__(self))
 
 
-def _hash_of(names: list[str]) -> Callable[[Any], int]:
-    values = _values_of(names)
-
-    def __hash__(self: Any) -> int:  # noqa: N807
-        return hash(values(self))
-
-    return __hash__
+def _refuse_set(self: Any, name: str, value: object) -> None:
+    _check_added(type(self), name, "assign to")
+    object.__setattr__(self, name, value)
 
 
-def _guards_of(cls: type) -> tuple[Callable[..., None], Callable[..., None]]:
-    """`__setattr__` and `__delattr__` that refuse, except for what a subclass adds."""
-    names = frozenset(each.name for each in dataclasses.fields(cls))
-
-    def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807
-        if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-        super(cls, self).__setattr__(name, value)  # type: ignore[arg-type]
-
-    def __delattr__(self: object, name: str) -> None:  # noqa: N807
-        if type(self) is cls or name in names:
-            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
-        super(cls, self).__delattr__(name)  # type: ignore[arg-type]
-
-    return __setattr__, __delattr__
+def _refuse_delete(self: Any, name: str) -> None:
+    _check_added(type(self), name, "delete")
+    object.__delattr__(self, name)
 
 
-def _state_of(names: list[str]) -> tuple[Callable[..., list[Any]], Callable[..., None]]:
-    """For `pickle` and `copy`, which would else set what is frozen."""
+def _check_added(kind: Any, name: str, what: str) -> None:
+    """Refuse to change an object that is frozen, but for what a subclass adds to it."""
+    if "__dataclass_fields__" in vars(kind) or name in kind.__dataclass_fields__:
+        raise dataclasses.FrozenInstanceError(f"cannot {what} field {name!r}")
 
-    def __getstate__(self: object) -> list[Any]:  # noqa: N807
-        return [getattr(self, name) for name in names]
 
-    def __setstate__(self: object, state: list[Any]) -> None:  # noqa: N807
-        for name, value in zip(names, state, strict=True):
-            object.__setattr__(self, name, value)
+# For `pickle` and `copy`, which would else set what is frozen.
 
-    return __getstate__, __setstate__
+
+def _get_state(self: Any) -> list[Any]:
+    return [getattr(self, each.name) for each in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for each, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, each.name, value)

@@ -42,39 +42,54 @@ def spawn(
     )
 
 
-def spawn_read(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    show: Callable[[str], None],
-    on_end: Callable[[], None],
-) -> tuple[subprocess.Popen[bytes], threading.Thread]:
-    """Start a child that is killed with us, and the thread that reads its output.
+class Command:
+    """A command of ours as a child that is killed with us, and the thread that reads its output.
 
     Args:
-        command: its program and arguments.
+        words: its name and flags.
         env: all that it gets.
         show: called with each line of its output.
         on_end: called when its output has ended.
+
+    Attributes:
+        process: the child.
     """
-    process = spawn(
-        command,
-        when_we_die=signal.SIGKILL,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
 
-    def read() -> None:
-        if process.stdout is not None:
-            with contextlib.closing(process.stdout) as output:
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        show: Callable[[str], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self.process = spawn(
+            [sys.executable, "-m", "kiqbridge", *words],
+            when_we_die=signal.SIGKILL,
+            env={**env, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self._show = show
+        self._on_end = on_end
+        self._reader = threading.Thread(target=self._read, name="child-output", daemon=True)
+        self._reader.start()
+
+    def join(self) -> None:
+        """Wait until its output is shown, not for ever: a child of a job may hold the pipe open."""
+        self._reader.join(2)
+
+    def stop(self, timeout_s: float) -> None:
+        """As the function `stop`; returns when its output is shown."""
+        stop(self.process, timeout_s)
+        self.join()
+
+    def _read(self) -> None:
+        if self.process.stdout is not None:
+            with self.process.stdout as output:
                 for line in output:
-                    show(line.decode(errors="replace").rstrip("\n"))
-        on_end()
-
-    reader = threading.Thread(target=read, name="child-output", daemon=True)
-    reader.start()
-    return process, reader
+                    self._show(line.decode(errors="replace").rstrip("\n"))
+        self._on_end()
 
 
 def stop(process: subprocess.Popen[bytes], timeout_s: float) -> None:

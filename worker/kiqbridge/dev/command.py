@@ -6,12 +6,9 @@ The worker runs without the template reader, the embedded server and all that th
 import argparse
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from kiqbridge.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kiqbridge.dev.session import DevOptions
 
 JOBS: Final = ("worker/jobs", "jobs")
 """Where jobs lie if -r names no place: the first that is there."""
@@ -78,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError(f"dev: {error}; pip install 'kiqbridge[local]'") from error
     options.template = options.template or (TEMPLATE if TEMPLATE.exists() else None)
     options.require = options.require or [place for place in JOBS if Path(place).is_dir()][:1]
-    return run_dev(cast("DevOptions", options))
+    return run_dev(options)
 
 
 def _speed(text: str) -> float:

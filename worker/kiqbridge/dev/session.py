@@ -8,14 +8,14 @@
    is edited, its rules are read again; one with a fault is reported, and the rules of before stay.
 """
 
+import argparse
 import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.require import load_all
@@ -43,28 +43,7 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
 
 
-class DevOptions(Protocol):
-    """What the command line says.
-
-    Attributes:
-        template: None = no rules, jobs alone.
-        require: what declares jobs; empty = nothing is named, and no folder of jobs is here.
-    """
-
-    template: Path | None
-    require: Sequence[str]
-    fire: Sequence[str]
-    speed: float
-    at: datetime | None
-    fresh: bool
-    verbose: bool
-    concurrency: str | None
-    timeout_s: float
-    web: bool
-    reload: bool
-
-
-def run_dev(options: DevOptions) -> int:
+def run_dev(options: argparse.Namespace) -> int:
     """Run until Ctrl-C; 0 after an orderly end, 1 when a part cannot go on, 2 for a wrong name.
 
     Raises:
@@ -98,40 +77,79 @@ def run_dev(options: DevOptions) -> int:
 
     console = Console(sys.stdout, on_closed=end_unread)
     with contextlib.nullcontext() if external else EmbeddedServer(data) as server:
-        dev = Dev(options, schedules, server=server, url=external or "", data=data, console=console)
-        return dev.run(inbox)
+        url = server.url if server else external or ""
+        return Dev(
+            options,
+            schedules,
+            inbox=inbox,
+            server=server,
+            url=url,
+            data=data,
+            console=console,
+        ).run()
 
 
 class Dev:
-    """One run: composes the parts and keeps them going."""
+    """One run: composes the parts and keeps them going.
+
+    Args:
+        options: what the command line says; a template of None = no rules, jobs alone.
+        schedules: those of the template.
+        inbox: what ends the run, and asks for the tables.
+        server: the embedded one, or None.
+        url: address of the server.
+        data: the folder of this run.
+        console: what is shown.
+    """
 
     def __init__(
         self,
-        options: DevOptions,
+        options: argparse.Namespace,
         schedules: Sequence[TemplateSchedule],
         *,
+        inbox: EndInbox,
         server: EmbeddedServer | None,
         url: str,
         data: LocalData,
         console: Console,
     ) -> None:
         self._options = options
+        self._inbox = inbox
         self._server = server
-        self._url = server.url if server else url
+        self._url = url
         self._data = data
         self._console = console
         self._boot = time.time()
-        self._clock = SimulatedClock(
-            start=self._boot,
-            speed=options.speed,
-            shows=options.at.timestamp() if options.at else None,
-        )
-        now = self._clock.read(self._boot)
-        if self._clock.is_simulated:
-            console.show_clock(self._clock.read)
+        at = options.at.timestamp() if options.at else None
+        self._clock = clock = SimulatedClock(start=self._boot, speed=options.speed, shows=at)
+        if clock.is_simulated:
+            console.show_clock(clock.read)
         self._template_state = _state_of(options.template)
         self._rules: list[TemplateSchedule] = []
-        self._take_rules(schedules, now)
+        self._take_rules(schedules, clock.read(self._boot))
+        environ = self._environ()
+        self._places = places = JobPlaces(
+            served=self._queues(),
+            registry=default_registry,
+            pool=RedisPool(url),
+            keys=Keys(read(NAMESPACE, environ)),
+        )
+        self._worker = self._worker_child(environ)
+        self._page = WebChild(environ=environ, console=console)
+        self._functions = self._functions_of(environ)
+        self._watch = LedgerWatch(console=console, pool=places.pool, keys=places.keys, clock=clock)
+        self._overview = Overview(
+            console=console, places=places, rules=self._rules, clock=clock, watch=self._watch
+        )
+        self._delivery = TickDelivery(
+            functions=self._functions,
+            console=console,
+            places=places,
+            expect=self._worker.lines.expect,
+            run_name=f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._boot))}-{os.getpid()}",
+            clock=clock,
+            watch=self._watch,
+        )
 
     def _take_rules(self, schedules: Sequence[TemplateSchedule], now: datetime) -> None:
         self._others = [schedule for schedule in schedules if not schedule.jobs]
@@ -139,82 +157,42 @@ class Dev:
         self._agenda = Agenda(self._rules, now)
         self._calendar = ZoneCalendar((rule.timezone for rule in self._rules), now)
 
-    def run(self, inbox: EndInbox) -> int:
+    def run(self) -> int:
         """Run until a signal; 0 after an orderly end, 1 when a part cannot go on."""
-        environ = self._environ()
-        namespace = read(NAMESPACE, environ)
-        places = JobPlaces(
-            served=self._queues(),
-            registry=default_registry,
-            pool=RedisPool(self._url),
-            keys=Keys(namespace),
-        )
-        worker = self._worker(environ, places.served, inbox)
-        page = WebChild(environ=environ, console=self._console)
-        functions = self._functions(environ)
-        watch = LedgerWatch(
-            console=self._console, pool=places.pool, keys=places.keys, clock=self._clock
-        )
-        overview = Overview(
-            console=self._console, places=places, rules=self._rules, clock=self._clock, watch=watch
-        )
-        delivery = TickDelivery(
-            functions=functions,
-            console=self._console,
-            places=places,
-            expect=worker.lines.expect,
-            run_name=f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._boot))}-{os.getpid()}",
-            clock=self._clock,
-            watch=watch,
-        )
         try:
             with self._console.together():
-                for function in functions.values():
+                for function in self._functions.values():
                     function.start()
-                worker.start()
-                self._show_start(overview, has_keys=inbox.listen())
-            self._deliver_at_once(delivery, places)
-            return self._keep_going(
-                inbox,
-                worker,
-                delivery,
-                overview,
-                page,
-                follow=lambda now: self._follow(functions, now),
-            )
+                self._worker.start()
+                self._show_start(has_keys=self._inbox.listen())
+            self._deliver_at_once()
+            return self._keep_going()
         finally:
-            if inbox.ending:
+            if self._inbox.ending:
                 self._console.line("stop", "", "no more ticks; running jobs end or are given back")
-            page.ask_to_end()
-            worker.stop()
-            for function in functions.values():
+            self._page.ask_to_end()
+            self._worker.stop()
+            for function in self._functions.values():
                 function.stop()
-            page.stop()
-            watch.look(time.monotonic(), is_last=True)
-            self._say_goodbye(worker, delivery, overview)
+            self._page.stop()
+            self._watch.look(time.monotonic(), is_last=True)
+            self._say_goodbye()
 
-    def _keep_going(
-        self,
-        inbox: EndInbox,
-        worker: WorkerChild,
-        delivery: TickDelivery,
-        overview: Overview,
-        page: WebChild,
-        *,
-        follow: Callable[[datetime], bool],
-    ) -> int:
+    def _keep_going(self) -> int:
+        inbox, worker, overview = self._inbox, self._worker, self._overview
         while not inbox.ending:
             now = self._clock.read(time.time())
-            if follow(now):
+            if self._follow(now):
                 overview.show_rules(now)
-            self._show_zone_changes(now)
+            for change in self._calendar.due(now):
+                self._console.line("clock", change.timezone, describe(change, self._rules))
             for firing in self._agenda.due(now):
                 if not inbox.ending:
-                    delivery.fire(firing)
+                    self._delivery.fire(firing)
             if not worker.tend():
                 return 1
-            if self._options.web and worker.lines.is_ready and not page.has_started:
-                page.start()
+            if self._options.web and worker.lines.is_ready and not self._page.has_started:
+                self._page.start()
             if self._server is not None and self._server.exit_code is not None:
                 log = self._data.server_log
                 self._console.line("error", "", f"the embedded Valkey has ended; see {log}")
@@ -228,7 +206,7 @@ class Dev:
             inbox.wait(min(self._pause_s(overview.look_again_s), worker.pause_s))
         return 0
 
-    def _follow(self, functions: dict[str, LocalFunction], now: datetime) -> bool:
+    def _follow(self, now: datetime) -> bool:
         """Take over an edited template, with its functions; whether it was."""
         path = self._options.template
         state = _state_of(path)
@@ -240,29 +218,15 @@ class Dev:
         except ConfigError as error:
             self._console.line("error", "", f"{path} was edited, and is not followed: {error}")
             return False
-        before = self._functions_of_rules()
         self._take_rules(schedules, now)
-        after = self._functions_of_rules()
-        made = self._functions(self._environ())
-        for name in [*before, *after]:
-            if before.get(name) != after.get(name):
-                if name in functions:
-                    functions.pop(name).stop()
-                if name in made:
-                    functions[name] = made[name]
-                    functions[name].start()
+        for function in self._functions.values():
+            function.stop()
+        self._functions.clear()
+        self._functions.update(self._functions_of(self._environ()))
+        for function in self._functions.values():
+            function.start()
         self._console.line("rules", "", f"{path} was edited: {_counted(len(self._rules), 'rule')}")
         return True
-
-    def _functions_of_rules(self) -> dict[str, tuple[object, ...]]:
-        """What a function is started with, by its logical id."""
-        return {
-            rule.function: (rule.code_uri, rule.handler, rule.environment) for rule in self._rules
-        }
-
-    def _show_zone_changes(self, now: datetime) -> None:
-        for change in self._calendar.due(now):
-            self._console.line("clock", change.timezone, describe(change, self._rules))
 
     def _pause_s(self, longest_s: float) -> float:
         now = self._clock.read(time.time())
@@ -270,17 +234,17 @@ class Dev:
         spans = [self._clock.real_seconds(instant - now) for instant in coming if instant]
         return min([longest_s, *spans])
 
-    def _deliver_at_once(self, delivery: TickDelivery, places: JobPlaces) -> None:
+    def _deliver_at_once(self) -> None:
         now = self._clock.read(time.time())
         by_name = {rule.name.lower(): rule for rule in self._rules}
         for name in self._options.fire:
-            delivery.fire_by_hand(by_name[name.lower()], now)
+            self._delivery.fire_by_hand(by_name[name.lower()], now)
         if self._options.at is not None:
             return  # what is due from there on is to be seen, and nothing else
-        own = [rule for rule in self._rules if places.are_here(rule)]
+        own = [rule for rule in self._rules if self._places.are_here(rule)]
         frequent = most_frequent(own, now)
         if frequent is not None:
-            delivery.catch_up(frequent, frequent.expression.latest_at_or_before(now), now)
+            self._delivery.catch_up(frequent, frequent.expression.latest_at_or_before(now), now)
 
     def _environ(self) -> dict[str, str]:
         """What all children get; the address and the key prefix are those of this run."""
@@ -298,7 +262,7 @@ class Dev:
         nothing = {name: "" for each in (*REDIS_SETTINGS, FLEETS, FLEET) for name in each.env}
         return {**nothing, REDIS_URL.env[0]: self._url}
 
-    def _functions(self, environ: Mapping[str, str]) -> dict[str, LocalFunction]:
+    def _functions_of(self, environ: Mapping[str, str]) -> dict[str, LocalFunction]:
         folder = self._options.template.parent if self._options.template else Path()
         return {
             rule.function: LocalFunction(
@@ -339,13 +303,11 @@ class Dev:
         ]
         return list(dict.fromkeys(["default", *declared, *ruled]))
 
-    def _worker(
-        self, environ: Mapping[str, str], queues: Sequence[str], inbox: EndInbox
-    ) -> WorkerChild:
+    def _worker_child(self, environ: Mapping[str, str]) -> WorkerChild:
         options = self._options
         arguments = ["-t", f"{options.timeout_s:g}"]
         # With equal weights no queue has to wait until another is empty.
-        weighted = [f"{name},1" for name in queues]
+        weighted = [f"{name},1" for name in self._places.served]
         for flag, values in (("-r", options.require), ("-q", weighted)):
             arguments += [part for value in values for part in (flag, value)]
         if options.concurrency is not None:
@@ -355,11 +317,11 @@ class Dev:
             environ={**environ, "KIQBRIDGE_LOG_LEVEL": "info"},  # less would hide the jobs
             console=self._console,
             timeout_s=options.timeout_s,
-            on_end=inbox.wake,
+            on_end=self._inbox.wake,
             watch=SourceWatch(folders_of(options.require)) if options.reload else None,
         )
 
-    def _show_start(self, overview: Overview, *, has_keys: bool) -> None:
+    def _show_start(self, *, has_keys: bool) -> None:
         console = self._console
         kept = (
             f"embedded Valkey, data kept in {self._data.server_data}/ (--fresh deletes it)"
@@ -378,7 +340,7 @@ class Dev:
         console.text("")
         now = self._clock.read(self._boot)
         if self._rules:
-            overview.show_rules(now)
+            self._overview.show_rules(now)
         for other in self._others:
             console.text(
                 f"  {other.name} is not fired: {other.function} enqueues no jobs", dim=True
@@ -399,13 +361,13 @@ class Dev:
         joined = f"{pace}, starting {start}" if pace else f" starts {start}"
         return f"the rules' clock{joined}; all times here are its own; durations are real, and jobs see the real clock"
 
-    def _say_goodbye(self, worker: WorkerChild, delivery: TickDelivery, overview: Overview) -> None:
-        overview.show_sums()
-        counts = worker.lines.counts
+    def _say_goodbye(self) -> None:
+        self._overview.show_sums()
+        lines = self._worker.lines
         self._console.heading(
-            f"kiqbridge dev: {_counted(delivery.ticks, 'tick')}, "
-            f"{_counted(counts['done'], 'job')} performed, "
-            f"{counts['fail']} failed, {worker.lines.unfinished} given back. Bye."
+            f"kiqbridge dev: {_counted(self._delivery.ticks, 'tick')}, "
+            f"{_counted(lines.counts['done'], 'job')} performed, "
+            f"{lines.counts['fail']} failed, {lines.unfinished} given back. Bye."
         )
 
 

@@ -5,16 +5,11 @@ is reported, and the run goes on without it.
 """
 
 import re
-import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kiqbridge.dev import child_process
 from kiqbridge.dev.console import Console
-
-if TYPE_CHECKING:
-    import subprocess
-    import threading
 
 _ADDRESS: Final = re.compile(r"http://\S+")
 _END_WITHIN_S: Final = 5.0
@@ -31,40 +26,39 @@ class WebChild:
     """
 
     def __init__(self, *, environ: Mapping[str, str], console: Console) -> None:
-        self._environ = {**environ, "PYTHONUNBUFFERED": "1"}
+        self._environ = environ
         self._console = console
-        self._process: subprocess.Popen[bytes] | None = None
-        self._reader: threading.Thread | None = None
+        self._child: child_process.Command | None = None
         self._is_ending = False
 
     @property
     def has_started(self) -> bool:
         """Whether it was started, be it ended or not."""
-        return self._process is not None
+        return self._child is not None
 
     def start(self) -> None:
         """Start the child and the thread that reads its output."""
-        command = [sys.executable, "-m", "kiqbridge", "web", "--host", "127.0.0.1", "--role", ROLE]
-        self._process, self._reader = child_process.spawn_read(
-            command, env=self._environ, show=self._show, on_end=self._ended
+        self._child = child_process.Command(
+            ["web", "--host", "127.0.0.1", "--role", ROLE],
+            env=self._environ,
+            show=self._show,
+            on_end=self._ended,
         )
 
     def ask_to_end(self) -> None:
         """TERM, without waiting: it ends while the worker does."""
         self._is_ending = True
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
+        if self._child is not None and self._child.process.poll() is None:
+            self._child.process.terminate()
 
     def stop(self) -> None:
         """Wait for its end, and force it after a while."""
         self.ask_to_end()
-        if self._process is not None:
-            child_process.stop(self._process, _END_WITHIN_S)
-        if self._reader is not None:
-            self._reader.join(2)
+        if self._child is not None:
+            self._child.stop(_END_WITHIN_S)
 
     def _ended(self) -> None:
-        code = self._process.wait() if self._process else 0
+        code = self._child.process.wait() if self._child else 0
         if code and not self._is_ending:
             self._console.line("error", "", f"the page has ended (exit code {code})")
 

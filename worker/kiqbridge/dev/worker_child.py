@@ -7,19 +7,14 @@ with the new code waits for the next change.
 
 import json
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kiqbridge.dev import child_process
 from kiqbridge.dev.console import Console, short
 from kiqbridge.dev.source_watch import SourceWatch
-
-if TYPE_CHECKING:
-    import subprocess
-    import threading
 
 MOST_RESTARTS: Final = 5
 _PAUSE_S: Final = 1.0
@@ -122,19 +117,14 @@ class WorkerChild:
         watch: SourceWatch | None = None,
     ) -> None:
         self.lines = WorkerLines(console)
-        self._command = [sys.executable, "-m", "kiqbridge", "worker", *arguments]
-        self._environ = {
-            **environ,
-            "KIQBRIDGE_LOG_FORMAT": "json",
-            "PYTHONUNBUFFERED": "1",
-        }
+        self._words = ["worker", *arguments]
+        self._environ = {**environ, "KIQBRIDGE_LOG_FORMAT": "json"}
         if watch is not None:
             self._environ["PYTHONDONTWRITEBYTECODE"] = "1"  # see commands/reloader.py
         self._console = console
         self._timeout_s = timeout_s
         self._on_end = on_end
-        self._process: subprocess.Popen[bytes] | None = None
-        self._reader: threading.Thread | None = None
+        self._child: child_process.Command | None = None
         self._started = 0.0
         self._restart_at: float | None = None
         self._deaths = 0
@@ -155,8 +145,8 @@ class WorkerChild:
         if self._watch is not None:
             self._watch.mark_start()
         # Its server ends with us, so there is nothing that it could still do in order.
-        self._process, self._reader = child_process.spawn_read(
-            self._command, env=self._environ, show=self.lines.show, on_end=self._on_end
+        self._child = child_process.Command(
+            self._words, env=self._environ, show=self.lines.show, on_end=self._on_end
         )
 
     def tend(self) -> bool:
@@ -167,17 +157,16 @@ class WorkerChild:
             if now >= self._restart_at:
                 self.start()
             return True
-        if self._process is None or self._process.poll() is None:
+        if self._child is None or (code := self._child.process.poll()) is None:
             self._look(now)
             return True
-        self._join()
-        code = self._process.returncode
+        self._child.join()
         self.lines.forget_running()
         if self._kill_at is not None:
             self.start()
             return True
         if not self.lines.is_ready and code in _USAGE_AND_BOOT_ERRORS:
-            self._process = None
+            self._child = None
             waits = self._watch is not None and self._was_ready
             more = ": it is started again when a file changes" if waits else ""
             self._console.line("error", "", f"the worker does not start (exit code {code}){more}")
@@ -197,15 +186,14 @@ class WorkerChild:
 
     def stop(self) -> None:
         """TERM: running jobs finish in time or are given back; returns when its output is shown."""
-        if self._process is not None:
-            child_process.stop(self._process, self._timeout_s + _CLEANUP_S)
-            self._join()
+        if self._child is not None:
+            self._child.stop(self._timeout_s + _CLEANUP_S)
 
     def _look(self, now: float) -> None:
         """Restart it when its code has changed."""
-        if self._process is not None and self._kill_at is not None:
+        if self._child is not None and self._kill_at is not None:
             if now > self._kill_at:
-                self._process.kill()
+                self._child.process.kill()
             return
         change = self._watch.look() if self._watch is not None else None
         if change is None:
@@ -215,7 +203,7 @@ class WorkerChild:
                 "error", "", f"{change} and cannot be compiled; the next change counts"
             )
             self._console.text(_indented(change.fault), dim=True)
-        elif self._process is None:
+        elif self._child is None:
             self._console.line("worker", "", f"{change}: the worker is started")
             self.start()
         else:
@@ -225,12 +213,7 @@ class WorkerChild:
                 f"{change}: the worker is restarted; running jobs end or are given back",
             )
             self._kill_at = now + self._timeout_s + _CLEANUP_S
-            self._process.terminate()
-
-    def _join(self) -> None:
-        # Bounded: a child of a job may hold the pipe open.
-        if self._reader is not None:
-            self._reader.join(2)
+            self._child.process.terminate()
 
 
 def _parse(line: str) -> dict[str, Any] | None:

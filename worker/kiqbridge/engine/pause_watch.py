@@ -21,7 +21,7 @@ from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.store.pauses import TOO_EARLY, Entry, end_pause, read_entries, server_time
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import WrongTypeWarning, pairs_of
-from kiqbridge.store.tracking import RETRY_S, SAFETY_LOOK_S, TrackingConnection
+from kiqbridge.store.wake_connection import RETRY_S, SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, shown
 
@@ -83,8 +83,9 @@ class PauseWatch:
     def stop(self) -> None:
         """End the watch."""
         self._stopping.set()
-        self._tracking.close()  # ends its wait
+        self._tracking.interrupt()
         self.thread.join(JOIN_S)
+        self._tracking.close()
 
     def look(self) -> float:
         """Read the pauses, end those that are over; seconds until it is worth looking again.

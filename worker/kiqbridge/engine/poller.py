@@ -38,7 +38,7 @@ from kiqbridge.store.process_set import CLEANUP_S, remove_gone
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.replies import WrongTypeWarning
 from kiqbridge.store.round_trip import Command
-from kiqbridge.store.tracking import SAFETY_LOOK_S, TrackingConnection
+from kiqbridge.store.wake_connection import SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.marks import marked_payload
@@ -154,8 +154,9 @@ class Poller:
     def stop(self) -> None:
         """End, and hand over the lead at once."""
         self.quiet()
-        self._tracking.close()  # ends its wait
+        self._tracking.interrupt()
         self.thread.join(RENEW_S + RETRY_S)
+        self._tracking.close()
 
     def move_due(self, source: str, now: float) -> int:
         """Move all jobs of one set that are due at `now` (epoch seconds); returns how many.

@@ -33,14 +33,16 @@ from kiqbridge.perform.look_at_queues import LookAtQueues, raw_name
 from kiqbridge.store import scripts
 from kiqbridge.store.leadership import Sight
 from kiqbridge.store.round_trip import pack
-from kiqbridge.store.tracking import (
+from kiqbridge.store.wake_connection import (
     FAILURES,
     LOOK_WITHOUT_TRACKING_S,
+    NIL,
     RETRY_S,
     SAFETY_LOOK_S,
     TRACKING_RETRY_S,
+    News,
+    WakeConnection,
 )
-from kiqbridge.store.wake_connection import NIL, News, WakeConnection
 from kiqbridge.wire.names import text_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import redis
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.runtime import threads
 from kiqbridge.store import deadline
-from kiqbridge.store.cluster import OfOwner, Place
+from kiqbridge.store.nodes import OfOwner, Place
 from kiqbridge.store.replies import ANSWERS, ReplyLost, error_text, is_failover
 from kiqbridge.store.round_trip import Command, pack
 

@@ -83,12 +83,8 @@ def connection_factory(
     if not any(f"{name}=" in (url or "") for name in _LIBRARY_OPTIONS):
         options.update(_library())
     try:
-        if url and url.startswith(SENTINEL_SCHEMES):
-            from kiqbridge.store import sentinel  # noqa: PLC0415 - few have one
-
-            return sentinel.connection_pool(url, protocol=2, **options)
-        if url and url.startswith(CLUSTER_SCHEMES):
-            made = _to_cluster(url, namespace, options)
+        if url and url.startswith((*SENTINEL_SCHEMES, *CLUSTER_SCHEMES)):
+            made = _to_several(url, namespace, options)
             _check_options(made, url)
             return made
         if url and url.startswith("unix://"):
@@ -118,19 +114,18 @@ def _library() -> dict[str, Any]:
     return {"lib_version": redis.__version__}  # redis-py before 7.1
 
 
-def _to_cluster(url: str, namespace: str, options: dict[str, Any]) -> redis.ConnectionPool:
-    from kiqbridge.store import cluster  # noqa: PLC0415 - few have one
+def _to_several(url: str, namespace: str, options: dict[str, Any]) -> redis.ConnectionPool:
+    from kiqbridge.store import nodes  # noqa: PLC0415 - few have several
     from kiqbridge.wire.keys import Keys, hash_tag  # noqa: PLC0415 - as above
 
-    address = cluster.parse(url)
     prefix = Keys(namespace).prefix
-    if not hash_tag(prefix):
+    if url.startswith(CLUSTER_SCHEMES) and nodes.parse(url) and not hash_tag(prefix):
         raise UntaggedNamespace(
             f"REDIS_URL: {without_password(url)!r} is the address of a cluster, and the namespace {namespace!r} "
             "does not keep all keys in one slot of it: set KIQBRIDGE_NAMESPACE to a name in braces, such as "
             "{jobs}, for clients and workers alike"
         )
-    return cluster.connection_pool(address, prefix, protocol=2, **options)
+    return nodes.connection_pool(url, prefix, protocol=2, **options)
 
 
 def _check_options(pool: redis.ConnectionPool, url: str) -> None:

@@ -38,7 +38,7 @@ from kiqbridge.store.scripts import Script
 from kiqbridge.wire.batches import BATCH_BYTES
 
 if TYPE_CHECKING:
-    from kiqbridge.store.cluster import OfOwner
+    from kiqbridge.store.nodes import OfOwner
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import os
 import queue
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -201,24 +201,8 @@ class RedisPool:
         """
         if _stand_in is not None:
             return _stand_in.run(commands)
-        # As `_lent`, whose generator takes three times as long: most pushes pass here.
-        if self._pid != os.getpid():
-            self._reset()
-        slots = self._slots
-        slot = self._slot(slots)
-        try:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self.connection()
-            try:
-                return connection.run(*commands, repeatable=repeatable, replicas=replicas)
-            finally:
-                self._idle.append(connection)
-        finally:
-            slots.put(slot)
-            if PENDING:  # a job that waits in our functions, or does little but call them, is interrupted here
-                checkpoint()
+        replies: list[Any] = self._lend(RedisConnection.run, commands, repeatable, replicas)
+        return replies
 
     def call(self, *command: str | bytes | float) -> Any:
         """As `RedisConnection.call`, on a connection of the pool."""
@@ -236,8 +220,7 @@ class RedisPool:
         """As `RedisConnection.script`, on a connection of the pool."""
         if _stand_in is not None:
             return _stand_in.script(script, keys, args)
-        with self._lent() as connection:
-            return connection.script(script, keys, args, repeatable=repeatable, replicas=replicas)
+        return self._lend(RedisConnection.script, (script, keys, args), repeatable, replicas)
 
     def close(self) -> None:
         """Close the idle connections; the pool can be used again."""
@@ -265,8 +248,14 @@ class RedisPool:
             with contextlib.suppress(Exception):  # as in RedisConnection.close
                 connection.disconnect()  # type: ignore[no-untyped-call]
 
-    @contextlib.contextmanager
-    def _lent(self) -> Iterator[RedisConnection]:
+    def _lend(
+        self,
+        call: Callable[..., Any],
+        args: Sequence[Any],
+        repeatable: bool,  # noqa: FBT001 - a keyword costs time, and most pushes pass here
+        replicas: Replicas | None,
+    ) -> Any:
+        """What a method of `RedisConnection` answers on a connection of the pool."""
         if self._pid != os.getpid():
             self._reset()
         slots = self._slots
@@ -277,12 +266,12 @@ class RedisPool:
             except IndexError:
                 connection = self.connection()
             try:
-                yield connection
+                return call(connection, *args, repeatable=repeatable, replicas=replicas)
             finally:
                 self._idle.append(connection)
         finally:
             slots.put(slot)
-            if PENDING:  # as in `run`
+            if PENDING:  # a job that waits in our functions, or does little but call them, is interrupted here
                 checkpoint()
 
     def _slot(self, slots: "queue.SimpleQueue[_Slot]") -> "_Slot":

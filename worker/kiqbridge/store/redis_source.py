@@ -28,7 +28,7 @@ from kiqbridge.store.replies import is_login_refused
 
 if TYPE_CHECKING:
     from kiqbridge.credentials.iam_token import IamTokens
-    from kiqbridge.store.cluster import ClusterNodes
+    from kiqbridge.store.nodes import ClusterNodes
 
 logger = logging.getLogger(__name__)
 

@@ -22,9 +22,19 @@ from redis.connection import AbstractConnection
 
 from kiqbridge.runtime import descriptors, frames, threads
 from kiqbridge.store.round_trip import Command, pack
-from kiqbridge.store.tracking import TRACKING_RETRY_S
 
 logger = logging.getLogger(__name__)
+
+SAFETY_LOOK_S: Final = 5.0
+"""A look after so long, whatever was reported: it makes up for a message that was lost."""
+LOOK_WITHOUT_TRACKING_S: Final = 0.1
+TRACKING_RETRY_S: Final = 15.0
+"""How soon tracking is tried again where it was refused: an ACL or a proxy may have been changed."""
+RETRY_S: Final = 1.0
+"""Pause after a connection that failed."""
+
+FAILURES: Final = (redis.exceptions.RedisError, OSError)
+"""What calls raise when the connection fails."""
 
 REPLY_S: Final = 5.0
 """Until a silent server counts as lost, where the connection does not say."""
@@ -58,6 +68,7 @@ class WakeConnection:
 
     Args:
         connect: makes a connection that is not open yet.
+        watched: what is read here, for the log.
         retry_s: seconds between two attempts to turn tracking on where the server refuses it.
 
     Attributes:
@@ -69,9 +80,11 @@ class WakeConnection:
         self,
         connect: Callable[[], AbstractConnection],
         *,
+        watched: str = "queues",
         retry_s: float = TRACKING_RETRY_S,
     ) -> None:
         self._connect = connect
+        self._watched = watched
         self._spins_in_vain = 0
         self._retry_s = retry_s
         self._retry_at = 0.0
@@ -231,15 +244,16 @@ class WakeConnection:
     def _note_tracking(self, reply: object) -> None:
         if not isinstance(reply, Exception):
             if not self.tracks:
-                logger.info("this Redis allows CLIENT TRACKING again for queues")
+                logger.info("this Redis allows CLIENT TRACKING again for %s", self._watched)
             self.tracks = self._is_tracked = True
             return
         self._retry_at = time.monotonic() + self._retry_s
         if self.tracks:
             logger.warning(
-                "this Redis refuses CLIENT TRACKING (%s): queues are looked at several times a second "
+                "this Redis refuses CLIENT TRACKING (%s): %s are looked at several times a second "
                 "instead, until it allows it; allow it, and CLIENT CACHING, in the ACL of this user",
                 reply,
+                self._watched,
             )
         self.tracks = self._is_tracked = False
 
@@ -319,6 +333,44 @@ class WakeConnection:
         with contextlib.suppress(BlockingIOError):
             os.read(self._ear, _READ_BYTES)
         self._is_interrupted = True  # also by an `interrupt` whose flag was seen before its byte
+
+
+class TrackingConnection(WakeConnection):
+    """One on which a change is awaited of what was read last; `close` it from the thread that reads alone."""
+
+    def read(self, *commands: Command) -> list[Any]:
+        """Send reading commands, whose keys are tracked from then on, and return the replies.
+
+        Raises:
+            RedisError, OSError: closed; the next call opens a new connection.
+        """
+        replies: list[Any] = self._tried(self.ask_tracked, *commands)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                self.close()
+                raise reply
+        self.forget_news()  # of what was read before
+        return replies
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until a key that was read has changed; False when the time is over, or after `interrupt`.
+
+        Raises:
+            RedisError, OSError: as `read`.
+        """
+        if not self.tracks:
+            self.pause(min(timeout_s, LOOK_WITHOUT_TRACKING_S))
+            return False
+        news = self._tried(self.receive, timeout_s)
+        self.take_interruption()
+        return news is not None
+
+    def _tried(self, act: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return act(*args)
+        except BaseException:
+            self.close()
+            raise
 
 
 NIL: Final = object()

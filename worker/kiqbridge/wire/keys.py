@@ -9,56 +9,6 @@ LAYOUT = "v2"
 """Version of the in-flight layout; part of every incarnation's name, so that two layouts can meet."""
 
 
-TYPES = {
-    "queues": "set",
-    "schedule": "zset",
-    "retry": "zset",
-    "dead": "zset",
-    "processes": "set",
-    "process_cleanup": "string",
-    "paused": "set",
-    "cron_jobs": "set",
-    "pauses": "hash",
-    "inflight": "set",
-    "reaping": "set",
-    "alive": "hash",
-    "poller": "string",
-    "watch_1": "string",
-    "watch_2": "string",
-    "careful": "set",
-    "alone": "hash",
-    "isolation": "string",
-    "guards": "hash",
-    "guards_until": "zset",
-    "ledgers": "zset",
-    "task_reports": "zset",
-    "flow_ends": "zset",
-    "flow_spans": "hash",
-    "flow_spans_until": "zset",
-    "locks": "hash",
-    "locks_look": "zset",
-    "replaced": "zset",
-    "batches": "zset",
-    "cancelled_batches": "zset",
-    "schedules": "hash",
-    "schedule_states": "hash",
-    "schedule_changes": "string",
-    "declared": "hash",
-    "cursors": "hash",
-    "manifests": "hash",
-    "missed": "zset",
-    "dead_trimmed": "zset",
-    "watched": "string",
-    "runs": "hash",
-    "web_key": "string",
-    "audit": "zset",
-    "audit_entries": "hash",
-    "audit_counts": "hash",
-    "exporting": "list",
-}
-"""Attribute of `Keys` → what Redis calls the type of the value under that key."""
-
-
 def layout_of(incarnation: str) -> str:
     """The layout version in an incarnation's name."""
     return incarnation.partition(":")[0]
@@ -70,56 +20,77 @@ def hash_tag(prefix: str) -> str:
     return tag if brace else ""
 
 
+class _Key:
+    """A key that has one name in a namespace, which is made when it is first asked for.
+
+    Attributes:
+        kind: what Redis calls the type of the value under it.
+    """
+
+    def __init__(self, kind: str, name: str = "") -> None:
+        self.kind = kind
+        self._name = name
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self._attribute = attribute
+        self._name = self._name or attribute
+
+    def __get__(self, keys: "Keys", owner: type) -> str:
+        made = keys.__dict__[self._attribute] = f"{keys.prefix}{self._name}"
+        return made
+
+
 class Keys:
     """All key names under one namespace (`""`, `myapp` or `myapp:`)."""
 
+    queues = _Key("set")
+    schedule = _Key("zset")
+    retry = _Key("zset")
+    dead = _Key("zset")
+    processes = _Key("set")
+    process_cleanup = _Key("string")
+    paused = _Key("set")
+    cron_jobs = _Key("set")
+    pauses = _Key("hash", "kb:paused")
+    inflight = _Key("set", "kb:inflight")
+    reaping = _Key("set", "kb:reaping")
+    alive = _Key("hash", "kb:alive")
+    poller = _Key("string", "kb:poller")
+    watch_1 = _Key("string", "kb:watch:1")
+    watch_2 = _Key("string", "kb:watch:2")
+    careful = _Key("set", "kb:careful")
+    alone = _Key("hash", "kb:alone")
+    isolation = _Key("string", "kb:isolation")
+    guards = _Key("hash", "kb:guards")
+    guards_until = _Key("zset", "kb:guards:until")
+    ledgers = _Key("zset", "kb:ledgers")
+    task_reports = _Key("zset", "kb:reports")
+    flow_ends = _Key("zset", "kb:flow:ends")
+    flow_spans = _Key("hash", "kb:flow:spans")
+    flow_spans_until = _Key("zset", "kb:flow:spans:until")
+    locks = _Key("hash", "kb:locks")
+    locks_look = _Key("zset", "kb:locks:look")
+    replaced = _Key("zset", "kb:replaced")
+    batches = _Key("zset", "kb:flow:batches")
+    cancelled_batches = _Key("zset", "kb:flow:cancelled")
+    schedules = _Key("hash", "kb:schedules")
+    schedule_states = _Key("hash", "kb:schedules:state")
+    schedule_changes = _Key("string", "kb:schedules:changes")
+    declared = _Key("hash", "kb:declared")
+    cursors = _Key("hash", "kb:cursors")
+    manifests = _Key("hash", "kb:manifests")
+    missed = _Key("zset", "kb:missed")
+    dead_trimmed = _Key("zset", "kb:dead:trimmed")
+    watched = _Key("string", "kb:watched")
+    runs = _Key("hash", "kb:runs")
+    web_key = _Key("string", "kb:web:key")
+    audit = _Key("zset", "kb:audit")
+    audit_entries = _Key("hash", "kb:audit:entries")
+    audit_counts = _Key("hash", "kb:audit:counts")
+    exporting = _Key("list", "kb:exporting")
+
     def __init__(self, namespace: str = "") -> None:
-        self.prefix = prefix = f"{namespace.rstrip(':')}:" if namespace.rstrip(":") else ""
-        self.queues = f"{prefix}queues"
-        self.schedule = f"{prefix}schedule"
-        self.retry = f"{prefix}retry"
-        self.dead = f"{prefix}dead"
-        self.processes = f"{prefix}processes"
-        self.process_cleanup = f"{prefix}process_cleanup"
-        self.paused = f"{prefix}paused"
-        self.cron_jobs = f"{prefix}cron_jobs"
-        self.pauses = f"{prefix}kb:paused"
-        self.inflight = f"{prefix}kb:inflight"
-        self.reaping = f"{prefix}kb:reaping"
-        self.alive = f"{prefix}kb:alive"
-        self.poller = f"{prefix}kb:poller"
-        self.watch_1 = f"{prefix}kb:watch:1"
-        self.watch_2 = f"{prefix}kb:watch:2"
-        self.careful = f"{prefix}kb:careful"
-        self.alone = f"{prefix}kb:alone"
-        self.isolation = f"{prefix}kb:isolation"
-        self.guards = f"{prefix}kb:guards"
-        self.guards_until = f"{prefix}kb:guards:until"
-        self.ledgers = f"{prefix}kb:ledgers"
-        self.task_reports = f"{prefix}kb:reports"
-        self.flow_ends = f"{prefix}kb:flow:ends"
-        self.flow_spans = f"{prefix}kb:flow:spans"
-        self.flow_spans_until = f"{prefix}kb:flow:spans:until"
-        self.locks = f"{prefix}kb:locks"
-        self.locks_look = f"{prefix}kb:locks:look"
-        self.replaced = f"{prefix}kb:replaced"
-        self.batches = f"{prefix}kb:flow:batches"
-        self.cancelled_batches = f"{prefix}kb:flow:cancelled"
-        self.schedules = f"{prefix}kb:schedules"
-        self.schedule_states = f"{prefix}kb:schedules:state"
-        self.schedule_changes = f"{prefix}kb:schedules:changes"
-        self.declared = f"{prefix}kb:declared"
-        self.cursors = f"{prefix}kb:cursors"
-        self.manifests = f"{prefix}kb:manifests"
-        self.missed = f"{prefix}kb:missed"
-        self.dead_trimmed = f"{prefix}kb:dead:trimmed"
-        self.watched = f"{prefix}kb:watched"
-        self.runs = f"{prefix}kb:runs"
-        self.web_key = f"{prefix}kb:web:key"
-        self.audit = f"{prefix}kb:audit"
-        self.audit_entries = f"{prefix}kb:audit:entries"
-        self.audit_counts = f"{prefix}kb:audit:counts"
-        self.exporting = f"{prefix}kb:exporting"
+        self.prefix = f"{namespace.rstrip(':')}:" if namespace.rstrip(":") else ""
 
     def __repr__(self) -> str:
         return f"Keys({self.prefix!r})"
@@ -261,3 +232,7 @@ class Keys:
     def restored(self, export: str) -> str:
         """Hash with a TTL: how far an export was put in, place → `COUNT SHA256`."""
         return f"{self.prefix}kb:restored:{export}"
+
+
+TYPES = {name: each.kind for name, each in vars(Keys).items() if isinstance(each, _Key)}
+"""Attribute of `Keys` → what Redis calls the type of the value under that key."""

@@ -1,7 +1,7 @@
 """What a job's payload must look like, and how one is built (protocol §3 to §5).
 
 The payload is a plain dict at the wire, because unknown attributes must survive a round trip
-untouched; `Payload` documents the known ones. A client goes through four steps, each a function
+untouched; the known ones are in docs/protocol.md §3.2. A client goes through four steps, each a function
 here: `validate` refuses what cannot be a job, `normalize` fills in defaults, `check_json` refuses
 values that JSON cannot carry exactly, and `json_text.dumps` writes the text.
 """
@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, cast
 
 from kiqbridge import redaction
 from kiqbridge.errors import ConfigError, PayloadError
@@ -56,51 +56,6 @@ _SCALARS = frozenset({int, bool, type(None)})
 _SHOWN = 80
 _KEYS = 8
 _SEARCHED = 2_000
-
-
-class Payload(TypedDict, total=False):
-    """The attributes of a job that the engine knows (§3.2); any other is kept as it is."""
-
-    jid: str
-    """24 lower-case hex digits from our clients; any non-empty text is accepted."""
-    queue: str
-    """Queue name without prefix."""
-    args: list[Any]
-    """Positional arguments."""
-    retry: bool | int | None
-    """True = default limit, N = at most N retries, 0 = straight to dead, False = dropped."""
-    created_at: float
-    """Timestamp, see `read_timestamp`."""
-    enqueued_at: float
-    """Timestamp of the last push to a list; absent while scheduled for the first time."""
-    failed_at: float
-    """Timestamp of the first failure."""
-    retried_at: float
-    """Timestamp of the last failure after the first."""
-    retry_count: int
-    """0 at the first failure."""
-    error_message: str
-    """At most 10,000 characters."""
-    error_class: str
-    """`ValueError`, `module.QualName`, or a Ruby constant path."""
-    error_backtrace: str
-    """Base64 of deflated JSON, an array of lines (§8.6)."""
-    backtrace: bool | int
-    """True = keep all lines, N = the first N."""
-    retry_queue: str
-    """Queue for retries."""
-    retry_for: int
-    """Window for retries in seconds."""
-    dead: bool
-    """False = never into the dead set."""
-    tags: list[str]
-    """Shown and logged."""
-    wrapped: str
-    """The real class inside a wrapper such as Active Job's."""
-    display_class: str
-    """The class name to show."""
-    log_level: str | int
-    """Log level while this job runs."""
 
 
 def new_jid() -> str:

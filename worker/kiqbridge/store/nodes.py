@@ -1,15 +1,21 @@
-"""Redis in cluster mode: each connection goes to the primary that owns the slot of our keys.
+"""Redis at several addresses, of which each connection finds the right one when it is opened.
 
-`redis+cluster://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]…[?…]`, or `rediss+cluster://…` for TLS; HOST is any node,
-or a name that leads to some of them. The hash tag of the namespace keeps all keys in one slot; so a fleet needs one
-node at a time, and its scripts and transactions work as on a server without cluster mode. What a node answers when
-it does not own the slot is handled in `cluster_calls.py`.
+Sentinels, `redis+sentinel://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]…/SERVICE[/DB][?sentinel_username=…&…]`: they are
+asked who the primary is. So after a failover it needs no more than what every failover does to a connection
+(READONLY, refused, dropped): the next one goes to the new primary.
+
+A cluster, `redis+cluster://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]…[?…]`, HOST being any node, or a name that leads
+to some of them: each connection goes to the primary that owns the slot of our keys. The hash tag of the namespace keeps
+all keys in one slot; so a fleet needs one node at a time, and its scripts and transactions work as on a server without
+cluster mode. What a node answers when it does not own the slot is handled in `cluster_calls.py`.
+
+With `rediss+…://` all connections use TLS.
 """
 
 import binascii
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode
@@ -25,15 +31,18 @@ from kiqbridge.wire.keys import Keys, hash_tag
 from kiqbridge.wire.names import bytes_of
 
 PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
 ANSWER_WITHIN_S: Final = 1.0
 """For each node; those that are gone must not use up the time in which a connection is to be made."""
 SEARCH_WITHIN_S: Final = 5.0
-"""For all of them together."""
+"""For all nodes of a cluster together."""
 TRUSTED_S: Final = 1.0
 """How long new connections go where the owner was found, before a node is asked again."""
 SLOTS: Final = 16384
 
 _HOST: Final = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]+))(?::(?P<port>\d{1,5}))?")
+_OF_A_SOCKET: Final = ("ssl_", "socket_keepalive")
+"""Options of the address that hold for the sentinels as well."""
 _UNKNOWN: Final = "?"
 """What a node gives as the host of one whose name it should give and does not know."""
 
@@ -42,47 +51,175 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterAddress:
+class SeveralNodes:
     """What such an address holds.
 
     Attributes:
-        hosts: nodes, as (host, port).
+        hosts: sentinels, or nodes of a cluster.
         tls: whether connections are encrypted.
-        options: keyword arguments of a connection, but for host and port.
+        options: keyword arguments of a connection to the primary, but for host and port.
+        service: the name under which sentinels watch the primary.
+        sentinel_options: those of a connection to a sentinel.
     """
 
     hosts: tuple[Place, ...]
     tls: bool
     options: Mapping[str, Any]
+    service: str = ""
+    sentinel_options: Mapping[str, Any]
 
 
-def parse(url: str) -> ClusterAddress:
-    """Read an address; the caller reports what is wrong without the password in it.
+def parse(url: str) -> SeveralNodes:
+    """Read an address; the caller reports what is wrong without the passwords in it.
 
     Raises:
         ValueError: it is none.
     """
     scheme, _, rest = url.partition("://")
+    plain, _, kind = scheme.partition("+")
     rest, _, query = rest.partition("?")
-    location, _, database = rest.partition("/")
+    location, _, path = rest.partition("/")
     credentials, at, listed = location.rpartition("@")
-    given = urlencode(parse_qsl(query, keep_blank_values=True))
-    plain = scheme.removesuffix("+cluster")
-    # What redis-py makes of users and options of an ordinary address.
-    parsed: dict[str, Any] = dict(parse_url(f"{plain}://{credentials}{at}node/{database}?{given}"))  # type: ignore[no-untyped-call]
-    if database not in ("", "0") or parsed.pop("db", 0):
+    is_cluster = kind == "cluster"
+    service, _, database = ("", "", path) if is_cluster else path.partition("/")
+    if not is_cluster and (not service or (database and not database.isdigit())):
+        raise ValueError("the path is not /SERVICE or /SERVICE/DB")
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    own = {
+        name.removeprefix("sentinel_"): given.pop(name)
+        for name in ("sentinel_username", "sentinel_password")
+        if name in given and not is_cluster
+    }
+    # What redis-py makes of users, databases and options of an ordinary address.
+    address = f"{plain}://{credentials}{at}primary/{database or ('' if is_cluster else 0)}?{urlencode(given)}"
+    parsed: dict[str, Any] = dict(parse_url(address))  # type: ignore[no-untyped-call]
+    if is_cluster and (database not in ("", "0") or parsed.pop("db", 0)):
         raise ValueError("a cluster has database 0 only")
     for name in ("host", "port", "connection_class"):
         parsed.pop(name, None)
-    hosts = tuple(_host(text) for text in listed.split(","))
-    return ClusterAddress(hosts=hosts, tls=plain == "rediss", options=parsed)
+    shared = {name: value for name, value in parsed.items() if name.startswith(_OF_A_SOCKET)}
+    port = PORT if is_cluster else SENTINEL_PORT
+    return SeveralNodes(
+        hosts=tuple(_host(text, port) for text in listed.split(",")),
+        tls=plain == "rediss",
+        options=parsed,
+        service=unquote(service),
+        sentinel_options=shared | own,
+    )
 
 
-def _host(text: str) -> Place:
+def _host(text: str, port: int) -> Place:
     found = _HOST.fullmatch(text)
     if found is None:
         raise ValueError("a node is not HOST or HOST:PORT")
-    return unquote(found["six"] or found["host"]), int(found["port"] or PORT)
+    return unquote(found["six"] or found["host"]), int(found["port"] or port)
+
+
+def _opened(place: Place, options: Mapping[str, Any], *, tls: bool) -> AbstractConnection:
+    """An open connection to this node, whatever it is; the caller closes it.
+
+    Raises:
+        RedisError, OSError: it cannot be reached.
+    """
+    within_s = deadline.bounded(ANSWER_WITHIN_S)
+    ours = {
+        "host": place[0],
+        "port": place[1],
+        "protocol": 2,
+        "socket_timeout": within_s,
+        "socket_connect_timeout": within_s,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    made: AbstractConnection = (SSLConnection if tls else Connection)(**{**options, **ours})
+    try:
+        made.connect()  # type: ignore[no-untyped-call]
+    except BaseException:
+        made.disconnect()  # type: ignore[no-untyped-call]
+        raise
+    return made
+
+
+def _answer(connection: AbstractConnection, *command: str) -> Any:
+    connection.send_command(*command)  # type: ignore[no-untyped-call]
+    return connection.read_response()
+
+
+class Sentinels:
+    """Asks the sentinels of one service, the one first that answered last time."""
+
+    def __init__(self, address: SeveralNodes) -> None:
+        self._address = address
+        self._hosts = address.hosts
+
+    def __repr__(self) -> str:
+        return f"Sentinels({self._address.service}, {len(self._hosts)})"
+
+    def find_primary(self) -> tuple[str, int]:
+        """Where the primary is now.
+
+        Raises:
+            redis.exceptions.ConnectionError: none of them knows.
+        """
+        failures = []
+        for host in self._hosts:
+            try:
+                answer = self._ask(host)
+            except (redis.exceptions.RedisError, OSError) as error:
+                failures.append(f"{host[0]}:{host[1]}: {error}")
+                continue
+            if answer is None:
+                failures.append(f"{host[0]}:{host[1]}: does not know it")
+                continue
+            self._hosts = (host, *(other for other in self._hosts if other != host))
+            return answer[0].decode(), int(answer[1])
+        raise redis.exceptions.ConnectionError(
+            f"no sentinel says where the primary of {self._address.service} is ({'; '.join(failures)})"
+        )
+
+    def _ask(self, host: Place) -> list[bytes] | None:
+        made = _opened(host, self._address.sentinel_options, tls=self._address.tls)
+        try:
+            answer: list[bytes] | None = _answer(
+                made, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service
+            )
+        finally:
+            made.disconnect()  # type: ignore[no-untyped-call]
+        return answer
+
+
+class _OfPrimary(Connection):
+    """A connection whose place is found when it is opened."""
+
+    def __init__(self, *, find_primary: Callable[[], tuple[str, int]], **options: Any) -> None:
+        self._find_primary = find_primary
+        super().__init__(**options)  # type: ignore[no-untyped-call]
+
+    def _connect(self) -> Any:
+        self.host, self.port = self._find_primary()
+        return super()._connect()  # type: ignore[no-untyped-call]
+
+    def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - redis-py's
+        """Besides the greeting: a sentinel may still name a primary that was demoted."""
+        super().on_connect_check_health(check_health=check_health)
+        self.send_command("ROLE", check_health=False)  # type: ignore[no-untyped-call]
+        try:
+            role = self.read_response()[0]
+        except (
+            redis.exceptions.ResponseError
+        ):  # its user may not ask; writes are refused by a replica
+            return
+        if role != b"master":
+            raise redis.exceptions.ConnectionError(
+                f"{self.host}:{self.port} is a replica now, and its sentinels do not know it yet"
+            )
+
+
+class PrimaryConnection(_OfPrimary):
+    """A connection to the primary."""
+
+
+class PrimarySSLConnection(_OfPrimary, SSLConnection):
+    """An encrypted one."""
 
 
 def slot_of(prefix: str) -> int:
@@ -107,7 +244,7 @@ class ClusterNodes:
         prefix: of all our keys; has a hash tag.
     """
 
-    def __init__(self, address: ClusterAddress, prefix: str) -> None:
+    def __init__(self, address: SeveralNodes, prefix: str) -> None:
         self._address = address
         self._slot = slot_of(prefix)
         self._guard = Keys(prefix).nowhere
@@ -177,23 +314,7 @@ class ClusterNodes:
         Raises:
             RedisError, OSError: it cannot be reached.
         """
-        within_s = deadline.bounded(ANSWER_WITHIN_S)
-        kind = SSLConnection if self._address.tls else Connection
-        ours = {
-            "host": place[0],
-            "port": place[1],
-            "protocol": 2,
-            "socket_timeout": within_s,
-            "socket_connect_timeout": within_s,
-            "retry": Retry(NoBackoff(), 0),
-        }
-        made: AbstractConnection = kind(**{**options, **ours})
-        try:
-            made.connect()  # type: ignore[no-untyped-call]
-        except BaseException:
-            made.disconnect()  # type: ignore[no-untyped-call]
-            raise
-        return made
+        return _opened(place, options, tls=self._address.tls)
 
     def guarded(self, script: Script, keys: Sequence[str]) -> tuple[Script, Sequence[str]]:
         """The script and its keys, so that no node begins it while the slot is on its way to another one.
@@ -224,11 +345,11 @@ class ClusterNodes:
         made = self.open(place, options)
         try:
             try:
-                ranges = list(_of_slots(_answer(made, "SLOTS")))
+                ranges = list(_of_slots(_answer(made, "CLUSTER", "SLOTS")))
             except redis.exceptions.ResponseError as error:
                 if "cluster support disabled" in str(error):
                     raise
-                ranges = list(_of_shards(_answer(made, "SHARDS"), tls=self._address.tls))
+                ranges = list(_of_shards(_answer(made, "CLUSTER", "SHARDS"), tls=self._address.tls))
         finally:
             made.disconnect()  # type: ignore[no-untyped-call]
         others = []
@@ -241,11 +362,6 @@ class ClusterNodes:
         if owner is None:
             raise redis.exceptions.ConnectionError("does not know it")
         return owner, others
-
-
-def _answer(connection: AbstractConnection, what: str) -> Any:
-    connection.send_command("CLUSTER", what)  # type: ignore[no-untyped-call]
-    return connection.read_response()
 
 
 Range = tuple[int, int, list[Place]]
@@ -316,18 +432,22 @@ class OwnerSSLConnection(OfOwner, SSLConnection):
     """An encrypted one."""
 
 
-def connection_pool(address: ClusterAddress, prefix: str, **options: Any) -> redis.ConnectionPool:
-    """What makes connections to the owner; `options` of redis-py win over those of the address.
-
-    Args:
-        address: where the nodes are.
-        prefix: of all our keys.
+def connection_pool(url: str, prefix: str, **options: Any) -> redis.ConnectionPool:
+    """What makes connections; `options` of redis-py win over those of the address.
 
     Raises:
-        ValueError: the prefix has no hash tag.
+        ValueError: the address is none, or it is one of a cluster, and the prefix of all our keys has no hash tag.
     """
+    address = parse(url)
+    options = {**address.options, **options}
+    if address.service:
+        return redis.ConnectionPool(
+            connection_class=PrimarySSLConnection if address.tls else PrimaryConnection,
+            find_primary=Sentinels(address).find_primary,
+            **options,
+        )
     return redis.ConnectionPool(
         connection_class=OwnerSSLConnection if address.tls else OwnerConnection,
         nodes=ClusterNodes(address, prefix),
-        **{**address.options, **options},
+        **options,
     )
