@@ -23,7 +23,7 @@ from kiqbridge.engine.neighbours import warn_of_shared_queues
 from kiqbridge.engine.parts import EngineParts
 from kiqbridge.engine.registration import spread_start
 from kiqbridge.engine.served_queues import warn_of_odd_queues
-from kiqbridge.store.eviction import warn_of_eviction
+from kiqbridge.store.server_check import warn_of_eviction
 
 STACK_BYTES = 256 * 1024
 AT_ONCE = 250

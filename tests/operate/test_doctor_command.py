@@ -17,8 +17,8 @@ from kiqbridge import Client
 from kiqbridge.commands import cli
 from kiqbridge.doctor import CATALOGUE
 from kiqbridge.doctor.examination import CHECKS
-from kiqbridge.store.eviction import warn_of_eviction
 from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.store.server_check import warn_of_eviction
 
 FINDING = {"rule", "area", "status", "what", "why", "action"}
 
@@ -307,7 +307,7 @@ def test_it_stays_in_its_namespace_and_changes_nothing(run, redis, redis_url, mo
 
 class TestAtTheStartOfAWorker:
     def warnings(self, url, caplog):
-        caplog.set_level(logging.WARNING, "kiqbridge.store.eviction")
+        caplog.set_level(logging.WARNING, "kiqbridge.store.server_check")
         pool = RedisPool(url)
         warn_of_eviction(pool.run)
         pool.close()

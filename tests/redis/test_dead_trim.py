@@ -11,7 +11,7 @@ from support.waiting import wait_until
 from kiqbridge.commands import cli
 from kiqbridge.engine import dead_trim
 from kiqbridge.engine.dead_trim import AT_ONCE, GATHER_S, DeadTrim
-from kiqbridge.store.dead_set import dropped_in
+from kiqbridge.store.forgetting import dropped_in
 from kiqbridge.transfer import archive
 from kiqbridge.transfer.archive import ArchiveFailed, DeadArchive
 from kiqbridge.wire.dead_bounds import DeadBounds, fleet_bounds

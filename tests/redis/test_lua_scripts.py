@@ -85,7 +85,7 @@ def test_an_error_that_a_script_answers_is_raised(pool):
 def test_without_lupa_it_says_what_to_install(jobs, monkeypatch):
     monkeypatch.setitem(sys.modules, "lupa.lua51", None)
 
-    with pytest.raises(NotInMemory, match=r"script pause: .*pip install 'kiqbridge\[testing\]'"):
+    with pytest.raises(NotInMemory, match=r"needs lupa .*pip install 'kiqbridge\[testing\]'"):
         Client().pause_queue("low")
 
 

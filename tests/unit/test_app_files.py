@@ -10,7 +10,7 @@ from kiqbridge import __version__
 from kiqbridge.errors import ConfigError
 from kiqbridge.scaffold import app_files as module
 from kiqbridge.scaffold.app_files import App, app_files
-from kiqbridge.scaffold.sources import shipped_root
+from kiqbridge.scaffold.run_script import shipped_root
 from kiqbridge.schedule.check import allow_list_problems
 from kiqbridge.schedule.template import read_schedules
 

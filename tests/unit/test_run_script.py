@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kiqbridge.errors import ConfigError
-from kiqbridge.scaffold import sources
+from kiqbridge.scaffold import run_script
 from kiqbridge.scaffold.run_script import command_of, environment, main
 
 
@@ -51,7 +51,7 @@ def test_what_the_environment_names_is_taken():
 
 
 def test_an_installation_without_template_says_where_there_is_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(sources, "_CHECKOUT", tmp_path)
+    monkeypatch.setattr(run_script, "_CHECKOUT", tmp_path)
 
     with pytest.raises(ConfigError, match="as in a layer or an image"):
-        sources.shipped_root()
+        run_script.shipped_root()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from support.template_rules import rule
 
-from kiqbridge.dev.zone_changes import ZoneCalendar, describe
+from kiqbridge.dev.firing import ZoneCalendar, describe
 from kiqbridge.schedule.zone_changes import next_change
 
 SUMMER = datetime(2026, 7, 1, tzinfo=UTC)

@@ -17,12 +17,11 @@ from kiqbridge.api.record import JobRecord
 from kiqbridge.api.unknown_classes import RETRY, unknown_classes
 from kiqbridge.errors import RedisRefused
 from kiqbridge.inflight.incarnations import Incarnation, SignOfLife, list_registered
-from kiqbridge.store.dead_set import KEPT_S, dropped_in
-from kiqbridge.store.eviction import parse_info
+from kiqbridge.store.forgetting import KEPT_S, dropped_in
 from kiqbridge.store.pauses import Pause, read_entries, server_time
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
-from kiqbridge.store.server_check import has_hash_tag, is_clustered
+from kiqbridge.store.server_check import has_hash_tag, is_clustered, parse_info
 from kiqbridge.wire.dead_bounds import DEFAULT_BOUNDS, FIELD, DeadBounds, fleet_bounds
 from kiqbridge.wire.names import text_of
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kiqbridge.store.eviction import parse_info
+from kiqbridge.store.server_check import parse_info
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

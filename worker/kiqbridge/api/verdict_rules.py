@@ -11,9 +11,16 @@ from urllib.parse import quote
 from kiqbridge.api.facts import LATELY_S, Facts, QueueFacts, SetFacts, fetch_facts
 from kiqbridge.api.operator import Operator
 from kiqbridge.api.verdict import Fact, Limits, Verdict
-from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, what_can_be_lost
 from kiqbridge.store.pauses import Pause
-from kiqbridge.store.server_check import CLUSTERED, RUBY, UNCLUSTER, WITHOUT_RUBY
+from kiqbridge.store.server_check import (
+    CLUSTERED,
+    NOEVICTION,
+    RUBY,
+    UNCLUSTER,
+    WHAT_TO_DO,
+    WITHOUT_RUBY,
+    what_can_be_lost,
+)
 from kiqbridge.wire.amounts import count_text, instant_text, oldest_text, span_text
 from kiqbridge.wire.names import shown
 

@@ -28,7 +28,7 @@ from kiqbridge.config.client_settings import (
 from kiqbridge.config.redis_access import RedisAccess, read_access, read_namespace
 from kiqbridge.config.setting import choose
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, parse_replicas
+from kiqbridge.store.replies import WAIT_TIMEOUT_MS, parse_replicas
 from kiqbridge.store.wire_profile import FleetProfile
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys

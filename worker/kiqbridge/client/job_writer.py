@@ -18,8 +18,7 @@ from kiqbridge.errors import (
 )
 from kiqbridge.store.enqueueing import push_commands, schedule_commands
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.replicas import NotReplicated, Replicas
-from kiqbridge.store.replies import ReplyLost
+from kiqbridge.store.replies import NotReplicated, Replicas, ReplyLost
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import Script
 from kiqbridge.wire.batches import BATCH_BYTES, slices_by_bytes

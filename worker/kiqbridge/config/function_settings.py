@@ -1,6 +1,7 @@
 """The rows of the table that the functions alone read, from their environment."""
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from kiqbridge.config.parsers import switch, whole_number, words
@@ -14,30 +15,19 @@ FUNCTION_SETTINGS: Final = Rows("function")
 _HTTP_AUTH: Final = ("iam", "jwt", "authorizer", "alb", "none")
 
 
-def _seconds_ahead(value: Any, source: str) -> float:
-    try:
-        seconds = float(str(value))
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:
-        raise ConfigError(
-            f"{source}: {value!r} is not a number of seconds from 0; write how far a tick may lie ahead of "
-            "the clock of Redis, such as 60"
-        )
-    return seconds
+def _seconds(
+    kind: str, hint: str, is_allowed: Callable[[float], bool]
+) -> Callable[[Any, str], float]:
+    def parse(value: Any, source: str) -> float:
+        try:
+            seconds = float(str(value))
+        except ValueError:
+            seconds = math.nan
+        if not is_allowed(seconds):
+            raise ConfigError(f"{source}: {value!r} is not a number of seconds{kind}; write {hint}")
+        return seconds
 
-
-def _seconds_between_clocks(value: Any, source: str) -> float:
-    try:
-        seconds = float(str(value))
-    except ValueError:
-        seconds = math.nan
-    if not math.isfinite(seconds):
-        raise ConfigError(
-            f"{source}: {value!r} is not a number of seconds; write how far the clock of the schedules is "
-            "ahead of the clock of Redis (below 0: behind), or leave it unset"
-        )
-    return seconds
+    return parse
 
 
 def _ways_of_authentication(value: Any, source: str) -> tuple[str, ...]:
@@ -75,14 +65,22 @@ MAPPINGS: Final = FUNCTION_SETTINGS.add(
 
 TICK_AHEAD_S: Final = FUNCTION_SETTINGS.add(
     name="tick_ahead_s",
-    parse=_seconds_ahead,
+    parse=_seconds(
+        " from 0",
+        "how far a tick may lie ahead of the clock of Redis, such as 60",
+        lambda seconds: seconds >= 0,
+    ),
     default=60,
     help="seconds that a tick may lie ahead of the clock of Redis; others are refused",
 )
 
 TICK_OFFSET_S: Final = FUNCTION_SETTINGS.add(
     name="tick_offset_s",
-    parse=_seconds_between_clocks,
+    parse=_seconds(
+        "",
+        "how far the clock of the schedules is ahead of the clock of Redis (below 0: behind), or leave it unset",
+        math.isfinite,
+    ),
     default=0,
     help="seconds by which the clock of the schedules is ahead of the clock of Redis, below 0: behind; set by "
     "`kiqbridge dev --at`, not for production",

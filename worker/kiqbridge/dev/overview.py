@@ -11,7 +11,6 @@ from kiqbridge.clocks.definitions import read_definitions
 from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
 from kiqbridge.dev.console import Console, shown_instant
 from kiqbridge.dev.firing import SimulatedClock
-from kiqbridge.dev.job_places import JobPlaces
 from kiqbridge.dev.ledger_watch import (
     LOOK_EVERY_S,
     LedgerWatch,
@@ -19,6 +18,7 @@ from kiqbridge.dev.ledger_watch import (
     lateness_text,
     outcome_text,
 )
+from kiqbridge.dev.tick_delivery import JobPlaces
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState

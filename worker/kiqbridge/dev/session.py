@@ -25,17 +25,24 @@ from kiqbridge.config.setting import read
 from kiqbridge.dev.console import Console
 from kiqbridge.dev.embedded_server import EmbeddedServer
 from kiqbridge.dev.end_inbox import EndInbox
-from kiqbridge.dev.firing import Agenda, SimulatedClock, anchored, most_frequent, unknown_rule
-from kiqbridge.dev.job_places import JobPlaces
+from kiqbridge.dev.firing import (
+    Agenda,
+    SimulatedClock,
+    ZoneCalendar,
+    anchored,
+    concerned,
+    describe,
+    most_frequent,
+    unknown_rule,
+)
 from kiqbridge.dev.ledger_watch import LedgerWatch
 from kiqbridge.dev.local_data import LocalData
 from kiqbridge.dev.local_function import LocalFunction
 from kiqbridge.dev.overview import Overview
 from kiqbridge.dev.source_watch import SourceWatch, folders_of
-from kiqbridge.dev.tick_delivery import TickDelivery
+from kiqbridge.dev.tick_delivery import JobPlaces, TickDelivery
 from kiqbridge.dev.web_child import WebChild
 from kiqbridge.dev.worker_child import WorkerChild
-from kiqbridge.dev.zone_changes import ZoneCalendar, concerned, describe
 from kiqbridge.errors import ConfigError, RedisRefused, RedisUnavailable
 from kiqbridge.schedule.template import TemplateSchedule, read_schedules
 from kiqbridge.store.redis_address import without_password

@@ -11,15 +11,17 @@ from kiqbridge.api.verdict_rules import eviction_facts
 from kiqbridge.doctor.finding import Finding, Rule
 from kiqbridge.doctor.system import System
 from kiqbridge.errors import RedisRefused
-from kiqbridge.store.eviction import NOEVICTION, WHAT_TO_DO, fetch_policy
 from kiqbridge.store.scripts import from_text
 from kiqbridge.store.server_check import (
     ALONE,
     CLUSTERED,
     FOLLOW,
+    NOEVICTION,
     TOO_OLD,
     UNCLUSTER,
     UPGRADE,
+    WHAT_TO_DO,
+    fetch_policy,
     is_clustered,
     is_too_old,
     server_version,

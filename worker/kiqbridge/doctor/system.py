@@ -12,7 +12,7 @@ from kiqbridge.api.unknown_classes import unknown_classes
 from kiqbridge.doctor.finding import Finding, Rule
 from kiqbridge.doctor.sample import SETS, Sample, take_sample
 from kiqbridge.errors import RedisRefused
-from kiqbridge.store.eviction import parse_info
+from kiqbridge.store.server_check import parse_info
 
 if TYPE_CHECKING:
     from kiqbridge.doctor.redis_rights import Role

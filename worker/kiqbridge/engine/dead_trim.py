@@ -1,6 +1,6 @@
 """Keeping the dead set within its bounds: nothing else of ours removes jobs from it because of them (protocol §8.5).
 
-1. The leader looks every two seconds how far the set is beyond the bounds (`store/dead_set.py`).
+1. The leader looks every two seconds how far the set is beyond the bounds (`store/forgetting.py`).
 2. It trims at once when 1,000 jobs are too many, else once a minute; the oldest first.
 3. With `dead_archive` they are written there first. What cannot be written stays in the set.
 4. A script removes those that are as they were read, and counts what the bound on the number has cost.
@@ -19,7 +19,7 @@ from kiqbridge.client.rails import performed_class
 from kiqbridge.config.config import Config
 from kiqbridge.engine.schedule_leader import ScheduleStep
 from kiqbridge.runtime import threads
-from kiqbridge.store.dead_set import Excess, read_excess, remove_dead
+from kiqbridge.store.forgetting import Excess, read_excess, remove_dead
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.transfer.archive import DeadArchive
 from kiqbridge.transfer.form import Place

@@ -48,7 +48,7 @@ from kiqbridge.perform.gate import check_route
 from kiqbridge.runtime import user_code
 from kiqbridge.runtime.threads import BoundedCall, seconds_until
 from kiqbridge.settle.failed_payload import error_message
-from kiqbridge.store.eviction import warn_of_eviction
+from kiqbridge.store.server_check import warn_of_eviction
 
 if TYPE_CHECKING:
     from kiqbridge.client.server import Firing

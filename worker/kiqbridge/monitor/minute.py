@@ -10,7 +10,7 @@ from kiqbridge.monitor.demand import Backlog, read_backlog
 from kiqbridge.monitor.fleet import Fleet, read_fleet
 from kiqbridge.monitor.orphans import give_back_orphans
 from kiqbridge.monitor.settings import MonitorSettings
-from kiqbridge.store.dead_set import dropped_in
+from kiqbridge.store.forgetting import dropped_in
 
 MEASURED_QUEUES = 50
 """Queues with metrics of their own, the deepest first: each metric costs."""

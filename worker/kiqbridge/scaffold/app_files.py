@@ -16,7 +16,7 @@ from typing import Final
 
 from kiqbridge import __version__
 from kiqbridge.errors import ConfigError
-from kiqbridge.scaffold.sources import APP, shipped_root
+from kiqbridge.scaffold.run_script import APP, shipped_root
 
 SUFFIX: Final = ".tmpl"
 PLAIN: Final = {

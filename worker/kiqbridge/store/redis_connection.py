@@ -25,9 +25,11 @@ from kiqbridge.store import deadline
 from kiqbridge.store.deadline import Times
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.redis_source import RedisSource
-from kiqbridge.store.replicas import NotReplicated, Replicas, check_confirmed
 from kiqbridge.store.replies import (
+    NotReplicated,
+    Replicas,
     ReplyLost,
+    check_confirmed,
     is_failover,
     is_login_refused,
     translate,

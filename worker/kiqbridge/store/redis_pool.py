@@ -20,8 +20,7 @@ from kiqbridge.store.connection_faults import Fault, probe, probe_nodes
 from kiqbridge.store.redis_address import READ_TIMEOUT_S
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_source import open_source
-from kiqbridge.store.replicas import WAIT_TIMEOUT_MS, Replicas, parse_replicas
-from kiqbridge.store.replies import ANSWERS
+from kiqbridge.store.replies import ANSWERS, WAIT_TIMEOUT_MS, Replicas, parse_replicas
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.scripts import Script
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
-from kiqbridge.store.replicas import Replicas
+from kiqbridge.store.replies import Replicas
 from kiqbridge.store.round_trip import Command
 
 IDLE_S: Final = 20.0

@@ -20,28 +20,23 @@ _STATUS: Final = {b"SET", b"TYPE", b"PING", b"LTRIM"}
 """Commands whose replies are statuses, where they are texts."""
 
 
-def lua_or_none() -> Any:
-    """A runtime of Lua 5.1, or None where lupa is not installed."""
-    try:
-        from lupa.lua51 import LuaRuntime  # noqa: PLC0415 - few need it
-    except ImportError:
-        return None
-    return LuaRuntime(encoding=None)
-
-
 class LuaScripts:
     """The scripts on one memory.
 
     Args:
         memory: its lock is held by the caller of `run`.
-        runtime: as `lua_or_none` makes it.
+
+    Raises:
+        ImportError: lupa is not installed.
     """
 
-    def __init__(self, memory: "Memory", runtime: Any) -> None:
+    def __init__(self, memory: "Memory") -> None:
+        from lupa.lua51 import LuaRuntime  # noqa: PLC0415 - few need it
+
         self._memory = memory
-        self._lua = runtime
+        self._lua = LuaRuntime(encoding=None)
         self._compiled: dict[str, Callable[..., Any]] = {}
-        world = runtime.globals()
+        world = self._lua.globals()
         world[b"redis"] = self._table(
             {
                 b"call": self._call,

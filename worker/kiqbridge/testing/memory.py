@@ -12,14 +12,14 @@ a server.
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.runtime.interruption import PENDING, checkpoint
 from kiqbridge.store.round_trip import Command
-from kiqbridge.store.scripts import FOLDER, Script, load
-from kiqbridge.testing.lua_scripts import LuaScripts, lua_or_none
+from kiqbridge.store.scripts import Script
+from kiqbridge.testing.lua_scripts import LuaScripts
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import bytes_of, text_of
 
@@ -105,7 +105,7 @@ class Memory:
         """
         with self.lock:
             first, ends = self._next, self._count_ends(keys)
-            answer = self._lua_scripts(script).run(script, keys, [_bytes(arg) for arg in args])
+            answer = self._lua_scripts().run(script, keys, [_bytes(arg) for arg in args])
             end = self._next
             has_ends = self._count_ends(keys) > ends
         if end > first or has_ends:
@@ -117,15 +117,15 @@ class Memory:
     def _count_ends(self, keys: Sequence[str]) -> int:
         return sum(len(self.get(key, dict)) for key in keys if key.endswith(_ENDS))
 
-    def _lua_scripts(self, script: Script) -> LuaScripts:
+    def _lua_scripts(self) -> LuaScripts:
         if self._lua is None:
-            runtime = lua_or_none()
-            if runtime is None:
+            try:
+                self._lua = LuaScripts(self)
+            except ImportError as error:
                 raise NotInMemory(
-                    f"script {_name_of(script)}: the fake of kiqbridge.testing needs lupa to run it: pip install "
+                    "the fake of kiqbridge.testing needs lupa to run the scripts of Redis: pip install "
                     "'kiqbridge[testing]'; or use the fixture kiqbridge_redis, which has a real server"
-                )
-            self._lua = LuaScripts(self, runtime)
+                ) from error
         return self._lua
 
     def clear(self) -> None:
@@ -308,14 +308,3 @@ def _bytes(part: str | bytes | float) -> bytes:
     if isinstance(part, bytes):
         return part
     return bytes_of(part) if isinstance(part, str) else repr(part).encode()
-
-
-def _name_of(script: Script) -> str:
-    """The name of its file, for a message."""
-    return next(_names_of(script), script.text.partition("\n")[0])
-
-
-def _names_of(script: Script) -> Iterator[str]:
-    for path in FOLDER.glob("*.lua"):
-        if load(path.stem).sha == script.sha:
-            yield path.stem

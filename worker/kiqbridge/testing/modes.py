@@ -1,9 +1,12 @@
-"""Switching a process to recorded jobs: `fake`, `inline`, and `drain` for what is in effect."""
+"""Switching a process to recorded jobs: `fake`, `inline`, and `drain` for what is in effect.
+
+`FakeJobsMixin` is `fake` for unittest, with assertions in unittest's spelling.
+"""
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol, TypedDict, Unpack
 
 from kiqbridge.clock import use_clock
 from kiqbridge.errors import ConfigError
@@ -11,17 +14,19 @@ from kiqbridge.store.redis_pool import use_stand_in
 from kiqbridge.testing.fake_jobs import FakeJobs
 
 
+class DrainOptions(TypedDict, total=False):
+    """The arguments of `FakeJobs.drain`."""
+
+    queue: str | None
+    job: object
+    limit: int | None
+    raise_errors: bool
+
+
 class Drains(Protocol):
     """What `drain` calls: that of a fake, or of a real server."""
 
-    def drain(
-        self,
-        *,
-        queue: str | None = None,
-        job: object = None,
-        limit: int | None = None,
-        raise_errors: bool = True,
-    ) -> int:
+    def drain(self, **options: Unpack[DrainOptions]) -> int:
         """See `FakeJobs.drain`."""
 
 
@@ -54,13 +59,7 @@ def inline(*, raise_errors: bool = True) -> Iterator[FakeJobs]:
         yield jobs
 
 
-def drain(
-    *,
-    queue: str | None = None,
-    job: object = None,
-    limit: int | None = None,
-    raise_errors: bool = True,
-) -> int:
+def drain(**options: Unpack[DrainOptions]) -> int:
     """Perform the jobs of the `fake`, or of the server of the fixture `kiqbridge_redis`, that is in effect.
 
     Arguments, result and errors are those of `FakeJobs.drain`.
@@ -75,7 +74,7 @@ def drain(
             "drain: no fake is in effect here; use the fixture kiqbridge_fake or kiqbridge_redis, or "
             "`with kiqbridge.testing.fake():`"
         )
-    return target.drain(queue=queue, job=job, limit=limit, raise_errors=raise_errors)
+    return target.drain(**options)
 
 
 @contextmanager
@@ -101,3 +100,39 @@ def _standing_in(jobs: FakeJobs) -> Iterator[FakeJobs]:
             use_stand_in(former)
             use_clock(former_clock)
             jobs.close()
+
+
+class FakeJobsMixin:
+    """Record the jobs of each test; to be named before `unittest.TestCase`, or Django's.
+
+        class SignUp(FakeJobsMixin, unittest.TestCase): ...
+
+    Attributes:
+        jobs: those of this test; `assertEnqueued`, `assertNotEnqueued`, `assertEnqueuedCount` and `assertPerformed`
+            are its assertions.
+    """
+
+    jobs: FakeJobs
+
+    def setUp(self) -> None:
+        """Begin; call it from a `setUp` of your own."""
+        with ExitStack() as opening:
+            self.jobs = opening.enter_context(fake())
+            self._end = opening.pop_all()
+        # In unittest's spelling.
+        self.assertEnqueued = self.jobs.assert_enqueued
+        self.assertNotEnqueued = self.jobs.assert_not_enqueued
+        self.assertEnqueuedCount = self.jobs.assert_enqueued_count
+        self.assertPerformed = self.jobs.assert_performed
+        try:
+            super().setUp()  # type: ignore[misc] # that of the test case
+        except BaseException:
+            self._end.close()  # tearDown is not called
+            raise
+
+    def tearDown(self) -> None:
+        """End; call it from a `tearDown` of your own."""
+        try:
+            super().tearDown()  # type: ignore[misc] # as above
+        finally:
+            self._end.close()
