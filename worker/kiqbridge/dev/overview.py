@@ -4,9 +4,11 @@ import contextlib
 import heapq
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kiqbridge.client.registry import Registry
 from kiqbridge.clocks.definitions import read_definitions
 from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
 from kiqbridge.dev.console import Console, shown_instant
@@ -18,11 +20,12 @@ from kiqbridge.dev.ledger_watch import (
     lateness_text,
     outcome_text,
 )
-from kiqbridge.dev.tick_delivery import JobPlaces
 from kiqbridge.errors import ConfigError, KiqbridgeError
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.state import ScheduleState
 from kiqbridge.schedule.template import TemplateSchedule
+from kiqbridge.store.redis_pool import RedisPool
+from kiqbridge.wire.keys import Keys
 
 _LOOK_S: Final = 1.0  # a clock that was set, or a machine that slept, is noticed so soon
 _FIND_EVERY_S: Final = 2.0
@@ -44,6 +47,38 @@ _SUM_HEADINGS: Final = (
 )
 _FAILED: Final = ("dead", "discarded")
 _NOT_RUN: Final = ("skipped", "expired", "cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlaces:
+    """Where jobs are performed: here, or by somebody else's worker.
+
+    Attributes:
+        served: queues of the Python worker.
+    """
+
+    served: list[str]
+    registry: Registry
+    pool: RedisPool
+    keys: Keys
+
+    def are_here(self, rule: TemplateSchedule) -> bool:
+        """Whether all jobs of a rule are Python classes that this worker knows."""
+        return all(job.get("class", job.get("active_job")) in self.registry for job in rule.jobs)
+
+    def note(self, job_class: str, queue: str) -> str:
+        """What keeps a job from being performed here; empty if nothing does."""
+        if queue not in self.served:
+            return "waits for a Ruby worker"
+        # A wrapper that is named itself and misspelt names alike: the worker will say more.
+        return "" if job_class in self.registry else "no Python job has this name"
+
+    def waiting(self, queue: str) -> str:
+        """How many jobs wait in a queue that is not served here."""
+        try:
+            return f"{self.pool.call('LLEN', self.keys.queue(queue))} there"
+        except KiqbridgeError:
+            return "number unknown"  # only an adornment of a line
 
 
 class Overview:

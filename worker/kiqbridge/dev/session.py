@@ -38,9 +38,8 @@ from kiqbridge.dev.firing import (
 from kiqbridge.dev.ledger_watch import LedgerWatch
 from kiqbridge.dev.local_data import LocalData
 from kiqbridge.dev.local_function import LocalFunction
-from kiqbridge.dev.overview import Overview
+from kiqbridge.dev.overview import JobPlaces, Overview, TickDelivery
 from kiqbridge.dev.source_watch import SourceWatch, folders_of
-from kiqbridge.dev.tick_delivery import JobPlaces, TickDelivery
 from kiqbridge.dev.web_child import WebChild
 from kiqbridge.dev.worker_child import WorkerChild
 from kiqbridge.errors import ConfigError, RedisRefused, RedisUnavailable
