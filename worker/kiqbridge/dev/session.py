@@ -38,8 +38,9 @@ from kiqbridge.dev.firing import (
 from kiqbridge.dev.ledger_watch import LedgerWatch
 from kiqbridge.dev.local_data import LocalData
 from kiqbridge.dev.local_function import LocalFunction
-from kiqbridge.dev.overview import JobPlaces, Overview, TickDelivery
+from kiqbridge.dev.overview import JobPlaces, Overview
 from kiqbridge.dev.source_watch import SourceWatch, folders_of
+from kiqbridge.dev.tick_delivery import TickDelivery
 from kiqbridge.dev.web_child import WebChild
 from kiqbridge.dev.worker_child import WorkerChild
 from kiqbridge.errors import ConfigError, RedisRefused, RedisUnavailable
