@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 from support import proving
 from support.faketime import faketime_library
 from support.ruby import has_active_job, has_cron_gem, has_fugit, has_ruby_sidekiq, has_web_ui
-from support.servers import Server, debian_server, embedded_server
+from support.servers import ServerProcess, debian_server, embedded_server
 
 from kiqbridge.runtime.job_forks import _forget_errors_of_others
 
@@ -250,14 +250,14 @@ def no_signal_is_inherited_ignored():
 
 
 @pytest.fixture(scope="session")
-def session_server() -> Iterator[Server]:
+def session_server() -> Iterator[ServerProcess]:
     """The server that this test process uses; only `server` flushes it."""
     with SERVERS[os.environ.get("KIQBRIDGE_TEST_SERVER", "valkey")]() as server:
         yield server
 
 
 @pytest.fixture
-def server(session_server) -> Server:
+def server(session_server) -> ServerProcess:
     """The running server, empty; whoever pauses it must resume it."""
     session_server.flush()
     return session_server
@@ -344,7 +344,7 @@ def services():
 
 
 @pytest.fixture(scope="session")
-def session_debian_server() -> Iterator[Server]:
+def session_debian_server() -> Iterator[ServerProcess]:
     with debian_server() as server:
         yield server
 

@@ -19,7 +19,7 @@ from benchmarks.outcome import OURS, Outcome, at_most, median
 from benchmarks.sides import NOOP, ours, running
 from benchmarks.sizes import FULL
 from benchmarks.stage import Stage, on_core
-from support.servers import Server
+from support.servers import ServerProcess
 
 from kiqbridge import Client
 from kiqbridge.inflight.lease import LeaseTimes
@@ -52,7 +52,7 @@ class Cost:
 class Crowd:
     """So many simulated processes; see crowd.py."""
 
-    def __init__(self, server: Server, count: int) -> None:
+    def __init__(self, server: ServerProcess, count: int) -> None:
         shares = [PER_CROWD] * (count // PER_CROWD) + [count % PER_CROWD]
         with on_core(None):
             self._processes = [
@@ -89,7 +89,7 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def crowd_of(server: Server, count: int) -> Iterator[Crowd]:
+def crowd_of(server: ServerProcess, count: int) -> Iterator[Crowd]:
     crowd = Crowd(server, count)
     try:
         yield crowd

@@ -21,7 +21,7 @@ import redis
 from benchmarks.progress import Progress
 from benchmarks.sizes import Sizes
 from support.processes import ChildProcess
-from support.servers import Server, debian_server, embedded_server
+from support.servers import ServerProcess, debian_server, embedded_server
 from support.waiting import wait_until
 
 from kiqbridge import Client
@@ -67,7 +67,7 @@ class Stage:
     """
 
     sizes: Sizes
-    server: Server
+    server: ServerProcess
     client: redis.Redis
     store: redis.Redis
     folder: Path
@@ -182,7 +182,7 @@ def stage(
 
 
 @contextlib.contextmanager
-def pinned_server() -> Iterator[Server]:
+def pinned_server() -> Iterator[ServerProcess]:
     """The first server of `KIQBRIDGE_BENCH_SERVER`, else Debian's redis-server, else the embedded Valkey, on the server's core."""
     found = [*bench_binaries(), "redis-server"][0]
     with contextlib.ExitStack() as stack:
@@ -196,7 +196,7 @@ def bench_binaries() -> list[str]:
     return [path for path in os.environ.get("KIQBRIDGE_BENCH_SERVER", "").split(":") if path]
 
 
-def start_server(binary: str, **settings: str) -> AbstractContextManager[Server]:
+def start_server(binary: str, **settings: str) -> AbstractContextManager[ServerProcess]:
     """The server of a binary, or, for an empty path, the embedded Valkey."""
     return debian_server(binary=binary, **settings) if binary else embedded_server(**settings)
 
@@ -235,7 +235,7 @@ def pin(pid: int, cores: Sequence[int]) -> None:
 
 
 @contextlib.contextmanager
-def delayed(server: Server, delay_s: float) -> Iterator[str]:
+def delayed(server: ServerProcess, delay_s: float) -> Iterator[str]:
     """The server's address behind a wire that makes a round trip longer, on the server's core."""
     command = [sys.executable, str(Path(__file__).with_name("delay.py"))]
     with on_core(SERVER_CORE):

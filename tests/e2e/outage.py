@@ -11,7 +11,7 @@ from e2e.performers import job_for
 from e2e.report import Line
 from e2e.sources import invoke, publish_event, publish_to, send_message
 from e2e.stage import Stage
-from support.servers import Server
+from support.servers import ServerProcess
 from support.waiting import wait_until
 
 OUTAGE: Final = "Redis away, 4 sources"
@@ -27,7 +27,7 @@ BACK_S: Final = 60
 """Until all is performed: a spilled message comes back every two seconds here, two minutes in AWS."""
 
 
-def play_outage(stage: Stage, server: Server) -> Line:
+def play_outage(stage: Stage, server: ServerProcess) -> Line:
     """Freeze the server, let four sources deliver, wait for the spill queue, and thaw it."""
     name, run = OUTAGE, uuid.uuid4().hex[:8]
     markers = [

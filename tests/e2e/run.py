@@ -33,7 +33,7 @@ from e2e.stage import Source, Stage, play
 from support.lambda_build import MACHINE
 from support.processes import ChildProcess
 from support.ruby import has_ruby_sidekiq
-from support.servers import Server, embedded_server
+from support.servers import ServerProcess, embedded_server
 
 LIMIT_S = 600
 LOGS = ROOT / ".kiqbridge/e2e"
@@ -161,7 +161,7 @@ def deployed_line(stack: Stack) -> Line:
     )
 
 
-def deliveries(stage: Stage, server: Server, options: argparse.Namespace) -> Iterator[Line]:
+def deliveries(stage: Stage, server: ServerProcess, options: argparse.Namespace) -> Iterator[Line]:
     for source in chosen(SOURCES, options.sources):
         yield play(stage, source)
     if not options.sources:

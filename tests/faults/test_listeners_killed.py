@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from support.faketime import WallClock
 from support.fleet import KEYS, freeze, incarnations, jids_in_flight, lists_in_flight
-from support.server_process import ServerProcess
+from support.servers import ServerProcess
 from support.waiting import wait_until
 from support.wake_roles import LIST, SIGN, generation_of, parked, wait_for_roles
 

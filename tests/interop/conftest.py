@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from support.evidence import RUBY, Evidence
 from support.ruby import RubySidekiq
-from support.servers import Server
+from support.servers import ServerProcess
 from support.workers import WorkerProcess
 
 TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def server(session_server) -> Server:
+def server(session_server) -> ServerProcess:
     """Flushed when the module begins, not per test: workers run on it all the time."""
     session_server.flush()
     return session_server

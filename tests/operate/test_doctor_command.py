@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from support.intercepting_redis import Answer, intercepting_redis
+from support.proxy import Answer, InterceptingRedis
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 
@@ -161,7 +161,7 @@ def test_a_wrong_password_is_code_3(run, redis, redis_url):
 )
 def test_a_server_must_be_new_enough(run, server, info, status):
     text = f"# Server\r\n{info}\r\n".encode()
-    with intercepting_redis(server.port) as proxy:
+    with InterceptingRedis(server.port) as proxy:
         proxy.decide = lambda command: (
             Answer(b"$%d\r\n%b\r\n" % (len(text), text))
             if command == [b"INFO", b"server"]

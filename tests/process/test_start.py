@@ -6,8 +6,8 @@ import signal
 from contextlib import ExitStack
 
 import pytest
-from support.intercepting_redis import Answer, intercepting_redis
 from support.processes import ran
+from support.proxy import Answer, InterceptingRedis
 from support.servers import embedded_server, find_free_port
 from support.workers import WorkerProcess
 
@@ -199,7 +199,7 @@ class TestAServerThatCannotBeUsed:
 
     def test_one_that_is_too_old(self, start, server):
         text = b"redis_version:6.2.14\r\n"
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda command: (
                 Answer(b"$%d\r\n%b\r\n" % (len(text), text))
                 if command == [b"INFO", b"server"]
@@ -211,7 +211,7 @@ class TestAServerThatCannotBeUsed:
         assert "upgrade to Redis 7.0, Valkey 7.2, or newer" in line
 
     def test_one_that_is_still_loading_is_waited_for(self, start, server):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda _command: Answer(b"-LOADING Redis is loading\r\n")
             worker = start(url=proxy.url)
             worker.wait_for_output("trying again", PATIENT_S)

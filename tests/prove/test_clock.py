@@ -19,7 +19,7 @@ from support.proving import (
     wait_performed,
     wait_settled,
 )
-from support.server_process import ServerProcess
+from support.servers import ServerProcess
 from support.waiting import wait_until
 from support.workers import find_identity
 

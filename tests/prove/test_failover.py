@@ -19,8 +19,7 @@ from support.proving import (
     unasked_tracebacks,
 )
 from support.proxy import UnsteadyProxy
-from support.server_process import AOF, ServerProcess
-from support.servers import HOST
+from support.servers import AOF, HOST, ServerProcess
 from support.waiting import wait_until
 
 ROUNDS = sized(full=6, sample=2)

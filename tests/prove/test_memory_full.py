@@ -16,7 +16,7 @@ from support.proving import (
     wait_performed,
     wait_settled,
 )
-from support.server_process import ServerProcess
+from support.servers import ServerProcess
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client

@@ -3,7 +3,7 @@
 import pytest
 from support.fleet import incarnations
 from support.proving import hold, left_over, sized, wait_performed, wait_settled
-from support.server_process import AOF, ServerProcess
+from support.servers import AOF, ServerProcess
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client

@@ -11,7 +11,7 @@ from collections import Counter
 
 from support.enqueue_function import ENVIRONMENT, Context, load_app
 from support.proving import sized
-from support.server_process import AOF, ServerProcess
+from support.servers import AOF, ServerProcess
 from support.sqs import Queue, simulated_sqs
 
 EVENTS = sized(full=5_000, sample=240)

@@ -15,7 +15,7 @@ from support.proving import (
     wait_performed,
     wait_settled,
 )
-from support.server_process import AOF, ServerProcess
+from support.servers import AOF, ServerProcess
 from support.waiting import wait_until
 
 RESTARTS = sized(full=20, sample=3)

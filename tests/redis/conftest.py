@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import redis as redis_py
 from support.engine import EngineProcess
-from support.intercepting_redis import InterceptingRedis, intercepting_redis
-from support.servers import Server as RedisServer
+from support.proxy import InterceptingRedis
+from support.servers import ServerProcess as RedisServer
 from support.servers import embedded_server
 
 from kiqbridge.api import Operator, open_operator
@@ -52,7 +52,7 @@ def setup() -> Server:
 def proxy(server: RedisServer, redis: redis_py.Redis) -> Iterator[InterceptingRedis]:
     """Between clients and the server, which knows no script any more."""
     redis.script_flush()
-    with intercepting_redis(server.port) as proxy:
+    with InterceptingRedis(server.port) as proxy:
         yield proxy
 
 

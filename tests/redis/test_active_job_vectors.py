@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.intercepting_redis import intercepting_redis
+from support.proxy import InterceptingRedis
 
 from kiqbridge import Client
 from kiqbridge.errors import PayloadError
@@ -58,7 +58,7 @@ def masked(command):
     ("profile", "operation", "recorded"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES]
 )
 def test_an_active_job_is_sent_as_recorded(server, profile, operation, recorded):
-    with intercepting_redis(server.port) as proxy:
+    with InterceptingRedis(server.port) as proxy:
         client = Client(proxy.url, profile=profile)
 
         CALLS[operation](client)

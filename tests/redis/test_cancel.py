@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.intercepting_redis import Answer, intercepting_redis
+from support.proxy import Answer, InterceptingRedis
 
 from kiqbridge import Client, PayloadError
 
@@ -21,7 +21,7 @@ def test_it_sends_what_sidekiq_sends_and_a_cursor(server, redis, profile, versio
     recorded = json.loads((VECTORS / f"api-{version}.json").read_text(encoding="utf-8"))
     [cancel] = [each for each in recorded["operations"] if each["operation"] == "cancel"]
 
-    with intercepting_redis(server.port) as proxy:
+    with InterceptingRedis(server.port) as proxy:
         returned = Client(proxy.url, profile=profile).cancel(JID)
 
     sent = [[part.decode().lower() for part in command] for command in proxy.commands]
@@ -77,7 +77,7 @@ def test_it_is_under_the_namespace(redis_url, redis):
 
 def test_a_refusal_by_a_replica_is_repeated_on_a_new_connection(server, redis):
     left = [Answer(b"-READONLY You can't write against a read only replica.\r\n")]
-    with intercepting_redis(server.port) as proxy:
+    with InterceptingRedis(server.port) as proxy:
         proxy.decide = lambda command: left.pop() if left and command[0] == b"HSETNX" else None
 
         assert Client(proxy.url).cancel(JID)

@@ -11,8 +11,8 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.intercepting_redis import intercepting_redis
 from support.jobs import own_declarations
+from support.proxy import InterceptingRedis
 from support.vectors import (
     FILES,
     Moment,
@@ -253,7 +253,7 @@ def jobs(request):
 
 @pytest.fixture(scope="session")
 def session_proxy(session_server):
-    with intercepting_redis(session_server.port) as proxy:
+    with InterceptingRedis(session_server.port) as proxy:
         yield proxy
 
 

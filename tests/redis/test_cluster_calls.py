@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 import redis as redis_py
-from support.intercepting_redis import Answer, Lose, intercepting_redis
+from support.proxy import Answer, InterceptingRedis, Lose
 from support.servers import embedded_server
 from support.waiting import wait_until
 
@@ -73,8 +73,8 @@ def nodes(servers):
     one.flush()
     two.flush()
     with (
-        intercepting_redis(one.port) as first,
-        intercepting_redis(two.port) as second,
+        InterceptingRedis(one.port) as first,
+        InterceptingRedis(two.port) as second,
         redis_py.Redis.from_url(one.url) as raw,
         redis_py.Redis.from_url(two.url) as other,
     ):

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 from support.aws_services import aws_services
 from support.certificates import make_certificate
-from support.intercepting_redis import Answer, intercepting_redis
+from support.proxy import Answer, InterceptingRedis
 from support.servers import debian_server, embedded_server, find_free_port
 from support.waiting import wait_until
 
@@ -203,7 +203,7 @@ def test_a_socket_file_is_an_address(tmp_path):
 )
 def test_a_server_that_is_too_old_is_refused(server, info, words):
     text = f"# Server\r\n{info}\r\n".encode()
-    with intercepting_redis(server.port) as proxy:
+    with InterceptingRedis(server.port) as proxy:
         proxy.decide = lambda command: (
             Answer(b"$%d\r\n%b\r\n" % (len(text), text))
             if command == [b"INFO", b"server"]

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from support.intercepting_redis import intercepting_redis
+from support.proxy import InterceptingRedis
 from support.servers import HOST
 
 from kiqbridge import Client
@@ -64,7 +64,7 @@ class TestDeadline:
             redis.execute_command("CLIENT", "UNPAUSE")
 
     def test_after_it_nothing_is_sent(self, server):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             pool = RedisPool(proxy.url)
             pool.call("PING")
             with deadline.within(0.0), pytest.raises(RedisUnavailable, match="no time is left"):
@@ -130,7 +130,7 @@ class TestAfterAFreeze:
         self, server, monkeypatch, monotonic_s, time_s, repeatable
     ):
         monkeypatch.setattr(redis_connection, "PROBE_WITHIN_S", 0.05)
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             pool = RedisPool(proxy.url, read_timeout_s=LONG_S)
             pool.call("PING")
             dead = threading.Event()
@@ -152,7 +152,7 @@ class TestAfterAFreeze:
             assert proxy.connections == 2
 
     def test_one_in_use_is_not_probed(self, server):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             pool = RedisPool(proxy.url)
             for _ in range(5):
                 pool.call("INCR", "counter")

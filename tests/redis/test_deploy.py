@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from support.intercepting_redis import Answer, Lose, intercepting_redis
+from support.proxy import Answer, InterceptingRedis, Lose
 from support.servers import find_free_port
 
 from kiqbridge import Client, PayloadError
@@ -62,7 +62,7 @@ class TestMark:
         assert set(redis.keys()) == {b"app:20260202-marks", b"app:deploylock-v1"}
 
     def test_a_lost_reply_is_repeated_and_marks_once(self, server, redis):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             client = Client(proxy.url)
             client.deploy_mark("v1")  # the server knows the script from now on
             losses = [Lose()]
@@ -77,7 +77,7 @@ class TestMark:
         assert marks(redis, key) == {mark.at: "v1"}
 
     def test_a_refusal_writes_nothing(self, server, redis):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda _command: Answer(b"-READONLY You can't write.\r\n")
             with pytest.raises(RedisUnavailable, match="READONLY"):
                 Client(proxy.url).deploy_mark("v1")

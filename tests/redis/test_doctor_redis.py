@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis as redis_py
 from support.doctored import beat, enqueue, found, job, only, wrong
-from support.intercepting_redis import Answer, intercepting_redis
+from support.proxy import Answer, InterceptingRedis
 from support.servers import embedded_server, find_free_port, without_command
 from support.waiting import wait_until
 
@@ -139,7 +139,7 @@ def test_a_replica_that_is_late_is_found(good, raw):
         b"role:master\r\nconnected_slaves:1\r\n"
         b"slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=40\r\n"
     )
-    with intercepting_redis(good.port) as proxy:
+    with InterceptingRedis(good.port) as proxy:
         proxy.decide = lambda command: (
             Answer(b"$%d\r\n%b\r\n" % (len(text), text))
             if command == [b"INFO", b"replication"]
@@ -175,7 +175,7 @@ def test_commands_that_take_long_are_found(good, raw):
 
 
 def test_a_clock_that_is_wrong_is_found(good, raw):
-    with intercepting_redis(good.port) as proxy:
+    with InterceptingRedis(good.port) as proxy:
         reply = b"*2\r\n$10\r\n1000000000\r\n$1\r\n0\r\n"
         proxy.decide = lambda command: Answer(reply) if command == [b"TIME"] else None
         finding = only(proxy.url, "clock", "problem", areas=AREAS)

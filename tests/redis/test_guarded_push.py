@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from support.intercepting_redis import Lose, Refuse
 from support.jobs import own_declarations
+from support.proxy import Lose, Refuse
 from support.servers import embedded_server
 
 from kiqbridge import Client, RedisUnavailable

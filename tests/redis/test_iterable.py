@@ -12,8 +12,8 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from support.intercepting_redis import Answer, Lose, intercepting_redis
 from support.jobs import own_declarations
+from support.proxy import Answer, InterceptingRedis, Lose
 from support.vectors import FILES, of_kind, profile_of, put_state, recorded_state
 
 from kiqbridge import Client, IterableJob, JobInterrupted, JobTimeout, PayloadError
@@ -540,7 +540,7 @@ class TestErrors:
 class TestWhenRedisIsAway:
     def test_the_iteration_waits_and_goes_on(self, make_worker, server, either, trace, caplog):
         away = []
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             worker = make_worker(proxy.url)
             refusal = Answer(b"-MASTERDOWN Link with MASTER is down\r\n")
             proxy.decide = lambda _command: away.pop() if away else None
@@ -556,7 +556,7 @@ class TestWhenRedisIsAway:
 
     def test_a_lost_reply_is_asked_for_again(self, make_worker, server, count, trace, redis):
         left = [Lose()]
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             worker = make_worker(proxy.url)
             proxy.decide = lambda words: left.pop() if left and words[0] == b"EXEC" else None
             trace.at_item = ticking(worker, lambda _j, item: setattr(worker, "stopping", item == 4))
@@ -677,7 +677,7 @@ class TestTheRecordedCommands:
     ):
         file, name = case
         operation = FILES[file][name]
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             worker = make_worker(proxy.url, profile=profile_of(file))
             at_item, theirs = SCENES[name](worker, file)
             trace.at_item = ticking(worker, at_item)

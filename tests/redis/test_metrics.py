@@ -4,7 +4,6 @@ import threading
 
 import pytest
 from support.engine import UnreliableConnection
-from support.intercepting_redis import Answer, Lose, Refuse, intercepting_redis
 from support.metrics_reader import (
     average_ms,
     for_job,
@@ -14,6 +13,7 @@ from support.metrics_reader import (
     ten_minutes_8,
     top_jobs,
 )
+from support.proxy import Answer, InterceptingRedis, Lose, Refuse
 
 from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.settle.metrics import Metrics
@@ -249,7 +249,7 @@ class TestTrouble:
 
     def test_a_refusal_by_a_replica_leaves_all_for_later(self, server, redis):
         readonly = Answer(b"-READONLY You can't write against a read only replica.\r\n")
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             process = Process(proxy.url)
             process.perform(10)
             proxy.decide = lambda _command: readonly
@@ -276,7 +276,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize("lost", [1, 2])
     def test_a_lost_reply_adds_nothing_twice(self, server, redis, lost):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             process = Process(proxy.url)
             process.perform(10)
             process.flush()  # the server knows the script from now on
@@ -296,7 +296,7 @@ class TestTrouble:
         assert sum(histogram(redis, "h|Work-2-7:3")) == expected["Work|p"] - 1
 
     def test_a_call_that_never_arrived_is_made_up_for(self, server, redis):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             process = Process(proxy.url)
             process.perform(10)
             proxy.decide = lambda _command: Refuse()

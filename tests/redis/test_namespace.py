@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from support.intercepting_redis import intercepting_redis
+from support.proxy import InterceptingRedis
 from support.servers import embedded_server
 from support.waiting import wait_until
 
@@ -42,7 +42,7 @@ def masked(command):
 @pytest.mark.parametrize("colon", ["", ":"])
 def test_the_commands_are_those_of_redis_namespace(server, redis, operation, colon):
     [recorded] = [each for each in RECORDED if each["operation"] == operation]
-    with intercepting_redis(server.port) as proxy:
+    with InterceptingRedis(server.port) as proxy:
         CALLS[operation](Client(proxy.url, namespace=recorded["namespace"] + colon))
 
     sent = [masked(part.decode() for part in command) for command in proxy.commands]

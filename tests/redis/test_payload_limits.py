@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from support.bad_payloads import raw_of
 from support.engine import EngineProcess, put_back
-from support.intercepting_redis import intercepting_redis
+from support.proxy import InterceptingRedis
 from support.runners import make_runner
 from support.waiting import wait_until
 
@@ -117,7 +117,7 @@ class TestAtPush:
     @pytest.mark.parametrize("shared", [{}, {"jid": None}, {"at": 9e9}])
     def test_a_bulk_of_long_texts_goes_in_calls_of_a_megabyte(self, server, redis, shared):
         data = "x" * 100_000
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             client = Client(proxy.url)
             jids = client.push_bulk(
                 {"class": "Nop", "args": [[number, data] for number in range(35)], **shared}
@@ -162,7 +162,7 @@ class TestWhenDue:
     def test_members_are_read_and_moved_a_megabyte_at_a_time(self, server, redis):
         members = [text_of(number, "x" * 60_000) for number in range(80)]  # 5 MB
         redis.zadd("schedule", dict.fromkeys(members, 1.0))
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             pool = RedisPool(proxy.url)
             poller = poller_on(pool)
 
@@ -188,7 +188,7 @@ class TestWhenDue:
 
     def test_small_ones_still_go_a_thousand_at_a_time(self, server, redis):
         redis.zadd("schedule", {text_of(number): 1.0 for number in range(2500)})
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             pool = RedisPool(proxy.url)
 
             assert poller_on(pool).move_due("schedule", NOW) == 2500
@@ -296,7 +296,7 @@ class TestWhenClaimed:
 class TestWhenSettled:
     @pytest.fixture
     def proxy(self, server, redis):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             yield proxy
 
     @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 import redis as redis_py
-from support.intercepting_redis import Answer, Lose, Refuse
+from support.proxy import Answer, Lose, Refuse
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 

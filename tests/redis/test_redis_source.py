@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 
 import pytest
-from support.intercepting_redis import Answer, intercepting_redis
+from support.proxy import Answer, InterceptingRedis
 from support.servers import embedded_server, find_free_port
 from support.waiting import wait_until
 
@@ -128,7 +128,7 @@ class TestSecret:
 
     def test_an_open_connection_that_must_log_in_since_now(self, services, redis, server):
         """As behind a proxy: a connection that was let in without a password is asked for one."""
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             arn, access = of_secret(services, proxy.url)
             pool = RedisPool(access)
             pool.call("PING")

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 import redis as redis_py
 from support.engine import EngineProcess, put_back
-from support.intercepting_redis import Answer, Lose, intercepting_redis
+from support.proxy import Answer, InterceptingRedis, Lose
 from support.servers import embedded_server
 from support.waiting import wait_until
 
@@ -118,7 +118,7 @@ class TestWithout:
 
     @pytest.mark.parametrize("asked", [None, 0])
     def test_nobody_waits_who_did_not_ask(self, server, redis, asked):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             client = Client(proxy.url, wait_replicas=asked)
 
             for push in PUSHES.values():
@@ -157,7 +157,7 @@ class TestWithout:
 
 class TestOneRoundTrip:
     def test_wait_is_sent_right_behind_the_push_of_either_kind(self, server, redis):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda command: Answer(b":1\r\n") if command[0] == b"WAIT" else None
             client = Client(proxy.url, wait_replicas=1)
 
@@ -174,7 +174,7 @@ class TestOneRoundTrip:
         "reply", [b"-UNBLOCKED instance state changed\r\n", b"-ERR WAIT cannot be used\r\n"]
     )
     def test_an_error_of_wait_itself_does_not_push_twice(self, server, redis, reply):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda command: Answer(reply) if command[0] == b"WAIT" else None
             client = Client(proxy.url, wait_replicas=1)
 
@@ -187,14 +187,14 @@ class TestOneRoundTrip:
             client.close()
 
     def test_a_push_that_is_refused_is_refused_and_not_in_doubt(self, server, redis):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda command: Answer(OOM) if command[0] == b"LPUSH" else None
 
             with pytest.raises(RedisUnavailable, match="OOM"):
                 Client(proxy.url, wait_replicas=1, wait_timeout_ms=20).push(JOB)
 
     def test_a_reply_of_wait_that_is_lost_leaves_all_in_doubt(self, server, redis):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda command: Lose() if command[0] == b"WAIT" else None
 
             with pytest.raises(PushOutcomeUnknown):
@@ -269,7 +269,7 @@ class TestSettling:
     def test_wait_is_sent_behind_it_only_when_it_was_asked_for(
         self, server, redis, hold, settled, replicas
     ):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda command: Answer(b":1\r\n") if command[0] == b"WAIT" else None
             process, chunk, job = hold(proxy.url, replicas)
             before = len(proxy.commands)
@@ -283,7 +283,7 @@ class TestSettling:
             process.keeper.stop()
 
     def test_claims_and_signs_of_life_do_not_wait(self, server, redis, hold):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             process, _, _ = hold(proxy.url)
 
             process.keeper.confirm(process.keeper.current)

@@ -4,7 +4,7 @@ import json
 import logging
 
 import pytest
-from support.narrow_proxy import NarrowProxy
+from support.proxy import UnsteadyProxy
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
@@ -27,7 +27,7 @@ def connect(proxy, timeout_s=SILENCE_S):
 class TestASlowLink:
     def test_a_long_call_takes_longer_than_the_timeout_and_gets_through(self, server, redis):
         text = b"x" * 1_200_000
-        with NarrowProxy(server.port, bytes_per_s=200_000) as proxy:  # 6 s
+        with UnsteadyProxy(server.port, bytes_per_s=200_000) as proxy:  # 6 s
             connection = connect(proxy, timeout_s=1.5)
 
             assert connection.call("RPUSH", "list", text) == 1
@@ -37,7 +37,7 @@ class TestASlowLink:
         assert redis.lrange("list", 0, -1) == [text]
 
     def test_a_silent_server_counts_as_lost_all_the_same(self, server):
-        with NarrowProxy(server.port, most_bytes=0) as proxy:
+        with UnsteadyProxy(server.port, most_bytes=0) as proxy:
             connection = connect(proxy)
 
             with pytest.raises(RedisUnavailable):
@@ -50,7 +50,7 @@ class TestALinkThatLongCallsDoNotGetThrough:
     def test_a_long_call_is_not_repeated_as_it_is_and_a_warning_says_what_follows(
         self, server, caplog
     ):
-        with NarrowProxy(server.port, most_bytes=300_000) as proxy:
+        with UnsteadyProxy(server.port, most_bytes=300_000) as proxy:
             connection = connect(proxy)
 
             with pytest.raises(RedisUnavailable):
@@ -64,14 +64,14 @@ class TestALinkThatLongCallsDoNotGetThrough:
             assert f"have {connection.batch_bytes:,} bytes at most now" in record.getMessage()
 
     def test_what_must_not_be_repeated_is_in_doubt(self, server):
-        with NarrowProxy(server.port, most_bytes=300_000) as proxy:
+        with UnsteadyProxy(server.port, most_bytes=300_000) as proxy:
             with pytest.raises(ReplyLost):
                 connect(proxy).run(("RPUSH", "list", b"x" * 800_000), repeatable=False)
 
             assert proxy.stuck == 1
 
     def test_batches_grow_again_with_each_that_gets_through(self, server):
-        with NarrowProxy(server.port, most_bytes=300_000) as proxy:
+        with UnsteadyProxy(server.port, most_bytes=300_000) as proxy:
             connection = connect(proxy)
             with pytest.raises(RedisUnavailable):
                 connection.call("RPUSH", "list", b"x" * 800_000)
@@ -88,7 +88,7 @@ class TestALinkThatLongCallsDoNotGetThrough:
     def test_the_poller_moves_all_that_is_due(self, server, redis):
         members = [text_of(number, "x" * 9_900) for number in range(150)]  # 1.5 MB
         redis.zadd("schedule", dict.fromkeys(members, 1.0))
-        with NarrowProxy(server.port, most_bytes=300_000) as proxy:
+        with UnsteadyProxy(server.port, most_bytes=300_000) as proxy:
             pool = RedisPool(proxy.url, read_timeout_s=SILENCE_S)
             poller = Poller(
                 identity="host:1:aaa",

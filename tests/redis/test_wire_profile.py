@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from support.intercepting_redis import Answer, intercepting_redis
+from support.proxy import Answer, InterceptingRedis
 from support.servers import embedded_server, find_free_port
 
 from kiqbridge import Client, RedisUnavailable
@@ -111,7 +111,7 @@ class TestAuto:
 
     def test_one_look_up_serves_all_pushes_of_a_minute(self, server, redis):
         beat(redis, "ruby:1:a", ruby("8.1.7"))
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             client = Client(proxy.url, profile="auto")
 
             for _ in range(5):
@@ -140,7 +140,7 @@ class TestTrouble:
 
     def test_it_looks_again_soon_after_a_failure(self, server, redis):
         beat(redis, "ruby:1:a", ruby("8.1.7"))
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda _command: Answer(b"-LOADING it reads its file\r\n")
             profile = FleetProfile("auto", RedisPool(proxy.url), Keys(), monotonic=Clock())
             assert profile.current() == "7"
@@ -152,7 +152,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize("reply", [b"-NOPERM no\r\n", b"-WRONGTYPE no\r\n"])
     def test_a_refusal_is_no_error_of_the_push(self, server, redis, reply):
-        with intercepting_redis(server.port) as proxy:
+        with InterceptingRedis(server.port) as proxy:
             proxy.decide = lambda command: Answer(reply) if command[0] == b"SMEMBERS" else None
             client = Client(proxy.url, profile="auto")
 

@@ -17,9 +17,9 @@ from types import SimpleNamespace
 import pytest
 from support.bad_payloads import raw_of
 from support.engine import capsule_of, heartbeat_of
-from support.intercepting_redis import intercepting_redis
 from support.jobs import own_declarations
 from support.launched import launched
+from support.proxy import InterceptingRedis
 from support.vectors import (
     FILES,
     Moment,
@@ -405,7 +405,7 @@ class Process:
 
 @pytest.fixture
 def proxy(session_server, server):
-    with intercepting_redis(session_server.port) as proxy:
+    with InterceptingRedis(session_server.port) as proxy:
         yield proxy
 
 

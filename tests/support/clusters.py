@@ -10,8 +10,7 @@ from typing import Self
 
 import redis as redis_py
 
-from support.server_process import ServerProcess
-from support.servers import HOST, find_free_port
+from support.servers import HOST, ServerProcess, find_free_port
 from support.waiting import wait_until
 
 SLOTS = 16384

