@@ -7,10 +7,6 @@ password or a secret.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
-
-_JIDS: Final = 3
-"""Of several jobs so many are named in a message."""
 
 
 class KiqbridgeError(Exception):

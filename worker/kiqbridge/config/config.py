@@ -26,7 +26,6 @@ from kiqbridge.config.parsers import (
     choice,
     seconds,
     seconds_or_none,
-    seconds_or_off,
     switch,
     texts,
     whole_number,
@@ -47,7 +46,7 @@ ForeignJobs = Literal["refuse", "run", "requeue"]
 
 MISSED_TICK_WEBHOOK: Final = Setting(
     name="missed_tick_webhook",
-    parse=worker.webhook("missed_tick_webhook"),
+    parse=worker.missed_tick_webhook,
     help="https address that gets a POST with JSON when a tick of a schedule did not come; none = no one",
     read_by=("worker", "function"),
 )
@@ -229,7 +228,7 @@ class Config:
         "before its worker goes on; 0 = none",
     )
     start_period_s: float = _row(
-        parse=seconds_or_off("start_period_s"),
+        parse=seconds("start_period_s", zero_is_off=True),
         default=60,
         help="seconds after the start for which `kiqbridge health --live` succeeds though Redis has never been "
         "reached; 0 = for orchestrators that have a start period of their own",
@@ -247,7 +246,7 @@ class Config:
         "status 70, to be started anew; from 5",
     )
     loop_blocked_s: float = _row(
-        parse=seconds_or_off("loop_blocked_s"),
+        parse=seconds("loop_blocked_s", zero_is_off=True),
         default=1.0,
         help="seconds after which a job that blocks the event loop of `async def` jobs is logged with its stack; "
         "0 = never",
@@ -273,7 +272,7 @@ class Config:
         help="address on which it does; there is no authentication, so open it to Prometheus alone",
     )
     statsd: str = _row(
-        parse=worker.host_port("statsd"),
+        parse=worker.statsd,
         help="HOST:PORT to which numbers are sent in StatsD's form over UDP, every 10 seconds; none = nowhere",
     )
     opentelemetry: bool = _row(
@@ -316,13 +315,13 @@ class Config:
         help="seconds after which such a command is ended",
     )
     ecs_protect_after_s: float = _row(
-        parse=seconds_or_off("ecs_protect_after_s"),
+        parse=seconds("ecs_protect_after_s", zero_is_off=True),
         default=0,
         help="seconds after which a running job has ECS protect its task from scale-in and deployments, "
         "until it ends; 0 = never",
     )
     task_heartbeat_s: float = _row(
-        parse=seconds_or_off("task_heartbeat_s"),
+        parse=seconds("task_heartbeat_s", zero_is_off=True),
         default=30,
         help="seconds between two heartbeats to Step Functions while a job runs that a state machine waits "
         "for; `task_heartbeat_s` in a job counts first; 0 = none",
@@ -368,7 +367,7 @@ class Config:
         "keep = the set grows, and workers warn; Ruby processes drop in any case",
     )
     dead_archive: str = _row(
-        parse=worker.archive_place("dead_archive"),
+        parse=worker.dead_archive,
         help="folder, or s3://BUCKET/PREFIX, to which dead jobs are written before they are removed, in files for "
         "kiqbridge restore; none = they are gone",
     )

@@ -30,7 +30,9 @@ def whole_number(
     return parse
 
 
-def seconds(name: str, least: float = 0.0) -> Callable[[Any, str], float]:
+def seconds(
+    name: str, least: float = 0.0, *, zero_is_off: bool = False
+) -> Callable[[Any, str], float]:
     """A number of seconds above 0, or from `least`."""
     allowed = f"from {least:g}" if least else "above 0"
 
@@ -39,26 +41,14 @@ def seconds(name: str, least: float = 0.0) -> Callable[[Any, str], float]:
             number = float(str(value))
         except ValueError:
             number = 0.0
+        if zero_is_off and str(value) in ("0", "0.0"):
+            return 0.0
         if isinstance(value, bool) or not (number > 0 and least <= number < float("inf")):
+            off = "; 0 = off" if zero_is_off else ""
             raise ConfigError(
-                f"{name}: {value!r} is not a number of seconds {allowed} (from {source})"
+                f"{name}: {value!r} is not a number of seconds {allowed} (from {source}){off}"
             )
         return number
-
-    return parse
-
-
-def seconds_or_off(name: str) -> Callable[[Any, str], float]:
-    """A number of seconds above 0; 0 = off."""
-    above_0 = seconds(name)
-
-    def parse(value: Any, source: str) -> float:
-        if str(value) in ("0", "0.0"):
-            return 0.0
-        try:
-            return above_0(value, source)
-        except ConfigError as error:
-            raise ConfigError(f"{error}; 0 = off") from None
 
     return parse
 

@@ -85,19 +85,15 @@ def metrics(value: Any, source: str) -> str:
     return choice("metrics", "both", "7", "8", "off")("off" if value is False else value, source)
 
 
-def host_port(name: str) -> Callable[[Any, str], str]:
+def statsd(value: Any, source: str) -> str:
     """HOST:PORT, or an empty text."""
-
-    def parse(value: Any, source: str) -> str:
-        text = str(value).strip()
-        host, separator, port = text.rpartition(":")
-        if text and not (separator and host and port.isdecimal() and 0 < int(port) <= _LAST_PORT):
-            raise ConfigError(
-                f"{name}: {text!r} is not HOST:PORT, such as 127.0.0.1:8125 (from {source})"
-            )
-        return text
-
-    return parse
+    text = str(value).strip()
+    host, separator, port = text.rpartition(":")
+    if text and not (separator and host and port.isdecimal() and 0 < int(port) <= _LAST_PORT):
+        raise ConfigError(
+            f"statsd: {text!r} is not HOST:PORT, such as 127.0.0.1:8125 (from {source})"
+        )
+    return text
 
 
 def unknown_class(value: Any, source: str) -> str:
@@ -162,43 +158,35 @@ def concurrency(value: Any, source: str) -> int:
     return number
 
 
-def webhook(name: str) -> Callable[[Any, str], str]:
+def missed_tick_webhook(value: Any, source: str) -> str:
     """An https address, or an http one of this machine; empty = none. No message holds it: it may be a secret."""
-
-    def parse(value: Any, source: str) -> str:
-        url = str(value).strip()
-        if not url:
-            return ""
-        try:
-            parts = urlsplit(url)
-            is_allowed = parts.scheme == "https" or (
-                parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
-            )
-        except ValueError:
-            is_allowed = False
-        if not is_allowed or not parts.hostname:
-            raise ConfigError(
-                f"{name}: is no https address (from {source}); http is allowed for localhost alone, since what is "
-                "sent names jobs"
-            )
-        return url
-
-    return parse
+    url = str(value).strip()
+    if not url:
+        return ""
+    try:
+        parts = urlsplit(url)
+        is_allowed = parts.scheme == "https" or (
+            parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+        )
+    except ValueError:
+        is_allowed = False
+    if not is_allowed or not parts.hostname:
+        raise ConfigError(
+            f"missed_tick_webhook: is no https address (from {source}); http is allowed for localhost alone, since what is "
+            "sent names jobs"
+        )
+    return url
 
 
-def archive_place(name: str) -> Callable[[Any, str], str]:
+def dead_archive(value: Any, source: str) -> str:
     """A folder, or a bucket of S3 with or without a prefix; empty = none."""
-
-    def parse(value: Any, source: str) -> str:
-        place = text(name)(value, source).strip()
-        scheme, mark, rest = place.partition("://")
-        if mark and (scheme != "s3" or not rest.partition("/")[0]):
-            raise ConfigError(
-                f"{name}: {place!r} is neither a folder nor s3://BUCKET/PREFIX (from {source})"
-            )
-        return place
-
-    return parse
+    place = text("dead_archive")(value, source).strip()
+    scheme, mark, rest = place.partition("://")
+    if mark and (scheme != "s3" or not rest.partition("/")[0]):
+        raise ConfigError(
+            f"dead_archive: {place!r} is neither a folder nor s3://BUCKET/PREFIX (from {source})"
+        )
+    return place
 
 
 def shell_commands(value: Any, source: str) -> tuple[str, ...]:

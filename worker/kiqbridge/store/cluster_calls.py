@@ -11,10 +11,9 @@ others refused, those that were executed are only repeated if the call is repeat
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import redis
 
@@ -24,6 +23,9 @@ from kiqbridge.store import deadline
 from kiqbridge.store.nodes import OfOwner, Place
 from kiqbridge.store.replies import ANSWERS, ReplyLost, error_text, is_failover
 from kiqbridge.store.round_trip import Command, pack
+
+if TYPE_CHECKING:
+    from kiqbridge.store.redis_connection import RedisConnection
 
 FIRST_PAUSE_S: Final = 0.01
 LONGEST_PAUSE_S: Final = 0.25
@@ -39,52 +41,30 @@ class _Verdict(Enum):
     """The address was read again after the login was refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A call of some commands, and what it is sent by.
+class Attempts:
+    """A call whose first attempt was lost or refused in part.
 
-    Attributes:
+    Args:
+        connection: what it is sent on.
         commands: with WAIT behind them, if replicas are to confirm.
         count: how many there are without it.
         repeatable: whether commands that were executed may be repeated.
-        patience_s: seconds for which refused commands are sent again.
-        exchange: sends commands; None for a lost reply, unless it is the last attempt.
-        close: drops the connection.
-        is_renewed: whether the connection may log in now, after it was refused.
-        address: as it may be shown.
     """
 
-    commands: Sequence[Command]
-    count: int
-    repeatable: bool
-    patience_s: float
-    exchange: Callable[[Sequence[Command], bool], list[Any] | None]
-    close: Callable[[], None]
-    is_renewed: Callable[[Exception], bool]
-    address: str
-
-
-def carry_out(call: Call, first: list[Any] | None, connection: Callable[[], OfOwner]) -> list[Any]:
-    """The replies of a call whose first attempt was lost or refused in part.
-
-    Args:
-        call: the call.
-        first: the replies of that attempt; None: lost, and may be repeated.
-        connection: what it was sent on.
-
-    Raises:
-        RedisUnavailable: no node carried it out.
-        ReplyLost: sent, but no reply, and not repeatable.
-    """
-    return _Attempts(call, connection).until_done(first)
-
-
-class _Attempts:
-    def __init__(self, call: Call, connection: Callable[[], OfOwner]) -> None:
-        self._call = call
+    def __init__(
+        self,
+        connection: "RedisConnection",
+        commands: Sequence[Command],
+        count: int,
+        *,
+        repeatable: bool,
+    ) -> None:
         self._connection = connection
-        self._replies: list[Any] = [None] * len(call.commands)
-        self._until = time.monotonic() + call.patience_s
+        self._commands = commands
+        self._count = count
+        self._repeatable = repeatable
+        self._replies: list[Any] = [None] * len(commands)
+        self._until = time.monotonic() + connection.patience_s
         self._pause_s = FIRST_PAUSE_S
         self._moves = 0
         self._is_lost = False
@@ -92,8 +72,13 @@ class _Attempts:
         """Why a node did not take ASKING."""
 
     def until_done(self, fresh: list[Any] | None) -> list[Any]:
-        call = self._call
-        groups = list(_groups(call.commands, call.count))
+        """The replies of the call; `fresh` are those of the first attempt, None: lost, and may be repeated.
+
+        Raises:
+            RedisUnavailable: no node carried it out.
+            ReplyLost: sent, but no reply, and not repeatable.
+        """
+        groups = list(_groups(self._commands, self._count))
         sent = groups
         while True:
             if fresh is None:
@@ -103,10 +88,15 @@ class _Attempts:
                 refused = self._refused(sent)
                 if not refused:
                     return self._replies
-                if not call.repeatable:
+                if not self._repeatable:
                     sent = refused
-            asked = [call.commands[index] for index in self._indices(sent)]
-            fresh = call.exchange(asked, self._is_lost)
+            asked = [self._commands[index] for index in self._indices(sent)]
+            fresh = self._connection.exchange(
+                asked, repeatable=self._repeatable, last=self._is_lost
+            )
+
+    def _opened(self) -> OfOwner:
+        return cast("OfOwner", self._connection.opened)
 
     def _refused(self, sent: Sequence[range]) -> list[range]:
         """What must be sent again, after the pause that it needs."""
@@ -122,7 +112,7 @@ class _Attempts:
     def _prepare(self, left: dict[range, _Verdict]) -> None:
         """Find out where to send it next, and wait if need be."""
         kinds = set(left.values())
-        connection = self._connection()
+        connection = self._opened()
         place = connection.host, connection.port
         errors = [self._replies[i] for group in left for i in group]
         if _Verdict.MOVED in kinds:
@@ -135,7 +125,7 @@ class _Attempts:
         ):
             connection.nodes.forget(place)
         if kinds != {_Verdict.ASK}:
-            self._call.close()
+            self._connection.close()
         if kinds == {_Verdict.RENEWED} or (
             kinds == {_Verdict.MOVED} and self._moves <= QUICK_MOVES
         ):
@@ -150,7 +140,7 @@ class _Attempts:
         if rest_s <= 0:
             error = self._not_asked or error
             raise RedisUnavailable(
-                f"Redis at {self._call.address} refused the call: {error_text(error)}; the cluster fails over, or "
+                f"Redis at {self._connection.address} refused the call: {error_text(error)}; the cluster fails over, or "
                 "moves the slot of these keys: it is possible again when that is done"
             ) from error
         threads.beat()
@@ -171,7 +161,7 @@ class _Attempts:
                 return _Verdict.ASK if is_alone else _Verdict.WAIT
             if _is_passing(reply):
                 return _Verdict.WAIT
-            if isinstance(reply, Exception) and self._call.is_renewed(reply):
+            if isinstance(reply, Exception) and self._connection.is_renewed(reply):
                 return _Verdict.RENEWED
         return None
 
@@ -181,25 +171,25 @@ class _Attempts:
         Raises:
             ReplyLost: sent, but no reply, and not repeatable.
         """
-        call, connection = self._call, self._connection()
+        connection = self._opened()
         place = _place_of(self._replies[index], (connection.host, connection.port))
         if place is None:
             return False
-        wait = call.commands[call.count :]
+        wait = self._commands[self._count :]
         try:
             other = connection.nodes.open(place, connection.options)
         except (redis.exceptions.RedisError, OSError):
             return False
         replies: list[Any] = []
         try:
-            other.send_packed_command([pack([("ASKING",), call.commands[index], *wait])])  # type: ignore[no-untyped-call]
+            other.send_packed_command([pack([("ASKING",), self._commands[index], *wait])])  # type: ignore[no-untyped-call]
             for _ in range(2 + len(wait)):
                 try:
                     replies.append(other.read_response(disconnect_on_error=False))
                 except ANSWERS as error:
                     replies.append(error)
         except (redis.exceptions.RedisError, OSError) as error:
-            if not call.repeatable:
+            if not self._repeatable:
                 raise ReplyLost(f"no reply from {place[0]}:{place[1]}: {error}") from error
             return False
         finally:
@@ -217,7 +207,7 @@ class _Attempts:
 
     def _note(self, sent: Sequence[range], fresh: Sequence[Any]) -> None:
         for index, reply in zip(self._indices(sent), fresh, strict=True):
-            if index < self._call.count:
+            if index < self._count:
                 self._replies[index] = reply
             else:
                 self._confirm(reply)
@@ -227,14 +217,12 @@ class _Attempts:
         known = self._replies[-1]
         is_less = isinstance(known, int) and isinstance(reply, int) and known < reply
         is_refused = isinstance(known, Exception) and isinstance(reply, int)
-        self._replies[-1] = (
-            known if is_less and not self._call.repeatable and not is_refused else reply
-        )
+        self._replies[-1] = known if is_less and not self._repeatable and not is_refused else reply
 
     def _indices(self, sent: Sequence[range]) -> list[int]:
         return [
             *(i for group in sent for i in group),
-            *range(self._call.count, len(self._call.commands)),
+            *range(self._count, len(self._commands)),
         ]
 
 

@@ -5,9 +5,9 @@ workers with Pro as well; so a queue that Ruby paused is listed here without a r
 class is ours alone: its jobs are put off, see `gate`. Each write is one script.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal, cast
 
 from kiqbridge.errors import PayloadError
@@ -18,7 +18,7 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
-from kiqbridge.wire.payload import check_json, epoch_seconds, shorten
+from kiqbridge.wire.payload import check_json, epoch_seconds, read_timestamp, shorten
 
 Kind = Literal["queue", "class"]
 
@@ -169,7 +169,8 @@ def list_pauses(pool: RedisPool, keys: Keys) -> list[Pause]:
         for each in known.values()
         if each.kind == "class" and (each.until is None or each.until > now)
     ]
-    return [*sorted(queues, key=_by_name), *sorted(classes, key=_by_name)]
+    by_name = attrgetter("name")
+    return [*sorted(queues, key=by_name), *sorted(classes, key=by_name)]
 
 
 def read_entries(fields: Mapping[bytes, bytes]) -> Iterable[Entry]:
@@ -186,8 +187,8 @@ def read_entries(fields: Mapping[bytes, bytes]) -> Iterable[Entry]:
                     name=name,
                     reason=_text(parsed.get("reason")),
                     by=_text(parsed.get("by")),
-                    at=_time(parsed.get("at")),
-                    until=_time(parsed.get("until")),
+                    at=read_timestamp(parsed.get("at")),
+                    until=read_timestamp(parsed.get("until")),
                 ),
             )
 
@@ -203,10 +204,6 @@ def _field(kind: Kind, name: str) -> str:
 
 def _queue(kind: Kind, name: str) -> str:
     return name if kind == "queue" else ""
-
-
-def _by_name(each: Pause) -> str:
-    return each.name
 
 
 def _check_name(kind: Kind, name: object) -> None:
@@ -242,12 +239,3 @@ def _parsed(text: bytes) -> Mapping[str, Any]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _time(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None

@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import redis
 from redis.connection import AbstractConnection
@@ -38,9 +38,6 @@ from kiqbridge.store.replies import (
 from kiqbridge.store.round_trip import PIECE_BYTES, Command, Way, pack, way_of
 from kiqbridge.store.scripts import Script
 from kiqbridge.wire.batches import BATCH_BYTES
-
-if TYPE_CHECKING:
-    from kiqbridge.store.nodes import OfOwner
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +158,21 @@ class RedisConnection:
             self._connection.disconnect()  # type: ignore[no-untyped-call]
 
     @property
+    def address(self) -> str:
+        """Where it leads, as it may be shown."""
+        return self._source.address
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds for which a call waits for a reply."""
+        return self._times.reply_s or READ_TIMEOUT_S
+
+    @property
+    def opened(self) -> AbstractConnection | None:
+        """That of redis-py, once it was opened."""
+        return self._connection
+
+    @property
     def idle_s(self) -> float:
         """Seconds since a reply came."""
         return time.monotonic() - self._used_at
@@ -193,7 +205,7 @@ class RedisConnection:
         if replicas is not None:
             commands = [*commands, ("WAIT", replicas.count, replicas.timeout_ms)]
         self._check_if_usable(repeatable=repeatable)
-        first = self._exchange(commands, repeatable=repeatable, last=False)
+        first = self.exchange(commands, repeatable=repeatable, last=False)
         if first is not None:
             for reply in first:
                 if isinstance(reply, Exception):
@@ -201,32 +213,10 @@ class RedisConnection:
             else:
                 return first
         if self._source.nodes is not None:
-            return self._in_cluster(commands, first, count, repeatable=repeatable)
+            from kiqbridge.store.cluster_calls import Attempts  # noqa: PLC0415 - few have one
+
+            return Attempts(self, commands, count, repeatable=repeatable).until_done(first)
         return self._repeated(commands, first, count, repeatable=repeatable)
-
-    def _in_cluster(
-        self, commands: Sequence[Command], first: list[Any] | None, count: int, *, repeatable: bool
-    ) -> list[Any]:
-        """As `_repeated`: after what a node of a cluster has refused."""
-        from kiqbridge.store import cluster_calls  # noqa: PLC0415 - few have one
-
-        def exchange(asked: Sequence[Command], last: bool) -> list[Any] | None:  # noqa: FBT001 - as declared
-            return self._exchange(asked, repeatable=repeatable, last=last)
-
-        def is_renewed(error: Exception) -> bool:
-            return is_login_refused(error) and self._source.renew(self._version, error)
-
-        call = cluster_calls.Call(
-            commands=commands,
-            count=count,
-            repeatable=repeatable,
-            patience_s=self._times.reply_s or READ_TIMEOUT_S,
-            exchange=exchange,
-            close=self.close,
-            is_renewed=is_renewed,
-            address=self._source.address,
-        )
-        return cluster_calls.carry_out(call, first, lambda: cast("OfOwner", self._connection))
 
     def _repeated(
         self,
@@ -243,13 +233,17 @@ class RedisConnection:
             fresh = first
             if last:
                 asked = [commands[index] for index in sent]
-                fresh = self._exchange(asked, repeatable=repeatable, last=True)
+                fresh = self.exchange(asked, repeatable=repeatable, last=True)
             if fresh is None:
                 continue
             for index, reply in zip(sent, fresh, strict=True):
                 replies[index] = reply
             # Not WAIT's own reply: UNBLOCKED there follows a write that was carried out.
-            refused = [index for index in range(count) if self._is_worth_repeating(replies[index])]
+            refused = [
+                index
+                for index in range(count)
+                if is_failover(replies[index]) or self.is_renewed(replies[index])
+            ]
             if not refused:
                 return replies
             self.close()
@@ -257,17 +251,15 @@ class RedisConnection:
                 sent = [*refused, *range(count, len(commands))]
         return replies
 
-    def _is_worth_repeating(self, reply: object) -> bool:
-        """Whether a server refused a command that another connection may get carried out."""
-        if is_failover(reply):
-            return True
+    def is_renewed(self, error: object) -> bool:
+        """Whether a login that was refused may succeed now, since the address was read again."""
         return (
-            isinstance(reply, Exception)
-            and is_login_refused(reply)
-            and self._source.renew(self._version, reply)
+            isinstance(error, Exception)
+            and is_login_refused(error)
+            and self._source.renew(self._version, error)
         )
 
-    def _exchange(
+    def exchange(
         self, commands: Sequence[Command], *, repeatable: bool, last: bool
     ) -> list[Any] | None:
         """The replies; None when they were lost and may be asked for again."""

@@ -51,6 +51,8 @@ class RedisSource:
         max_age_s: seconds after which a connection is replaced; None = it may stay open for ever.
 
     Attributes:
+        address: as it may be shown.
+        known: what makes connections; None while the address was not read yet.
         version: grows when the address changes; a connection that was made before is outdated.
         is_fixed: it never does.
     """
@@ -61,8 +63,8 @@ class RedisSource:
     def __init__(
         self, factory: redis.ConnectionPool, address: str, *, max_age_s: float | None = None
     ) -> None:
-        self._factory: redis.ConnectionPool | None = factory
-        self._shown = address
+        self.known: redis.ConnectionPool | None = factory
+        self.address = address
         self._nodes: ClusterNodes | None = factory.connection_kwargs.get("nodes")
         self.max_age_s = max_age_s
 
@@ -70,19 +72,9 @@ class RedisSource:
         return f"{type(self).__name__}({self.address})"
 
     @property
-    def address(self) -> str:
-        """As it may be shown."""
-        return self._shown
-
-    @property
     def nodes(self) -> "ClusterNodes | None":
         """Those of a cluster, if the address is one of a cluster."""
         return self._nodes
-
-    @property
-    def known(self) -> redis.ConnectionPool | None:
-        """What makes connections; None while the address was not read yet."""
-        return self._factory
 
     def factory(self) -> redis.ConnectionPool:
         """What makes connections.
@@ -90,8 +82,8 @@ class RedisSource:
         Raises:
             redis.exceptions.ConnectionError: the address cannot be read; its cause has the reason.
         """
-        assert self._factory is not None  # noqa: S101 - for the type checker
-        return self._factory
+        assert self.known is not None  # noqa: S101 - for the type checker
+        return self.known
 
     def make(self, *, protocol: int, timeout_s: float | None) -> AbstractConnection:
         """A connection that is not open yet; raises as `factory`."""
@@ -143,15 +135,15 @@ class StoredSource(RedisSource):
         self._url = ""
         self._read_again_at: float | None = None
         self._failed: tuple[float, type[RedisUnavailable], str] | None = None
-        self._factory = None
-        self._shown = f"the address in {stored.name}"
+        self.known = None
+        self.address = f"the address in {stored.name}"
         self._nodes = None
         self.max_age_s = None
 
     @property
     def nodes(self) -> "ClusterNodes | None":
         """As of `RedisSource`; reads the address if that was not done yet."""
-        if self._factory is None:
+        if self.known is None:
             with contextlib.suppress(redis.exceptions.ConnectionError):
                 self.factory()  # the call itself reports what is wrong
         return self._nodes
@@ -160,17 +152,17 @@ class StoredSource(RedisSource):
         """As of `RedisSource`; reads the address if that was not done yet."""
         try:
             with self._lock:
-                if self._factory is None:
+                if self.known is None:
                     self._read()
-                assert self._factory is not None  # noqa: S101 - for the type checker
-                return self._factory
+                assert self.known is not None  # noqa: S101 - for the type checker
+                return self.known
         except RedisUnavailable as error:
             raise redis.exceptions.ConnectionError(str(error)) from error
 
     def renew(self, version: int, error: Exception) -> bool:
         """As of `RedisSource`; reads the address again, if that is due."""
         with self._lock:
-            if self._factory is None:
+            if self.known is None:
                 return False  # its first read has failed, and is made again by the next call
             if version != self.version:
                 return True  # another thread has read it meanwhile
@@ -202,7 +194,7 @@ class StoredSource(RedisSource):
             if url == self._url:
                 return
             try:
-                self._factory = factory = self._build(url)
+                self.known = factory = self._build(url)
                 self._nodes = factory.connection_kwargs.get("nodes")
             except UntaggedNamespace as error:
                 raise RedisMisconfigured(f"{self._stored.name} cannot be used: {error}") from None
@@ -218,7 +210,7 @@ class StoredSource(RedisSource):
         self._url = url
         self._failed = None
         self.version += 1
-        self._shown = without_password(url)
+        self.address = without_password(url)
 
 
 def open_source(
