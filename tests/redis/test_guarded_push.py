@@ -21,7 +21,6 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.bulk import BATCH_SIZE
 from kiqbridge.wire.guards import (
     DAY_S,
-    KEEP_S,
     LONGEST_FIELD,
     Identity,
     Source,
@@ -208,32 +207,27 @@ class TestOnce:
 class TestHowLong:
     """A guard is kept for as long as its source may deliver again, and not much longer."""
 
-    def test_every_source_says_how_long(self):
-        assert set(KEEP_S) == set(Source)
-
     def test_the_documentation_has_the_days_of_each(self):
         text = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
         rows = re.findall(r"^\| (`[^|]+`) \| [^|]+ \| (\d+) \|", text, re.MULTILINE)
 
         days = {name: int(count) for names, count in rows for name in re.findall(r"`(\w+)`", names)}
-        assert days == {str(source): kept // DAY_S for source, kept in KEEP_S.items()}
+        assert days == {str(source): source.keep_s // DAY_S for source in Source}
 
     @pytest.mark.parametrize("source", Source)
     def test_none_is_over_before_a_dead_letter_queue_is(self, source):
-        kept = KEEP_S.get(source, 0)
-
-        assert 14 * DAY_S < kept < 45 * DAY_S
+        assert 14 * DAY_S < source.keep_s < 45 * DAY_S
         if "fifo" in source:  # the 14 days begin anew in the dead-letter queue
-            assert kept > 28 * DAY_S
+            assert source.keep_s > 28 * DAY_S
 
     def test_jobs_of_several_sources_in_one_call_have_each_its_own_end(self, client, redis):
-        identities = [Identity(source, ("same",)) for source in KEEP_S]
+        identities = [Identity(source, ("same",)) for source in Source]
 
         client.push_once([item(1)] * len(identities), identities)
 
         ends = {name.split(b":")[0].decode(): until for name, until in ends_of(redis).items()}
-        for source, seconds in KEEP_S.items():
-            assert ends[source] == pytest.approx(time.time() + seconds, abs=60)
+        for source in Source:
+            assert ends[source] == pytest.approx(time.time() + source.keep_s, abs=60)
 
     def test_a_caller_may_say_how_long(self, client, redis):
         client.push_once([item(1)], [Identity(Source.SQS, ("same",))], ttl_s=60)

@@ -12,7 +12,7 @@ from typing import Final
 
 from kiqbridge.api.operator import Operator, default_operator
 from kiqbridge.clocks.manifest_store import StandingManifest, manifests_of
-from kiqbridge.wire.guards import KEEP_S, WITH_QUEUE, Source
+from kiqbridge.wire.guards import WITH_QUEUE, Source
 from kiqbridge.wire.names import text_of
 
 LOOKED_AT: Final = 500
@@ -119,7 +119,7 @@ def parse_guard(field: str, value: str) -> Guard:
         job_class=scope,
         name=" ".join([*(part for part in inner if not part.isdigit()), rest]),
         jid=jid,
-        enqueued_at=until - KEEP_S[Source(source)],
+        enqueued_at=until - Source(source).keep_s,
         until=until,
     )
 

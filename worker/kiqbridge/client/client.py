@@ -242,7 +242,7 @@ class Client(Controls):
             items: jobs as for `push`.
             dedupe_keys: one for each.
             ttl_s: seconds to remember each; default: as long as its source may deliver again
-                (`wire.guards.KEEP_S`), 17 days for a key of yours.
+                (`keep_s` of `wire.guards.Source`), 17 days for a key of yours.
             jids: drawn by the caller, for items without one, None for others. One that is found in Redis
                 under its own guard was enqueued by an earlier call of this caller: no duplicate.
             limits: queue → number of waiting jobs from which nothing more is pushed to it; a job that

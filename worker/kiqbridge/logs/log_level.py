@@ -32,13 +32,7 @@ _NAMES = {
     "fatal": logging.CRITICAL,
     "critical": logging.CRITICAL,
 }
-_RUBY_NUMBERS = (
-    logging.DEBUG,
-    logging.INFO,
-    logging.WARNING,
-    logging.ERROR,
-    logging.CRITICAL,
-)
+_RUBY_NUMBERS = tuple(sorted(set(_NAMES.values())))
 
 
 def parse_level(value: object) -> int | None:

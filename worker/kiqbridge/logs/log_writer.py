@@ -60,23 +60,27 @@ class LogWriter(logging.Handler):
             # What UTF-8 cannot carry is still a line. Buffered by lines, for what jobs print to it.
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
         self._sink = sink_of(stream)
+        self.missing = 0
+        self._is_closed = False
+        self.start_anew()
+        _writers.add(self)
+
+    def start_anew(self) -> None:
+        """At the start, and after a fork in the child: threads and locks did not survive; what waits is the parent's."""
         self._lines: list[str] = []
         self._characters = 0  # of the long ones
         self._most = MAX_WAITING  # 0 while lines are dropped
-        self.missing = 0
         self._dropped = 0  # after the lines that wait
         self._lost: dict[str, int] = {}  # before them: why, and how many
         self._reported: dict[str, int] = {}  # of those, what the text below says
         self._rest: memoryview | None = None  # of the text of the first `_rest_lines` lines
         self._rest_lines = 0
         self._blocked_since: float | None = None
-        self._is_closed = False
         self._is_burst = False
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._writing = threading.Lock()
         self._bell = _bell()
-        _writers.add(self)
 
     def createLock(self) -> None:  # noqa: N802 - the standard library's name
         """None: a thread that is stuck, or interrupted, within a handler must not hold up all others."""
@@ -342,23 +346,6 @@ class LogWriter(logging.Handler):
     def release_hold(self) -> None:
         """Let others write again."""
         self._writing.release()
-
-    def start_anew(self) -> None:
-        """After a fork, in the child: threads and locks did not survive; what waits is the parent's."""
-        self._lines.clear()
-        self._characters = 0
-        self._most = MAX_WAITING
-        self._dropped = 0
-        self._lost = {}
-        self._reported = {}
-        self._rest = None
-        self._rest_lines = 0
-        self._blocked_since = None
-        self._starting = threading.Lock()
-        self._writing = threading.Lock()
-        self._bell = _bell()
-        self._is_burst = False
-        self._thread = None
 
 
 def _bell() -> threading.Lock:

@@ -6,9 +6,8 @@ is a matter of class and queue, so nobody uses up a name for jobs that only othe
 """
 
 import hashlib
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from kiqbridge.records import dataclass
 from kiqbridge.wire.payload import DEFAULT_OPTIONS
@@ -17,82 +16,76 @@ LONGEST_FIELD: Final = 256
 """Longer ones are kept as their digest, so that the memory of a guard is bounded."""
 
 
-class Source(StrEnum):
-    """Where the name in a guard comes from; names of two sources are never the same."""
+DAY_S: Final = 86_400
 
-    KEY = "key"
+
+class Source(StrEnum):
+    """Where the name in a guard comes from; names of two sources are never the same.
+
+    Attributes:
+        keep_s: seconds for which a guard is kept after its job was enqueued. Longer than the source may deliver
+            again, dead-letter queues at their longest retention included; each further day costs memory
+            (docs/events.md).
+    """
+
+    keep_s: int
+
+    def __new__(cls, value: str, days: int = 0) -> Self:
+        """A source, and for how many days its guards are kept."""
+        made = str.__new__(cls, value)
+        made._value_ = value
+        made.keep_s = days * DAY_S
+        return made
+
+    # Nobody says how late a caller may repeat: as long as an event, whose detail may carry a key, too.
+    KEY = "key", 17
     """The caller's `dedupe_key`."""
-    EVENT = "event"
+    # A day of attempts of EventBridge, 6 hours in Lambda's own queue, 14 days in a dead-letter queue.
+    EVENT = "event", 17
     """The id of an event of a bus, and the job's place in it."""
-    REPLAY = "replay"
+    REPLAY = "replay", 17
     """The same of an event that is replayed from an archive, with the replay's name."""
-    SCHEDULE = "schedule"
+    # As a tick: a day of attempts, 14 days in a dead-letter queue.
+    SCHEDULE = "schedule", 17
     """A rule's or schedule's ARN, the time for which it was due, the replay's name or nothing."""
-    SQS = "sqs"
+    # 14 days at most from its arrival, those in a dead-letter queue included; 12 hours of being in flight.
+    SQS = "sqs", 15
     """The message's id in its queue."""
-    SQS_FIFO = "sqs_fifo"
+    # The 14 days begin anew when it comes into the dead-letter queue.
+    SQS_FIFO = "sqs_fifo", 29
     """The message's id in its queue, which is FIFO."""
-    SPILL = "spill"
+    # The spill queue may be FIFO.
+    SPILL = "spill", 29
     """The id under which a job that nothing else identifies was sent to the spill queue."""
-    TASK = "task"
+    # The token may come through a queue of any kind.
+    TASK = "task", 29
     """The digest of the token of a task of Step Functions that waits for the job."""
-    HTTP = "http"
+    # As of the caller's own key.
+    HTTP = "http", 17
     """A request's `Idempotency-Key`, its address and its caller; whatever class its job has."""
-    SNS = "sns"
+    # 23 days of attempts of SNS, then 14 days in a queue or a dead-letter queue.
+    SNS = "sns", 38
     """The topic's ARN and the message's id."""
-    S3 = "s3"
+    # It may come through SNS.
+    S3 = "s3", 38
     """Bucket, key, what happened, and the sequencer: the same by whatever way it comes."""
-    DYNAMODB = "dynamodb"
+    # A stream keeps its records for a day.
+    DYNAMODB = "dynamodb", 15
     """The stream's ARN and the id of the change."""
-    KINESIS = "kinesis"
+    # Lambda tries for as long as the stream keeps a record: a day by default. Longer than 15 days is
+    # possible, but what was enqueued is repeated only if somebody lets the stream be read anew.
+    KINESIS = "kinesis", 15
     """The stream's ARN, shard and sequence number."""
-    DESTINATION = "destination"
+    # As of S3.
+    DESTINATION = "destination", 38
     """The function's ARN, the request's id, and how the invocation ended."""
-    SERVICE = "service"
+    # Asynchronous invocations: 6 hours in Lambda's own queue, 14 days in a dead-letter queue.
+    SERVICE = "service", 15
     """Of any other service: its name, and what identifies its event, as a JSON list of texts."""
 
 
 WITH_QUEUE: Final = "@"
 """Stands behind the source in the name of a guard whose first part is a queue."""
-
-DAY_S: Final = 86_400
-
-KEEP_S: Final[Mapping[Source, int]] = {
-    # Nobody says how late a caller may repeat: as long as an event, whose detail may carry a key, too.
-    Source.KEY: 17 * DAY_S,
-    # A day of attempts of EventBridge, 6 hours in Lambda's own queue, 14 days in a dead-letter queue.
-    Source.EVENT: 17 * DAY_S,
-    Source.REPLAY: 17 * DAY_S,
-    # 14 days at most from its arrival, those in a dead-letter queue included; 12 hours of being in flight.
-    Source.SQS: 15 * DAY_S,
-    # The 14 days begin anew when it comes into the dead-letter queue.
-    Source.SQS_FIFO: 29 * DAY_S,
-    # The spill queue may be FIFO.
-    Source.SPILL: 29 * DAY_S,
-    # The token may come through a queue of any kind.
-    Source.TASK: 29 * DAY_S,
-    # As of the caller's own key.
-    Source.HTTP: 17 * DAY_S,
-    # As a tick: a day of attempts, 14 days in a dead-letter queue.
-    Source.SCHEDULE: 17 * DAY_S,
-    # 23 days of attempts of SNS, then 14 days in a queue or a dead-letter queue.
-    Source.SNS: 38 * DAY_S,
-    # It may come through SNS.
-    Source.S3: 38 * DAY_S,
-    Source.DESTINATION: 38 * DAY_S,
-    # A stream keeps its records for a day.
-    Source.DYNAMODB: 15 * DAY_S,
-    # Lambda tries for as long as the stream keeps a record: a day by default. Longer than 15 days is
-    # possible, but what was enqueued is repeated only if somebody lets the stream be read anew.
-    Source.KINESIS: 15 * DAY_S,
-    # Asynchronous invocations: 6 hours in Lambda's own queue, 14 days in a dead-letter queue.
-    Source.SERVICE: 15 * DAY_S,
-}
-"""Seconds for which a guard is kept after its job was enqueued, by where its name comes from.
-
-Longer than the source may deliver again, dead-letter queues at their longest retention included; each
-further day costs memory (docs/events.md). A source without a line here is refused by the tests.
-"""
 
 _OF_ANY_CLASS: Final = (Source.HTTP,)
 """A key is used up by a request, also for another one that asks for a job of another class."""
@@ -146,7 +139,7 @@ def task_identity(token: str) -> Identity:
 
 def keep_s(dedupe_key: str | Identity) -> int:
     """Seconds for which a guard of this name is kept."""
-    return KEEP_S[dedupe_key.source if isinstance(dedupe_key, Identity) else Source.KEY]
+    return (dedupe_key.source if isinstance(dedupe_key, Identity) else Source.KEY).keep_s
 
 
 def own_key(dedupe_key: str) -> Identity:
