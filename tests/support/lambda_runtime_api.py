@@ -10,15 +10,16 @@ import json
 import queue
 import shutil
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
+from support.http_endpoint import body_of, http_endpoint, reply
 from support.processes import ChildProcess
 from support.waiting import wait_until
 
@@ -64,22 +65,12 @@ class RuntimeApi:
         """When the process first asked for an event: its initialisation was over."""
         self._invocations: queue.Queue[_Invocation | None] = queue.Queue()
         self._running: dict[str, tuple[_Invocation, float]] = {}
-        handler = type("Handler", (_Handler,), {"api": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-
-    @property
-    def address(self) -> str:
-        return "{}:{}".format(*self._server.server_address)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._endpoint = ExitStack()
+        self.address = f"127.0.0.1:{self._endpoint.enter_context(http_endpoint(self._serve))}"
 
     def close(self) -> None:
         self._invocations.put(None)
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._endpoint.close()
 
     def invoke(self, event: object, request_id: str | None = None) -> "queue.Queue[Answer]":
         """Hand an event over; its answer will be in the queue returned."""
@@ -105,54 +96,30 @@ class RuntimeApi:
         ms = (time.perf_counter() - began) * 1000
         invocation.answers.put(Answer(body=body, is_error=is_error, ms=ms))
 
-
-class _Handler(BaseHTTPRequestHandler):
-    api: ClassVar[RuntimeApi]
-    protocol_version = "HTTP/1.1"
-    # Otherwise each answer waits for the client's delayed acknowledgement: 40 ms and more a call.
-    disable_nagle_algorithm = True
-
-    def do_GET(self) -> None:
-        if self.path != f"{API}/invocation/next":
-            self.send_error(404)
-            return
-        invocation = self.api.next()
-        if invocation is None:
-            self.close_connection = True
-            return
-        self._send(
-            200,
-            invocation.event,
-            {
-                "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
-                "Lambda-Runtime-Deadline-Ms": str(int((time.time() + self.api.timeout_s) * 1000)),
-                "Lambda-Runtime-Invoked-Function-Arn": self.api.function_arn,
-                "Lambda-Runtime-Trace-Id": "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0",
-            },
-        )
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        match self.path.removeprefix(f"{API}/").split("/"):
-            case ["init", "error"]:
-                self.api.init_error = body
-            case ["invocation", request_id, "response" | "error" as kind]:
-                self.api.answer(request_id, body, is_error=kind == "error")
-            case _:
-                self.send_error(404)
+    def _serve(self, request: BaseHTTPRequestHandler) -> None:
+        match [request.command, *request.path.removeprefix(f"{API}/").split("/")]:
+            case ["GET", "invocation", "next"]:
+                invocation = self.next()
+                if invocation is None:
+                    request.close_connection = True
+                    return
+                headers = {
+                    "Lambda-Runtime-Aws-Request-Id": invocation.request_id,
+                    "Lambda-Runtime-Deadline-Ms": str(int((time.time() + self.timeout_s) * 1000)),
+                    "Lambda-Runtime-Invoked-Function-Arn": self.function_arn,
+                    "Lambda-Runtime-Trace-Id": "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=0",
+                    "Content-Type": "application/json",
+                }
+                reply(request, 200, invocation.event, **headers)
                 return
-        self._send(202, b'{"status":"OK"}', {})
-
-    def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Type": "application/json"}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing: the tests look at what was asked."""
+            case ["POST", "init", "error"]:
+                self.init_error = json.loads(body_of(request))
+            case ["POST", "invocation", request_id, "response" | "error" as kind]:
+                self.answer(request_id, json.loads(body_of(request)), is_error=kind == "error")
+            case _:
+                reply(request, 404)
+                return
+        reply(request, 202, b'{"status":"OK"}', Content_Type="application/json")
 
 
 class LambdaProcess:
@@ -200,7 +167,6 @@ class LambdaProcess:
         self.child: ChildProcess
 
     def __enter__(self) -> Self:
-        self.api.start()
         self._began = time.monotonic()
         self.child = ChildProcess(
             self._command,

@@ -2,7 +2,7 @@
 
 EventBridge Scheduler in small: no flexible windows, no retries, no duplicates.
 
-A change of the clocks is told by a line when it happens, and at the start if it is near: otherwise a rule that does not
+A line reports a change of the clocks when it happens, and at the start if it is near: otherwise a rule that does not
 fire in spring looks like a fault.
 """
 

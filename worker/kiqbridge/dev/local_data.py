@@ -54,13 +54,39 @@ class LocalData:
                 if _is_alive(owner) or time.monotonic() > deadline:
                     os.close(descriptor)
                     raise ConfigError(
-                        f"{self.folder.absolute()}: another `kiqbridge dev` (process {owner}) uses this folder; end "
-                        f"it with Ctrl-C in its terminal, or from here: kill {owner}; or run this one in another folder"
+                        f"{self.folder.absolute()}: {_who_uses(path, owner)}; or run this one in another "
+                        "folder"
                     ) from None
                 time.sleep(0.05)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return descriptor
+
+
+def _who_uses(path: Path, owner: str) -> str:
+    """Who keeps the folder locked, and how to end that."""
+    holders = _holders(path)
+    if owner in holders or not holders:
+        return (
+            f"another `kiqbridge dev` (process {owner}) uses this folder; end it with Ctrl-C in its terminal, "
+            f"or from here: kill {owner}"
+        )
+    pids = " ".join(holders)
+    return (
+        f"what a killed `kiqbridge dev` has started still runs and uses this folder (process {pids}); end it: "
+        f"kill {pids} (kill -9 {pids} if that does not help)"
+    )
+
+
+def _holders(path: Path) -> list[str]:
+    """Pids of processes that have a file open, as far as this system shows them."""
+    wanted = path.resolve()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with contextlib.suppress(OSError):  # not ours, or gone meanwhile
+            if any(link.readlink() == wanted for link in folder.iterdir()):
+                found.append(folder.parent.name)
+    return sorted(set(found) - {str(os.getpid())}, key=int)
 
 
 def _is_alive(pid: str) -> bool:

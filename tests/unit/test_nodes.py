@@ -1,4 +1,4 @@
-"""Addresses of clusters: what they say, what may be shown of them, and who owns a slot by what nodes answer."""
+"""Addresses of sentinels and clusters: what they say and show, and who owns a slot by what nodes answer."""
 
 import subprocess
 import sys
@@ -11,15 +11,69 @@ from kiqbridge.store.nodes import (
     ClusterNodes,
     OwnerConnection,
     OwnerSSLConnection,
+    PrimaryConnection,
+    PrimarySSLConnection,
     _of_shards,
     _of_slots,
     parse,
     slot_of,
 )
+from kiqbridge.store.redis_address import without_password
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.scripts import from_text
 
 NAMESPACE = "{app}"
+
+
+SENTINEL = "+sentinel://:{}@one:1,two:2/kb/1?sentinel_password={}"
+CLUSTER = "+cluster://:{}@one:1,two:2"
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        (f"redis{SENTINEL}", PrimaryConnection),
+        (f"rediss{SENTINEL}", PrimarySSLConnection),
+        (f"redis{CLUSTER}", OwnerConnection),
+        (f"rediss{CLUSTER}", OwnerSSLConnection),
+    ],
+)
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_every_connection_of_a_pool_finds_the_primary_or_the_owner(form, kind, protocol):
+    pool = RedisPool(form.format("secret", "hidden"), namespace=NAMESPACE)
+
+    assert isinstance(pool.raw_connection(protocol=protocol, timeout_s=0.5), kind)
+    assert pool.address == form.format("***", "***")
+    assert "secret" not in repr(pool)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://:secret@one:1",
+        "redis+sentinel://:secret@one:1/",
+        "redis+sentinel://:secret@one:1/kb/zero",
+        "redis+sentinel://:secret@one:port/kb",
+        "redis+sentinel://:secret@one:1,/kb",
+        "redis+sentinel://:secret@/kb",
+        "redis+sentinel://:secret@one:1/kb?socket_timeout=soon",
+        "redis+sentinel://:secret@one:1/kb?sentinel_password=secret&max_connections=x",
+        "redis+cluster://:secret@",
+        "redis+cluster://:secret@one:port",
+        "redis+cluster://:secret@one:1,",
+        "redis+cluster://:secret@one:1/1",
+        "redis+cluster://:secret@one:1/name",
+        "redis+cluster://:secret@one:1?db=2",
+        "redis+cluster://:secret@one:1?socket_timeout=soon",
+    ],
+)
+def test_what_is_no_address_is_refused_without_the_passwords(url):
+    with pytest.raises(
+        ConfigError, match=r"redis\+sentinel://host:26379.*redis\+cluster://"
+    ) as refused:
+        RedisPool(url, namespace=NAMESPACE)
+
+    assert "secret" not in str(refused.value)
 
 
 def test_an_address_names_nodes_user_and_options():
@@ -35,37 +89,6 @@ def test_the_least_address_is_one_name_such_as_the_configuration_endpoint_of_ela
 
     assert address.hosts == (("clustercfg.jobs.abc.euw1.cache.amazonaws.com", 6379),)
     assert (address.tls, address.options) == (True, {})
-
-
-@pytest.mark.parametrize(
-    ("scheme", "kind"), [("redis", OwnerConnection), ("rediss", OwnerSSLConnection)]
-)
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_every_connection_of_a_pool_is_one_to_the_owner(scheme, kind, protocol):
-    pool = RedisPool(f"{scheme}+cluster://:secret@one:1,two:2", namespace=NAMESPACE)
-
-    assert isinstance(pool.raw_connection(protocol=protocol, timeout_s=0.5), kind)
-    assert pool.address == f"{scheme}+cluster://:***@one:1,two:2"
-    assert "secret" not in repr(pool)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "redis+cluster://:secret@",
-        "redis+cluster://:secret@one:port",
-        "redis+cluster://:secret@one:1,",
-        "redis+cluster://:secret@one:1/1",
-        "redis+cluster://:secret@one:1/name",
-        "redis+cluster://:secret@one:1?db=2",
-        "redis+cluster://:secret@one:1?socket_timeout=soon",
-    ],
-)
-def test_what_is_no_address_is_refused_without_the_password(url):
-    with pytest.raises(ConfigError, match=r"redis\+cluster://host:6379") as refused:
-        RedisPool(url, namespace=NAMESPACE)
-
-    assert "secret" not in str(refused.value)
 
 
 def test_an_option_that_such_a_connection_does_not_have_is_named():
@@ -152,3 +175,48 @@ def test_nothing_of_it_is_loaded_for_other_addresses():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+def test_an_address_names_sentinels_service_database_and_both_users():
+    address = parse(
+        "redis+sentinel://ada:p%40ss@one:1,two,[::1]:3/my-kb/2"
+        "?sentinel_username=watch&sentinel_password=s%2Fcret&socket_keepalive=true"
+    )
+
+    assert address.hosts == (("one", 1), ("two", 26379), ("::1", 3))
+    assert (address.service, address.tls) == ("my-kb", False)
+    assert address.options == {
+        "username": "ada",
+        "password": "p@ss",
+        "db": 2,
+        "socket_keepalive": True,
+    }
+    assert address.sentinel_options == {
+        "username": "watch",
+        "password": "s/cret",
+        "socket_keepalive": True,
+    }
+
+
+def test_the_least_address_is_one_sentinel_and_the_service():
+    address = parse("redis+sentinel://one/kb")
+
+    assert (address.hosts, address.service) == ((("one", 26379),), "kb")
+    assert address.options == {"db": 0}
+    assert address.sentinel_options == {}
+
+
+def test_options_of_tls_hold_for_the_sentinels_as_well():
+    address = parse("rediss+sentinel://one/kb?ssl_cert_reqs=none&ssl_ca_certs=/ca.pem")
+
+    assert address.tls
+    assert address.sentinel_options == {"ssl_cert_reqs": "none", "ssl_ca_certs": "/ca.pem"}
+    assert address.options == {"db": 0, **address.sentinel_options}
+
+
+def test_neither_password_is_shown():
+    url = "rediss+sentinel://u:a/b@c@h:1,i:2/kb/0?sentinel_username=w&sentinel_password=x&db=1"
+
+    assert without_password(url) == (
+        "rediss+sentinel://u:***@h:1,i:2/kb/0?sentinel_username=w&sentinel_password=***&db=1"
+    )
