@@ -54,10 +54,6 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {"LAMBDA_PYTHON": "3.13", "LAMBDA_ARCHITECTURE": "arm64", **own, **given}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 APP: Final = Path(__file__).parent / "app"
 """Files that only an app has, as patterns to be filled in."""
 SCRIPTS: Final = ("lambda.sh", "deploy.sh", "foreground.py")
@@ -90,3 +86,7 @@ def script(name: str) -> Path:
     if name not in SCRIPTS:
         raise ConfigError(f"{name}: there is no such script; there are {', '.join(SCRIPTS)}")
     return shipped_root() / ".make" / name
+
+
+if __name__ == "__main__":
+    sys.exit(main())
