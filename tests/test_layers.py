@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "inflight": "runtime wire store",
     "host": "runtime logs config client",
     "aws": "wire schedule config store client clocks",
-    "settle": "runtime wire store client inflight",
+    "settle": "runtime wire logs store client inflight",
     "perform": "runtime wire logs config store client inflight settle",
     "children": "runtime wire logs config store client inflight host settle perform",
     "step_functions": "runtime wire store client settle perform",

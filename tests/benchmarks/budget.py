@@ -27,8 +27,8 @@ from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.server import Server
 from kiqbridge.perform.execution import Execution, JobRunner
-from kiqbridge.perform.failure import Failures
 from kiqbridge.perform.invocation import Invoker
+from kiqbridge.settle.failure import Failures
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import RetryPolicy
@@ -114,6 +114,7 @@ def _runner(
         registry=registry,
         invoker=Invoker(chain),
         outcomes=Failures(
+            keys=Keys(),
             registry=registry,
             policy=lambda: RetryPolicy(max_retries=25, profile="7"),
             handlers=Handlers(Server()),

@@ -18,6 +18,7 @@ from kiqbridge.client.registry import default_registry
 from kiqbridge.client.server import Server
 from kiqbridge.errors import KiqbridgeError, ProcessDied
 from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.wire.keys import Keys
 
 pytestmark = [pytest.mark.interop, pytest.mark.web_ui]
 
@@ -198,6 +199,7 @@ def test_what_killed_its_process_can_be_shown_though_it_is_buried_by_its_bytes(
     server, redis, length
 ):
     runner = SuspectRunner(
+        keys=Keys(),
         capsule="default",
         policy=lambda: RetryPolicy(max_retries=25, profile="7"),
         server=Server(),

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from support.runners import reports_in
 
 from kiqbridge.api import (
     DeadSet,
@@ -380,8 +381,8 @@ class TestEnds:
 
         assert RetrySet(operator).apply_all(action) == 1
 
-        [report] = redis.zrange("kb:reports", 0, -1)
-        assert "ann (via cli)" in json.loads(report)["cause"]
+        [report] = reports_in(redis)
+        assert "ann (via cli)" in report["cause"]
 
     def test_a_retry_ends_nothing(self, redis, operator):
         redis.zadd("kb:ticks:shop/Nightly", {"entry": 1700000000})

@@ -32,6 +32,7 @@ from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.perform.listening import Listening, Offer, State
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.store import scripts
+from kiqbridge.store.effects import Effect
 from kiqbridge.store.limits import Lock, renew_lock
 from kiqbridge.store.locks import begin_lock, find_due_locks, looked_at, scan_flow
 from kiqbridge.store.outbox import apply_end, take_ends
@@ -704,7 +705,7 @@ class TestCluster:
         assert take_reports(pool.connection(), keys, most=1, for_s=60).texts == [b"report"]
         pool.call("ZADD", keys.flow_ends, 0, "end")
         assert take_ends(pool.connection(), keys, most=1, for_s=60) == [b"end"]
-        effects = [("report", [keys.task_reports], ["report"])]
+        effects = [Effect("add", [keys.task_reports], [0, "report"])]
         assert apply_end(pool.connection(), keys, b"end", effects) == [1]
         with Batch(client=client) as batch:
             client.push({**item, "queue": "flow"})
@@ -790,7 +791,7 @@ def push_by_rules(client, connection, keys):
     assert lock.jid == jid
     assert jid in scan_flow(connection, keys.queue("default"), 0, 10).jids
     assert looked_at(connection, keys, kept=[], gone=[lock], again_s=1) == 1
-    effects = [("unlock", [keys.locks, keys.locks_look, keys.replaced], [name, jid])]
+    effects = [Effect("unlock", [keys.locks, keys.locks_look, keys.replaced], [name, jid])]
     connection.call("ZADD", keys.flow_ends, 0, "end")
     assert apply_end(connection, keys, b"end", effects) == [0]
 

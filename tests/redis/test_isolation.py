@@ -9,6 +9,7 @@ import pytest
 from support.bad_payloads import raw_of
 from support.engine import EngineProcess
 from support.jobs import own_declarations
+from support.runners import reports_in
 from support.waiting import wait_until
 
 from kiqbridge.children.child_messages import ChildSettings
@@ -120,6 +121,7 @@ def isolate(redis_url, folder):
             pool=pool,
             settler=Settler(process.keys),
             runner=lambda _queue: SuspectRunner(
+                keys=process.keys,
                 capsule="default",
                 policy=policy,
                 server=server,
@@ -186,17 +188,13 @@ def test_one_that_succeeds_is_acknowledged_and_its_count_forgotten(redis, isolat
     assert not isolation.look()
 
 
-def reports(redis):
-    return [json.loads(text) for text in redis.zrange("kb:reports", 0, -1)]
-
-
 def test_a_suspect_that_a_state_machine_waits_for_is_reported(redis, isolate):
     suspect(redis, "Good", task_token="AQC=")
     isolation = isolate()
 
     assert isolation.look()
 
-    [report] = reports(redis)
+    [report] = reports_in(redis)
     assert (report["task_token"], report["output"]) == ("AQC=", "null")
     assert not redis.exists(KEYS.suspects("default"), KEYS.recovered("j1"))
     assert in_flight(redis) == []
@@ -211,7 +209,7 @@ def test_a_suspect_that_dies_is_reported_as_failed(redis, isolate, name, error):
 
     assert isolate().look()
 
-    [report] = reports(redis)
+    [report] = reports_in(redis)
     assert (report["task_token"], report["error"]) == ("AQC=", error)
     assert redis.zcard("dead") == 1
 

@@ -6,11 +6,13 @@ from kiqbridge import Client
 from kiqbridge.clocks.ledger import read_ledger
 from kiqbridge.errors import RedisUnavailable
 from kiqbridge.inflight.chunk import NO_LEASE, Chunk
-from kiqbridge.settle.end_report import end_of
+from kiqbridge.settle.ending import ending
 from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.due_jobs import Buried, bury
+from kiqbridge.store.effects import Effect
 from kiqbridge.wire.json_text import loads
+from kiqbridge.wire.keys import Keys
 
 MINUTE = 4_000_000_020
 ENDS = "kb:ends:s"
@@ -30,17 +32,22 @@ def job(client, redis):
 
 
 def end(job, outcome="done"):
-    return end_of(loads(job), outcome, NOW, took_s=0.5)
+    return ending(Keys(), loads(job), outcome, NOW, took_s=0.5)
+
+
+def text_of(effects):
+    return effects[-1].args[1]
 
 
 def done(job):
     return Settlement(
-        verdict=Verdict.LEAVE, score=0, text=b"", counted=True, failed=False, end=end(job)
+        verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=end(job)
     )
 
 
 def dead(job):
-    return Settlement(verdict=Verdict.DEAD, score=NOW, text=job, counted=True, end=end(job, "dead"))
+    effects = end(job, "dead")
+    return Settlement(verdict=Verdict.DEAD, score=NOW, text=job, counted=True, effects=effects)
 
 
 def claim(process):
@@ -63,7 +70,9 @@ def test_the_end_is_written_with_what_becomes_of_the_job(
 
     assert settler.write(process.connect(), chunk, job, settlement(job))
 
-    assert redis.zrange(ENDS, 0, -1, withscores=True) == [(settlement(job).end.text, MINUTE)]
+    assert redis.zrange(ENDS, 0, -1, withscores=True) == [
+        (text_of(settlement(job).effects), MINUTE)
+    ]
     [entry] = read_ledger(process.connect(), process.keys, "s")
     assert [(each.jid, each.took_s) for each in entry.ends] == [(entry.jids[0], 0.5)]
     assert redis.zrange("dead", 0, -1) == ([job] if settlement is dead else [])
@@ -93,15 +102,16 @@ def test_a_job_that_is_not_ours_any_more_has_no_end_here(redis, process, settler
 
 
 def test_a_report_and_an_end_are_written_together(redis, process, settler, job):
+    reported = Effect("add", ["kb:flow:ends"], [0, b"r"])
     chunk = claim(process)
     settlement = Settlement(
-        verdict=Verdict.LEAVE, score=0, text=b"", counted=True, report=b"r", end=end(job)
+        verdict=Verdict.DISCARD, score=0, text=b"", counted=True, effects=[reported, *end(job)]
     )
 
     assert settler.write(process.connect(), chunk, job, settlement)
 
-    assert redis.zrange("kb:reports", 0, -1) == [b"r"]
-    assert redis.zrange(ENDS, 0, -1) == [end(job).text]
+    assert redis.zrange("kb:flow:ends", 0, -1) == [b"r"]
+    assert redis.zrange(ENDS, 0, -1) == [text_of(end(job))]
 
 
 @pytest.mark.parametrize("is_popped", [False, True])
@@ -159,8 +169,8 @@ def test_a_due_job_that_is_dropped_or_buried_has_an_end(redis, process, redis_ur
         text = redis.rpop("queue:default")
         redis.zadd("retry", {text: NOW})
         members.append(text)
-        buried.append(Buried(text, b"" if number else b"kept", b"", end(text, "dead")))
-    buried.insert(1, Buried(b"plain", b"", b"", None))
+        buried.append(Buried(text, b"" if number else b"kept", end(text, "dead")))
+    buried.insert(1, Buried(b"plain", b""))
     redis.zadd("retry", {"plain": NOW, members[2]: NOW + 9})
     client.close()
 
@@ -168,8 +178,8 @@ def test_a_due_job_that_is_dropped_or_buried_has_an_end(redis, process, redis_ur
 
     assert moved == 3
     assert redis.zrange("dead", 0, -1) == [b"kept"]
-    assert redis.zrange("kb:ends:s", 0, -1) == [buried[0].end.text]
-    assert redis.zrange("kb:ends:t", 0, -1) == [buried[2].end.text]
+    assert redis.zrange("kb:ends:s", 0, -1) == [text_of(buried[0].effects)]
+    assert redis.zrange("kb:ends:t", 0, -1) == [text_of(buried[2].effects)]
     assert not redis.exists("kb:ends:u")  # put off meanwhile
 
 
@@ -181,7 +191,7 @@ def test_a_ledger_of_another_type_holds_up_no_due_job(redis, process, job):
         process.connect(),
         process.keys,
         "retry",
-        [Buried(job, b"kept", b"", end(job))],
+        [Buried(job, b"kept", end(job))],
         now=NOW,
     )
 

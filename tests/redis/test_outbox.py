@@ -9,8 +9,9 @@ from support.waiting import wait_until
 
 from kiqbridge.api import RetrySet, open_operator
 from kiqbridge.flow import Batch
-from kiqbridge.outbox.effects import Effect, Scene, pass_report
+from kiqbridge.outbox.effects import Scene, pass_report
 from kiqbridge.outbox.outbox import Outbox
+from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_end, take_ends
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
@@ -110,7 +111,7 @@ def test_an_effect_that_raises_is_tried_again_and_others_are_applied(scene, clie
     def fails(end, scene):
         if end.jid == "b1":
             raise ValueError("middleware")
-        return Effect("report", [scene.keys.task_reports], ["r"])
+        return Effect("add", [scene.keys.task_reports], [0, "r"])
 
     outbox = Outbox(scene, client.pool.connection(), makers=(fails,))
     leave(redis, END)

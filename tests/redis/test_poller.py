@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 from support.bad_payloads import raw_of
 from support.engine import UnreliableConnection
+from support.runners import reports_in
 from support.waiting import wait_until
 
 from kiqbridge.client.client import Client
@@ -321,7 +322,7 @@ class TestMiddleware:
         assert poller.move_due("retry", NOW) == 2
 
         assert not redis.exists("queue:default", "retry", "dead")
-        [report] = map(json.loads, redis.zrange("kb:reports", 0, -1))
+        [report] = reports_in(redis)
         assert report["task_token"] == "AQC="
         assert report["error"] == "kiqbridge.errors.JobSkipped"
 
@@ -331,7 +332,7 @@ class TestMiddleware:
         assert poller.move_due("retry", NOW) == 1
 
         assert redis.zcard("dead") == 1
-        [report] = map(json.loads, redis.zrange("kb:reports", 0, -1))
+        [report] = reports_in(redis)
         assert (report["task_token"], report["error"]) == (
             "AQC=",
             "kiqbridge.errors.PayloadError",

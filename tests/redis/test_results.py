@@ -36,8 +36,9 @@ def work(client, redis):
         stand.declare(function)
         flow = {"result_ttl_s": 60} if flow is None else flow
         settlement = stand.run(payload(jid=JID, flow=flow, **attributes) | {"args": []})
-        if settlement is not None and settlement.report:
-            redis.zadd("kb:flow:ends", {settlement.report: 0})
+        if settlement is not None:
+            for effect in settlement.effects:
+                redis.zadd(effect.keys[0], {effect.args[1]: effect.args[0]})
         outbox.look()
         stand.registry._definitions.clear()
 

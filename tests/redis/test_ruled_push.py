@@ -12,8 +12,7 @@ from kiqbridge.errors import NotUnique, RedisRefused
 from kiqbridge.flow import Debounce, Throttle, Unique, find_owner
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
-from kiqbridge.settle.end_report import report_success
-from kiqbridge.settle.task_report import encode_output
+from kiqbridge.settle.ending import ending
 from kiqbridge.store.locks import begin_lock, find_due_locks
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_of
@@ -63,8 +62,8 @@ def queued(redis):
 
 def end(client, redis, payload):
     """What a worker does with the end of a job."""
-    text = report_success(payload, encode_output(None), time.time())
-    redis.zadd("kb:flow:ends", {text: 0})
+    effect, *_ = ending(Keys(), payload, "done", time.time())
+    redis.zadd("kb:flow:ends", {effect.args[1]: 0})
     Outbox(Scene(Keys(), client), client.pool.connection()).look()
 
 

@@ -4,6 +4,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from support.runners import ledger_end_in, report_in
 from support.waiting import wait_until
 
 from kiqbridge import RedisUnavailable
@@ -11,7 +12,6 @@ from kiqbridge.perform.execution import Execution
 from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.settle.settlement import Verdict
 from kiqbridge.wire.json_text import dumps
-from kiqbridge.wire.tick_mark import JobEnd
 
 NOW = int(time.time())
 
@@ -53,11 +53,11 @@ def test_the_one_that_is_skipped_leaves_redis_with_its_end(marks, process, redis
     settlement = begin(marks, process, execution("j2", NOW + 60))
 
     assert (settlement.verdict, settlement.counted, settlement.failed) == (
-        Verdict.LEAVE,
+        Verdict.DISCARD,
         True,
         False,
     )
-    end = JobEnd.from_text(settlement.end.text)
+    end = ledger_end_in(settlement.effects)
     assert (end.jid, end.at, end.outcome, end.took_s) == ("j2", NOW + 60, "skipped", None)
     assert "not performed: job j1 of its schedule s still runs (overlap: skip)" in caplog.text
     assert lines(redis) == [f"{process.incarnation} j1 {NOW}"]
@@ -68,7 +68,7 @@ def test_the_one_that_is_too_old_is_expired_but_no_retry_of_it(marks, process):
 
     settlement = begin(marks, process, execution(at=NOW - 100, **late))
 
-    assert JobEnd.from_text(settlement.end.text).outcome == "expired"
+    assert ledger_end_in(settlement.effects).outcome == "expired"
     assert begin(marks, process, execution(at=NOW - 100, **late, retry_count=0)) is None
 
 
@@ -77,7 +77,7 @@ def test_a_state_machine_that_waits_for_it_gets_a_failure(marks, process):
 
     settlement = begin(marks, process, execution("j2", NOW + 60, task_token="t"))
 
-    assert b"JobSkipped" in settlement.report
+    assert report_in(settlement.effects)["error"].endswith("JobSkipped")
 
 
 @pytest.mark.parametrize("has_connection", [True, False])

@@ -7,6 +7,7 @@ from kiqbridge.inflight.chunk import NO_LEASE, Chunk
 from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.due_jobs import Buried, bury
+from kiqbridge.store.effects import Effect
 from kiqbridge.store.task_reports import (
     has_reports,
     put_off_report,
@@ -20,6 +21,14 @@ JOB = b'{"class":"Bill","args":[7],"jid":"j1","task_token":"t"}'
 DEAD = b'{"class":"Bill","args":[7],"jid":"j1","task_token":"t","retry_count":0}'
 REPORT = b'{"task_token":"t","jid":"j1"}'
 REPORTS = "kb:reports"
+ENDS = "kb:flow:ends"
+
+
+def reported(text):
+    return Effect("add", [ENDS], [0, text])
+
+
+EFFECTS = [reported(REPORT)]
 
 
 @pytest.fixture
@@ -29,7 +38,7 @@ def woken():
 
 @pytest.fixture
 def settler(process, woken):
-    return Settler(process.keys, on_report=lambda: woken.append(True))
+    return Settler(process.keys, on_end=lambda: woken.append(True))
 
 
 def claim(process, redis, *jobs):
@@ -38,12 +47,12 @@ def claim(process, redis, *jobs):
 
 
 def dead():
-    return Settlement(verdict=Verdict.DEAD, score=NOW, text=DEAD, counted=True, report=REPORT)
+    return Settlement(verdict=Verdict.DEAD, score=NOW, text=DEAD, counted=True, effects=EFFECTS)
 
 
 def done():
     return Settlement(
-        verdict=Verdict.LEAVE, score=0, text=b"", counted=True, failed=False, report=REPORT
+        verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=EFFECTS
     )
 
 
@@ -57,7 +66,7 @@ class TestWriting:
 
         assert settler.write(process.connect(), chunk, JOB, done())
 
-        assert redis.zrange(REPORTS, 0, -1, withscores=True) == [(REPORT, 0)]
+        assert redis.zrange(ENDS, 0, -1, withscores=True) == [(REPORT, 0)]
         assert in_flight(redis) == []
         assert woken
 
@@ -66,7 +75,7 @@ class TestWriting:
 
         assert settler.write(process.connect(), chunk, JOB, dead())
 
-        assert redis.zrange(REPORTS, 0, -1, withscores=True) == [(REPORT, 0)]
+        assert redis.zrange(ENDS, 0, -1, withscores=True) == [(REPORT, 0)]
         assert redis.zrange("dead", 0, -1) == [DEAD]
         assert in_flight(redis) == []
         assert woken
@@ -81,7 +90,7 @@ class TestWriting:
             settler.write(connection, chunk, JOB, settlement())
         settler.write(connection, chunk, JOB, settlement())
 
-        assert redis.zcard(REPORTS) == 1
+        assert redis.zcard(ENDS) == 1
         assert redis.zcard("dead") <= 1
 
     @pytest.mark.parametrize("settlement", [dead, done])
@@ -93,11 +102,11 @@ class TestWriting:
 
         assert not settler.write(process.connect(), chunk, JOB, settlement())
 
-        assert not redis.exists(REPORTS, "dead")
+        assert not redis.exists(ENDS, "dead")
         assert not woken
 
     def test_a_foreign_type_stops_it_before_anything_is_written(self, redis, process, settler):
-        redis.set(REPORTS, "text")
+        redis.set(ENDS, "text")
         chunk = claim(process, redis, JOB)
 
         with pytest.raises(RedisRefused):
@@ -114,15 +123,15 @@ class TestWriting:
 
         assert settler.write(process.connect(), chunk, JOB, settlement())
 
-        assert redis.zrange(REPORTS, 0, -1) == [REPORT]
+        assert redis.zrange(ENDS, 0, -1) == [REPORT]
 
     def test_a_due_job_that_is_dropped_or_buried_is_reported(self, redis, process):
         redis.zadd("retry", {"dropped": NOW, "buried": NOW, "later": NOW + 1})
         members = [
-            Buried(b"dropped", b"", b"r1"),
-            Buried(b"buried", b"kept", b"r2"),
-            Buried(b"later", b"", b"r3"),
-            Buried(b"gone", b"", b"r4"),
+            Buried(b"dropped", b"", [reported(b"r1")]),
+            Buried(b"buried", b"kept", [reported(b"r2")]),
+            Buried(b"later", b"", [reported(b"r3")]),
+            Buried(b"gone", b"", [reported(b"r4")]),
         ]
 
         moved = bury(process.connect(), process.keys, "retry", members, now=NOW)
@@ -130,7 +139,7 @@ class TestWriting:
         assert moved == 2
         assert redis.zrange("retry", 0, -1) == [b"later"]
         assert redis.zrange("dead", 0, -1) == [b"kept"]
-        assert sorted(redis.zrange(REPORTS, 0, -1)) == [b"r1", b"r2"]
+        assert sorted(redis.zrange(ENDS, 0, -1)) == [b"r1", b"r2"]
 
 
 class TestTaking:

@@ -29,8 +29,7 @@ from kiqbridge.inflight.claims import settle
 from kiqbridge.inflight.recovery import Reaper
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
-from kiqbridge.settle.end_report import report_failure, report_success
-from kiqbridge.settle.task_report import encode_output
+from kiqbridge.settle.ending import ending
 from kiqbridge.store.due_jobs import promote
 from kiqbridge.store.locks import begin_lock
 from kiqbridge.wire.keys import Keys
@@ -150,16 +149,23 @@ class UniqueJobs(RuleBasedStateMachine):
         assert (answer == "replaced") == (jid in model.replaced)
         if answer:
             event("left out")
-            self.leave(chunk, text, report_failure(payload, "skipped", ValueError(), NOW))
+            self.leave(chunk, text, ending(KEYS, payload, "skipped", NOW, error=ValueError()))
             model.ended(jid)
             return
         if self.until == "start" and model.owner.get(model.live[jid]) == jid:
             del model.owner[model.live[jid]]
         self.running[jid] = chunk, text
 
-    def leave(self, chunk, text, report):
+    def leave(self, chunk, text, effects):
         assert settle(
-            self.process.connect(), KEYS, chunk, text, target=None, score=0, text=b"", report=report
+            self.process.connect(),
+            KEYS,
+            chunk,
+            text,
+            target=None,
+            score=0,
+            text=b"",
+            effects=effects,
         )
 
     def take_running(self, data):
@@ -170,7 +176,7 @@ class UniqueJobs(RuleBasedStateMachine):
     @rule(data=st.data())
     def succeed(self, data):
         jid, chunk, text = self.take_running(data)
-        self.leave(chunk, text, report_success(json.loads(text), encode_output(None), NOW))
+        self.leave(chunk, text, ending(KEYS, json.loads(text), "done", NOW))
         self.model.ended(jid)
 
     @precondition(lambda self: self.running)
@@ -178,7 +184,7 @@ class UniqueJobs(RuleBasedStateMachine):
     def fail(self, data, dies):
         jid, chunk, text = self.take_running(data)
         payload = json.loads(text)
-        report = report_failure(payload, "dead", ValueError(), NOW) if dies else b""
+        effects = ending(KEYS, payload, "dead", NOW, error=ValueError()) if dies else ()
         kept = json.dumps({**payload, "retry_count": payload.get("retry_count", -1) + 1}).encode()
         assert settle(
             self.process.connect(),
@@ -188,7 +194,7 @@ class UniqueJobs(RuleBasedStateMachine):
             target=KEYS.dead if dies else KEYS.retry,
             score=NOW,
             text=kept,
-            report=report,
+            effects=effects,
         )
         if dies:
             self.model.ended(jid)

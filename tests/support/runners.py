@@ -10,11 +10,14 @@ from kiqbridge.client.middleware import Chain
 from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.server import Server
 from kiqbridge.perform.execution import JobRunner
-from kiqbridge.perform.failure import Failures
 from kiqbridge.perform.invocation import Invoker
 from kiqbridge.runtime.limits import Timekeeper
+from kiqbridge.settle.failure import Failures
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.wire.flow_mark import FlowEnd
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.tick_mark import JobEnd
 
 NOW = 1_700_000_000.5
 
@@ -36,6 +39,7 @@ def make_runner(
         registry=registry,
         invoker=invoker or Invoker(middleware, timekeeper=Timekeeper()),
         outcomes=Failures(
+            keys=Keys(),
             registry=registry,
             policy=lambda: RetryPolicy(max_retries=max_retries, profile="7"),
             handlers=Handlers(server or Server()),
@@ -100,5 +104,29 @@ def kept(settlement):
     return json.loads(settlement.text)
 
 
+def end_in(effects):
+    """The end for the outbox among the effects of a job's end, or None."""
+    texts = [each.args[1] for each in effects if each.name == "add"]
+    return FlowEnd.from_text(*texts) if texts else None
+
+
+def report_in(effects):
+    """What Step Functions is to get, or None."""
+    end = end_in(effects)
+    return json.loads(end.report) if end is not None and end.report else None
+
+
+def ledger_end_in(effects):
+    """The end for the ledger of a schedule, or None."""
+    texts = [each.args[1] for each in effects if each.name == "ledger"]
+    return JobEnd.from_text(*texts) if texts else None
+
+
 def fail(*_args):
     raise ValueError("no luck")
+
+
+def reports_in(redis):
+    """The reports for Step Functions in the ends that wait for the outbox."""
+    ends = map(FlowEnd.from_text, redis.zrange("kb:flow:ends", 0, -1))
+    return [json.loads(end.report) for end in ends if end.report]

@@ -8,14 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.bad_payloads import raw_of
-from support.runners import NOW, RunnerStand, fail, kept, payload
+from support.runners import (
+    NOW,
+    RunnerStand,
+    end_in,
+    fail,
+    kept,
+    ledger_end_in,
+    payload,
+    report_in,
+)
 
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.client.server import Server
 from kiqbridge.errors import JobRefused
 from kiqbridge.perform.gate import Diversion
 from kiqbridge.settle.settlement import Verdict
-from kiqbridge.wire.tick_mark import JobEnd
 
 
 class TestTextsThatAreNoJob:
@@ -219,10 +227,6 @@ class TestJobsWithoutAnId:
         assert runner.run(text).text == text
 
 
-def report(settlement):
-    return json.loads(settlement.report)
-
-
 class TestTasks:
     """A state machine waits for the job."""
 
@@ -231,10 +235,10 @@ class TestTasks:
 
         settlement = runner.run(payload(7, task_token="t"))
 
-        assert settlement.verdict is Verdict.LEAVE
+        assert settlement.verdict is Verdict.DISCARD
         assert (settlement.counted, settlement.failed) == (True, False)
         assert settlement.score == 0  # due at once, whatever clocks say
-        assert report(settlement) == {
+        assert report_in(settlement.effects) == {
             "task_token": "t",
             "jid": "j1",
             "class": "Work",
@@ -258,14 +262,15 @@ class TestTasks:
             execution = runner.runner.read(text, "default")
             settlement = asyncio.run(runner.runner.perform_async(execution, executor))
 
-        assert settlement.verdict is Verdict.LEAVE
-        assert report(settlement)["output"] == "[7]"
+        assert settlement.verdict is Verdict.DISCARD
+        end = end_in(settlement.effects)
+        assert (end.output or json.loads(end.report)["output"]) == "[7]"
 
     def test_what_middleware_answers_is_not_the_result_of_the_job(self, runner):
         runner.declare(lambda: "the job's")
         runner.middleware.add(lambda _job, _payload, _queue, call_next: call_next() and "other")
 
-        assert report(runner.run(payload(task_token="t")))["output"] == '"the job\'s"'
+        assert report_in(runner.run(payload(task_token="t")).effects)["output"] == '"the job\'s"'
 
     def test_a_token_that_the_job_takes_out_of_its_payload_is_still_reported(self, runner):
         runner.declare(lambda: None)
@@ -276,7 +281,7 @@ class TestTasks:
 
         runner.middleware.add(replace)
 
-        assert report(runner.run(payload(task_token="t")))["task_token"] == "t"
+        assert report_in(runner.run(payload(task_token="t")).effects)["task_token"] == "t"
 
     def test_a_retry_reports_nothing(self, runner):
         runner.declare(fail)
@@ -284,7 +289,7 @@ class TestTasks:
         settlement = runner.run(payload(task_token="t"))
 
         assert settlement.verdict is Verdict.RETRY
-        assert settlement.report == b""
+        assert end_in(settlement.effects) is None
         assert kept(settlement)["task_token"] == "t"  # for the next try
 
     def test_death_is_reported_with_the_dead_job(self, runner):
@@ -293,7 +298,7 @@ class TestTasks:
         settlement = runner.run(payload(task_token="t", retry=0))
 
         assert settlement.verdict is Verdict.DEAD
-        assert json.loads(settlement.report)["error"] == "ValueError"
+        assert report_in(settlement.effects)["error"] == "ValueError"
         assert kept(settlement)["class"] == "Work"
 
     @pytest.mark.parametrize("options", [{"retry": False}, {"retry": 0, "dead": False}])
@@ -307,9 +312,9 @@ class TestTasks:
         settlement = stand.run(payload(task_token="t", **options))
         settlement.notify()
 
-        assert settlement.verdict is Verdict.LEAVE
+        assert settlement.verdict is Verdict.DISCARD
         assert settlement.failed
-        assert report(settlement)["error"] == "ValueError"
+        assert report_in(settlement.effects)["error"] == "ValueError"
         assert died == [("j1", "no luck")]
 
     def test_a_job_that_is_refused_is_reported(self, runner):
@@ -318,13 +323,13 @@ class TestTasks:
         settlement = runner.run(payload(task_token="t"))
 
         assert settlement.verdict is Verdict.DEAD
-        assert json.loads(settlement.report)["error"] == "kiqbridge.errors.JobRefused"
+        assert report_in(settlement.effects)["error"] == "kiqbridge.errors.JobRefused"
 
     @pytest.mark.parametrize("diversion", [Diversion(at=NOW + 60), Diversion(queue="ruby")])
     def test_a_job_that_goes_elsewhere_is_not(self, runner, diversion):
         runner.diversion = diversion
 
-        assert runner.run(payload(task_token="t")).report == b""
+        assert runner.run(payload(task_token="t")).effects == ()
 
     @pytest.mark.parametrize("token", [None, "", 5, "t" * 2049])
     def test_what_cannot_be_a_token_is_logged_and_the_job_is_done(self, runner, token, caplog):
@@ -341,8 +346,9 @@ TICK = {"schedule": "shop/Nightly", "at": 1_700_000_000}
 
 def ended(settlement):
     """Outcome, error and whether it was run, of the end that a settlement adds to the ledger."""
-    end = JobEnd.from_text(settlement.end.text)
-    assert (settlement.end.schedule, settlement.end.at) == ("shop/Nightly", 1_700_000_000)
+    end = ledger_end_in(settlement.effects)
+    [keys] = [each.keys for each in settlement.effects if each.name == "ledger"]
+    assert (keys[0], end.at) == ("kb:ends:shop/Nightly", 1_700_000_000)
     assert (end.jid, end.ended_at) == ("j1", NOW)
     return end.outcome, end.error, end.took_s is not None
 
@@ -356,13 +362,13 @@ class TestTicks:
         settlement = runner.run(payload(tick=TICK, retry_count=0))
 
         assert (settlement.verdict, settlement.counted, settlement.failed) == (
-            Verdict.LEAVE,
+            Verdict.DISCARD,
             True,
             False,
         )
-        assert settlement.report == b""
+        assert end_in(settlement.effects) is None
         assert ended(settlement) == ("done", "", True)
-        assert JobEnd.from_text(settlement.end.text).retries == 1
+        assert ledger_end_in(settlement.effects).retries == 1
 
     @pytest.mark.parametrize("has_middleware", [False, True])
     def test_so_it_is_on_an_event_loop(self, runner, has_middleware):
@@ -385,7 +391,7 @@ class TestTicks:
 
         settlement = runner.run(payload(tick=TICK))
 
-        assert (settlement.verdict, settlement.end) == (Verdict.RETRY, None)
+        assert (settlement.verdict, settlement.effects) == (Verdict.RETRY, ())
         assert kept(settlement)["tick"] == TICK
 
     def test_death_leaves_it_beside_the_dead_job(self, runner):
@@ -402,7 +408,7 @@ class TestTicks:
 
         settlement = runner.run(payload(tick=TICK, **options))
 
-        assert (settlement.verdict, settlement.failed) == (Verdict.LEAVE, True)
+        assert (settlement.verdict, settlement.failed) == (Verdict.DISCARD, True)
         assert ended(settlement) == ("discarded", "ValueError", True)
 
     def test_a_job_that_middleware_skips_leaves_it(self, runner):
@@ -423,7 +429,7 @@ class TestTicks:
     def test_a_job_that_goes_elsewhere_leaves_none(self, runner, diversion):
         runner.diversion = diversion
 
-        assert runner.run(payload(tick=TICK)).end is None
+        assert runner.run(payload(tick=TICK)).effects == ()
 
     def test_one_that_names_no_occurrence_is_a_job_like_others(self, runner):
         runner.declare(lambda: None)
@@ -435,5 +441,5 @@ class TestTicks:
 
         settlement = runner.run(payload(tick=TICK, task_token="t"))
 
-        assert report(settlement)["output"] == "7"
+        assert report_in(settlement.effects)["output"] == "7"
         assert ended(settlement) == ("done", "", True)

@@ -15,8 +15,9 @@ from support.jobs import at_level, own_declarations
 from kiqbridge import job, log_context
 from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.registry import definition_of
-from kiqbridge.perform.job_lines import JobLines, log_failure
+from kiqbridge.perform.job_lines import JobLines
 from kiqbridge.perform.job_logger import TID, JSONFormatter, LineFormatter, configure_logging
+from kiqbridge.settle.failure import log_failure
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "vectors" / "logs.json").read_text(encoding="utf-8")

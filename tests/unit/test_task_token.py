@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kiqbridge.wire.marks import marked_payload
+from kiqbridge.wire.job_text import watched_payload
 from kiqbridge.wire.payload import MAX_TASK_TOKEN
 from kiqbridge.wire.task_token import task_of
 
@@ -12,7 +12,7 @@ JOB = {"class": "Bill", "args": [], "jid": "j1"}
 
 
 def in_text(text):
-    return task_of(marked_payload(text))
+    return task_of(watched_payload(text))
 
 
 def test_a_job_with_a_token_has_a_task():

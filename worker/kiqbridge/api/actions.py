@@ -15,12 +15,14 @@ queue: so a script takes a millisecond in a queue of any length, and no job wait
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
 from kiqbridge.api.audit import new_note
 from kiqbridge.api.retrying import edited, pushed_text
 from kiqbridge.errors import JobRemoved, PayloadError
-from kiqbridge.settle.end_report import end_of, report_failure
+from kiqbridge.settle.dying import killed
+from kiqbridge.settle.ending import ending
+from kiqbridge.store.effects import Effect
 from kiqbridge.store.operating import (
     BATCH,
     NEAR,
@@ -34,10 +36,11 @@ from kiqbridge.store.operating import (
 )
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES
-from kiqbridge.wire.marks import marked_payload
-from kiqbridge.wire.payload import FLOW, TASK_TOKEN, TICK, check_queue, epoch_seconds
-from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, unreadable_job, with_more
-from kiqbridge.wire.tick_mark import EndKind, LedgerEnd
+from kiqbridge.wire.job_text import WATCHERS, watched_payload
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import check_queue, epoch_seconds
+from kiqbridge.wire.raw_job import MAX_PARSED_BYTES, with_more
+from kiqbridge.wire.tick_mark import EndKind
 
 if TYPE_CHECKING:
     from kiqbridge.api.job_list import JobList, ListedJob
@@ -57,7 +60,7 @@ COMPARED_AT_ONCE: Final = 60_000
 _WHOLE: Final = 2 * NEAR
 """Jobs of a queue through which a script may look as a whole."""
 
-_AWAITED: Final = "\n".join(f'"{name}"' for name in (FLOW, TICK, TASK_TOKEN)).encode()
+_AWAITED: Final = "\n".join(f'"{name}"' for name in WATCHERS).encode()
 """What stands in the text of a job whose end somebody may wait for."""
 _CLEARED_AT_ONCE: Final = 1_000
 """Jobs of a queue through which one script looks: about two milliseconds of the server's time."""
@@ -192,14 +195,18 @@ class Operation(Generic[_Listed]):
             if pushed is not None:
                 return Act(*read, "push", pushed[1], pushed[0])
             # As in the poller: who stops a push has the job.
-            stopped = removal_of(job.text, "skipped", "client middleware stopped its push", now)
-            return Act(*read, "drop", b"", "", *stopped)
+            stopped = self._removal(job, "skipped", "client middleware stopped its push", now)
+            return Act(*read, "drop", effects=stopped)
         by = f"{self._operator.by} (via {self._operator.via})"
         if self._action == "kill":
-            removal = removal_of(job.text, "dead", f"{by} killed it", now)
-            return Act(*read, "bury", _dead_text(self._operator, job, now), "", *removal)
-        removal = removal_of(job.text, "discarded", f"{by} deleted it", now)
-        return Act(*read, "drop", b"", "", *(Removal() if has_ended else removal))
+            profile = self._operator.client.wire_profile()
+            death = killed(self._operator.keys, job, by, now=now, profile=profile)
+            return Act(*read, "bury", death.text, effects=death.effects)
+        effects = self._removal(job, "discarded", f"{by} deleted it", now)
+        return Act(*read, "drop", effects=() if has_ended else effects)
+
+    def _removal(self, job: _Listed, outcome: EndKind, reason: str, now: float) -> Sequence[Effect]:
+        return removal_effects(self._operator.keys, job.text, outcome, reason, now)
 
     def _send(self, acts: Sequence[Act], now: float, *, thorough: bool) -> None:
         self._number += 1
@@ -283,41 +290,22 @@ def clear_jobs(jobs: "JobList[Any]") -> int:
             break
         left, passed = max(left - found, 0), passed + found
         now = time.time()
-        removals = (removal_of(text, "discarded", reason, now) for text in texts)
-        ends = [each for each in removals if each.report or each.end]
-        if ends or not left:
-            end_cleared(pool, keys, held, left, ends)
+        effects = [
+            effect
+            for text in texts
+            for effect in removal_effects(keys, text, "discarded", reason, now)
+        ]
+        if effects or not left:
+            end_cleared(pool, held, left, effects)
             passed = 0
     return total
 
 
-class Removal(NamedTuple):
-    """What is written when a job is gone: a report (settle/end_report.py), or b""; an end for a ledger."""
-
-    report: bytes = b""
-    end: LedgerEnd | None = None
-
-
-def removal_of(text: bytes, outcome: EndKind, reason: str, now: float) -> Removal:
-    """What is to be written of a job that is removed at `now` (epoch seconds); `reason` is a sentence."""
-    error, marked = JobRemoved(reason), marked_payload(text)
-    return Removal(
-        report_failure(marked, outcome, error, now), end_of(marked, outcome, now, error=error)
-    )
-
-
-def _dead_text(operator: "Operator", job: "ListedJob", now: float) -> bytes:
-    """The text for the dead set: as it is, or as a job that Ruby's pages can show if nobody can read it."""
-    if job.item:
-        return job.text
-    return unreadable_job(
-        job.text,
-        error_class="JobRemoved",
-        error_message=f"killed by {operator.by}; its text cannot be read",
-        queue=job.queue,
-        now=now,
-        profile=operator.client.wire_profile(),
-    )
+def removal_effects(
+    keys: Keys, text: bytes, outcome: EndKind, reason: str, now: float
+) -> Sequence[Effect]:
+    """What comes about when a job is removed at `now` (epoch seconds); `reason` is a sentence."""
+    return ending(keys, watched_payload(text), outcome, now, error=JobRemoved(reason))
 
 
 def _cost(place: float | None, length: int) -> int:

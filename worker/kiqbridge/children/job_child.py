@@ -58,7 +58,7 @@ from kiqbridge.perform.job_logger import TID, configure_logging, flush_logging
 from kiqbridge.runtime import descriptors, job_forks
 from kiqbridge.runtime.elastic_executor import ElasticExecutor
 from kiqbridge.runtime.threads import keep_loop_running
-from kiqbridge.settle.end_report import wants_output
+from kiqbridge.settle.ending import wants_output
 from kiqbridge.settle.error_report import Answers
 from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.settle.over_limit import may_be_put_off
@@ -66,6 +66,7 @@ from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.task_report import NOT_PERFORMED, encode_output
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire import json_text
+from kiqbridge.wire.job_text import is_watched
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +214,8 @@ class JobChild:
         """Run one job; the answer for the worker, which has read it, logs it and decides about it."""
         TID.set(order["tid"])
         payload: dict[str, Any] = json_text.loads(text)
-        execution = Execution(text, order["queue"], payload, rails.find(payload, default_registry))
+        definition = rails.find(payload, default_registry)
+        execution = Execution(text, order["queue"], payload, definition, is_watched(payload))
         runner = JobRunner(
             registry=default_registry,
             invoker=self._invoker(order["capsule"]),

@@ -15,17 +15,15 @@ from kiqbridge.client.server import Server
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import ProcessDied
 from kiqbridge.runtime import user_code
-from kiqbridge.settle.end_report import end_of, report_failure
+from kiqbridge.settle.dying import dead_unread
 from kiqbridge.settle.error_report import Failure
-from kiqbridge.settle.failed_payload import error_class, error_message
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
-from kiqbridge.wire.marks import marked_payload
-from kiqbridge.wire.raw_job import failed_text, outline, unreadable_job
-from kiqbridge.wire.showable import KEPT_IN, showable
-from kiqbridge.wire.tick_mark import LedgerEnd
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.raw_job import outline
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +35,7 @@ class SuspectRunner:
     """Orders for children, and what becomes of their answers; one for each capsule.
 
     Args:
+        keys: the namespace.
         capsule: name of the capsule whose middleware goes around the job.
         policy: of failures.
         server: whose error and death handlers are called here.
@@ -48,6 +47,7 @@ class SuspectRunner:
     def __init__(
         self,
         *,
+        keys: Keys,
         capsule: str,
         policy: Callable[[], RetryPolicy],
         server: Server,
@@ -55,6 +55,7 @@ class SuspectRunner:
         metrics: Metrics | None = None,
         paused: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
+        self._keys = keys
         self._capsule = capsule
         self._policy = policy
         self._server = server
@@ -91,8 +92,7 @@ class SuspectRunner:
             counted=settled["counted"],
             queue=settled["queue"],
             failed=settled["failed"],
-            report=settled["report"].encode(),
-            end=_end(settled["end"]),
+            effects=[Effect(*each) for each in settled["effects"]],
             notify=raised and (lambda: self._notify(raised, text, kept)),
         )
 
@@ -101,17 +101,6 @@ class SuspectRunner:
 
         Somebody must see what it did.
         """
-        now = wall_now()
-        details: dict[str, Any] = {
-            "error_class": error_class(died),
-            "error_message": error_message(died),
-            "queue": queue,
-            "now": now,
-            "profile": self._policy().profile,
-        }
-        kept = failed_text(_shown_text(text), **details)
-        if len(text) <= SHORT_BYTES and not isinstance(_parsed(kept), dict):
-            kept = unreadable_job(text, **details)  # what is no object only looked like one
 
         def notify() -> None:
             payload = shown_payload(kept)
@@ -128,16 +117,18 @@ class SuspectRunner:
             for error_handler in self._server.error_handlers:
                 _call(error_handler, died, context)
 
-        marked = marked_payload(text)
-        return Settlement(
-            verdict=Verdict.DEAD,
-            score=now,
-            text=kept,
-            counted=True,
+        condemned = dead_unread(
+            self._keys,
+            text,
+            died,
+            queue=queue,
+            now=wall_now(),
+            profile=self._policy().profile,
+            is_job=True,
             notify=notify,
-            report=report_failure(marked, "dead", died, now),
-            end=end_of(marked, "dead", now, error=died),
         )
+        kept = condemned.text
+        return condemned
 
     def _notify(self, raised: Mapping[str, Any], text: bytes, kept: bytes) -> None:
         """Call the handlers as `JobRunner` would, with what stands for the error."""
@@ -148,12 +139,6 @@ class SuspectRunner:
         shown = {"jobstr": text} if raised["unread"] else {"job": shown_payload(text)}
         for error_handler in self._server.error_handlers:
             _call(error_handler, error, {"context": raised["context"], **shown})
-
-
-def _end(described: Mapping[str, Any] | None) -> LedgerEnd | None:
-    if described is None:
-        return None
-    return LedgerEnd(described["schedule"], described["at"], described["text"].encode())
 
 
 def shown_payload(text: bytes) -> dict[str, Any]:
@@ -175,15 +160,6 @@ def _parsed(text: bytes) -> object:
         return json_text.loads(text)
     except json_text.MalformedJSON:
         return None
-
-
-def _shown_text(text: bytes) -> bytes:
-    """Without what readers cannot show; in a long text `failed_text` writes other values behind it."""
-    payload = _parsed(text) if len(text) <= SHORT_BYTES else None
-    if not isinstance(payload, dict):
-        return text
-    shown = showable({"jid": None, **payload})
-    return text if KEPT_IN not in shown else json_text.dumps_moved(shown, text)
 
 
 def _call(handler: Callable[..., object], *args: object) -> None:

@@ -17,14 +17,15 @@ from kiqbridge.client.registry import JobDefinition, Registry
 from kiqbridge.client.server import BacktraceCleaner, Server
 from kiqbridge.errors import JobTimeout
 from kiqbridge.perform.execution import Execution, JobRunner, Performing
-from kiqbridge.perform.failure import Failures
 from kiqbridge.perform.gate import Gatekeeper
 from kiqbridge.perform.invocation import Invoker
 from kiqbridge.perform.job_lines import JobLines
 from kiqbridge.perform.job_logger import TID
+from kiqbridge.settle.failure import Failures
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.wire.keys import Keys
 
 
 @dataclass(slots=True)
@@ -103,6 +104,7 @@ class Trial:
             registry=registry,
             invoker=self,
             outcomes=Failures(
+                keys=Keys(settings.namespace),
                 registry=registry,
                 policy=lambda: RetryPolicy(
                     max_retries=order["max_retries"],
@@ -143,15 +145,16 @@ def be_killed_first() -> None:
 def _described(settlement: Settlement | None) -> dict[str, Any] | None:
     if settlement is None:
         return None
-    end = settlement.end
     return {
         "verdict": Verdict(settlement.verdict).value,
         "score": settlement.score,
         "counted": settlement.counted,
         "queue": settlement.queue,
         "failed": settlement.failed,
-        "report": settlement.report.decode(),
-        "end": end and {"schedule": end.schedule, "at": end.at, "text": end.text.decode()},
+        "effects": [
+            (name, keys, [arg.decode() if isinstance(arg, bytes) else arg for arg in args])
+            for name, keys, args in settlement.effects
+        ],
     }
 
 

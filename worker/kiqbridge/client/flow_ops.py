@@ -16,6 +16,7 @@ from kiqbridge.client.prepare import PreparedJob
 from kiqbridge.errors import BatchError, RedisRefused
 from kiqbridge.records import dataclass
 from kiqbridge.store import scripts
+from kiqbridge.store.effects import Effect, packed
 from kiqbridge.wire import json_text
 from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.flow_steps import MARKS, Launch, Step, after, member_of
@@ -37,14 +38,6 @@ MOST_MEMBERS: Final = 1_000
 """Members of a batch that one effect adds, so that no script keeps Redis for longer than some milliseconds."""
 
 EVENTS: Final = ("success", "complete", "death")
-
-
-class Op(NamedTuple):
-    """One effect: name of its part, its keys and arguments."""
-
-    name: str
-    keys: Sequence[str]
-    args: Sequence[str | bytes | float]
 
 
 class Placed(NamedTuple):
@@ -78,7 +71,7 @@ def batch_keys(keys: Keys, bid: str) -> list[str]:
     return [keys.batch(bid), keys.batch_members(bid), keys.batches, keys.flow_ends]
 
 
-def make_op(keys: Keys, record: BatchRecord) -> Op:
+def make_op(keys: Keys, record: BatchRecord) -> Effect:
     """The record of a batch."""
     fields: list[str | bytes] = ["description", record.description]
     if record.parent:
@@ -87,16 +80,16 @@ def make_op(keys: Keys, record: BatchRecord) -> Op:
         fields += [f"on_{event}", json_text.dumps(launch)]
         fields += [f"on_{event}_member", member_of(launch["steps"][0])]
     now = repr(time.time())
-    return Op(
+    return Effect(
         "batch_make",
         [keys.batch(record.bid), keys.batches],
         [record.bid, now, KEEP_OPEN_S, *fields],
     )
 
 
-def seal_op(keys: Keys, bid: str) -> Op:
+def seal_op(keys: Keys, bid: str) -> Effect:
     """All that its maker adds to a batch is in it."""
-    return Op("batch_seal", batch_keys(keys, bid), [*_about(bid)])
+    return Effect("batch_seal", batch_keys(keys, bid), [*_about(bid)])
 
 
 def end_op(
@@ -107,16 +100,16 @@ def end_op(
     is_done: bool,
     died: bool = False,
     adds: Iterable[str] = (),
-) -> Op:
+) -> Effect:
     """The end of a member; without a name only what it adds counts, and whether something died."""
     state = "d" if is_done else "f"
     args = [*_about(bid), member, state, "1" if died else "", *adds]
-    return Op("batch_end", batch_keys(keys, bid), args)
+    return Effect("batch_end", batch_keys(keys, bid), args)
 
 
 def member_ops(
     keys: Keys, bid: str, placed: Iterable[Placed], *, only_new: bool, most: int = MOST_MEMBERS
-) -> list[Op]:
+) -> list[Effect]:
     """Add members to a batch, and push those that have a text."""
     by_queue: dict[str, list[Placed]] = {}
     for each in placed:
@@ -141,12 +134,14 @@ def _parts(placed: Sequence[Placed], most: int) -> Iterable[Sequence[Placed]]:
         yield part
 
 
-def _members(keys: Keys, bid: str, queue: str, placed: Sequence[Placed], *, only_new: bool) -> Op:
+def _members(
+    keys: Keys, bid: str, queue: str, placed: Sequence[Placed], *, only_new: bool
+) -> Effect:
     args: list[str | bytes | float] = ["new" if only_new else "all", KEEP_OPEN_S, queue]
     for each in placed:
         args += [each.member, "" if each.at is None else score(each.at), each.text]
     own = [keys.batch(bid), keys.batch_members(bid), keys.queues, keys.queue(queue), keys.schedule]
-    return Op("batch_jobs", own, args)
+    return Effect("batch_jobs", own, args)
 
 
 class Stopped(Exception):  # noqa: N818 - says what happened
@@ -176,7 +171,7 @@ class StepWriter:
         self._encrypts = encrypts
         self._is_first = is_first
 
-    def ops(self, launch: Launch, value: str | None = None) -> list[Op]:
+    def ops(self, launch: Launch, value: str | None = None) -> list[Effect]:
         """Begin the first of these steps; `value` is the JSON text of what the job before it has returned.
 
         Raises:
@@ -192,7 +187,7 @@ class StepWriter:
         keys = self._client.keys
         at = "" if placed.at is None else score(placed.at)
         own = [keys.queues, keys.queue(placed.queue), keys.schedule]
-        return [Op("push", own, [placed.queue, at, placed.text])]
+        return [Effect("push", own, [placed.queue, at, placed.text])]
 
     def placed(self, launch: Launch, value: str | None = None) -> Placed:
         """The first step, a job, as it is pushed; raises as `ops`."""
@@ -229,9 +224,9 @@ class StepWriter:
         item = payload if at is None else {**payload, "at": at}
         return self._client.prepare_job(item, moved=True)
 
-    def _group(self, step: Step, launch: Launch, parent: str) -> list[Op]:
+    def _group(self, step: Step, launch: Launch, parent: str) -> list[Effect]:
         keys, following = self._client.keys, after(launch)
-        ops: list[Op] = []
+        ops: list[Effect] = []
         if parent:
             own = [Placed(member_of(step))]
             ops += member_ops(keys, parent, own, only_new=self._is_first)
@@ -262,18 +257,18 @@ class StepWriter:
         return ops
 
 
-def guard_op(keys: Keys, launch: Launch, count: int) -> Op:
+def guard_op(keys: Keys, launch: Launch, count: int) -> Effect:
     """Let the effects behind this one, so many, come about once for this step."""
     args: list[str | bytes | float] = [launch["n"], KEEP_CHAIN_S, count]
-    return Op("guard", [keys.chain(launch["id"])], args)
+    return Effect("guard", [keys.chain(launch["id"])], args)
 
 
-def guarded(keys: Keys, launch: Launch, ops: Sequence[Op]) -> list[Op]:
+def guarded(keys: Keys, launch: Launch, ops: Sequence[Effect]) -> list[Effect]:
     """These effects once for this step."""
     return [guard_op(keys, launch, len(ops)), *ops]
 
 
-def write_ops(client: Client, ops: Sequence[Op], what: str) -> list[Any]:
+def write_ops(client: Client, ops: Sequence[Effect], what: str) -> list[Any]:
     """Carry out effects, in one script or in several ones that are not too large; what each answers.
 
     Raises:
@@ -283,12 +278,7 @@ def write_ops(client: Client, ops: Sequence[Op], what: str) -> list[Any]:
     """
     answers: list[Any] = []
     for part in _scripts(ops):
-        keys: list[str] = []
-        args: list[str | bytes | float] = []
-        for op in part:
-            keys += op.keys
-            args += [op.name, len(op.keys), len(op.args), *op.args]
-        found, doubt = client.writer.run_script(_PUSH_FLOW, keys, args, repeatable=True)
+        found, doubt = client.writer.run_script(_PUSH_FLOW, *packed(part), repeatable=True)
         for answer in found:
             _check(answer, what)
         answers += found
@@ -297,9 +287,9 @@ def write_ops(client: Client, ops: Sequence[Op], what: str) -> list[Any]:
     return answers
 
 
-def _scripts(ops: Sequence[Op]) -> Iterable[Sequence[Op]]:
+def _scripts(ops: Sequence[Effect]) -> Iterable[Sequence[Effect]]:
     """Effects as they go together: up to `MOST_MEMBERS` members, with the record and the seal beside them."""
-    part: list[Op] = []
+    part: list[Effect] = []
     size = weight = 0
     for op in ops:
         its_size = sum(len(each) for each in op.args if isinstance(each, bytes))

@@ -55,7 +55,6 @@ from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.perform.capsule import Capsule, capsules_of, connections_of
 from kiqbridge.perform.execution import JobRunner
-from kiqbridge.perform.failure import Failures
 from kiqbridge.perform.gate import Gatekeeper
 from kiqbridge.perform.invocation import Invoker, Pool
 from kiqbridge.perform.job_lines import JobLines
@@ -65,6 +64,7 @@ from kiqbridge.perform.run_marks import RunMarks
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.bookkeeping import Bookkeeper
+from kiqbridge.settle.failure import Failures
 from kiqbridge.settle.metrics import Metrics
 from kiqbridge.settle.notifications import Handlers, Notifications
 from kiqbridge.settle.retry import RetryPolicy
@@ -159,7 +159,7 @@ class EngineParts:
             self._connect(),
             on_report=self.task_tokens.reporter.wake,
         )
-        self._settler = Settler(self.keys, on_report=self._wake_outboxes)
+        self._settler = Settler(self.keys, on_end=self.outbox.wake)
         self._notifications = Notifications()
         self.revoker = PrefetchRevoker(
             self._connect(), self.keys, self._settler, self._notifications
@@ -219,10 +219,6 @@ class EngineParts:
         self.heartbeat: Heartbeat | None = None
         self.isolation: Isolation | None = None
         self.reservations: Reservations | None = None
-
-    def _wake_outboxes(self) -> None:
-        self.outbox.wake()
-        self.task_tokens.reporter.wake()
 
     def build_capsules(self) -> None:
         """Make the capsules; the event loops take their resources from `resources`, which are open."""
@@ -422,6 +418,7 @@ class EngineParts:
                 pool=Pool(self.processes, capsule=capsule.name, policy=self._policy),
             ),
             outcomes=Failures(
+                keys=self.keys,
                 registry=self.registry,
                 policy=self._policy,
                 handlers=self._handlers,
@@ -451,6 +448,7 @@ class EngineParts:
             settler=self._settler,
             outage=self._context.outage,
             runner=lambda queue: SuspectRunner(
+                keys=self.keys,
                 capsule=capsules[queue].name,
                 policy=self._policy,
                 server=self._server,
@@ -465,6 +463,7 @@ class EngineParts:
             registry=self.registry,
             keys=self.keys,
             connection=self._connect(),
+            settler=self._settler,
             holders=self._holders,
             rules=Rules(
                 orphan_limit=self._config.orphan_limit,

@@ -13,7 +13,6 @@ Losing the lead costs at worst that middleware runs twice for a job, never the j
 script that checks the score again. Ruby's pollers may move the same sets.
 """
 
-import contextlib
 import logging
 import threading
 import time
@@ -24,13 +23,15 @@ from redis.connection import AbstractConnection
 
 from kiqbridge.client.client import Client
 from kiqbridge.engine.skew_tolerant_clock import SkewTolerantClock
-from kiqbridge.errors import JobSkipped, KiqbridgeError, PayloadError, RedisRefused
+from kiqbridge.errors import KiqbridgeError, PayloadError, RedisRefused
 from kiqbridge.inflight.unregistered import UnregisteredWatch
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import KeptThread
-from kiqbridge.settle.end_report import end_of, report_failure
-from kiqbridge.settle.failed_payload import error_class, error_message, failed_payload
+from kiqbridge.settle.dying import dead, dead_unread
+from kiqbridge.settle.ending import stopped_ending
+from kiqbridge.settle.failed_payload import failed_payload
+from kiqbridge.settle.settlement import Settlement
 from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.forgetting import forget_what_is_over
 from kiqbridge.store.leadership import Lead
@@ -40,14 +41,13 @@ from kiqbridge.store.replies import WrongTypeWarning
 from kiqbridge.store.round_trip import Command
 from kiqbridge.store.wake_connection import SAFETY_LOOK_S, TrackingConnection
 from kiqbridge.wire import json_text
+from kiqbridge.wire.job_text import JobText
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.marks import marked_payload
 from kiqbridge.wire.raw_job import (
     MAX_PARSED_BYTES,
     max_kept_bytes,
     moved_text,
     too_long_to_keep,
-    unreadable_job,
 )
 
 logger = logging.getLogger(__name__)
@@ -310,11 +310,8 @@ class Poller:
             try:
                 pushed = stamped or self._prepared(member, now)
             except (json_text.MalformedJSON, PayloadError) as error:
-                kept = self._with_reason(member, error, now)
-                marked = marked_payload(member)
-                report = report_failure(marked, "dead", error, now)
-                end = end_of(marked, "dead", now, error=error)
-                buried.append(Buried(member, kept, report, end))
+                death = self._dead(member, error, now)
+                buried.append(Buried(member, death.text, death.effects))
                 continue
             except BaseException as error:  # noqa: BLE001 - whatever it is, the other jobs must go on
                 user_code.log_error(
@@ -324,14 +321,9 @@ class Poller:
                 )
                 continue
             if pushed is None:
-                stopped = JobSkipped(
-                    "client middleware stopped the push of this job when it was due"
-                )
-                marked = marked_payload(member)
-                report = report_failure(marked, "skipped", stopped, now)
-                end = end_of(marked, "skipped", now)
-                if report or end:
-                    buried.append(Buried(member, b"", report, end))
+                effects = stopped_ending(self._keys, member, now)
+                if effects:
+                    buried.append(Buried(member, b"", effects))
                 else:
                     dropped.append(member)
                 continue
@@ -359,29 +351,18 @@ class Poller:
             return moved_text(member, now, self.client.wire_profile())
         return self.client.prepare_moved(json_text.loads(member), now, member)
 
-    def _with_reason(self, member: bytes, error: Exception, now: float) -> bytes:
-        """The text for the dead set, with the reason; see `unreadable_job` for what is no object."""
+    def _dead(self, member: bytes, error: Exception, now: float) -> Settlement:
         logger.error(
             "a scheduled member cannot become a job (%s); it is kept in the dead set", error
         )
-        profile = self.client.wire_profile()
-        payload = None
-        if len(member) <= MAX_PARSED_BYTES:
-            with contextlib.suppress(json_text.MalformedJSON):
-                payload = json_text.loads(member)
+        keys, profile = self._keys, self.client.wire_profile()
+        job = JobText(member)
         # Ruby's pages cannot show what is no object, nor tags that are no list.
-        if not isinstance(payload, dict) or not isinstance(payload.get("tags") or [], list):
-            return unreadable_job(
-                member,
-                error_class=error_class(error),
-                error_message=error_message(error),
-                queue="default",
-                now=now,
-                profile=profile,
-            )
-        queue = str(payload.get("queue") or "default")
-        failed = failed_payload(payload, error, queue=queue, profile=profile, now=now)
-        return json_text.dumps_moved(failed, member)
+        if not job.is_readable or not isinstance(job.item.get("tags") or [], list):
+            return dead_unread(keys, member, error, queue="default", now=now, profile=profile)
+        queue = str(job.item.get("queue") or "default")
+        kept = failed_payload(job.item, error, queue=queue, profile=profile, now=now)
+        return dead(keys, member, job.item, kept, error, now=now)
 
     def _forget(self) -> None:
         """Guards and ledgers that are over, hourly; every minute while more are left than one turn takes."""

@@ -22,7 +22,6 @@ from kiqbridge.client.default_client import default_client
 from kiqbridge.client.flow_ops import (
     KEEP_OPEN_S,
     BatchRecord,
-    Op,
     Placed,
     StepWriter,
     make_op,
@@ -35,6 +34,7 @@ from kiqbridge.errors import BatchError, PayloadError
 from kiqbridge.flow.batch_status import BatchStatus, read_statuses, scan_members
 from kiqbridge.flow.calls import Call, call
 from kiqbridge.flow.chains import Flow, TakesSteps, as_link, launch_of, steps_of
+from kiqbridge.store.effects import Effect
 from kiqbridge.wire.bulk import parse_bulk
 from kiqbridge.wire.flow_steps import CALLBACK_OF, Launch, check_steps
 from kiqbridge.wire.payload import FLOW, new_jid, shorten
@@ -210,7 +210,7 @@ class Batch(TakesSteps):
         made.__dict__.update(self.__dict__)
         return made
 
-    def _ops(self) -> Iterator[Op]:
+    def _ops(self) -> Iterator[Effect]:
         client = self.client
         keys = client.keys
         children = [Placed(f"b:{child.bid}") for child in self._children]

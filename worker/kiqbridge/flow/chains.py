@@ -12,9 +12,10 @@ from typing import Any, Final
 from kiqbridge.client.client import Client
 from kiqbridge.client.current import COLLECTOR, Collector
 from kiqbridge.client.default_client import default_client
-from kiqbridge.client.flow_ops import Op, StepWriter, guarded, write_ops
+from kiqbridge.client.flow_ops import StepWriter, guarded, write_ops
 from kiqbridge.errors import PayloadError
 from kiqbridge.flow.calls import Call, call
+from kiqbridge.store.effects import Effect
 from kiqbridge.wire.flow_steps import Launch, Step, check_steps
 from kiqbridge.wire.payload import new_jid, shorten
 
@@ -81,7 +82,7 @@ class TakesSteps(Collector):
         raise NotImplementedError
 
 
-def first_ops(client: Client, launch: Launch) -> list[Op]:
+def first_ops(client: Client, launch: Launch) -> list[Effect]:
     """The effects that begin these steps; repeating them begins nothing twice."""
     ops = StepWriter(client, is_first=True).ops(launch)
     is_alone = "group" not in launch["steps"][0] and "bid" not in launch

@@ -13,13 +13,12 @@ from kiqbridge.errors import RedisRefused, RedisUnavailable
 from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.lease import Lease, LeaseKeeper
 from kiqbridge.store import scripts
+from kiqbridge.store.effects import Effect, packed
 from kiqbridge.store.enqueueing import push_commands
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.round_trip import Command, pack
 from kiqbridge.wire.batches import count_by_bytes
-from kiqbridge.wire.flow_mark import report_key
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.tick_mark import LedgerEnd
 
 _CLAIM = scripts.load("claim")
 _CLAIM_AND_HAND_ON = scripts.load("claim_hand_on")
@@ -238,8 +237,7 @@ def settle(
     target: str | None,
     score: float,
     text: bytes,
-    report: bytes = b"",
-    end: LedgerEnd | None = None,
+    effects: Sequence[Effect] = (),
 ) -> bool:
     """Move a claimed job into a sorted set, or let it leave Redis, and acknowledge it, in one step.
 
@@ -250,8 +248,7 @@ def settle(
         job: as it was fetched.
         target: key of the sorted set; None = it leaves Redis.
         score, text: the member.
-        report: of its end (settle/end_report.py), added in the same step.
-        end: added to the ledger of the job's schedule in the same step.
+        effects: of its end (settle/ending.py); they come about in the same step.
 
     Returns:
         False: it was not ours any more, nothing was done.
@@ -261,13 +258,12 @@ def settle(
     """
     if chunk.is_popped:  # in no list that names its owner: written as Sidekiq does
         commands: list[Command] = [("ZADD", target, repr(score), text)] if target else []
-        commands += [("ZADD", report_key(keys, report), "0", report)] if report else []
-        commands += _plain_end(connection, keys, end) if end is not None else []
+        commands += [each for effect in effects for each in _plain_effect(connection, effect)]
         if commands:
             connection.run(("MULTI",), *commands, ("EXEC",))
         return True
-    retry = (job, score, text)
-    return settle_all(connection, keys, chunk, [retry], target=target, report=report, end=end)[0]
+    leaving = (job, score, text)
+    return settle_all(connection, keys, chunk, [leaving], target=target, effects=effects)[0]
 
 
 def settle_all(
@@ -277,43 +273,40 @@ def settle_all(
     jobs: Sequence[tuple[bytes, float, bytes]],
     *,
     target: str | None,
-    report: bytes = b"",
-    end: LedgerEnd | None = None,
+    effects: Sequence[Effect] = (),
 ) -> list[bool]:
     """Move claimed jobs of one chunk, each (job, score, text), as `settle` does, all in one script.
 
-    Not for popped ones. False in the place of each that was not ours any more.
+    Not for popped ones. `effects` are those of the end of a single one. False in the place of each that was not ours any more.
 
     Raises:
         RedisUnavailable: repeat it; a second time does nothing.
     """
-    args: list[str | bytes] = [
-        *_claim_of(chunk),
-        report,
-        *((end.text, str(end.at)) if end else ("", "")),
-    ]
-    for job, score, text in jobs:
-        args += [job, repr(score), text]
+    args: list[str | bytes | float] = [*_claim_of(chunk)]
     targets = [*_keys_of(keys, chunk), target or chunk.list_key]
-    targets += [report_key(keys, report)] if report else []
-    targets += [keys.ends(end.schedule), keys.ticks(end.schedule)] if end else []
+    for job, score, text in jobs:
+        args += [job, repr(score), text, 0]
+    if effects:
+        its_keys, its_args = packed(effects)
+        targets += its_keys
+        args[-1:] = its_args
     answer = connection.script(_SETTLE, targets, args, settles=True)
     if isinstance(answer, list) and len(answer) == len(jobs):
         numbers = [_number(connection, each, _TAKEN) for each in answer]
-        if end is not None and _ENDLESS in numbers:
-            _warn_of_no_end(keys, end)
+        if _ENDLESS in numbers:
+            _warn_of_no_end(next(each for each in effects if each.name == "ledger"))
         return [number != 0 for number in numbers]
     return [_number(connection, answer, (_FENCED,)) == 1] * len(jobs)
 
 
-def _warn_of_no_end(keys: Keys, end: LedgerEnd) -> None:
+def _warn_of_no_end(effect: Effect) -> None:
+    ends, ledger = effect.keys
     logger.warning(
-        "%s or %s is no sorted set: how a job of schedule %s ended is not in its ledger (%s); all else is "
+        "%s or %s is no sorted set: how a job of this schedule ended is not in its ledger (%s); all else is "
         "settled. Delete the key that something else has written",
-        keys.ends(end.schedule),
-        keys.ticks(end.schedule),
-        end.schedule,
-        end.text.decode(errors="replace"),
+        ends,
+        ledger,
+        bytes(effect.args[1]).decode(errors="replace"),  # type: ignore[arg-type] # the text of a JobEnd
     )
 
 
@@ -464,12 +457,15 @@ def take_away(
     return _number(connection, reply, _SETTLED) == 1
 
 
-def _plain_end(connection: RedisConnection, keys: Keys, end: LedgerEnd) -> list[Command]:
-    """What adds the end of a popped job, by the rules of the script's part add_end.lua."""
-    ends, ledger = keys.ends(end.schedule), keys.ticks(end.schedule)
-    kinds = connection.run(("TYPE", ends), ("TYPE", ledger))
-    if not set(kinds) <= {b"zset", b"none"}:
-        _warn_of_no_end(keys, end)
-        return []
-    is_known = connection.call("ZCOUNT", ledger, end.at, end.at)
-    return [("ZADD", ends, end.at, end.text)] if is_known else []
+def _plain_effect(connection: RedisConnection, effect: Effect) -> list[Command]:
+    """What has an effect of the end of a popped job, by the rules of the script's part leave.lua."""
+    target, *ledger = effect.keys
+    score, text = effect.args
+    if ledger:
+        kinds = connection.run(("TYPE", target), ("TYPE", *ledger))
+        if not set(kinds) <= {b"zset", b"none"}:
+            _warn_of_no_end(effect)
+            return []
+        if not connection.call("ZCOUNT", *ledger, score, score):
+            return []
+    return [("ZADD", target, score, text)]

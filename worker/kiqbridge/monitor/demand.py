@@ -114,7 +114,7 @@ def read_backlog(connection: RedisConnection, keys: Keys, served: Collection[str
     """
     names = list(dict.fromkeys([*sorted(served), *_queue_names(connection, keys)]))
     now = server_time(connection.call("TIME"))
-    due_sets = (keys.retry, keys.schedule, keys.task_reports)
+    due_sets = (keys.retry, keys.schedule, keys.flow_ends, keys.task_reports)
     retries, scheduled, dead, paused, *counts = connection.run(
         ("ZCARD", keys.retry),
         ("ZCARD", keys.schedule),

@@ -1,6 +1,6 @@
-"""The consequences of ended jobs under flow control: locks are freed, batches counted, next jobs pushed.
+"""The consequences of ended jobs: locks are freed, batches counted, next jobs pushed, outcomes passed on.
 
-Who settles a job with the attribute `flow` adds its end to `kb:flow:ends` (settle/end_report.py). A thread of each
+Who ends a job that somebody watches adds its end to `kb:flow:ends` (settle/ending.py). A thread of each
 worker takes the ends and applies each once, in one script. It must never decide what becomes of the ended job
 itself: that is settled before its end is here.
 """

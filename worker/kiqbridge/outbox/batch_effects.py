@@ -11,12 +11,13 @@ In the effects of one end the next step stands before the count, so that a batch
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from kiqbridge.client.flow_ops import Op, StepWriter, Stopped, end_op, guarded
+from kiqbridge.client.flow_ops import StepWriter, Stopped, end_op, guarded
 from kiqbridge.errors import PayloadError
-from kiqbridge.outbox.effects import Effect, Scene
+from kiqbridge.outbox.effects import Scene
+from kiqbridge.store.effects import Effect
 from kiqbridge.wire import json_text
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.flow_steps import Launch, launch_of, member_of, passes_value
@@ -53,10 +54,10 @@ def count_end(end: FlowEnd, scene: Scene) -> Effect | None:
         return None
     adds = [each for each in end.flow.get("adds", ()) if isinstance(each, str)]
     if end.flow.get("event") == "death":
-        return _effect(end_op(scene.keys, bid, "", is_done=False, died=True, adds=adds))
+        return end_op(scene.keys, bid, "", is_done=False, died=True, adds=adds)
     is_done = end.outcome == "done" and ("next" not in end.flow or _goes_on(end))
     died = end.outcome in _DEATHS
-    return _effect(end_op(scene.keys, bid, end.jid, is_done=is_done, died=died, adds=adds))
+    return end_op(scene.keys, bid, end.jid, is_done=is_done, died=died, adds=adds)
 
 
 def _goes_on(end: FlowEnd) -> bool:
@@ -81,18 +82,14 @@ def _begin(
         logger.error("what follows in the chain cannot be read: it is not begun: %s", value)
         return None
     try:
-        ops: Sequence[Op] = StepWriter(scene.client, is_first=False, encrypts=encrypts).ops(
-            launch, output
-        )
+        ops = StepWriter(scene.client, is_first=False, encrypts=encrypts).ops(launch, output)
     except Stopped as stopped:
         logger.warning("client middleware stopped the push of job %s: its chain ends", stopped.jid)
         return _never_begun(launch, scene)
     except PayloadError as error:
         logger.error("the next job of a chain cannot be pushed, and the chain ends: %s", error)  # noqa: TRY400 - the message has all that is to be known
         return _never_begun(launch, scene)
-    if is_guarded:
-        ops = guarded(scene.keys, launch, ops)
-    return [_effect(op) for op in ops]
+    return guarded(scene.keys, launch, ops) if is_guarded else ops
 
 
 def _never_begun(launch: Launch, scene: Scene) -> list[Effect] | None:
@@ -100,14 +97,10 @@ def _never_begun(launch: Launch, scene: Scene) -> list[Effect] | None:
     bid = _bid_of(launch)
     if bid is None:
         return None
-    return [_effect(end_op(scene.keys, bid, member_of(launch["steps"][0]), is_done=False))]
+    return [end_op(scene.keys, bid, member_of(launch["steps"][0]), is_done=False)]
 
 
 def _bid_of(flow: Mapping[str, object]) -> str | None:
     """The batch that is named; only what can be one becomes part of a key, and of a text that a script writes."""
     bid = flow.get("bid")
     return bid if isinstance(bid, str) and _BID.fullmatch(bid) else None
-
-
-def _effect(op: Op) -> Effect:
-    return Effect(*op)

@@ -4,28 +4,15 @@ A maker looks at the end and answers an effect, or None. Its name is that of a p
 apply_end.lua gives keys and arguments. Makers may raise: the end stays, and is tried again later.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 from kiqbridge.client.client import Client
 from kiqbridge.records import dataclass
+from kiqbridge.store.effects import Effect
 from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_in
 from kiqbridge.wire.result import MAX_JID, result_text, ttl_in
-
-
-class Effect(NamedTuple):
-    """One consequence of an end.
-
-    Attributes:
-        name: of the part of apply_end.lua.
-        keys, args: as that part wants them.
-    """
-
-    name: str
-    keys: Sequence[str]
-    args: Sequence[str | bytes | float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +35,7 @@ def pass_report(end: FlowEnd, scene: Scene) -> Effect | None:
     """A task of Step Functions waits for the job as well."""
     if not end.report:
         return None
-    return Effect("report", [scene.keys.task_reports], [end.report])
+    return Effect("add", [scene.keys.task_reports], [0, end.report])
 
 
 def unlock(end: FlowEnd, scene: Scene) -> Effect | None:

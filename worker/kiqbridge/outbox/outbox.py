@@ -18,10 +18,11 @@ from typing import Final
 from kiqbridge.client.current import log_context
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
 from kiqbridge.outbox.batch_effects import begin_next, count_end
-from kiqbridge.outbox.effects import Effect, EffectMaker, Scene, keep_result, pass_report, unlock
+from kiqbridge.outbox.effects import EffectMaker, Scene, keep_result, pass_report, unlock
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.hints import Hint
 from kiqbridge.runtime.threads import KeptThread
+from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import apply_end, drop_end, read_cancelled, take_ends
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
@@ -171,7 +172,7 @@ class Outbox:
             if answers is None:
                 return False
             self.applied += 1
-            if any(effect.name == "report" for effect in effects):
+            if end.report:
                 self._on_report()
             return any(
                 answer and effect.name in ADDING

@@ -34,7 +34,8 @@ from kiqbridge.settle.task_report import NOT_PERFORMED
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.active_job import WRAPPERS
-from kiqbridge.wire.payload import FLOW, TASK_TOKEN, TICK, shorten
+from kiqbridge.wire.job_text import is_watched
+from kiqbridge.wire.payload import shorten
 from kiqbridge.wire.raw_job import max_kept_bytes, too_long_to_keep
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Execution:
 
     Attributes:
         definition: None when the class is not declared, or when its instance could not be made.
+        is_watched: somebody watches for its end: the ledger of a schedule, a lock, a batch, a chain, a state machine.
         started: on `time.monotonic`; 0 = not yet.
         line: what `JobLines` wants back at the end.
         is_interrupted: it was given back, and its task on the event loop has been cancelled because of
@@ -68,6 +70,7 @@ class Execution:
     queue: str
     payload: dict[str, Any]
     definition: JobDefinition | None
+    is_watched: bool = False
     started: float = 0.0
     line: str | None = None
     is_interrupted: bool = False
@@ -133,7 +136,7 @@ class Outcomes(Protocol[O_co]):
         """A limit stayed reached. None: it counts as any other error; else what the job asks for."""
 
     def succeeded(self, execution: Execution) -> O_co | None:
-        """It has succeeded, and its payload names a task that waits for its result, a tick, or is under flow control."""
+        """It has succeeded, and somebody watches for its end."""
 
 
 class JobRunner(Generic[O_co]):
@@ -193,7 +196,7 @@ class JobRunner(Generic[O_co]):
         definition = self._registry.find(name)
         if definition is None and name in WRAPPERS:
             definition = rails.of(payload, self._registry)
-        return Execution(text, queue, payload, definition)
+        return Execution(text, queue, payload, definition, is_watched(payload))
 
     def perform(self, execution: Execution, thread: Performing) -> O_co | None:
         """Perform a job on this thread.
@@ -228,7 +231,7 @@ class JobRunner(Generic[O_co]):
             if job_forks.in_child:  # middleware forked
                 job_forks.end()
             self._end(execution, "done", False)
-            if TASK_TOKEN in payload or TICK in payload or FLOW in payload:
+            if execution.is_watched:
                 return self._outcomes.succeeded(execution)
             return None
         finally:
@@ -264,7 +267,7 @@ class JobRunner(Generic[O_co]):
                     return self._failed_async(execution, error)
             else:
                 self._end(execution, "done", False)
-                if TASK_TOKEN in payload or TICK in payload or FLOW in payload:
+                if execution.is_watched:
                     return self._outcomes.succeeded(execution)
                 return None
             try:

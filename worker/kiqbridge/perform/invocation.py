@@ -26,7 +26,7 @@ from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.error_report import was_not_made
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.task_report import TaskOutput
-from kiqbridge.wire.payload import ENCRYPTED, FLOW, TASK_TOKEN, TICK, shorten
+from kiqbridge.wire.payload import ENCRYPTED, shorten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,9 +221,7 @@ class Invoker:
         if (
             definition.handling.timeout_s is None
             and not len(self._middleware)
-            and TASK_TOKEN not in execution.payload
-            and TICK not in execution.payload
-            and FLOW not in execution.payload
+            and not execution.is_watched
         ):
             coroutine: Awaitable[Any] = perform(*_arguments(execution.payload, definition))
             return coroutine

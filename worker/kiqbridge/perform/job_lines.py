@@ -9,24 +9,19 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kiqbridge import redaction
-from kiqbridge.client import rails
 from kiqbridge.client.current import LOG_CONTEXT
 from kiqbridge.client.registry import JobDefinition
 from kiqbridge.logs import log_level
 from kiqbridge.logs.log_writer import LogWriter
 from kiqbridge.perform.job_logger import JSONFormatter, LineFormatter
 from kiqbridge.runtime import user_code
-from kiqbridge.settle.failed_payload import error_message
-
-logger = logging.getLogger("kiqbridge.job")
-"""Says `start`, `done`, `fail`, and why; a name of its own, so that it can be silenced alone."""
+from kiqbridge.settle.failure import job_logger as logger
+from kiqbridge.settle.failure import shown_arguments
 
 SKIP_OPTION = "skip_default_job_logging"
 """Option of a class whose jobs log no `start`, `done` and `fail`."""
 
 _FORMATTERS = (LineFormatter, JSONFormatter)
-_SHOWN = 500
 
 
 class JobLines:
@@ -65,7 +60,7 @@ class JobLines:
         elif definition is not None and definition.options.get(SKIP_OPTION):
             return None
         if logger.isEnabledFor(logging.DEBUG) or not self._is_direct():
-            _say("start", _arguments(payload, definition))
+            _say("start", shown_arguments(payload, definition))
             return ""
         formatter = self._formatter
         context: str = formatter.job_context(payload, queue)
@@ -106,73 +101,9 @@ class JobLines:
         )
 
 
-def log_failure(
-    error: BaseException,
-    outcome: str,
-    payload: Mapping[str, Any],
-    definition: JobDefinition | None = None,
-) -> None:
-    """Log that a job failed: class and message of the error and what becomes of the job, and the backtrace.
-
-    The line carries the job's context (§16); its arguments only at level debug, without secrets.
-
-    Args:
-        error: what it raised.
-        outcome: such as `is tried again in 15 s`.
-        payload: the job.
-        definition: of its class, for the names of its arguments.
-    """
-    if not logger.isEnabledFor(logging.WARNING):
-        return
-    try:
-        _log_failure(error, outcome, payload, definition)
-    except BaseException as unreadable:  # noqa: BLE001 - its text is a user's code, and so are log handlers
-        user_code.log_error(
-            logger,
-            unreadable,
-            "a job failed with %s; it %s; more could not be written",
-            type(error).__qualname__,
-            outcome,
-        )
-
-
 def _say(message: str, extra: dict[str, Any] | None) -> None:
     """Log, whatever a user's log handler raises: such an error has nothing to do with the job."""
     try:
         logger.info(message, extra=extra)
     except BaseException as error:  # noqa: BLE001 - a job that is done must not run again because of it
         user_code.log_error(logger, error, "the line %s of a job could not be written", message)
-
-
-def _log_failure(
-    error: BaseException,
-    outcome: str,
-    payload: Mapping[str, Any],
-    definition: JobDefinition | None,
-) -> None:
-    extra = _arguments(payload, definition)
-    message = redaction.current().text(_first_line(error_message(error)))
-    with log_level.at_usual_level():  # a job may be terse, but not fail unseen
-        logger.warning(
-            "%s: %s; it %s", type(error).__name__, message, outcome, exc_info=error, extra=extra
-        )
-
-
-def _arguments(
-    payload: Mapping[str, Any], definition: JobDefinition | None
-) -> dict[str, Any] | None:
-    """At level debug, the arguments as a line may show them."""
-    if not logger.isEnabledFor(logging.DEBUG):
-        return None
-    signature = definition.signature if definition is not None else None
-    return {
-        "arguments": redaction.current().arguments(
-            rails.shown_arguments(payload, definition), signature
-        )
-    }
-
-
-def _first_line(message: str) -> str:
-    """Enough to know it; the backtrace below has all of it."""
-    line = message.partition("\n")[0]
-    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"

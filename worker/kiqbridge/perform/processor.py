@@ -40,11 +40,10 @@ from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.limits import Timekeeper
 from kiqbridge.settle.bookkeeping import Bookkeeper
 from kiqbridge.settle.notifications import Handlers, Notification
-from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.payload import FLOW, TICK
 
 if TYPE_CHECKING:
     from kiqbridge.children.process_pool import ProcessPool
@@ -329,7 +328,7 @@ class Processor:
         if room is not None and not room.enter(self._abandoned):
             self._put_back(chunk, execution)
             return False
-        if TICK in execution.payload or FLOW in execution.payload:
+        if execution.is_watched:
             left_out = self._begin_run(chunk, execution, room)
             if left_out is not None:
                 return self._settled(chunk, text, left_out)
@@ -415,7 +414,7 @@ class Processor:
             logger.warning(_NOT_OURS)
         elif settlement.notify is not None:
             settlement.notify()
-        if settlement.verdict is Verdict.DISCARD:
+        if settlement.leaves_with_chunk:
             return True
         chunk.settled()
         return False

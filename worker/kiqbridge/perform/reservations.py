@@ -25,14 +25,15 @@ from kiqbridge.client.registry import Handling, Registry
 from kiqbridge.clock import wall_now
 from kiqbridge.errors import JobOverran, KiqbridgeError
 from kiqbridge.inflight.chunk import Chunk
-from kiqbridge.inflight.claims import settle, take_away
+from kiqbridge.inflight.claims import take_away
 from kiqbridge.inflight.orphans import count_orphan, orphan_count, orphan_id
 from kiqbridge.perform.running_job import RunningJob
 from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import KeptThread
-from kiqbridge.settle.end_report import end_of, report_failure
+from kiqbridge.settle.dying import dead
 from kiqbridge.settle.retry import RetryPolicy
+from kiqbridge.settle.settling import Settler
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
@@ -111,6 +112,7 @@ class Reservations:
         registry: Registry,
         keys: Keys,
         connection: RedisConnection,
+        settler: Settler,
         holders: Callable[[], Iterable[Holder]],
         rules: Rules,
         on_dead: Callable[[Mapping[str, Any], Exception], object],
@@ -122,6 +124,7 @@ class Reservations:
         self._registry = registry
         self._keys = keys
         self._connection = connection
+        self._settler = settler
         self._holders = holders
         self._rules = rules
         self._on_dead = on_dead
@@ -216,20 +219,12 @@ class Reservations:
         text, queue, now = run.job.text, run.job.queue, wall_now()
         error = JobOverran(f"ran longer than its max_run_s of {limit:g} s, and was taken away")
         job = json_text.loads(text)
-        payload = self._rules.policy().failed(job, error, queue=queue, now=now)
-        is_ours = settle(
-            self._connection,
-            self._keys,
-            run.chunk,
-            text,
-            target=self._keys.dead,
-            score=now,
-            text=json_text.dumps_moved(payload, text),
-            report=report_failure(job, "dead", error, now, kept=payload),
-            end=end_of(job, "dead", now, took_s=time.monotonic() - run.seen_at, error=error),
-        )
+        kept = self._rules.policy().failed(job, error, queue=queue, now=now)
+        took_s = time.monotonic() - run.seen_at
+        death = dead(self._keys, text, job, kept, error, now=now, took_s=took_s)
+        is_ours = self._settler.write(self._connection, run.chunk, text, death)
         if is_ours:
-            self._on_dead(payload, error)
+            self._on_dead(kept, error)
         return is_ours
 
     def _lose(self, run: _Run) -> None:

@@ -19,20 +19,18 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from kiqbridge.client.current import CONTEXT
 from kiqbridge.client.iterable import is_iterable
-from kiqbridge.errors import JobSkipped, KiqbridgeError, RedisRefused
+from kiqbridge.errors import KiqbridgeError, RedisRefused
 from kiqbridge.perform.execution import Execution, Run
-from kiqbridge.perform.failure import left_out
 from kiqbridge.runtime import threads
+from kiqbridge.settle.failure import not_performed
 from kiqbridge.settle.settlement import Settlement
 from kiqbridge.store.locks import begin_lock
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.runs import RunMark, begin_run, end_run
+from kiqbridge.wire.job_text import watched_payload
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import LockMark, lock_of
-from kiqbridge.wire.marks import marked_payload
-from kiqbridge.wire.payload import FLOW
 from kiqbridge.wire.tick_mark import EndKind, tick_mark_of
 
 logger = logging.getLogger(__name__)
@@ -83,7 +81,7 @@ class RunMarks:
             RedisUnavailable: not known; repeat it.
         """
         payload = execution.payload
-        if FLOW in payload and (lock := lock_of(payload)) is not None:
+        if (lock := lock_of(payload)) is not None:
             left = self._begin_lock(connection, execution, lock)
             if left is not None:
                 return left
@@ -137,7 +135,7 @@ class RunMarks:
 
     def taken(self, text: bytes) -> None:
         """A job was taken away from the thread that runs it, which may never come back."""
-        marked = marked_payload(text) if self._held else {}
+        marked = watched_payload(text) if self._held else {}
         tick = tick_mark_of(marked)
         if tick is None:
             return
@@ -169,12 +167,8 @@ class RunMarks:
             thread.join(timeout_s)
 
     def _left_out(self, execution: Execution, outcome: EndKind, why: str) -> Settlement:
-        token = CONTEXT.set((execution.payload, execution.queue))
-        try:
-            logger.info("not performed: %s", why)
-        finally:
-            CONTEXT.reset(token)
-        return left_out(execution.payload, outcome, JobSkipped(why), self._wall_now())
+        keys, now = self._keys, self._wall_now()
+        return not_performed(keys, execution.payload, execution.queue, outcome, why, now=now)
 
     def _write_ended(self, connection: RedisConnection) -> None:
         """Write what has ended in this process, in its order.

@@ -21,7 +21,7 @@ from kiqbridge.inflight.outage import Outage, retry_until_written
 from kiqbridge.runtime import threads, user_code
 from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.settle.notifications import Notification, Notifications
-from kiqbridge.settle.settlement import Settlement, Verdict
+from kiqbridge.settle.settlement import Settlement
 from kiqbridge.settle.settling import Settler, first_batch
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.batches import count_by_bytes
@@ -163,7 +163,7 @@ class Bookkeeper:
             return outcome is not Outcome.STOPPED
         if is_ours and settlement.notify is not None:
             self._notifications.add([settlement.notify])
-        if settlement.verdict is Verdict.DISCARD:
+        if settlement.leaves_with_chunk:
             return self._acknowledge([(chunk, text)])
         chunk.gone(text)
         return True

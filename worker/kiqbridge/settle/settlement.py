@@ -1,19 +1,18 @@
 """What a job asks for that has ended, before it is written; one that simply succeeded asks for nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from kiqbridge.records import dataclass
-from kiqbridge.wire.tick_mark import LedgerEnd
+from kiqbridge.store.effects import Effect
 
 
 class Verdict(StrEnum):
     """Where a job goes that did not simply succeed.
 
     REPUSH is the end of its queue, for an iterable job that makes room; SCHEDULE puts it off,
-    untouched but for the count of a limiter. ROUTE is the end of another queue, untouched as well. DISCARD leaves with the acknowledgement.
-    LEAVE is for a job that leaves Redis and of which something stays: its report for a state machine that waits
-    for it, or its end for the ledger of its schedule.
+    untouched but for the count of a limiter. ROUTE is the end of another queue, untouched as well. DISCARD leaves
+    Redis: with the acknowledgement of its chunk, or by a script of its own if its end has effects.
     """
 
     RETRY = "retry"
@@ -22,7 +21,6 @@ class Verdict(StrEnum):
     REPUSH = "repush"
     SCHEDULE = "schedule"
     ROUTE = "route"
-    LEAVE = "leave"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +30,12 @@ class Settlement:
     Attributes:
         verdict: where it goes.
         score: epoch seconds, the time of the retry or of death.
-        text: the job as it shall be kept; empty for LEAVE.
+        text: the job as it shall be kept; without meaning for DISCARD.
         counted: whether it counts as processed and failed (§11: malformed texts do not).
         failed: whether it counts as failed, if it is counted.
         notify: calls the error and death handlers; to be called once it is written, and only then.
         queue: where a job goes that is routed or pushed again.
-        report: what Step Functions gets to know of a job that has ended (task_report.py); written with it.
-        end: what the ledger of its schedule keeps of a job that has ended (end_report.py); written with it.
+        effects: of its end (ending.py); they come about with it.
     """
 
     verdict: Verdict
@@ -48,8 +45,12 @@ class Settlement:
     notify: Callable[[], None] | None = None
     queue: str = ""
     failed: bool = True
-    report: bytes = b""
-    end: LedgerEnd | None = None
+    effects: Sequence[Effect] = ()
+
+    @property
+    def leaves_with_chunk(self) -> bool:
+        """Whether it leaves Redis with the acknowledgement of its chunk, and nothing is written of it."""
+        return self.verdict is Verdict.DISCARD and not self.effects
 
     @property
     def goes_on(self) -> bool:

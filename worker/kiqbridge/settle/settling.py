@@ -3,8 +3,8 @@
 1. `write` gets the chunk, the job's text as it was fetched, and a `Settlement`:
    `verdict=RETRY, score=1700000017.5, text=b'{"class":"Mail",…,"retry_count":0}'`.
 2. One script (settle.lua) adds the text to `retry`, `dead` or `schedule`, or to a queue, and removes the
-   fetched one from the in-flight list. If a state machine waits for the job, the same script adds the report;
-   if it belongs to a schedule, its end. A second time does nothing, so it is repeated until Redis confirms.
+   fetched one from the in-flight list. The effects of the job's end (ending.py) come about in the same script.
+   A second time does nothing, so it is repeated until Redis confirms.
 3. A job that is discarded is not written: it leaves with the acknowledgement of its chunk.
 4. After that, and only then, `Settlement.notify` calls the error and death handlers.
 
@@ -32,17 +32,17 @@ class Settler:
 
     Args:
         keys: names under the namespace.
-        on_report: called when a report for Step Functions has been written, whatever thread it is on.
+        on_end: called when a job has ended and that has effects, whatever thread it is on.
     """
 
     def __init__(
         self,
         keys: Keys,
         *,
-        on_report: Callable[[], object] = lambda: None,
+        on_end: Callable[[], object] = lambda: None,
     ) -> None:
         self._keys = keys
-        self._on_report = on_report
+        self._on_end = on_end
 
     def write(
         self, connection: RedisConnection, chunk: Chunk, text: bytes, settlement: Settlement
@@ -53,8 +53,8 @@ class Settler:
             RedisUnavailable: repeat it; a second time does nothing.
         """
         verdict = settlement.verdict
-        if verdict is Verdict.DISCARD:
-            return True  # it leaves with the acknowledgement
+        if settlement.leaves_with_chunk:
+            return True
         if verdict is Verdict.ROUTE:
             return route(connection, self._keys, chunk, text, settlement.queue)
         if verdict is Verdict.REPUSH:
@@ -71,7 +71,7 @@ class Settler:
             target = self._keys.schedule
         elif verdict is Verdict.DEAD:
             target = self._keys.dead
-        elif verdict is Verdict.LEAVE:
+        elif verdict is Verdict.DISCARD:
             target = None
         is_ours = settle(
             connection,
@@ -81,11 +81,10 @@ class Settler:
             target=target,
             score=settlement.score,
             text=settlement.text,
-            report=settlement.report,
-            end=settlement.end,
+            effects=settlement.effects,
         )
-        if is_ours and settlement.report:
-            self._on_report()
+        if is_ours and settlement.effects:
+            self._on_end()
         return is_ours
 
     def may_wait(self, chunk: Chunk, settlement: Settlement) -> bool:

@@ -1,6 +1,6 @@
 r"""What Step Functions gets to know of a job that has ended, as it is kept in Redis until it is sent.
 
-A report is a member of the sorted set `kb:reports`, written by the script that settles its job:
+A report is a part of the job's end (ending.py). The outbox moves it to the sorted set `kb:reports`:
 
     {"task_token":"AQC…","jid":"b4a5…","class":"Bill","at":1700000000.5,"output":"{\"total\":7}"}
     {"task_token":"AQC…","jid":"b4a5…","class":"Bill","at":1700000000.5,"error":"OSError","cause":"{…}"}

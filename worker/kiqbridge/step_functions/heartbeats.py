@@ -21,7 +21,7 @@ from kiqbridge.records import dataclass
 from kiqbridge.runtime import threads
 from kiqbridge.runtime.threads import KeptThread
 from kiqbridge.step_functions.service import CallFailed, NobodyWaits, StepFunctions
-from kiqbridge.wire.marks import marked_payload
+from kiqbridge.wire.job_text import watched_payload
 from kiqbridge.wire.task_token import Task, may_have_task, task_of
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class TaskHeartbeats:
         return bool(self._watched)
 
     def _watch(self, job: RunningJob, now: float) -> _Watched:
-        task = task_of(marked_payload(job.text))
+        task = task_of(watched_payload(job.text))
         every_s = self._every_s
         if task is not None and task.heartbeat_s is not None:
             every_s = task.heartbeat_s

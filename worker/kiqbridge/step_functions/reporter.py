@@ -1,6 +1,6 @@
 """Sending reports of jobs to Step Functions (reliability §14).
 
-1. The script that settles a job adds its report to `kb:reports`; its worker then calls `wake`.
+1. The outbox moves the report of a job that has ended to `kb:reports`, and calls `wake`.
 2. The thread here takes reports that are due, for `TAKE_S` seconds: no other worker takes them meanwhile.
 3. SendTaskSuccess or SendTaskFailure; then the report is removed.
 4. Nobody waits any more (timed out, stopped, has its outcome already): a line in the log, and it is removed.

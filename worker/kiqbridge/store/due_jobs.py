@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kiqbridge.store import scripts
+from kiqbridge.store.effects import Effect, packed
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.tick_mark import LedgerEnd
 
 BATCH: Final = 1000
 """Members moved per script, at most; see also `RedisConnection.batch_bytes`."""
@@ -26,14 +26,12 @@ class Buried(NamedTuple):
     Attributes:
         member: as read.
         kept: as it is to be kept in the dead set, or b"" for one that is dropped.
-        report: of its end (settle/end_report.py), or b"".
-        end: for the ledger of its schedule.
+        effects: of its end (settle/ending.py).
     """
 
     member: bytes
     kept: bytes
-    report: bytes = b""
-    end: LedgerEnd | None = None
+    effects: Sequence[Effect] = ()
 
 
 def read_due(
@@ -107,8 +105,9 @@ def bury(
         RedisUnavailable: repeat it; what was moved is not moved again.
     """
     args: list[str | bytes | float] = [repr(now)]
-    targets = [source, keys.dead, keys.task_reports, keys.flow_ends]
-    for member, kept, report, end in members:
-        args += [member, kept, report, *((end.text, end.at) if end else ("", ""))]
-        targets += [keys.ends(end.schedule), keys.ticks(end.schedule)] if end else []
+    targets = [source, keys.dead]
+    for member, kept, effects in members:
+        its_keys, its_args = packed(effects)
+        targets += its_keys
+        args += [member, kept, *its_args]
     return int(connection.script(_BURY, targets, args))

@@ -4,15 +4,15 @@ The caller decides what becomes of each job. What another client or a worker has
 rescheduled since it was read is left alone; a batch that is repeated does nothing (`audit_log`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from kiqbridge.store import scripts
 from kiqbridge.store.audit_log import Note, audit_keys
+from kiqbridge.store.effects import Effect, packed
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.batches import BATCH_BYTES
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.tick_mark import LedgerEnd
 
 BATCH: Final = 250
 """Jobs that one script moves, at most: about 1 ms at the server. Bytes bound it, too (`wire.batches`)."""
@@ -37,8 +37,6 @@ CLEARED_S: Final = 86_400
 SEEN: Final = 20
 """Members that are named to `read_set` as seen: some of them may have left the set."""
 
-Effect = Literal["push", "bury", "drop", "score"]
-
 _OPERATE = scripts.load("operate")
 _CLEAR = scripts.load("operate_clear")
 _END_CLEARED = scripts.load("end_cleared")
@@ -55,17 +53,15 @@ class Act(NamedTuple):
         effect: pushed, kept in the dead set, dropped, or given another score.
         text: to push, or to keep.
         queue: to push to.
-        report: of its end (settle/end_report.py), or b"".
-        end: for the ledger of its schedule.
+        effects: of its end (settle/ending.py).
     """
 
     member: bytes
     place: float | None
-    effect: Effect
+    effect: Literal["push", "bury", "drop", "score"]
     text: bytes = b""
     queue: str = ""
-    report: bytes = b""
-    end: LedgerEnd | None = None
+    effects: Sequence[Effect] = ()
 
 
 class Batch(NamedTuple):
@@ -116,14 +112,12 @@ def operate(
     args += [repr(batch.score), "list" if is_queue else "zset"]
     args += [NEAR, around, "all" if thorough else ""]
     args += [len(queues), *queues]
-    ends: list[str] = []
+    targets = [source, keys.dead, keys.queues, *audit_keys(keys), *map(keys.queue, queues)]
     for act in acts:
         place = "" if act.place is None else repr(act.place)
-        args += [act.member, place, act.effect, act.text]
-        args += [numbers.get(act.queue, ""), act.report, *_end(act.end)]
-        ends += _end_keys(keys, act.end)
-    fixed = [source, keys.dead, keys.task_reports, keys.queues, *audit_keys(keys), keys.flow_ends]
-    targets = [*fixed, *(keys.queue(queue) for queue in queues), *ends]
+        its_keys, its_args = packed(act.effects)
+        targets += its_keys
+        args += [act.member, place, act.effect, act.text, numbers.get(act.queue, ""), *its_args]
     return int(pool.script(_OPERATE, targets, args))
 
 
@@ -147,25 +141,15 @@ def clear(pool: RedisPool, keys: Keys, key: str, *, queue: str, note: Note, has_
     return int(pool.script(_CLEAR, [key, keys.queues, *audit_keys(keys), held], args))
 
 
-def end_cleared(
-    pool: RedisPool,
-    keys: Keys,
-    held: str,
-    left: int,
-    ends: Iterable[tuple[bytes, LedgerEnd | None]],
-) -> None:
-    """End jobs that were cleared, each with its report or b"" and its end, and keep `left` of those that are held.
+def end_cleared(pool: RedisPool, held: str, left: int, effects: Sequence[Effect]) -> None:
+    """Let the ends of jobs that were cleared have their effects, and keep `left` of those that are held.
 
     Raises:
         RedisUnavailable: repeat it.
         RedisRefused: a key is of another type; nothing was done.
     """
-    targets = [held, keys.task_reports, keys.flow_ends]
-    args: list[str | bytes | float] = [left]
-    for report, end in ends:
-        args += [report, *_end(end)]
-        targets += _end_keys(keys, end)
-    pool.script(_END_CLEARED, targets, args)
+    keys, args = packed(effects)
+    pool.script(_END_CLEARED, [held, *keys], [left, *args])
 
 
 class Read(NamedTuple):
@@ -250,11 +234,3 @@ def read_queue(
     places = [place if from_tail else max(0, length - 1 - place) for place in found[::2]]
     fitting = max(1, min(_STEP, BATCH_BYTES // largest))
     return ReadQueue(length, looked_at, fitting, list(zip(found[1::2], places, strict=True)))
-
-
-def _end(end: LedgerEnd | None) -> tuple[bytes | str, int | str]:
-    return (end.text, end.at) if end else ("", "")
-
-
-def _end_keys(keys: Keys, end: LedgerEnd | None) -> list[str]:
-    return [keys.ends(end.schedule), keys.ticks(end.schedule)] if end else []

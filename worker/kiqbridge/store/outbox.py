@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kiqbridge.store import scripts
+from kiqbridge.store.effects import Effect, packed
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.wire.keys import Keys
@@ -35,9 +36,9 @@ def apply_end(
     connection: RedisConnection | RedisPool,
     keys: Keys,
     end: bytes,
-    effects: Sequence[tuple[str, Sequence[str], Sequence[str | bytes | float]]],
+    effects: Sequence[Effect],
 ) -> list[int | bytes] | None:
-    """Apply the effects of an end, each (name, keys, arguments), and remove it.
+    """Apply the effects of an end, and remove it.
 
     Returns:
         What each effect answers, see apply_end.lua; None: another worker has applied it.
@@ -46,12 +47,10 @@ def apply_end(
         RedisUnavailable: repeat it; a second time does nothing.
         RedisRefused: a key is of another type; nothing was done, and the end stays.
     """
-    targets = [keys.flow_ends]
-    args: list[str | bytes | float] = [end]
-    for name, its_keys, its_args in effects:
-        targets += its_keys
-        args += [name, len(its_keys), len(its_args), *its_args]
-    answers: list[int | bytes] = connection.script(_APPLY, targets, args)
+    its_keys, args = packed(effects)
+    answers: list[int | bytes] = connection.script(
+        _APPLY, [keys.flow_ends, *its_keys], [end, *args]
+    )
     return answers or (None if effects else [])
 
 

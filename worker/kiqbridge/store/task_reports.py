@@ -1,6 +1,6 @@
 """Reports for Step Functions that wait in Redis: taken, removed, put off (reliability §14).
 
-They are written by the scripts that settle their jobs (inflight/claims.py, store/due_jobs.py).
+The outbox writes them (outbox/effects.py); workers of before also wrote them with the scripts that settle.
 """
 
 from collections.abc import Sequence

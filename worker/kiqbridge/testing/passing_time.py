@@ -15,11 +15,11 @@ from kiqbridge.client.default_client import default_client
 from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import Registry
 from kiqbridge.schedule.definition import ScheduleDefinition
+from kiqbridge.settle.ending import stopped_ending
 from kiqbridge.testing.memory import Memory
-from kiqbridge.testing.performing import EndlessJobs, stopped_report
+from kiqbridge.testing.performing import EndlessJobs, add_effects
 from kiqbridge.testing.virtual_clock import VirtualClock
 from kiqbridge.wire import json_text
-from kiqbridge.wire.flow_mark import report_key
 from kiqbridge.wire.keys import Keys
 
 MOST_TICKS: Final = 10_000
@@ -115,9 +115,9 @@ def _move(memory: Memory, due: Due, client: Client, now: float, enqueue: Enqueue
     moved = client.prepare_moved(json_text.loads(due.text), now, due.text)
     if moved is not None:
         enqueue(due.keys, *moved)
-    elif report := stopped_report(due.text, now):
+    else:
         with memory.lock:
-            memory.run_one("ZADD", report_key(due.keys, report), 0, report)
+            add_effects(memory, stopped_ending(due.keys, due.text, now))
 
 
 def _fire(tick: Tick, client: Client) -> None:

@@ -11,7 +11,7 @@
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -24,29 +24,28 @@ from kiqbridge.client.middleware import Chain, ServerMiddleware
 from kiqbridge.client.registry import default_registry
 from kiqbridge.client.resources import ProcessResources
 from kiqbridge.client.server import server
-from kiqbridge.errors import JobSkipped, KiqbridgeError, OverLimit
+from kiqbridge.errors import KiqbridgeError, OverLimit
 from kiqbridge.outbox.effects import Scene
 from kiqbridge.outbox.outbox import Outbox
 from kiqbridge.perform.execution import Execution, JobRunner
-from kiqbridge.perform.failure import Failures, left_out
 from kiqbridge.perform.gate import Diversion, Gatekeeper
 from kiqbridge.perform.invocation import Invoker
 from kiqbridge.perform.run_marks import RunMarks
-from kiqbridge.settle.end_report import report_failure
+from kiqbridge.settle.failure import Failures, not_performed
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.retry import RetryPolicy
 from kiqbridge.settle.settlement import Settlement, Verdict
 from kiqbridge.settle.task_report import NOT_PERFORMED
+from kiqbridge.store.effects import Effect
 from kiqbridge.store.outbox import read_cancelled
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.testing.loop_thread import LoopThread
 from kiqbridge.testing.memory import Memory
 from kiqbridge.testing.recorded import Outcome, PerformedJob, RecordedJob, read_job
 from kiqbridge.testing.virtual_clock import VirtualClock
-from kiqbridge.wire.flow_mark import report_key
+from kiqbridge.wire.flow_mark import FlowEnd
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.locks import lock_of
-from kiqbridge.wire.marks import marked_payload
 from kiqbridge.wire.tick_mark import tick_mark_of
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ class Ran(NamedTuple):
             return self.left_out
         if self.settlement is None:
             return "done"
-        if self.settlement.verdict is Verdict.LEAVE:
+        if self.settlement.verdict is Verdict.DISCARD:
             return "discarded" if self.settlement.failed else "done"
         return _OUTCOMES[self.settlement.verdict]
 
@@ -171,9 +170,12 @@ class JobPerformer:
         self._open()
         late = self._late(job)
         if late is not None:
-            expired = left_out(job.payload, "expired", JobSkipped(late), self._now())
+            expired = not_performed(
+                client.keys, dict(job.payload), job.queue, "expired", late, now=self._now()
+            )
             return Ran(expired, None, "expired")
         failures = Failures(
+            keys=client.keys,
             registry=default_registry,
             policy=lambda: RetryPolicy(
                 max_retries=MAX_RETRIES,
@@ -338,16 +340,12 @@ class MemoryPerformer:
     def _settle(self, keys: Keys, queue: str, settlement: Settlement) -> None:
         memory, verdict = self._memory, settlement.verdict
         with memory.lock:
-            if settlement.end is not None:
-                end = settlement.end
-                memory.run_one("ZADD", keys.ends(end.schedule), end.at, end.text)
             if verdict in _SETS:
                 target = getattr(keys, _SETS[verdict])
                 memory.run_one("ZADD", target, repr(settlement.score), settlement.text)
             elif verdict in (Verdict.REPUSH, Verdict.ROUTE):
                 memory.push(keys, settlement.queue or queue, settlement.text)
-            if settlement.report:
-                memory.run_one("ZADD", report_key(keys, settlement.report), 0, settlement.report)
+            add_effects(memory, settlement.effects)
         self.apply_ends()
 
     def apply_ends(self) -> None:
@@ -357,10 +355,12 @@ class MemoryPerformer:
                 apply_ends(self.client(keys))
 
 
-def stopped_report(text: bytes, now: float) -> bytes:
-    """What becomes known of a due job whose push client middleware has stopped; b"": nobody waits for that."""
-    error = JobSkipped("client middleware stopped the push of this job when it was due")
-    return report_failure(marked_payload(text), "skipped", error, now)
+def add_effects(memory: Memory, effects: Sequence[Effect]) -> None:
+    """The effects of a job's end: each adds a member to a sorted set. Nobody reports to Step Functions here."""
+    for effect in effects:
+        if effect.name == "add" and not FlowEnd.from_text(bytes(effect.args[1])).flow:  # type: ignore[arg-type] # the text of an end
+            continue
+        memory.run_one("ZADD", effect.keys[0], *effect.args)
 
 
 def apply_ends(client: Client) -> None:

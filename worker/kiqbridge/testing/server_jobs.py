@@ -17,13 +17,13 @@ from kiqbridge.errors import ConfigError
 from kiqbridge.inflight.chunk import Chunk
 from kiqbridge.inflight.claims import Claimer
 from kiqbridge.inflight.lease import LeaseKeeper, LeaseTimes
-from kiqbridge.settle.settlement import Verdict
+from kiqbridge.settle.ending import stopped_ending
 from kiqbridge.settle.settling import Settler
 from kiqbridge.store.due_jobs import Buried, bury, promote, read_due
 from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.testing.fake_jobs import MOST_JOBS
 from kiqbridge.testing.modes import drained
-from kiqbridge.testing.performing import EndlessJobs, JobPerformer, apply_ends, stopped_report
+from kiqbridge.testing.performing import EndlessJobs, JobPerformer, apply_ends
 from kiqbridge.testing.recorded import PerformedJob, raise_error_of, read_job
 from kiqbridge.wire import json_text
 from kiqbridge.wire.names import text_of
@@ -115,13 +115,13 @@ class RealJobs:
             self._performer.client(self.client.keys, self.client.pool), job
         )
         settlement = ran.settlement
-        if settlement is None or settlement.verdict is Verdict.DISCARD:
+        if settlement is None or settlement.leaves_with_chunk:
             chunk.finish()
         else:
             self._settler.write(connection, chunk, text, settlement)
             chunk.settled()
         self._chunk = None
-        if settlement is not None and settlement.report:
+        if settlement is not None and settlement.effects:
             apply_ends(self.client)
         if settlement is not None and settlement.notify is not None:
             settlement.notify()
@@ -167,8 +167,7 @@ class RealJobs:
                 for text in read_due(connection, source, now):
                     moved = client.prepare_moved(json_text.loads(text), now, text)
                     if moved is None:
-                        report = stopped_report(text, now)
-                        left = Buried(text, b"", report, None)
+                        left = Buried(text, b"", stopped_ending(keys, text, now))
                         bury(connection, keys, source, [left], now=now)
                     else:
                         queue, pushed = moved

@@ -13,22 +13,19 @@ Its members, each read by the effect of its name in `kiqbridge.outbox`:
     result_ttl_s  seconds for which the return value is kept
 
 Who settles such a job adds its end to `kb:flow:ends`, in the script that settles it, and a worker applies it
-(kiqbridge.outbox). The text begins with `{"flow":`, which distinguishes it from a report for Step Functions:
+(kiqbridge.outbox). The end of a job that only a state machine waits for has an empty `flow`, and `report`:
 
     {"flow":{"bid":"f3c1…"},"jid":"b4a5…","class":"Bill","outcome":"done","at":1700000000.5}
 """
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Final, cast, get_args
+from typing import Any, cast, get_args
 
 from kiqbridge.records import dataclass
 from kiqbridge.wire import json_text
-from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.payload import FLOW
 from kiqbridge.wire.tick_mark import EndKind
-
-_BEGIN: Final = f'{{"{FLOW}":'.encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +33,14 @@ class FlowEnd:
     """How a job under flow control ended.
 
     Attributes:
-        flow: the attribute `flow` of its payload.
+        flow: the attribute `flow` of its payload; empty if it has none.
         jid, job_class, queue: of the job.
         outcome: how it ended.
         at: when, epoch seconds.
         error, message: class and message of its last error, or "".
         output: JSON text of what it returned; None: it was not done, or nobody asked for it.
         encrypted: `output` is the text of an encrypted value (client/encryption.py).
-        report: for Step Functions, if a task waits for it as well, or "".
+        report: for Step Functions, if a task waits for it, or "".
     """
 
     flow: Mapping[str, Any]
@@ -108,8 +105,3 @@ def flow_of(payload: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The attribute `flow` of a job; None: it has none, or nothing that can be one."""
     flow = payload.get(FLOW)
     return flow if isinstance(flow, dict) and flow else None
-
-
-def report_key(keys: Keys, report: bytes) -> str:
-    """Where a report goes: to the ends of jobs under flow control, or to Step Functions."""
-    return keys.flow_ends if report.startswith(_BEGIN) else keys.task_reports

@@ -45,6 +45,11 @@ def task_of(payload: Mapping[str, Any]) -> Task | None:
     )
 
 
+def has_refused_token(payload: Mapping[str, Any]) -> bool:
+    """Whether a payload names a token that can be none."""
+    return TASK_TOKEN in payload and task_of(payload) is None
+
+
 def may_have_task(text: bytes) -> bool:
     """Whether the text of a job may name a task; one that does not is not worth parsing."""
     return _NAME in text

@@ -17,7 +17,7 @@ Who settles the job adds its end to `kb:ends:SCHEDULE`, in the script that settl
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from kiqbridge.records import dataclass
 from kiqbridge.wire import json_text
@@ -95,14 +95,6 @@ def tick_mark_of(payload: Mapping[str, Any]) -> TickMark | None:
         overlap=cast("Overlap", overlap) if overlap in get_args(Overlap) else "allow",
         max_age_s=float(age) if isinstance(age, int | float) and age is not True else None,
     )
-
-
-class LedgerEnd(NamedTuple):
-    """What is added to the ledger of a schedule when a job of it has ended: `text` is `JobEnd.to_text`."""
-
-    schedule: str
-    at: int
-    text: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

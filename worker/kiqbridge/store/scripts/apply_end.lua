@@ -2,8 +2,7 @@
 -- Apply the consequences of a job's end, and remove the end, in one step: each consequence comes about once,
 -- however many workers try.
 -- KEYS 1 ends of jobs under flow control (sorted set), then for each effect its keys
--- ARGV 1 the end as it was read, then for each effect: its name, number of its keys, number of its arguments, its
---      arguments
+-- ARGV 1 the end as it was read, then the effects (parts/each_effect.lua)
 -- Returns an empty list when the end is gone, else for each effect what it answers. An error: a key has a value of
 -- another type; nothing was done, and the end stays, so that no job that is to follow is lost.
 -- Repeated: the end is gone, and nothing is done.
@@ -13,7 +12,7 @@
 local of_batch = {'hash', 'hash', 'zset', 'zset'}
 local TYPES = {
   push = {'set', 'list', 'zset'},
-  report = {'zset'},
+  add = {'zset'},
   batch_make = {'hash', 'zset'},
   batch_jobs = {'hash', 'hash', 'set', 'list', 'zset'},
   batch_seal = of_batch,
@@ -22,16 +21,14 @@ local TYPES = {
   unlock = {'hash', 'zset', 'zset'},
   result = {'string'},
 }
-local key, i = 2, 2
-while i <= #ARGV do
-  for n = 1, tonumber(ARGV[i + 1]) do
-    local refused = wrong_type(KEYS[key], TYPES[ARGV[i]][n])
-    if refused then
-      return refused
-    end
-    key = key + 1
+local refused
+each_effect(2, 2, function(name, keys)
+  for n, key in ipairs(keys) do
+    refused = refused or wrong_type(key, TYPES[name][n])
   end
-  i = i + 3 + tonumber(ARGV[i + 2])
+end)
+if refused then
+  return refused
 end
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
   return {}

@@ -4,48 +4,37 @@
 -- skipped. Near the ends of a queue a job is removed, and the others keep their order. Far from both, where that
 -- would compare 100,000 texts, the newest job of the queue takes its place: so a script takes no longer in a long
 -- list, and no job waits longer than before.
--- KEYS 1 queue list or sorted set, 2 dead set, 3 reports for Step Functions (sorted set), 4 names of queues (set), 5
---      audit log (sorted set), 6 its entries (hash), 7 their counts (hash), 8 ends of jobs under flow control (sorted
---      set), then n queue lists, then for each end: ends of its schedule (sorted set), its ledger (sorted set)
+-- KEYS 1 queue list or sorted set, 2 dead set, 3 names of queues (set), 4 audit log (sorted set), 5 its entries
+--      (hash), 6 their counts (hash), then n queue lists, then those of effects
 -- ARGV 1 id of the audit entry, 2 number of this batch, from 1 on, 3 time of the entry, 4 the entry, 5 the score to
 --      set, 6 `list` or `zset`, what KEYS 1 is, 7 jobs that are near an end, 8 jobs to look at around a place, 9 `all`
 --      to look through the whole list for what is not in its place, 10 number n of queue lists, n names of queues,
 --      then for each job: its text, its score as read, or how many were to be taken before it, or '', `push`, `bury`,
---      `drop` or `score`, the text to push or to keep, number of its queue list or '', its report or '', its end or
---      '', the instant of that
+--      `drop` or `score`, the text to push or to keep, number of its queue list or '', the effects of its end
+--      (parts/each_effect.lua)
 -- Returns the count of the audit entry: how many jobs all its batches have moved.
 -- Repeated: a batch that was noted changes nothing; one that was not moves what is still as it was read.
 -- See protocol §8.7, protocol §22, reliability §14.
 -- include audit
--- include add_twin
--- include add_end
--- include add_report
 -- include enqueue
-local refused = wrong_type(KEYS[1], ARGV[6]) or wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'zset')
-  or wrong_type(KEYS[4], 'set') or wrong_audit(KEYS[5], KEYS[6], KEYS[7]) or wrong_type(KEYS[8], 'zset')
+-- include leave
+local refused = wrong_type(KEYS[1], ARGV[6]) or wrong_type(KEYS[2], 'zset') or wrong_type(KEYS[3], 'set')
+  or wrong_audit(KEYS[4], KEYS[5], KEYS[6])
 local lists = tonumber(ARGV[10])
-for i = 9, 8 + lists do
-  refused = refused or wrong_type(KEYS[i], 'list')
+for n = 7, 6 + lists do
+  refused = refused or wrong_type(KEYS[n], 'list')
+end
+local first_key, first = 7 + lists, 11 + lists
+local key, i = first_key, first
+while i <= #ARGV and not refused do
+  refused, key, i = check_ending(key, i + 5)
 end
 if refused then
   return refused
 end
-local total, last = noted(KEYS[7], ARGV[1])
+local total, last = noted(KEYS[6], ARGV[1])
 if last >= tonumber(ARGV[2]) then
   return total
-end
-
-local effects = {}
-function effects.push(text, list)
-  enqueue(KEYS[4], ARGV[10 + list], KEYS[8 + list], text)
-end
-function effects.bury(text)
-  add_twin(KEYS[2], ARGV[5], text)
-end
-function effects.drop()
-end
-function effects.score(_, _, member)
-  redis.call('ZADD', KEYS[1], ARGV[5], member)
 end
 
 local near, around, is_thorough = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == 'all'
@@ -104,22 +93,20 @@ function removals.zset(member, read_at, effect)
     and (effect == 'score' or redis.call('ZREM', KEYS[1], member) == 1)
 end
 
-local moved, ends = 0, 9 + lists
-for i = 11 + lists, #ARGV, 8 do
-  local effect = ARGV[i + 2]
-  local is_there = removals[ARGV[6]](ARGV[i], ARGV[i + 1], effect)
-  if ARGV[i + 6] ~= '' then
-    if is_there then
-      add_end(KEYS[ends], KEYS[ends + 1], ARGV[i + 7], ARGV[i + 6])
+local moved, _ = 0, nil
+key, i = first_key, first
+while i <= #ARGV do
+  local member, effect, text, list = ARGV[i], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4])
+  if removals[ARGV[6]](member, ARGV[i + 1], effect) then
+    if effect == 'push' then
+      enqueue(KEYS[3], ARGV[10 + list], KEYS[6 + list], text)
+    elseif effect == 'score' then
+      redis.call('ZADD', KEYS[1], ARGV[5], member)
     end
-    ends = ends + 2
-  end
-  if is_there then
-    effects[effect](ARGV[i + 3], tonumber(ARGV[i + 4]), ARGV[i])
-    if ARGV[i + 5] ~= '' then
-      add_report(KEYS[3], KEYS[8], ARGV[i + 5])
-    end
+    _, key, i = leave(effect == 'bury' and KEYS[2] or nil, ARGV[5], text, key, i + 5)
     moved = moved + 1
+  else
+    _, key, i = check_ending(key, i + 5)
   end
 end
-return note(KEYS[5], KEYS[6], KEYS[7], ARGV[1], ARGV[2], ARGV[3], ARGV[4], moved)
+return note(KEYS[4], KEYS[5], KEYS[6], ARGV[1], ARGV[2], ARGV[3], ARGV[4], moved)

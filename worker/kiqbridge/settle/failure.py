@@ -1,17 +1,17 @@
-"""From a job that did not simply succeed to what is written of it: the step between perform and settle (§7).
+"""From a job that did not simply succeed to what is written of it (§7): the decision, whoever has run the job.
 
 1. The job raised `ConnectionError("no route")`; its text is parsed again, since middleware or the job may
    have changed the payload.
-2. Decide (settle/retry.py, pure): `retry` in 17 s, and the payload with what is recorded of the failure:
+2. Decide (retry.py, pure): `retry` in 17 s, and the payload with what is recorded of the failure:
    `{"class":"Mail","args":[7],…,"error_message":"no route","error_class":"ConnectionError","retry_count":0}`
 3. Log it: `ConnectionError: no route; it is tried again in 17 s`.
-4. Answer with a `Settlement`: the verdict, its time, the text to be kept, and what calls the handlers.
-5. Whoever fetched the job writes it (settle/settling.py), and only then calls the handlers, or has them
-   called in the background (settle/notifications.py).
+4. Answer with a `Settlement`: the verdict, its time, the text to be kept, the effects of the job's end (ending.py),
+   and what calls the handlers. A dead job is made by dying.py.
+5. Whoever fetched the job writes it (settling.py), and only then calls the handlers, or has them called in the
+   background (notifications.py).
 
-A job that makes room, is put off, refused or cannot be read becomes a `Settlement` here as well, and so does
-one that has ended, well or not, while a state machine waits for it, that is under flow control, or that belongs
-to a schedule: its report (settle/end_report.py), and its end for the ledger of the schedule.
+A job that makes room, is put off, refused or cannot be read becomes a `Settlement` here as well, and so does one that
+has succeeded while somebody watches for its end.
 """
 
 import logging
@@ -20,45 +20,50 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kiqbridge import redaction
 from kiqbridge.client import rails
 from kiqbridge.client.current import CONTEXT, RUNTIME
 from kiqbridge.client.iteration import Cancelled
-from kiqbridge.client.registry import Handling, Registry
+from kiqbridge.client.registry import Handling, JobDefinition, Registry
 from kiqbridge.errors import JobCancelled, JobSkipped, OverLimit
-from kiqbridge.perform.execution import Execution
-from kiqbridge.perform.gate import Diversion
-from kiqbridge.perform.job_lines import log_failure
+from kiqbridge.logs import log_level
 from kiqbridge.runtime import job_forks, user_code
-from kiqbridge.settle.end_report import (
-    end_of,
-    is_awaited,
-    report_failure,
-    report_success,
-    wants_output,
-)
+from kiqbridge.settle.dying import dead, dead_unread
+from kiqbridge.settle.ending import ending, wants_output
 from kiqbridge.settle.error_report import rules_after
-from kiqbridge.settle.failed_payload import error_class, error_message
+from kiqbridge.settle.failed_payload import error_message
 from kiqbridge.settle.notifications import Handlers
 from kiqbridge.settle.over_limit import COUNT, may_be_put_off, put_off
 from kiqbridge.settle.retry import DEFAULT_HANDLING, RetryPolicy, decide
 from kiqbridge.settle.settlement import Settlement, Verdict
-from kiqbridge.settle.task_report import NOT_PERFORMED, encode_output
+from kiqbridge.settle.task_report import NOT_PERFORMED, TaskOutput, encode_output
 from kiqbridge.wire import json_text
-from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_TOKEN, TICK, new_jid, shorten
-from kiqbridge.wire.raw_job import UNREADABLE_CLASS, unreadable_job
+from kiqbridge.wire.keys import Keys
+from kiqbridge.wire.payload import MAX_TASK_TOKEN, TASK_TOKEN, new_jid, shorten
+from kiqbridge.wire.raw_job import UNREADABLE_CLASS
 from kiqbridge.wire.showable import showable
-from kiqbridge.wire.task_token import task_of
-from kiqbridge.wire.tick_mark import EndKind, LedgerEnd
+from kiqbridge.wire.task_token import has_refused_token, task_of
+from kiqbridge.wire.tick_mark import EndKind
+
+if TYPE_CHECKING:
+    from kiqbridge.perform.execution import Execution
+    from kiqbridge.perform.gate import Diversion
 
 logger = logging.getLogger(__name__)
+
+job_logger = logging.getLogger("kiqbridge.job")
+"""Says of each job `start`, `done`, `fail`, and why; a name of its own, so that it can be silenced alone."""
+
+_SHOWN = 500
 
 
 class Failures:
     """Decides about jobs that did not simply succeed, without touching Redis.
 
     Args:
+        keys: the namespace.
         registry: the declared jobs.
         policy: of failures; asked at each one, since the wire profile may follow the fleet.
         handlers: called once a failure is written.
@@ -69,19 +74,21 @@ class Failures:
     def __init__(
         self,
         *,
+        keys: Keys,
         registry: Registry,
         policy: Callable[[], RetryPolicy],
         handlers: Handlers,
         rng: random.Random,
         wall_now: Callable[[], float] = time.time,
     ) -> None:
+        self._keys = keys
         self._registry = registry
         self._policy = policy
         self._handlers = handlers
         self._rng = rng
         self._wall_now = wall_now
 
-    def failed(self, execution: Execution, error: BaseException) -> Settlement:
+    def failed(self, execution: "Execution", error: BaseException) -> Settlement:
         """The job, or its middleware, raised this: a retry, dead or discarded (§8)."""
         definition, policy = execution.definition, self._policy()
         try:
@@ -102,7 +109,7 @@ class Failures:
 
     def _decided(
         self,
-        execution: Execution,
+        execution: "Execution",
         payload: dict[str, Any],
         error: BaseException,
         policy: RetryPolicy,
@@ -119,53 +126,38 @@ class Failures:
             rng=self._rng,
             handling=rules_after(error, rules),
         )
-        text = json_text.dumps_moved(decision.payload, execution.text)
         if job_forks.in_child:  # a rule of the class forked
             job_forks.end()
-        is_over = decision.verdict is not Verdict.RETRY
-        report = b""
-        if is_over and is_awaited(payload):
-            ended: EndKind = "dead" if decision.verdict is Verdict.DEAD else "discarded"
-            report = report_failure(payload, ended, error, now, kept=decision.payload)
-        end = self._end_of_failed(execution, payload, decision.verdict, error, now)
+        verdict, kept = decision.verdict, decision.payload
         outcome = {
             Verdict.RETRY: f"is tried again in {decision.at - now:.0f} s",
             Verdict.DEAD: "is dead, no tries are left",
-        }.get(decision.verdict, "is dropped")
+        }.get(verdict, "is dropped")
         log_failure(error, outcome, payload, definition)
         # The error holds on to all frames that it went through. Kept for nobody until it is written, those
         # of many jobs made the garbage collector take half of a failing worker's time.
+        is_over = verdict is not Verdict.RETRY
         notify = (
-            partial(self._notify, error, payload, decision.payload if is_over else None)
+            partial(self._notify, error, payload, kept if is_over else None)
             if self._handlers.listens(died=is_over)
             else None
         )
-        if (report or end) and decision.verdict is Verdict.DISCARD:
-            return _left(report, end, notify=notify)
+        if verdict is Verdict.RETRY:
+            text = json_text.dumps_moved(kept, execution.text)
+            return Settlement(
+                verdict=verdict, score=decision.at, text=text, counted=True, notify=notify
+            )
+        keys, took_s = self._keys, execution.elapsed_s
+        if verdict is Verdict.DEAD:
+            return dead(
+                keys, execution.text, payload, kept, error, now=now, took_s=took_s, notify=notify
+            )
+        effects = ending(keys, payload, "discarded", now, error=error, took_s=took_s, kept=kept)
         return Settlement(
-            verdict=decision.verdict,
-            score=now if is_over else decision.at,
-            text=text,
-            counted=True,
-            notify=notify,
-            report=report,
-            end=end,
+            verdict=verdict, score=now, text=b"", counted=True, notify=notify, effects=effects
         )
 
-    @staticmethod
-    def _end_of_failed(
-        execution: Execution,
-        payload: Mapping[str, Any],
-        verdict: Verdict,
-        error: BaseException,
-        now: float,
-    ) -> LedgerEnd | None:
-        if TICK not in payload or verdict is Verdict.RETRY:
-            return None
-        outcome: EndKind = "dead" if verdict is Verdict.DEAD else "discarded"
-        return end_of(payload, outcome, now, took_s=execution.elapsed_s, error=error)
-
-    def over_limit(self, execution: Execution, error: OverLimit) -> Settlement | None:
+    def over_limit(self, execution: "Execution", error: OverLimit) -> Settlement | None:
         """A limit stayed reached: the job comes back later, without a failure and without a retry.
 
         Returns None where it counts as any other error (settle/over_limit.py).
@@ -186,50 +178,56 @@ class Failures:
             counted=False,
         )
 
-    def succeeded(self, execution: Execution) -> Settlement | None:
-        """A job that a state machine waits for, or of a schedule, has succeeded: that is noted."""
-        payload, now = json_text.loads(execution.text), self._wall_now()
-        report = self._report_of_success(execution, payload, now)
+    def succeeded(self, execution: "Execution") -> Settlement | None:
+        """A job has succeeded, and somebody watches for its end; None: it leaves as any other."""
+        payload, result = json_text.loads(execution.text), execution.result
         outcome: EndKind = "done"
-        if execution.result is Cancelled.CANCELLED:
-            outcome = "cancelled"
-        elif execution.result is NOT_PERFORMED:
-            outcome = "skipped"
-        took_s = None if outcome == "skipped" else execution.elapsed_s
-        end = end_of(payload, outcome, now, took_s=took_s)
-        return _left(report, end, failed=False) if report or end else None
-
-    @staticmethod
-    def _report_of_success(execution: Execution, payload: Mapping[str, Any], now: float) -> bytes:
-        if not is_awaited(payload):
-            return b""
+        error: JobSkipped | JobCancelled | None = None
+        output: TaskOutput | None = None
         has_task = task_of(payload) is not None
-        if TASK_TOKEN in payload and not has_task:
+        if has_refused_token(payload):
             logger.warning(
                 "%s is no text of 1 to %d characters: nothing is reported to Step Functions",
                 TASK_TOKEN,
                 MAX_TASK_TOKEN,
             )
-        if execution.result is NOT_PERFORMED:
-            error = JobSkipped("middleware ended this job without performing it")
+        if result is NOT_PERFORMED:
+            outcome, error = (
+                "skipped",
+                JobSkipped("middleware ended this job without performing it"),
+            )
             if has_task:
                 logger.warning("%s; Step Functions gets a failure", error)
-            return report_failure(payload, "skipped", error, now, kept=execution.payload)
-        if execution.result is Cancelled.CANCELLED:
-            cancelled = JobCancelled("this job was cancelled before it was complete")
-            return report_failure(payload, "cancelled", cancelled, now, kept=execution.payload)
-        output = encode_output(execution.result if wants_output(payload) else None)
-        if output.omitted:
-            logger.warning(
-                "the return value %s: %s",
-                output.omitted,
-                "Step Functions gets an object with the members jid and omitted in its place"
-                if has_task
-                else "it is not kept as a result",
-            )
-        return report_success(payload, output, now)
+        elif result is Cancelled.CANCELLED:
+            outcome = "cancelled"
+            error = JobCancelled("this job was cancelled before it was complete")
+        else:
+            output = encode_output(result if wants_output(payload) else None)
+            if output.omitted:
+                logger.warning(
+                    "the return value %s: %s",
+                    output.omitted,
+                    "Step Functions gets an object with the members jid and omitted in its place"
+                    if has_task
+                    else "it is not kept as a result",
+                )
+        effects = ending(
+            self._keys,
+            payload,
+            outcome,
+            self._wall_now(),
+            error=error,
+            output=output,
+            took_s=None if outcome == "skipped" else execution.elapsed_s,
+            kept=execution.payload,
+        )
+        if not effects:
+            return None
+        return Settlement(
+            verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
+        )
 
-    def interrupted(self, execution: Execution) -> Settlement:
+    def interrupted(self, execution: "Execution") -> Settlement:
         """An iterable job makes room: it is pushed again, to the end of its queue (§13.2).
 
         Raises:
@@ -245,18 +243,25 @@ class Failures:
         if pushed is None:
             logger.warning("interrupted, and client middleware stopped its push: it is dropped")
             stopped = JobSkipped("client middleware stopped the push of this interrupted job")
-            report = report_failure(payload, "skipped", stopped, now, kept=payload)
-            end = end_of(payload, "skipped", now, took_s=execution.elapsed_s)
-            if report or end:
-                return _left(report, end)
-            return Settlement(verdict=Verdict.DISCARD, score=now, text=execution.text, counted=True)
+            effects = ending(
+                self._keys,
+                payload,
+                "skipped",
+                now,
+                error=stopped,
+                took_s=execution.elapsed_s,
+                kept=payload,
+            )
+            return Settlement(
+                verdict=Verdict.DISCARD, score=now, text=b"", counted=True, effects=effects
+            )
         elapsed = {"elapsed": round(execution.elapsed_s, 3)}
         logger.info("interrupted: goes on later", extra=elapsed)
         queue, text = pushed
         return Settlement(verdict=Verdict.REPUSH, score=now, text=text, counted=True, queue=queue)
 
     def diverted(
-        self, diversion: Diversion, payload: dict[str, Any], text: bytes, queue: str
+        self, diversion: "Diversion", payload: dict[str, Any], text: bytes, queue: str
     ) -> Settlement:
         """It does not run here: neither a success nor a failure, unless it is refused for good."""
         if diversion.queue is not None:
@@ -264,9 +269,13 @@ class Failures:
                 verdict=Verdict.ROUTE, score=0, text=text, counted=False, queue=diversion.queue
             )
         if diversion.expired:
-            return self._not_performed(diversion.expired, "expired", payload, text, queue)
+            return not_performed(
+                self._keys, payload, queue, "expired", diversion.expired, now=self._wall_now()
+            )
         if diversion.cancelled:
-            return self._not_performed(diversion.cancelled, "cancelled", payload, text, queue)
+            return not_performed(
+                self._keys, payload, queue, "cancelled", diversion.cancelled, now=self._wall_now()
+            )
         error, given = diversion.error, payload
         payload = _with_jid(given)
         if error is None:
@@ -278,30 +287,9 @@ class Failures:
                 counted=False,
             )
         now = self._wall_now()
-        failed = self._policy().failed(payload, error, queue=queue, now=now)
-        return Settlement(
-            verdict=Verdict.DEAD,
-            score=now,
-            text=json_text.dumps_moved(failed, text),
-            counted=True,
-            notify=partial(self._notify, error, payload, failed, "a job was refused"),
-            report=report_failure(payload, "dead", error, now, kept=failed),
-            end=end_of(payload, "dead", now, error=error),
-        )
-
-    def _not_performed(
-        self, why: str, outcome: EndKind, payload: dict[str, Any], text: bytes, queue: str
-    ) -> Settlement:
-        token = CONTEXT.set((payload, queue))
-        try:
-            logger.info("not performed: %s", why)
-        finally:
-            CONTEXT.reset(token)
-        left = left_out(payload, outcome, JobSkipped(why), self._wall_now())
-        if left.report or left.end:
-            return left
-        # It leaves with the acknowledgement of its chunk, without a round trip of its own.
-        return replace(left, verdict=Verdict.DISCARD, text=text)
+        kept = self._policy().failed(payload, error, queue=queue, now=now)
+        notify = partial(self._notify, error, payload, kept, "a job was refused")
+        return dead(self._keys, text, payload, kept, error, now=now, notify=notify)
 
     def malformed(self, text: bytes, queue: str, error: Exception) -> Settlement:
         """What cannot be a job is kept in the dead set, as the argument of one; it is not counted (§11)."""
@@ -314,19 +302,13 @@ class Failures:
             shorten(text),
         )
         context = {"context": "a job's text cannot be read", "jobstr": text}
-        now = self._wall_now()
-        return Settlement(
-            verdict=Verdict.DEAD,
-            score=now,
-            text=unreadable_job(
-                text,
-                error_class=error_class(error),
-                error_message=error_message(error),
-                queue=queue,
-                now=now,
-                profile=self._policy().profile,
-            ),
-            counted=False,
+        return dead_unread(
+            self._keys,
+            text,
+            error,
+            queue=queue,
+            now=self._wall_now(),
+            profile=self._policy().profile,
             notify=partial(self._handlers.report, error, context),
         )
 
@@ -343,34 +325,73 @@ class Failures:
         self._handlers.report(error, {"context": context, "job": payload})
 
 
-def left_out(
-    payload: Mapping[str, Any], outcome: EndKind, error: JobSkipped, now: float
+def not_performed(
+    keys: Keys, payload: dict[str, Any], queue: str, outcome: EndKind, why: str, *, now: float
 ) -> Settlement:
-    """A job leaves Redis without having been performed: neither a success nor a failure."""
-    report = report_failure(payload, outcome, error, now, kept=payload)
-    return _left(report, end_of(payload, outcome, now), failed=False)
-
-
-def _left(
-    report: bytes,
-    end: LedgerEnd | None,
-    *,
-    failed: bool = True,
-    notify: Callable[[], None] | None = None,
-) -> Settlement:
-    """The job leaves Redis, and its report or its end, or both, take its place."""
+    """A job leaves Redis without having been performed: neither a success nor a failure. Logged."""
+    token = CONTEXT.set((payload, queue))
+    try:
+        logger.info("not performed: %s", why)
+    finally:
+        CONTEXT.reset(token)
+    effects = ending(keys, payload, outcome, now, error=JobSkipped(why), kept=payload)
     return Settlement(
-        verdict=Verdict.LEAVE,
-        score=0,
-        text=b"",
-        counted=True,
-        failed=failed,
-        notify=notify,
-        report=report,
-        end=end,
+        verdict=Verdict.DISCARD, score=0, text=b"", counted=True, failed=False, effects=effects
     )
 
 
 def _with_jid(payload: dict[str, Any]) -> dict[str, Any]:
     """A job without an id gets one: in a sorted set it would be the same as its twins."""
     return payload if payload.get("jid") not in (None, "") else {**payload, "jid": new_jid()}
+
+
+def log_failure(
+    error: BaseException,
+    outcome: str,
+    payload: Mapping[str, Any],
+    definition: JobDefinition | None = None,
+) -> None:
+    """Log that a job failed: class and message of the error and what becomes of the job, and the backtrace.
+
+    The line carries the job's context (§16); its arguments only at level debug, without secrets.
+
+    Args:
+        error: what it raised.
+        outcome: such as `is tried again in 15 s`.
+        payload: the job.
+        definition: of its class, for the names of its arguments.
+    """
+    if not job_logger.isEnabledFor(logging.WARNING):
+        return
+    try:
+        extra = shown_arguments(payload, definition)
+        line = error_message(error).partition("\n")[0]
+        if len(line) > _SHOWN:  # enough to know it; the backtrace below has all of it
+            line = f"{line[:_SHOWN]}…"
+        message = redaction.current().text(line)
+        with log_level.at_usual_level():  # a job may be terse, but not fail unseen
+            job_logger.warning(
+                "%s: %s; it %s", type(error).__name__, message, outcome, exc_info=error, extra=extra
+            )
+    except BaseException as unreadable:  # noqa: BLE001 - its text is a user's code, and so are log handlers
+        user_code.log_error(
+            job_logger,
+            unreadable,
+            "a job failed with %s; it %s; more could not be written",
+            type(error).__qualname__,
+            outcome,
+        )
+
+
+def shown_arguments(
+    payload: Mapping[str, Any], definition: JobDefinition | None
+) -> dict[str, Any] | None:
+    """At level debug, the arguments as a line may show them."""
+    if not job_logger.isEnabledFor(logging.DEBUG):
+        return None
+    signature = definition.signature if definition is not None else None
+    return {
+        "arguments": redaction.current().arguments(
+            rails.shown_arguments(payload, definition), signature
+        )
+    }
