@@ -41,7 +41,7 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.runs import RunMark, begin_run, end_run
 from kiqbridge.store.task_reports import take_reports
 from kiqbridge.transfer.form import Place
-from kiqbridge.transfer.taking import Taker, find_held, give_back
+from kiqbridge.transfer.reading import Taker, find_held, give_back
 from kiqbridge.transfer.writing import Restorer
 from kiqbridge.wire.dead_bounds import DeadBounds
 from kiqbridge.wire.flow_mark import FlowEnd

@@ -12,7 +12,7 @@ from kiqbridge.commands import cli
 from kiqbridge.engine import dead_trim
 from kiqbridge.engine.dead_trim import AT_ONCE, GATHER_S, DeadTrim
 from kiqbridge.store.forgetting import dropped_in
-from kiqbridge.transfer import archive
+from kiqbridge.transfer import archive, file
 from kiqbridge.transfer.archive import ArchiveFailed, DeadArchive
 from kiqbridge.wire.dead_bounds import DeadBounds, fleet_bounds
 from kiqbridge.wire.keys import Keys
@@ -199,7 +199,7 @@ class Killed(BaseException):
 def test_a_process_that_ends_between_loses_nothing(redis, connection, folder, monkeypatch, before):
     members = fill(redis, 50)
     places = {
-        "fsync": (archive.os, "fsync"),
+        "fsync": (file.os, "fsync"),
         "rename": (archive.Path, "rename"),
         "remove_dead": (dead_trim, "remove_dead"),
         "report": (DeadTrim, "_report"),

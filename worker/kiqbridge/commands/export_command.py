@@ -21,12 +21,16 @@ from kiqbridge.transfer.form import Chunk, End, Header, Line, Place
 from kiqbridge.transfer.form import write_line as text_of_line
 from kiqbridge.transfer.reading import (
     FIRST_COUNT,
+    Held,
+    Taker,
     all_places,
+    find_held,
+    give_back,
+    held_by_another,
     next_count,
     read_place,
     size_of,
 )
-from kiqbridge.transfer.taking import Held, Taker, find_held, give_back, held_by_another
 from kiqbridge.wire.amounts import count_text
 
 PIPE: Final = "-"

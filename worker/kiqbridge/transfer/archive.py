@@ -4,8 +4,6 @@ A file is named `dead-20261124T001500Z-1f0c….jsonl.gz`. When `write` returns, 
 """
 
 import contextlib
-import gzip
-import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -13,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.errors import KiqbridgeError
-from kiqbridge.transfer.form import Chunk, End, Header, Line, Place, write_line
+from kiqbridge.transfer.file import ExportFile, packed
+from kiqbridge.transfer.form import Chunk, End, Header, Line, Place
 from kiqbridge.transfer.reading import Read
 
 _S3: Final = "s3://"
@@ -61,24 +60,18 @@ class DeadArchive:
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         name = f"dead-{at}-{number}.jsonl.gz"
         lines: list[Line] = [
-            Header(
-                id=number,
-                at=round(now, 3),
-                source=self._source,
-                namespace=self._namespace,
-            ),
+            Header(id=number, at=round(now, 3), source=self._source, namespace=self._namespace),
             *(
                 Chunk(number=n, place=_DEAD, members=members, scores=scores)
                 for n, (members, scores) in enumerate(parts, 1)
             ),
             End(chunks=len(parts), members=sum(len(members) for members, _ in parts)),
         ]
-        text = gzip.compress(b"".join(map(write_line, lines)), 6, mtime=0)
         try:
             if self._place.startswith(_S3):
-                self._put(name, text)
+                self._put(name, b"".join(map(packed, lines)))
             else:
-                _save(Path(self._place), name, text)
+                _save(Path(self._place), name, lines)
         except ImportError as error:
             raise ArchiveFailed(f"{error}; an archive in S3 needs: kiqbridge[aws]") from error
         except Exception as error:
@@ -104,26 +97,18 @@ class DeadArchive:
         self._s3.put_object(Bucket=bucket, Key=key, Body=text)
 
 
-def _save(folder: Path, name: str, text: bytes) -> None:
+def _save(folder: Path, name: str, lines: Sequence[Line]) -> None:
     """For its owner only; under its name only when the disk has it, so that a file of that name is whole."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = folder / f"{name}.part"
+    unfinished = folder / f"part-{name}"
     try:
-        with open(unfinished, "xb", opener=_owner_only) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(folder / name)
+        with ExportFile(unfinished) as file:
+            for line in lines:
+                file.write(line)
+            file.sync()
+            unfinished.rename(folder / name)
+            file.sync()
     except BaseException:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _owner_only(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -7,7 +7,7 @@ import fcntl
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -65,8 +65,11 @@ class ExportFile:
         Raises:
             PayloadError: something before the last line is damaged, or it is no export; nothing is changed.
         """
+        found = Written()
         with os.fdopen(os.dup(self._file), "rb") as reader:
-            found = _whole_lines(reader, is_packed=self._is_packed)
+            texts = (_packed_lines if self._is_packed else _plain_lines)(reader)
+            for _, written in _read(texts):
+                found = written
         os.ftruncate(self._file, found.length)
         os.lseek(self._file, found.length, os.SEEK_SET)
         return found
@@ -78,8 +81,7 @@ class ExportFile:
 
     def write(self, line: Line) -> None:
         """Append a line."""
-        text = write_line(line)
-        view = memoryview(gzip.compress(text, 6, mtime=0) if self._is_packed else text)
+        view = memoryview(packed(line) if self._is_packed else write_line(line))
         while view:
             view = view[os.write(self._file, view) :]
 
@@ -111,27 +113,21 @@ class Written:
     length: int = 0
 
 
+def packed(line: Line) -> bytes:
+    """A line, compressed for itself."""
+    return gzip.compress(write_line(line), 6, mtime=0)
+
+
 def read_lines(stream: IO[bytes]) -> Iterator[Line]:
-    """The lines of an export, unpacked already; the first is the header, the numbers of the chunks follow each other.
+    """The lines of an export, unpacked already, up to its end.
 
     Raises:
         PayloadError: a line is damaged, missing or out of place; the lines before it were given.
     """
-    number = chunks = members = 0
+    number = 0
+    texts = ((text, 0) for text in iter(stream.readline, b""))
     try:
-        while text := stream.readline():
-            number += 1
-            line = read_line(text, number)
-            if isinstance(line, Header) is not (number == 1):
-                raise PayloadError(f"line {number}: an export has one header, its first line")
-            if isinstance(line, Chunk):
-                chunks, members = chunks + 1, members + len(line.members)
-                if line.number != chunks:
-                    raise PayloadError(f"line {number}: chunk {chunks} is missing")
-            elif isinstance(line, End) and (line.chunks, line.members) != (chunks, members):
-                raise PayloadError(
-                    f"line {number}: {line.chunks - chunks} chunks are missing before it"
-                )
+        for number, (line, _) in enumerate(_read(texts), 1):  # noqa: B007 - the message has the last one
             yield line
             if isinstance(line, End):
                 return
@@ -141,22 +137,32 @@ def read_lines(stream: IO[bytes]) -> Iterator[Line]:
         ) from error
 
 
-def _whole_lines(reader: IO[bytes], *, is_packed: bool) -> Written:
+def _read(texts: Iterable[tuple[bytes, int]]) -> Iterator[tuple[Line, Written]]:
+    """Each line, and what there is up to it: the first is the header, the numbers of the chunks follow each other."""
     written = Written()
-    texts = _packed_lines(reader) if is_packed else _plain_lines(reader)
     for number, (text, length) in enumerate(texts, 1):
         line = read_line(text, number)
+        header, chunks, members = written.header, written.chunks, written.members
         if isinstance(line, Header) is not (number == 1):
             raise PayloadError(f"line {number}: an export has one header, its first line")
-        is_chunk = isinstance(line, Chunk)
+        if isinstance(line, Header):
+            header = line
+        elif isinstance(line, Chunk):
+            chunks, members = chunks + 1, members + len(line.members)
+            if line.number != chunks:
+                raise PayloadError(f"line {number}: chunk {chunks} is missing")
+        elif (line.chunks, line.members) != (chunks, members):
+            raise PayloadError(
+                f"line {number}: {line.chunks - chunks} chunks are missing before it"
+            )
         written = Written(
-            header=line if isinstance(line, Header) else written.header,
-            chunks=written.chunks + is_chunk,
-            members=written.members + (len(line.members) if isinstance(line, Chunk) else 0),
+            header=header,
+            chunks=chunks,
+            members=members,
             is_complete=isinstance(line, End),
             length=length,
         )
-    return written
+        yield line, written
 
 
 def _plain_lines(reader: IO[bytes]) -> Iterator[tuple[bytes, int]]:

@@ -8,7 +8,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from kiqbridge.errors import PayloadError
@@ -106,15 +106,9 @@ def read_line(text: bytes, number: int) -> Line:
 
 def _fields(line: Line) -> dict[str, Any]:
     if isinstance(line, Header):
-        return {
-            "kiqbridge_export": VERSION,
-            "id": line.id,
-            "at": line.at,
-            "source": line.source,
-            "namespace": line.namespace,
-        }
+        return {"kiqbridge_export": VERSION, **asdict(line)}
     if isinstance(line, End):
-        return {"end": True, "chunks": line.chunks, "members": line.members}
+        return {"end": True, **asdict(line)}
     scores = {"scores": [score.decode() for score in line.scores]} if line.scores else {}
     return {
         "n": line.number,
@@ -128,12 +122,7 @@ def _read(fields: dict[str, Any]) -> Line:
     if "kiqbridge_export" in fields:
         if fields["kiqbridge_export"] != VERSION:
             raise ValueError(f"version {fields['kiqbridge_export']} is unknown here")
-        return Header(
-            id=fields["id"],
-            at=fields["at"],
-            source=fields["source"],
-            namespace=fields["namespace"],
-        )
+        return Header(**{name: fields[name] for name in ("id", "at", "source", "namespace")})
     if "end" in fields:
         return End(chunks=fields["chunks"], members=fields["members"])
     kind: Kind = "queue" if "queue" in fields else "set"
