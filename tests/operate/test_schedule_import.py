@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from kiqbridge.commands import cli
-from kiqbridge.schedule.imports.kinds import guess_kind
+from kiqbridge.schedule.imports import guess_kind
 from kiqbridge.schedule.imports.record import ImportKindError
 from kiqbridge.schedule.template import read_schedules
 

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
+from kiqbridge.schedule.imports.gems import read_sidekiq_cron_file
 from kiqbridge.schedule.imports.record import ImportKindError, Reading
-from kiqbridge.schedule.imports.sidekiq_cron_file import read_sidekiq_cron_file
 
 READING = Reading(timezone="Europe/Paris", queue="q")
 

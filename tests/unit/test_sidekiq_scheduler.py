@@ -2,8 +2,8 @@
 
 import pytest
 
+from kiqbridge.schedule.imports.gems import read_sidekiq_scheduler
 from kiqbridge.schedule.imports.record import ImportKindError, Reading
-from kiqbridge.schedule.imports.sidekiq_scheduler import read_sidekiq_scheduler
 
 
 def read(text):

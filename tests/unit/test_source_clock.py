@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.imports.source_clock import source_instants
+from kiqbridge.schedule.imports.verification import source_instants
 
 PARIS = "Europe/Paris"
 SPRING = datetime(2026, 3, 29, tzinfo=UTC)

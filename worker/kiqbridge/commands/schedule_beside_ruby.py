@@ -20,9 +20,8 @@ from kiqbridge.commands.output import write_json, write_line
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.imports.command_line import class_name_to_identifier
 from kiqbridge.schedule.imports.events import dynamic_name
+from kiqbridge.schedule.imports.gems import Definition, read_definitions
 from kiqbridge.schedule.imports.record import Imported, Reading
-from kiqbridge.schedule.imports.sidekiq_cron_file import read_definitions
-from kiqbridge.schedule.imports.yaml_schedules import Definition
 
 
 def add_ruby_arguments(verb: argparse.ArgumentParser) -> None:

@@ -24,13 +24,13 @@ from kiqbridge.commands.moments import moment_of
 from kiqbridge.commands.schedule_beside_ruby import add_ruby_arguments, read_from_redis, switch
 from kiqbridge.errors import ConfigError, PayloadError
 from kiqbridge.schedule.cron import check_zone
+from kiqbridge.schedule.imports import guess_kind, read_as
 from kiqbridge.schedule.imports.events import (
     dynamic_document,
     events_text,
     shell_commands,
     write_all,
 )
-from kiqbridge.schedule.imports.kinds import guess_kind, read_as
 from kiqbridge.schedule.imports.record import Imported, Reading
 from kiqbridge.schedule.imports.verification import Verification, verify
 from kiqbridge.wire.amounts import instant_text
@@ -168,9 +168,9 @@ class _Found:
         for note in self._imported.notes:
             write(f"note: {note}\n")
         for each in self.written:
-            if len(each.event_names) > 1:
+            if len(each.events) > 1:
                 write(
-                    f"note: line {each.schedule.line}: it takes {len(each.event_names)} events, whose ticks share "
+                    f"note: line {each.schedule.line}: it takes {len(each.events)} events, whose ticks share "
                     f"the name {each.name}, so that a minute in which two are due fires once\n"
                 )
         for refused in self._imported.refused:
@@ -184,7 +184,7 @@ class _Found:
             write("".join(f"    {command}\n" for command in commands))
         self._report_verifications()
         schedules = len(self.written)
-        events = sum(len(each.event_names) for each in self.written)
+        events = sum(len(each.events) for each in self.written)
         shape = "" if self._options.dynamic else f" as {events} events"
         write(f"{schedules} schedules{shape}, {len(self._imported.refused)} refused\n")
 
@@ -218,10 +218,7 @@ class _Found:
                 "job": dict(each.schedule.job),
                 "description": each.schedule.description,
                 "notes": list(each.schedule.notes),
-                "events": {
-                    name: rule.expression
-                    for name, rule in zip(each.event_names, each.rules, strict=False)
-                },
+                "events": dict(each.events),
             }
             if self.verifications:
                 entry["verification"] = _as_json(self.verifications[place])

@@ -12,19 +12,13 @@ their ticks, so that one job is enqueued for an instant at which two of them are
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from kiqbridge.schedule.cron import ON_THE_MINUTE, At, Rate, ScheduleExpression, Union
-from kiqbridge.schedule.cron_fields import (
-    WEEKDAYS,
-    CronFields,
-    ExpressionError,
-)
+from kiqbridge.schedule.cron_fields import WEEKDAYS, CronFields, ExpressionError
 from kiqbridge.schedule.crontab import EVERY_WEEKDAY, DayFields
-from kiqbridge.schedule.every import rate_text
+from kiqbridge.schedule.expression import rate_text
 
 MOST_RULES: Final = 16
 """As many rules as one schedule may become: EventBridge takes one n-th weekday in each."""
@@ -38,18 +32,8 @@ _HINT: Final = "keep it as a dynamic schedule"
 _DYNAMIC_ONLY: Final = f"EventBridge cannot say it; {_HINT}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventBridgeRule:
-    """What a schedule of AWS needs to be due: ScheduleExpression, its time zone, StartDate and EndDate."""
-
-    expression: str
-    timezone: str
-    start: datetime | None
-    end: datetime | None
-
-
-def eventbridge_expressions(parsed: ScheduleExpression) -> list[EventBridgeRule]:
-    """The rules of which at least one is due whenever `parsed` is; two may be, if there are several.
+def eventbridge_expressions(parsed: ScheduleExpression) -> list[str]:
+    """The expressions, in its zone and bounds, of which at least one is due whenever `parsed` is; two may be.
 
     Args:
         parsed: of any form.
@@ -58,16 +42,9 @@ def eventbridge_expressions(parsed: ScheduleExpression) -> list[EventBridgeRule]
         ExpressionError: EventBridge cannot say it; with the reason, and what to do instead.
     """
     try:
-        texts = list(_texts(parsed))
+        return list(_texts(parsed))
     except ExpressionError as error:
         raise ExpressionError(f"schedule expression {parsed.text!r}: {error}") from None
-    bounds = parsed.bounds
-    return [
-        EventBridgeRule(
-            expression=text, timezone=parsed.timezone, start=bounds.start, end=bounds.end
-        )
-        for text in texts
-    ]
 
 
 def _texts(parsed: ScheduleExpression) -> Iterator[str]:

@@ -8,13 +8,13 @@ enqueued.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
-from kiqbridge.schedule.cron import Rate, ScheduleExpression, parse
+from kiqbridge.schedule.cron import Rate, ScheduleExpression
 from kiqbridge.schedule.cron_fields import ExpressionError
-from kiqbridge.schedule.eventbridge import EventBridgeRule, eventbridge_expressions
+from kiqbridge.schedule.eventbridge import eventbridge_expressions
 from kiqbridge.schedule.expression import parse_expression
 from kiqbridge.schedule.imports.command_line import SHELL_COMMAND, class_name_to_identifier
 from kiqbridge.schedule.imports.record import ImportedSchedule
@@ -28,31 +28,20 @@ _SHOWN: Final = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """An imported schedule with its unique name and the rules of EventBridge that it becomes."""
+    """An imported schedule with its unique name, and the expressions of EventBridge by the names of its events.
+
+    Without events it is a dynamic schedule.
+    """
 
     name: str
     schedule: ImportedSchedule
-    rules: Sequence[EventBridgeRule]
-    event_names: Sequence[str] = ()
+    events: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parsed(self) -> list[ScheduleExpression]:
         """What fires it: its events, parsed again from their text, or its own expression."""
-        if not self.event_names:
-            return [when(self.schedule)]
-        return [
-            parse(rule.expression, rule.timezone, start=rule.start, end=rule.end)
-            for rule in self.rules
-        ]
-
-
-def when(schedule: ImportedSchedule) -> ScheduleExpression:
-    """Its expression.
-
-    Raises:
-        ExpressionError: it cannot be read.
-    """
-    return parse_expression(schedule.expression, schedule.timezone)
+        texts = self.events.values() or (self.schedule.expression,)
+        return [parse_expression(text, self.schedule.timezone) for text in texts]
 
 
 def write_all(
@@ -72,20 +61,20 @@ def write_all(
     refused: list[tuple[ImportedSchedule, str]] = []
     taken: set[str] = set()
     for schedule in schedules:
-        rules: list[EventBridgeRule] = []
-        try:
-            rules = eventbridge_expressions(when(schedule))
-        except ExpressionError as error:
-            if not is_dynamic:
-                refused.append((schedule, _reason(error, schedule.expression)))
-                continue
         if is_dynamic:
             name = _unique(dynamic_name(schedule.name), taken, separator="-")
-            written.append(Written(name=name, schedule=schedule, rules=rules))
+            written.append(Written(name=name, schedule=schedule))
+            continue
+        try:
+            texts = eventbridge_expressions(
+                parse_expression(schedule.expression, schedule.timezone)
+            )
+        except ExpressionError as error:
+            refused.append((schedule, _reason(error, schedule.expression)))
             continue
         identifier = class_name_to_identifier(schedule.name)
-        names = [_unique(identifier, taken) for _ in rules]
-        written.append(Written(name=names[0], schedule=schedule, rules=rules, event_names=names))
+        events = {_unique(identifier, taken): text for text in texts}
+        written.append(Written(name=next(iter(events)), schedule=schedule, events=events))
     return written, refused
 
 
@@ -106,8 +95,8 @@ def events_text(written: Sequence[Written], *, source: str, now: datetime) -> st
         f"#   KIQBRIDGE_ALLOWED_QUEUES: {', '.join(queues)}",
     ]
     for each in written:
-        for name, rule in zip(each.event_names, each.rules, strict=True):
-            lines += ["", *_event(each, name, rule, now)]
+        for name, expression in each.events.items():
+            lines += ["", *_event(each, name, expression, now)]
     return "\n".join(lines) + "\n"
 
 
@@ -135,19 +124,16 @@ def shell_commands(written: Sequence[Written]) -> list[str]:
     return [f"={each}" if re.search(r"[*?]", each) else each for each in commands]
 
 
-def _event(each: Written, name: str, rule: EventBridgeRule, now: datetime) -> list[str]:
+def _event(each: Written, name: str, expression: str, now: datetime) -> list[str]:
     schedule = each.schedule
     lines = [f"# line {schedule.line}: {_one_line(schedule.source)}"]
     lines += [f"# note: {_one_line(note)}" for note in schedule.notes]
     description = schedule.description or f"Imported: {schedule.source}"
     properties = [
         f"Description: {_scalar(_one_line(description, _LONGEST_DESCRIPTION))}",
-        f"ScheduleExpression: {rule.expression}",
-        f"ScheduleExpressionTimezone: {rule.timezone}",
+        f"ScheduleExpression: {expression}",
+        f"ScheduleExpressionTimezone: {schedule.timezone}",
     ]
-    for key, moment in (("StartDate", rule.start), ("EndDate", rule.end)):
-        if moment is not None:
-            properties.append(f'{key}: "{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"')
     if not schedule.enabled:
         properties.append("State: DISABLED")
     age = _age_s(schedule, now)
@@ -186,7 +172,7 @@ def _json(value: object) -> str:
 
 def _age_s(schedule: ImportedSchedule, now: datetime) -> int:
     """Until when a delivery is tried again: not beyond the next occurrence, and not for long."""
-    parsed = when(schedule)
+    parsed = parse_expression(schedule.expression, schedule.timezone)
     if isinstance(parsed, Rate):
         gap = parsed.period_s
     else:
