@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kiqbridge.clocks.definitions import read_states
 from kiqbridge.clocks.ledger import read_ledgers
 from kiqbridge.commands import cli, schedule_list
 from kiqbridge.schedule.definition import ScheduleDefinition
@@ -229,14 +228,6 @@ def test_many_ledgers_in_few_round_trips(server, redis_url):
 
     assert [each.at for name in names for each in found[name]] == [AT - n for n in range(1200)]
     assert all(each.outcome == "done" for name in names for each in found[name])
-
-
-def test_states(server, redis_url):
-    state = ScheduleState(skipped=(5,))
-    server.save("a", state=state)
-    server.save("b")
-
-    assert read_states(RedisPool(redis_url), Keys()) == {"a": state}
 
 
 def test_a_simulation_of_redis(server, capsys):

@@ -160,7 +160,7 @@ def test_a_dry_run_judges_as_the_script_does(redis_url, redis):
                     done = publish_manifest(
                         pool, KEYS, made, stack="shop", by="t", rollback=rollback
                     )
-                    assert done.kind == judgement, (before, version, content, rollback)
+                    assert done.outcome == judgement, (before, version, content, rollback)
                     judged += 1
     assert judged == 126
     pool.close()

@@ -1,7 +1,6 @@
 """A worker without AWS: a tick that does not come is logged, enqueued by policy, and sent to the hooks."""
 
 import json
-import time
 
 import pytest
 from support.http_endpoint import body_of, http_endpoint, reply
@@ -95,25 +94,3 @@ def test_without_aws_the_leader_finds_notifies_and_enqueues(
     assert "schedule shop/Alert: " in worker.output
     assert " did not come, " in worker.output
     assert "s3cret" not in worker.output
-
-
-def test_a_dynamic_schedule_that_nobody_placed_is_notified_of_once(
-    redis_url, redis, tmp_path, webhook
-):
-    (tmp_path / "jobs.py").write_text(JOBS)
-    address, received = webhook
-    rule = {"expression": "rate(1 hour)", "jobs": [{"class": "Report", "args": []}]}
-    hour = int(redis.time()[0]) // 3600 * 3600
-    redis.hset("kb:schedules", "hourly", json.dumps(rule | {"missed": "alert"}))
-    redis.hset("kb:cursors", "hourly", hour - 5400)
-    environment = {"NOTES": str(tmp_path / "notes"), "KIQBRIDGE_MISSED_TICK_WEBHOOK": address}
-
-    with started_workers(
-        "-r", str(tmp_path / "jobs.py"), "-q", "default", redis_url=redis_url, env=environment
-    ) as start:
-        start()
-        wait_until(lambda: received, timeout_s=60)
-
-    told = [(tick["schedule"], tick["at"]) for each in received for tick in each["ticks"]]
-    assert len(set(told)) == len(told)
-    assert told[0] == ("hourly", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(hour - 3600)))

@@ -45,7 +45,7 @@ def test_the_schedules_of_a_manifest_are_published_under_the_name_of_the_stack(p
 
     done = publish(pool, made, by="lambda:1")
 
-    assert (done.kind, done.standing, done.schedules, done.removed) == ("published", None, 2, 0)
+    assert (done.outcome, done.standing, done.schedules, done.removed) == ("published", None, 2, 0)
     found = published(redis)
     assert list(found) == ["shop/Hourly", "shop/Nightly"]
     since = found["shop/Nightly"].pop("since")
@@ -75,7 +75,7 @@ def test_a_manifest_that_stands_is_recognized_and_not_written_again(pool, redis)
     before = redis.hgetall("kb:manifests"), redis.hgetall("kb:schedules")
 
     assert stands(pool, KEYS, "shop", made)
-    assert publish(pool, made, by="another").kind == "unchanged"
+    assert publish(pool, made, by="another").outcome == "unchanged"
     assert (redis.hgetall("kb:manifests"), redis.hgetall("kb:schedules")) == before
 
 
@@ -86,7 +86,7 @@ def test_a_newer_version_replaces_and_removes_what_is_no_more_but_nothing_of_oth
 
     done = publish(pool, manifest(200, B="rate(3 hours)"))
 
-    assert (done.kind, done.standing, done.removed) == ("published", 100, 1)
+    assert (done.outcome, done.standing, done.removed) == ("published", 100, 1)
     assert list(published(redis)) == ["mine", "other/A", "shop/B"]
     assert published(redis)["shop/B"]["expression"] == "rate(3 hours)"
 
@@ -106,15 +106,15 @@ def test_an_older_version_writes_nothing(pool, redis):
 
     done = publish(pool, manifest(100, B="rate(1 hour)"))
 
-    assert (done.kind, done.standing) == ("older", 200)
+    assert (done.outcome, done.standing) == ("older", 200)
     assert (redis.hgetall("kb:manifests"), redis.hgetall("kb:schedules")) == before
 
 
 def test_a_newer_version_of_the_same_content_is_noted_so_that_one_between_is_older(pool, redis):
     publish(pool, manifest(100, A="rate(1 hour)"))
 
-    assert publish(pool, manifest(300, A="rate(1 hour)")).kind == "unchanged"
-    assert publish(pool, manifest(200, B="rate(1 hour)")).kind == "older"
+    assert publish(pool, manifest(300, A="rate(1 hour)")).outcome == "unchanged"
+    assert publish(pool, manifest(200, B="rate(1 hour)")).outcome == "older"
     assert list(published(redis)) == ["shop/A"]
 
 
@@ -124,7 +124,7 @@ class TestRollback:
 
         done = publish(pool, manifest(100, A="rate(1 hour)"), rollback=True)
 
-        assert (done.kind, done.standing, done.removed) == ("rolled back", 200, 1)
+        assert (done.outcome, done.standing, done.removed) == ("rolled back", 200, 1)
         assert list(published(redis)) == ["shop/A"]
         assert read_manifests(pool, KEYS)["shop"].rolled_back_from == 200
 
@@ -133,15 +133,15 @@ class TestRollback:
         publish(pool, newer)
         publish(pool, manifest(100, A="rate(1 hour)"), rollback=True)
 
-        assert publish(pool, newer).kind == "older"
-        assert publish(pool, manifest(150, C="rate(1 hour)")).kind == "older"
+        assert publish(pool, newer).outcome == "older"
+        assert publish(pool, manifest(150, C="rate(1 hour)")).outcome == "older"
         assert list(published(redis)) == ["shop/A"]
-        assert publish(pool, manifest(201, C="rate(1 hour)")).kind == "published"
+        assert publish(pool, manifest(201, C="rate(1 hour)")).outcome == "published"
         assert list(published(redis)) == ["shop/C"]
         assert read_manifests(pool, KEYS)["shop"].rolled_back_from is None
 
     def test_asking_for_it_where_nothing_is_newer_is_a_plain_publication(self, pool):
-        assert publish(pool, manifest(100, A="rate(1 hour)"), rollback=True).kind == "published"
+        assert publish(pool, manifest(100, A="rate(1 hour)"), rollback=True).outcome == "published"
 
 
 class TestSince:
@@ -188,7 +188,7 @@ def test_of_many_that_publish_at_once_the_newest_stands(redis_url, redis):
         done = list(threads.map(start, range(40)))
 
     assert list(published(redis)) == ["shop/S39"]
-    assert {each.kind for each in done} <= {"published", "older"}
+    assert {each.outcome for each in done} <= {"published", "older"}
     for each in pools:
         each.close()
 
@@ -198,7 +198,7 @@ def test_an_entry_that_cannot_be_read_is_replaced(pool, redis):
     redis.hset("kb:schedules", "shop/A", "neither")
 
     assert read_manifests(pool, KEYS) == {}
-    assert publish(pool, manifest(1, A="rate(1 hour)")).kind == "published"
+    assert publish(pool, manifest(1, A="rate(1 hour)")).outcome == "published"
     assert list(published(redis)) == ["shop/A"]
 
 

@@ -3,7 +3,7 @@
 import json
 
 from kiqbridge.clocks.hooks import MissedTickHooks
-from kiqbridge.engine.schedule_leader import MISSED_EVERY_S, MissedWatch
+from kiqbridge.engine.schedule_leader import MissedWatch
 
 RULE = {
     "expression": "cron(* * * * ? *)",
@@ -25,18 +25,11 @@ def test_what_is_missing_is_counted_notified_and_enqueued_by_this_worker(client,
         hooks=lambda: MissedTickHooks([], [seen.append], by="worker:a"),
     )
 
-    watch.check(pool.connection())
-    watch.check(pool.connection())
+    watch.step.call(pool.connection())
+    watch.step.call(pool.connection())
     watch.stop()
 
     assert 4 <= len(seen) == watch.found <= 6
     assert [each.enqueued for each in seen] == [False] * (len(seen) - 1) + [True]
     [entry] = redis.zrange("kb:ticks:shop/A", 0, -1)
     assert json.loads(entry)["by"] == "worker:host:1:abc"
-
-
-def test_it_is_a_step_of_the_leader(client):
-    watch = MissedWatch(client, identity="host:1:abc", hooks=MissedTickHooks)
-
-    assert (watch.step.every_s, watch.step.call) == (MISSED_EVERY_S, watch.check)
-    assert repr(watch) == "MissedWatch(0 found)"

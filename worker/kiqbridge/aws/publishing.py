@@ -11,6 +11,7 @@ publishes at once, and can do nothing else.
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -165,8 +166,8 @@ class Publisher:
 
 def described(done: Published) -> dict[str, Any]:
     """For the answer and the log; of an older version also what it means."""
-    about = done.to_document()
-    if done.kind == "older":
+    about = asdict(done)
+    if done.outcome == "older":
         about["reason"] = (
             f"version {done.version} of the schedules is older than version {done.standing}, which is published; "
             f"{_ROLL_BACK}"

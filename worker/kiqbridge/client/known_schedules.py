@@ -1,6 +1,7 @@
 """Reading schedules: definition, state and cursor of each."""
 
 import difflib
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,9 +14,11 @@ from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
-from kiqbridge.wire.names import text_of
+from kiqbridge.wire.names import shown, text_of
 from kiqbridge.wire.payload import shorten
 from kiqbridge.wire.tick_mark import MAX_NAME
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,7 @@ def read_schedule(pool: RedisPool, keys: Keys, name: str) -> Read:
 
 
 def list_schedules(pool: RedisPool, keys: Keys) -> list[KnownSchedule]:
-    """All schedules by name; one that cannot be read is left out.
+    """All schedules by name; one that cannot be read is logged and left out.
 
     Raises:
         RedisUnavailable: nothing was read.
@@ -120,9 +123,19 @@ def known_of(name: str, read: Read) -> KnownSchedule | None:
     )
 
 
-def parsed(name: str, text: bytes) -> ScheduleDefinition | None:
-    """The definition out of its text; None: there is none, or it cannot be read and may be replaced."""
+def parsed(name: str, text: bytes, *, with_expression: bool = False) -> ScheduleDefinition | None:
+    """The definition out of its text; None: there is none, or it cannot be read, which is logged, and may be replaced.
+
+    `with_expression`: the expression must be one that can be read, too.
+    """
     try:
-        return ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
-    except (ConfigError, ValueError):
+        found = ScheduleDefinition.from_document(name, json_text.loads(text)) if text else None
+        _ = found and with_expression and found.when
+    except (ConfigError, ValueError) as error:
+        logger.warning(
+            "schedule %s cannot be read (%s): it never fires; save it again, publish it, or delete it",
+            shown(name),
+            error,
+        )
         return None
+    return found

@@ -6,15 +6,14 @@ instant that somebody skipped.
 
 import functools
 import itertools
-import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import Final
 
+from kiqbridge.client.known_schedules import parsed
 from kiqbridge.clocks.manifest_store import manifests_of
-from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
 from kiqbridge.schedule.cron import Rate
 from kiqbridge.schedule.definition import DEFAULT_GRACE_S, ScheduleDefinition
@@ -26,8 +25,6 @@ from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 from kiqbridge.wire.tick_mark import Missed
-
-logger = logging.getLogger(__name__)
 
 DAY_S: Final = 86_400
 LOOK_BACK_S: Final = float(DAY_S)
@@ -184,22 +181,15 @@ def _watched(name: str, text: bytes | None, cursor: float, state: bytes | None) 
 @functools.lru_cache(maxsize=1024)
 def _definition(name: str, text: bytes) -> tuple[ScheduleDefinition, float] | None:
     """A schedule that is to fire, and since when; None: it is not, or it cannot be read."""
-    try:
-        document = json_text.loads(text)
-        definition = ScheduleDefinition.from_document(name, document)
-        since = float(document.get("since", 0.0))
-        definition.when  # noqa: B018 - it is read here, where an error is answered for
-    except (ConfigError, ValueError, TypeError) as error:
-        logger.warning(
-            "schedule %s cannot be read (%s): its ticks are not watched; publish or save it again",
-            name,
-            error,
-        )
+    definition = parsed(name, text, with_expression=True)
+    if definition is None or not definition.enabled:
         return None
+    document = json_text.loads(text)
     # The deliveries of a rule on the event bus carry no tick, so the ledger does not know them.
-    if not definition.enabled or document.get("ticks") is False:
+    if document.get("ticks") is False:
         return None
-    return definition, since
+    since = document.get("since")
+    return definition, float(since) if isinstance(since, int | float) else 0.0
 
 
 def _steps(begin: int, period_s: int, low: float, high: float) -> Iterator[int]:

@@ -9,9 +9,7 @@ import http.client
 import json
 import logging
 import queue
-import ssl
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +19,7 @@ from urllib.parse import urlencode, urlsplit
 
 from kiqbridge.clocks.missed import MissedTick
 from kiqbridge.credentials.aws_keys import Keychain
-from kiqbridge.credentials.aws_request import endpoint
-from kiqbridge.credentials.sigv4 import Signer
+from kiqbridge.credentials.aws_request import authorities, endpoint, signed
 from kiqbridge.errors import KiqbridgeError
 from kiqbridge.runtime import user_code
 
@@ -124,7 +121,6 @@ class SnsTopic:
             keys = self._keychain.keys()
         except KiqbridgeError as error:
             raise HookFailed(f"{self._arn}: {error}", is_final=False) from error
-        place = urlsplit(url)
         form = {
             "Action": "Publish",
             "Version": "2010-03-31",
@@ -132,18 +128,11 @@ class SnsTopic:
             "Subject": _subject(notification),
             "Message": json.dumps(notification, indent=1),
         }
+        headers = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
         body = urlencode(form).encode()
-        headers = Signer(keys=keys, region=region, service="sns", now=time.time()).headers(
-            host=place.netloc,
-            path=place.path or "/",
-            body=body,
-            headers={"content-type": "application/x-www-form-urlencoded; charset=utf-8"},
-        )
-        request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - see endpoint
-        context = ssl.create_default_context(cafile=self._aws.get("AWS_CA_BUNDLE") or None)
-        opener = urllib.request.build_opener(
-            _NoRedirects, urllib.request.HTTPSHandler(context=context)
-        )
+        request = signed(url, body, headers, service="sns", region=region, keys=keys)
+        trusts = urllib.request.HTTPSHandler(context=authorities(self._aws))
+        opener = urllib.request.build_opener(_NoRedirects, trusts)
         _send(opener, request, f"SNS topic {self._arn}")
 
 

@@ -39,7 +39,7 @@ class Published:
     """What became of a manifest.
 
     Attributes:
-        kind: `older`: a newer one stands, and nothing was written.
+        outcome: `older`: a newer one stands, and nothing was written.
         stack: whose.
         version: of the manifest.
         standing: the version that stood before; None = there was none.
@@ -47,23 +47,12 @@ class Published:
         removed: how many schedules it does not have any more.
     """
 
-    kind: PublishKind
+    outcome: PublishKind
     stack: str
     version: int
     standing: int | None
     schedules: int
     removed: int
-
-    def to_document(self) -> dict[str, Any]:
-        """For an answer or JSON output."""
-        return {
-            "outcome": self.kind,
-            "stack": self.stack,
-            "version": self.version,
-            "standing": self.standing,
-            "schedules": self.schedules,
-            "removed": self.removed,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +147,7 @@ def publish_manifest(
         args,
     )
     return Published(
-        kind=cast("PublishKind", kind.decode()),
+        outcome=cast("PublishKind", kind.decode()),
         stack=stack,
         version=version,
         standing=int(before) if before else None,
@@ -181,18 +170,12 @@ def parts_of(
         with suppress(PayloadError):
             queue = next((job.get("queue", "default") for job in document["jobs"]), "default")
             parts[client.fleets.name_of(queue)][logical_id] = document
-    return [
-        (
-            name,
-            client.fleets.writers[name],
-            {
-                **manifest,
-                "schedules": part,
-                "hash": hashlib.sha256(f"{manifest['hash']} {' '.join(part)}".encode()).hexdigest(),
-            },
-        )
-        for name, part in parts.items()
-    ]
+    found: list[tuple[str, Client | JobWriter, Mapping[str, Any]]] = []
+    for name, part in parts.items():
+        digest = hashlib.sha256(f"{manifest['hash']} {' '.join(part)}".encode()).hexdigest()
+        made = {**manifest, "schedules": part, "hash": digest}
+        found.append((name, client.fleets.writers[name], made))
+    return found
 
 
 def read_manifests(

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kiqbridge.clocks.due_ticks import KEEP_S, Expectations, Watched, read_watched
 from kiqbridge.errors import KiqbridgeError, RedisRefused, RedisUnavailable
@@ -137,7 +137,16 @@ def check_missed(
     missing = _missing(connection, keys, expected)
     new = _record(connection, keys, missing, expected.now)
     for each in missing:
-        ticks = each.ticks(expected.now, new)
+        ticks = [
+            MissedTick(
+                schedule=each.watched.name,
+                at=at,
+                late_s=expected.now - at,
+                policy=each.watched.policy,
+                is_new=(each.watched.name, at) in new,
+            )
+            for at in each.instants
+        ]
         try:
             ticks = _enqueued(each, ticks, client, by, expected.now)
         except (RedisUnavailable, RedisRefused) as error:
@@ -154,26 +163,12 @@ def check_missed(
     return MissedReport(schedules=len(expected.schedules), now=expected.now, missed=found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Missing:
+class _Missing(NamedTuple):
     """A schedule, those instants that are not in its ledger, and the latest one that was due."""
 
     watched: Watched
     instants: list[int]
     latest: int
-
-    def ticks(self, now: float, new: set[tuple[str, int]]) -> list[MissedTick]:
-        watched = self.watched
-        return [
-            MissedTick(
-                schedule=watched.name,
-                at=at,
-                late_s=now - at,
-                policy=watched.policy,
-                is_new=(watched.name, at) in new,
-            )
-            for at in self.instants
-        ]
 
 
 def _missing(

@@ -11,14 +11,14 @@ as it is shorter than the horizon.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 from typing import Final
 
 from kiqbridge.client.client import Client
+from kiqbridge.client.known_schedules import parsed
 from kiqbridge.client.schedule_runs import digest_of, jobs_of_occurrence
 from kiqbridge.clocks.missed import MissedTick
-from kiqbridge.errors import ConfigError
 from kiqbridge.records import dataclass
 from kiqbridge.schedule.definition import ScheduleDefinition
 from kiqbridge.schedule.due import MOST, Decision, decide
@@ -28,7 +28,6 @@ from kiqbridge.store.redis_connection import RedisConnection
 from kiqbridge.store.redis_pool import RedisPool
 from kiqbridge.store.replies import pairs_of
 from kiqbridge.store.schedule_scripts import CHANGED, PlacedJobs, Placement, place
-from kiqbridge.wire import json_text
 from kiqbridge.wire.keys import Keys
 from kiqbridge.wire.names import text_of
 
@@ -172,18 +171,11 @@ class Placer:
     def _parsed(self, name: str, text: bytes) -> _Known | None:
         if self._unreadable.get(name) == text:
             return None
-        try:
-            definition = ScheduleDefinition.from_document(name, json_text.loads(text))
-            if definition.origin == "template":
-                return None
-            _ = definition.when  # read now: an expression that cannot be read is logged once
-        except (ConfigError, ValueError) as error:
+        # Read now: an expression that cannot be read is logged once.
+        definition = parsed(name, text, with_expression=True)
+        if definition is None:
             self._unreadable[name] = text
-            logger.warning(
-                "a schedule in %s cannot be read (%s); it never fires: save it again, or delete it",
-                self._keys.schedules,
-                error,
-            )
+        if definition is None or definition.origin == "template":
             return None
         return _Known(text=text, definition=definition, digest=digest_of(text))
 
@@ -201,9 +193,21 @@ class Placer:
             results = place(connection, self._keys, now, placements)
             report.round_trips += 1
             for placed, result in zip(batch, results, strict=True):
-                self._note(placed, result, now, report)
+                report.evaluated += 1
                 if result >= 0:
-                    report.new += _alerts(placed, known, now, self._known)
+                    report.placed += result
+                    self._note(placed, now, known, report)
+                elif result == CHANGED:
+                    report.conflicts += 1
+                    self._known[placed[0].name].next_at = 0.0
+                    self._changes = b""  # read again at the next call
+                else:
+                    self._try_later(placed[0].name, now)
+                    logger.error(
+                        "schedule %s: a key of it holds another type, so that it does not fire; it is tried again in %d s",
+                        placed[0].name,
+                        RETRY_S,
+                    )
 
     def _known_as_missed(
         self,
@@ -266,59 +270,41 @@ class Placer:
         self._known[name].next_at = now + self._horizon_s + RETRY_S
 
     def _note(
-        self, placed: tuple[Placement, Decision], result: int, now: float, report: PlacingReport
+        self,
+        placed: tuple[Placement, Decision],
+        now: float,
+        recorded: Collection[tuple[str, int]],
+        report: PlacingReport,
     ) -> None:
+        """Go on after what was placed, and report what was missed; what was recorded is known already."""
         placement, decision = placed
         known = self._known[placement.name]
-        report.evaluated += 1
-        if result == CHANGED:
-            report.conflicts += 1
-            known.next_at = 0.0
-            self._changes = b""  # read again at the next call
-            return
-        if result < CHANGED:
-            self._try_later(placement.name, now)
-            logger.error(
-                "schedule %s: a key of it holds another type, so that it does not fire; it is tried again in %d s",
-                placement.name,
-                RETRY_S,
-            )
-            return
         known.cursor, known.next_at = placement.new_cursor, decision.next_at
-        report.placed += result
-        report.missed += [(placement.name, instant) for instant in placement.missed]
-        if placement.missed:
-            enqueued = len(set(placement.missed) & set(decision.place))
+        missed = [(placement.name, instant) for instant in placement.missed]
+        report.missed += missed
+        enqueued = set(placement.missed) & set(decision.place)
+        if missed:
             logger.warning(
                 "schedule %s: %d occurrences were not enqueued in time, the last one of %d (epoch seconds); %d of "
                 "them are enqueued now, by its policy %r",
                 placement.name,
-                len(placement.missed),
+                len(missed),
                 placement.missed[-1],
-                enqueued,
+                len(enqueued),
                 known.definition.missed,
             )
-
-
-def _alerts(
-    placed: tuple[Placement, Decision],
-    known: Collection[tuple[str, int]],
-    now: float,
-    schedules: Mapping[str, _Known],
-) -> Iterator[MissedTick]:
-    """The occurrences that were missed, and of which nobody has been notified."""
-    placement, decision = placed
-    enqueued = set(decision.place)
-    for instant in placement.missed:
-        if (placement.name, instant) not in known:
-            yield MissedTick(
-                schedule=placement.name,
+        report.new += [
+            MissedTick(
+                schedule=name,
                 at=instant,
                 late_s=now - instant,
-                policy=schedules[placement.name].definition.missed,
+                policy=known.definition.missed,
                 is_new=True,
                 enqueued=instant in enqueued,
             )
+            for name, instant in missed
+            if (name, instant) not in recorded
+        ]
 
 
 def place_due(
@@ -364,7 +350,4 @@ def _batches(
 
 
 def _cursor(text: bytes | None) -> int | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return None
+    return int(text) if text is not None and text.lstrip(b"-").isdigit() else None

@@ -69,7 +69,8 @@ def read_schedule_file(text: str, source: str) -> list[ScheduleDefinition]:
 def _definition(name: str, entry: Entry) -> ScheduleDefinition:
     check_name(name)
     values: dict[str, Any] = {}
-    for key, (line, node) in entries(entry.node, "a schedule").items():
+    members = entries(entry.node, "a schedule")
+    for key, (line, node) in members.items():
         if key not in _KNOWN:
             near = difflib.get_close_matches(key, sorted(_KNOWN), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -78,12 +79,11 @@ def _definition(name: str, entry: Entry) -> ScheduleDefinition:
         if word in values:
             raise TemplateFault(line, f"{key}: {word} is given twice; leave one of them out")
         values[word] = _value(key, node)
-    lines = {key: each.line for key, each in entries(entry.node, "a schedule").items()}
     try:
         return _made(name, values)
     except (ConfigError, PayloadError) as error:
         text = str(error).removeprefix(f"schedule {name!r}: ")
-        raise TemplateFault(_line_of_fault(text, values, lines, entry.line), text) from error
+        raise TemplateFault(_line_of_fault(text, values, members, entry.line), text) from error
 
 
 def _made(name: str, values: Mapping[str, Any]) -> ScheduleDefinition:
@@ -127,15 +127,15 @@ def _value(key: str, node: Node) -> Any:
 
 
 def _line_of_fault(
-    text: str, values: Mapping[str, Any], lines: Mapping[str, int], otherwise: int
+    text: str, values: Mapping[str, Any], members: Mapping[str, Entry], otherwise: int
 ) -> int:
     """The line of the key that a message begins with, else of the key whose value it shows."""
     word = re.split(r"[:\[. ]", text, maxsplit=1)[0]
-    if word in lines:
-        return lines[word]
+    if word in members:
+        return members[word].line
     shown = (
-        line
-        for key, line in lines.items()
+        each.line
+        for key, each in members.items()
         if isinstance(value := values.get(key), str) and value and repr(value) in text
     )
     return next(shown, otherwise)

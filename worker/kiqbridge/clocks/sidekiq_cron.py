@@ -22,17 +22,8 @@ Status = Literal["enabled", "disabled"]
 _CRON_STATUS = scripts.load("cron_status")
 _PREFIX: Final = "cron_job:"
 _FIELDS: Final = (
-    "cron",
-    "klass",
-    "status",
-    "args",
-    "message",
-    "description",
-    "active_job",
-    "date_as_argument",
-    "queue_name_prefix",
-    "queue_name_delimiter",
-    "last_enqueue_time",
+    *("cron", "klass", "status", "args", "message", "description", "active_job"),
+    *("date_as_argument", "queue_name_prefix", "queue_name_delimiter", "last_enqueue_time"),
 )
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kiqbridge.api import open_operator
-from kiqbridge.clocks.definitions import read_definitions
+from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.clocks.manifest_store import read_manifests
 from kiqbridge.commands.arguments import add_option, add_switch, user_input, within
 from kiqbridge.commands.moments import moment_or_now
@@ -226,6 +226,6 @@ def _live(options: argparse.Namespace) -> _Definitions:
             f"live: no manifest of stack {options.stack_name or '?'} is published in Redis, {known}; name it by "
             "--stack-name, or publish it first (kiqbridge schedule publish)"
         )
-    live = read_definitions(server.pool, server.keys)
     names = manifests[options.stack_name].names
-    return {name: each for name, each in live.items() if name in names}
+    live = list_schedules(server.pool, server.keys)
+    return {each.name: each.definition for each in live if each.name in names}

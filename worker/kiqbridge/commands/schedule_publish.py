@@ -8,6 +8,7 @@ import argparse
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def _publish(options: argparse.Namespace) -> int:
             client.pool, client.keys, manifest, stack=stack, by=by, rollback=options.rollback
         )
     )
-    about = done.to_document()
+    about = asdict(done)
     if options.dry_run:
         del about["removed"]
     about["dry_run"] = options.dry_run
@@ -113,7 +114,7 @@ def _looked_at(
     standing = read_manifests(client.pool, client.keys).get(stack)
     version = int(manifest["version"])
     return Published(
-        kind=outcome_of(standing, version, str(manifest["hash"]), rollback=options.rollback),
+        outcome=outcome_of(standing, version, str(manifest["hash"]), rollback=options.rollback),
         stack=stack,
         version=version,
         standing=None if standing is None else standing.version,

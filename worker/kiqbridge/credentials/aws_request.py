@@ -43,22 +43,12 @@ def call(
         RedisUnavailable: away, or busy.
     """
     url = endpoint(service, region, aws)
-    parts = urlsplit(url)
+    headers = {"content-type": "application/x-amz-json-1.1", "x-amz-target": operation}
     body = json.dumps(content).encode()
-    headers = Signer(keys=keys, region=region, service=service, now=time.time()).headers(
-        host=parts.netloc,
-        path=parts.path or "/",
-        body=body,
-        headers={"content-type": "application/x-amz-json-1.1", "x-amz-target": operation},
-    )
-    request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - see endpoint
-    where = f"{operation} at {parts.netloc}"
+    request = signed(url, body, headers, service=service, region=region, keys=keys)
+    where = f"{operation} at {request.host}"
     try:
-        context = (
-            ssl.create_default_context(cafile=aws.get("AWS_CA_BUNDLE") or None)
-            if parts.scheme == "https"
-            else None
-        )
+        context = authorities(aws) if request.type == "https" else None
         with urllib.request.urlopen(request, timeout=timeout_s, context=context) as answer:  # noqa: S310
             return _object(answer.read())
     except urllib.error.HTTPError as error:
@@ -70,6 +60,21 @@ def call(
             f"{where} does not answer: {str(reason).rstrip('.')}; a function or task in a VPC needs an "
             f"endpoint for {service} there"
         ) from None
+
+
+def signed(
+    url: str, body: bytes, headers: Mapping[str, str], *, service: str, region: str, keys: Keys
+) -> urllib.request.Request:
+    """A POST to a service."""
+    parts = urlsplit(url)
+    signer = Signer(keys=keys, region=region, service=service, now=time.time())
+    made = signer.headers(host=parts.netloc, path=parts.path or "/", body=body, headers=headers)
+    return urllib.request.Request(url, body, made, method="POST")  # noqa: S310 - see endpoint
+
+
+def authorities(aws: Mapping[str, str]) -> ssl.SSLContext:
+    """Who is trusted: those of AWS_CA_BUNDLE, if it is set."""
+    return ssl.create_default_context(cafile=aws.get("AWS_CA_BUNDLE") or None)
 
 
 def endpoint(service: str, region: str, aws: Mapping[str, str]) -> str:

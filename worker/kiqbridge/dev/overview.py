@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kiqbridge.client.known_schedules import list_schedules
 from kiqbridge.client.registry import Registry
-from kiqbridge.clocks.definitions import read_definitions
 from kiqbridge.clocks.ledger import LedgerEntry, read_ledger
 from kiqbridge.dev.console import Console, shown_instant
 from kiqbridge.dev.firing import SimulatedClock
@@ -200,10 +200,8 @@ class Overview:
     def _dynamic(self) -> list[ScheduleDefinition]:
         """The schedules that do not come from a template; none if the server cannot be asked."""
         with contextlib.suppress(KiqbridgeError):
-            found = read_definitions(self._places.pool, self._places.keys).values()
-            return sorted(
-                (each for each in found if each.origin != "template"), key=lambda each: each.name
-            )
+            found = list_schedules(self._places.pool, self._places.keys)
+            return [each.definition for each in found if each.definition.origin != "template"]
         return []
 
     def _states(self, names: Sequence[str]) -> list[ScheduleState]:
